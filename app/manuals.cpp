@@ -8,6 +8,7 @@
 #include "app/options/nearest_name.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
+#include "app/report/program_build.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -9,18 +9,25 @@
 #include <optional>
 #include <string_view>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "app/options/nearest_name.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/machine.hpp"
+#include "app/report/program_build.hpp"
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
 #include "comm/device_communicator.hpp"
 #include "comm/session/launcher.hpp"
 #include "comm/session/rendezvous.hpp"
 #include "comm/session/this_process.hpp"
+#include "io/files/hdf5_file.hpp"
+#include "model/cpu_code.hpp"
 #include "model/device.hpp"
 
 namespace lockstep::app {
@@ -38,11 +45,21 @@ struct Request {
   double start_limit = 60;  ///< seconds
 };
 
-/// What this program is and what it could compute on here.
+/// Version and commit, compiler and libraries, processor and GPUs. Starts no MPI.
 std::string version_text() {
-  const std::string nccl = comm::nccl_build();
+  const std::string nccl = comm::nccl_build(), commit = program_commit();
   std::string text =
       fmt::format("lockstep {}\n{}{}{}\n", program_version(), model::cuda_build(), nccl.empty() ? "" : ", ", nccl);
+  const Processor processor = own_processor();
+  text +=
+      fmt::format("commit: {}\ncompiler: {}\nMPI: {}\nHDF5: {}\nBLAS: {}\nCPU: {}, {}, with {}; used: {}\n",
+                  commit.empty() ? "not known (built outside of a clone)" : commit, program_compiler(),
+                  comm::mpi_library_version(), io::hdf5_version(), model::cpu_libraries(),
+                  processor.model.empty() ? "of a model that the system does not tell" : processor.model,
+                  counted(processors(), "processor"),
+                  processor.instruction_sets.empty() ? "no instruction set that matters here"
+                                                     : fmt::format("{}", fmt::join(processor.instruction_sets, " ")),
+                  model::cpu_code());
   const model::DeviceSurvey survey = model::survey_devices();
   for (const model::Device& device : survey.devices) {
     text += fmt::format("GPU {}: {}, {}, {}, {}, compute capability {}.{}\n", device.index, device.name, device.pci,
@@ -65,12 +82,13 @@ std::string program_help(const std::vector<Command>& commands) {
   return text +
          "\n"
          "  lockstep COMMAND --help   every option of a command, with examples\n"
-         "  lockstep --version        the version, what it was built with, and the GPUs it sees\n"
+         "  lockstep --version        the version, what it was built by and runs with, processor and GPUs\n"
          "\n"
          "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped on request with a checkpoint (run again with\n"
          "--resume to go on).\n";
 }
 
+bool is_version(const std::string& word) { return word == "--version" || word == "-V" || word == "version"; }
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
 Request understand(Arguments arguments, const std::vector<Command>& commands) {
@@ -79,7 +97,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
   for (const Command& command : commands) names.push_back(command.name);
   try {
     if (arguments.empty()) throw UsageError(fmt::format("a command is missing: {}", list_names(names)));
-    if (arguments[0] == "--version") return request.help = version_text(), request;
+    if (is_version(arguments[0])) return request.help = version_text(), request;
     if (is_help(arguments[0])) arguments[0] = "help";
     if (arguments == Arguments{"help"}) return request.help = program_help(commands), request;
     std::string name = arguments[0];

@@ -2,10 +2,11 @@
 # enough, configure, build, find Fashion-MNIST. Leaves nothing outside the tree but installed packages.
 
 build_packages="g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
-  libopenblas-pthread-dev libdnnl-dev libfmt-dev libjpeg-dev libpng-dev libxxhash-dev nlohmann-json3-dev zlib1g-dev"
+  libopenblas-pthread-dev libdnnl-dev libfmt-dev libjpeg-dev libpng-dev libwebp-dev libxxhash-dev nlohmann-json3-dev
+  zlib1g-dev"
 test_packages="libgtest-dev libgmock-dev hdf5-tools patchelf python3 python3-h5py"
 fedora_build_packages="gcc-c++ cmake ninja-build pkgconf openmpi-devel hdf5-devel boost-devel openblas-devel
-  onednn-devel fmt-devel libjpeg-turbo-devel libpng-devel xxhash-devel json-devel zlib-devel"
+  onednn-devel fmt-devel libjpeg-turbo-devel libpng-devel libwebp-devel xxhash-devel json-devel zlib-devel"
 fedora_test_packages="gtest-devel gmock-devel hdf5 patchelf python3 python3-h5py"
 cmake_needed=3.25
 
@@ -16,15 +17,15 @@ is_debian() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null;
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 is_offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
 
-# as_root COMMAND...: directly, or through sudo; otherwise says what to run and stops.
+# as_root LINE: a shell runs it, directly or through sudo; otherwise says what to run and stops.
 as_root() {
   if [ "$(id -u)" = 0 ]; then
-    "$@"
+    sh -c "$1" </dev/null
   elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-    sudo "$@"
+    sudo sh -c "$1" </dev/null  # it asks for a password on the terminal itself
   else
     stop "Run this as root, then start again:
-  $*"
+  $1"
   fi
 }
 
@@ -34,8 +35,7 @@ install_packages() {
   for name in "$@"; do is_installed "$name" || missing="$missing $name"; done
   [ -n "$missing" ] || return 0
   say "installing:$missing"
-  as_root env DEBIAN_FRONTEND=noninteractive sh -c \
-    "apt-get update -q && apt-get install -q -y --no-install-recommends$missing" </dev/null ||
+  as_root "apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends$missing" ||
     stop "apt-get could not install:$missing"
 }
 

@@ -11,7 +11,9 @@
 #include <limits>
 #include <new>
 #include <optional>
+#include <set>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -32,8 +34,6 @@ namespace lockstep::io {
 namespace {
 
 constexpr std::size_t kLeastSampled = std::size_t{16} << 20;
-/// An index of so many chunks is read in a second, from a slow file system in some; a larger one in places.
-constexpr std::int64_t kMostIndexed = std::int64_t{1} << 18;
 constexpr std::int64_t kPlaces = 16;
 constexpr std::size_t kInspectedAtOnce = std::size_t{1} << 20;
 
@@ -42,27 +42,30 @@ constexpr char kSaysFile = 'F';
 constexpr char kSaysAlive = '+';
 constexpr char kSaysError = 'E';
 constexpr std::string_view kUnlabelledToo = "unlabelled-too";
+constexpr std::string_view kUnwrittenToo = "unwritten-too", kMissingToo = "missing-too";
 // Its exit codes. Others, as a sanitizer's, are deaths.
 constexpr int kSound = 0;
 constexpr int kRefused = 3;
 
 using InspectionProgress = std::function<void(std::string_view)>;
 
-/// As many as a file with no gaps has.
-std::int64_t chunks_of(const StoredField& stored) {
-  std::int64_t chunks = stored.count / stored.chunk_rows() + 1;
-  for (std::size_t axis = 1; axis < stored.chunk.size(); ++axis) {
-    chunks *=
-        std::max<std::int64_t>(1, stored.field.sample_shape[axis - 1] / std::max<std::int64_t>(1, stored.chunk[axis]));
+/// The library reads fill values, without a word, where nothing was written.
+void require_written(const ShardFile& file, const Gaps& gaps, const InspectionProgress& progress) {
+  const Hdf5File opened(file.path(), Hdf5File::Access::read);
+  for (const StoredField& stored : file.fields()) {
+    const std::string missing = opened.unwritten(stored.dataset, [&] { progress(""); });
+    if (missing.empty() || gaps.accept_unwritten) continue;
+    throw FileError({.file = file.path(),
+                     .what = fmt::format("not all of {} was written: {}. Write the rest, or give --allow-fill if the "
+                                         "fill value stands for data",
+                                         stored.dataset, missing)});
   }
-  return chunks;
 }
 
-/// What has an offset is read without the library.
-void read_through_library(const ShardFile& file, std::size_t field, std::size_t most,
-                          const InspectionProgress& progress) {
+/// Data with an offset are read without the library; numbers that can be missing are looked for early.
+void read_some(const ShardFile& file, std::size_t field, std::size_t most, const InspectionProgress& progress) {
   const StoredField& stored = file.fields()[field];
-  if (stored.offset) return;
+  if (stored.offset && !stored.meaning.can_be_missing()) return;
   const auto rows =
       std::max<std::int64_t>(stored.chunk_rows(), static_cast<std::int64_t>(kInspectedAtOnce / stored.field.bytes()));
   std::vector<std::byte> buffer;
@@ -75,11 +78,6 @@ void read_through_library(const ShardFile& file, std::size_t field, std::size_t 
     progress("");
   }
   if (stored.chunk.empty() || done == 0) return;
-  // The index beyond what was read: the library meets its damage when a training is far into the data.
-  if (chunks_of(stored) <= kMostIndexed) {
-    Hdf5File(file.path(), Hdf5File::Access::read).count_chunks(stored.dataset);
-    progress("");
-  }
   const auto read = static_cast<std::int64_t>(done / stored.field.bytes());
   buffer.resize(stored.field.bytes());
   for (std::int64_t place = 1; place <= kPlaces && read < stored.count; ++place) {
@@ -274,27 +272,40 @@ void await_verdict(InspectingChild& child, const ForeignFiles& files, const Insp
 }  // namespace
 
 void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
+  std::set<std::filesystem::path> parts;  // of other files of the folder
+  std::vector<std::pair<std::filesystem::path, FileError>> refused;
   for (const std::filesystem::path& path : hdf5_files_in(files.path)) {
     progress(path.string());
     if (is_checkpoint(path)) continue;
-    const ShardFile file(path, files.x, files.y, nullptr, files.unlabelled);
-    read_through_library(file, 0, kLeastSampled, progress);
-    if (file.fields().size() > 1) read_through_library(file, 1, std::numeric_limits<std::size_t>::max(), progress);
+    try {
+      const ShardFile file(path, files.x, files.y, nullptr, files.unlabelled, files.gaps);
+      for (const std::filesystem::path& other : file.other_files()) parts.insert(same_path(other));
+      require_written(file, files.gaps, progress);
+      read_some(file, 0, kLeastSampled, progress);
+      if (file.fields().size() > 1) read_some(file, 1, std::numeric_limits<std::size_t>::max(), progress);
+    } catch (const FileError& error) {
+      refused.emplace_back(path, error);
+    }
+  }
+  for (const auto& [path, error] : refused) {
+    if (!parts.contains(same_path(path))) throw error;
   }
 }
 
 int answer_inspection(std::span<const char* const> words) {
-  if (words.size() != 5) return 2;
+  if (words.size() != 7) return 2;
   end_with_parent();
-  limit_memory(std::strtoull(words[4], nullptr, 10));
+  limit_memory(std::strtoull(words[6], nullptr, 10));
   std::string file(words[0]);
   try {
     const Unlabelled unlabelled =
         std::string_view(words[3]) == kUnlabelledToo ? Unlabelled::accepted : Unlabelled::refused;
-    inspect({.path = words[0], .x = words[1], .y = words[2], .unlabelled = unlabelled}, [&](std::string_view next) {
-      if (!next.empty()) file = next;
-      report_line(next.empty() ? kSaysAlive : kSaysFile, next);
-    });
+    const Gaps gaps{.accept_unwritten = words[4] == kUnwrittenToo, .deliver_missing = words[5] == kMissingToo};
+    inspect({.path = words[0], .x = words[1], .y = words[2], .unlabelled = unlabelled, .gaps = gaps},
+            [&](std::string_view next) {
+              if (!next.empty()) file = next;
+              report_line(next.empty() ? kSaysAlive : kSaysFile, next);
+            });
     return kSound;
   } catch (const std::bad_alloc&) {
     report_line(kSaysError,
@@ -313,6 +324,8 @@ void inspect_in_child(const std::filesystem::path& program, const ForeignFiles& 
   InspectingChild child(
       {program.string(), std::string(kInspectionWord), files.path.string(), files.x, files.y,
        std::string(files.unlabelled == Unlabelled::accepted ? kUnlabelledToo : std::string_view("labelled")),
+       std::string(files.gaps.accept_unwritten ? kUnwrittenToo : std::string_view("written")),
+       std::string(files.gaps.deliver_missing ? kMissingToo : std::string_view("complete")),
        fmt::format("{}", limits.memory_bytes)});
   if (child.started()) await_verdict(child, files, limits);
 }

@@ -20,6 +20,7 @@ struct ForeignFiles {
   std::filesystem::path path;  ///< a folder of HDF5 files, or one
   std::string x, y;            ///< dataset names; an empty y: no labels
   Unlabelled unlabelled = Unlabelled::refused;
+  Gaps gaps = {};
 };
 
 struct InspectionLimits {
@@ -28,8 +29,9 @@ struct InspectionLimits {
 };
 
 /// What a program does with the files in the process of its own: opens each, describes x and y, and where the library
-/// has to be asked for them reads all of y, the first 16 MiB of x, places beyond, and the whole index of their chunks
-/// (where it has at most 262,144). A checkpoint is opened and left alone.
+/// has to be asked for them reads all of y, the first 16 MiB of x, places beyond, and the whole index of their chunks.
+/// Refuses what was not written to its end. A checkpoint is opened and left alone, and of a file that others of the
+/// folder take their data from it does not matter whether it has x and y itself.
 /// `progress` gets the name of each file before it is opened and "" now and then. Throws FileError.
 void inspect(const ForeignFiles& files, const std::function<void(std::string_view file)>& progress);
 

@@ -45,24 +45,28 @@ void require_linear_backward(const LinearBackwardOperands& operands, Activation 
 
 void Backend::reserve_stages(int slots, const StageBytes& bytes) {
   require(slots > 0, "reserve_stages", "at least one slot");
-  if (slots <= stages_ && bytes.x <= stage_bytes_.x && bytes.y <= stage_bytes_.y && bytes.keys <= stage_bytes_.keys) {
+  if (slots <= stages_ && bytes.x <= stage_bytes_.x && bytes.y <= stage_bytes_.y && bytes.keys <= stage_bytes_.keys &&
+      bytes.weights <= stage_bytes_.weights) {
     return;
   }
   stages_ = std::max(slots, stages_);
   stage_bytes_ = {.x = std::max(bytes.x, stage_bytes_.x),
                   .y = std::max(bytes.y, stage_bytes_.y),
-                  .keys = std::max(bytes.keys, stage_bytes_.keys)};
+                  .keys = std::max(bytes.keys, stage_bytes_.keys),
+                  .weights = std::max(bytes.weights, stage_bytes_.weights)};
   do_reserve_stages(stages_, stage_bytes_);
 }
 
 StagedBatch Backend::stage(int slot, const StagedBatch& batch) {
-  const auto& [x, y, keys] = batch;
+  const auto& [x, y, keys, weights] = batch;
   require(slot >= 0 && slot < stages_, "stage", "no such slot: reserve_stages comes first");
   require(is(x, x.type, x.rows, x.columns) && is(y, y.type, x.rows, y.columns), "stage",
           "x and y must have one number of rows and be there");
   require(!keys.present() || is(keys, ElementType::uint64, x.rows, 1), "stage", "keys must be uint64 [batch, 1]");
-  require(x.bytes() <= stage_bytes_.x && y.bytes() <= stage_bytes_.y && keys.bytes() <= stage_bytes_.keys, "stage",
-          "the batch is larger than the slot");
+  require(absent_or(weights, ElementType::float32, x.rows, 1), "stage", "weights must be float32 [batch, 1]");
+  require(x.bytes() <= stage_bytes_.x && y.bytes() <= stage_bytes_.y && keys.bytes() <= stage_bytes_.keys &&
+              weights.bytes() <= stage_bytes_.weights,
+          "stage", "the batch is larger than the slot");
   return do_stage(slot, batch);
 }
 
@@ -138,21 +142,25 @@ void Backend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, 
           "logits must be [batch, classes] in the compute type");
   require(is(labels, ElementType::int32, logits.rows, 1), "softmax_cross_entropy", "labels must be int32 [batch, 1]");
   require(is(sums, ElementType::float64, 1, kLossSums), "softmax_cross_entropy", "sums must be float64 [1, 3]");
+  require(absent_or(options.weights, ElementType::float32, logits.rows, 1), "softmax_cross_entropy",
+          "weights must be float32 [batch, 1]");
   require(options.smoothing >= 0 && options.smoothing < 1, "softmax_cross_entropy", "smoothing must be in [0, 1)");
   require(options.classes >= 0 && options.classes <= logits.columns, "softmax_cross_entropy",
           "logits must have a column for each class");
   do_softmax_cross_entropy(logits, labels, options, sums);
 }
 
-void Backend::mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                                 const Tensor& sums) {
+void Backend::mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                         const Tensor& sums) {
   require(is(predictions, compute_type(), predictions.rows, predictions.columns) && predictions.columns > 0,
-          "mean_squared_error", "predictions must be [batch, outputs] in the compute type");
+          "mean_error", "predictions must be [batch, outputs] in the compute type");
   require(is(targets, ElementType::float32, predictions.rows, targets.columns) &&
               has_outputs(predictions, compute_type(), predictions.rows, targets),
-          "mean_squared_error", "targets must be float32 with the shape of the predictions");
-  require(is(sums, ElementType::float64, 1, kLossSums), "mean_squared_error", "sums must be float64 [1, 3]");
-  do_mean_squared_error(predictions, targets, options, sums);
+          "mean_error", "targets must be float32 with the shape of the predictions");
+  require(is(sums, ElementType::float64, 1, kLossSums), "mean_error", "sums must be float64 [1, 3]");
+  require(absent_or(options.weights, ElementType::float32, predictions.rows, 1), "mean_error",
+          "weights must be float32 [batch, 1]");
+  do_mean_error(predictions, targets, options, sums);
 }
 
 void Backend::binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
@@ -163,6 +171,8 @@ void Backend::binary_cross_entropy(const Tensor& logits, const Tensor& targets, 
               has_outputs(logits, compute_type(), logits.rows, targets),
           "binary_cross_entropy", "targets must be float32 with the shape of the logits");
   require(is(sums, ElementType::float64, 1, kLossSums), "binary_cross_entropy", "sums must be float64 [1, 3]");
+  require(absent_or(options.weights, ElementType::float32, logits.rows, 1), "binary_cross_entropy",
+          "weights must be float32 [batch, 1]");
   require(options.smoothing >= 0 && options.smoothing < 1, "binary_cross_entropy", "smoothing must be in [0, 1)");
   do_binary_cross_entropy(logits, targets, options, sums);
 }

@@ -51,12 +51,22 @@ struct LossSums {
 };
 inline constexpr std::int64_t kLossSums = 3;  ///< a tensor of sums: float64 [1, kLossSums] in the order above
 
+/// What an error e = prediction - target costs.
+enum class ErrorLoss {
+  squared,   ///< e^2
+  absolute,  ///< |e|
+  huber,     ///< e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Huber 1964)
+};
+
 /// What a loss gives besides its sums.
 struct LossOptions {
   double scale = 1;            ///< of the gradient
   bool want_gradient = false;  ///< else the logits or predictions stay as they are
   float smoothing = 0;         ///< the target is (1 - s) of the label and s / classes of every class (of labels: s / 2)
   std::int64_t classes = 0;    ///< of classes: columns beyond are padding, their gradient is 0; 0: there are none
+  ErrorLoss of_error = ErrorLoss::squared;  ///< of numbers
+  /// float32 [batch, 1]: factors of each row's loss and gradient, but not of its metric; empty: 1 each.
+  Tensor weights = {};
 
   std::int64_t classes_of(const Tensor& logits) const noexcept { return classes > 0 ? classes : logits.columns; }
 };
@@ -103,11 +113,12 @@ struct UpdateGate {
 /// A batch where operations can read it.
 struct StagedBatch {
   Tensor x, y;
-  Tensor keys;  ///< uint64 [samples, 1], for what is random (randomness.hpp); empty in evaluation
+  Tensor keys;          ///< uint64 [samples, 1], for what is random (randomness.hpp); empty in evaluation
+  Tensor weights = {};  ///< float32 [samples, 1], of the loss (LossOptions::weights); empty: 1 each
 };
 /// Most bytes of each part of a batch.
 struct StageBytes {
-  std::size_t x = 0, y = 0, keys = 0;
+  std::size_t x = 0, y = 0, keys = 0, weights = 0;
 };
 
 /// Whether an update keeps UpdateArenas::average.
@@ -148,9 +159,10 @@ class Backend {
   /// Memory for at least `slots` batches of at least so many bytes. May be called again while no batch is staged: the
   /// memory grows, and what was staged before is gone.
   void reserve_stages(int slots, const StageBytes& bytes);
-  /// Starts to bring a batch (host memory; uint8, int32, float32 or float64 x, int32 or float32 y, uint64 keys or none)
-  /// to where operations that are enqueued from here on can read it: slot `slot`, or the host memory itself on a host.
-  /// The host memory must stay as it is until wait_staged() (on a host: as long as the operations use it).
+  /// Starts to bring a batch (host memory; uint8, int32, float32 or float64 x, int32 or float32 y, uint64 keys or none,
+  /// float32 weights or none) to where operations that are enqueued from here on can read it: slot `slot`, or the host
+  /// memory itself on a host. The host memory must stay as it is until wait_staged() (on a host: as long as the
+  /// operations use it).
   StagedBatch stage(int slot, const StagedBatch& batch);
   /// The operations enqueued so far are the last to read `slot`.
   void release_stage(int slot);
@@ -182,10 +194,10 @@ class Backend {
   /// sums += loss, metric and (without gradient) found as in LossSums. One pass of exponentials, in place, for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                              const Tensor& sums);
-  /// predictions [B, O] become 2 (p - t) / O * scale with want_gradient; targets float32 [B, O]. sums likewise. In
-  /// bfloat16 rows of predictions may have padding behind O, whose gradient is 0.
-  void mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                          const Tensor& sums);
+  /// The mean over the outputs of what LossOptions::of_error says: predictions [B, O] become its gradient (of squared
+  /// errors 2 (p - t) / O * scale) with want_gradient; targets float32 [B, O]. sums likewise. In bfloat16 rows of
+  /// predictions may have padding behind O, whose gradient is 0.
+  void mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options, const Tensor& sums);
   /// Of labels, each of which is there or not: logits [B, L] become (sigmoid - target) / L * scale with want_gradient;
   /// targets float32 [B, L], 0 or 1. sums likewise. A logit above 0 says that the label is there. Padding likewise.
   void binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
@@ -257,8 +269,8 @@ class Backend {
                                   Accumulate accumulate) = 0;
   virtual void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                         const Tensor& sums) = 0;
-  virtual void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                                     const Tensor& sums) = 0;
+  virtual void do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                             const Tensor& sums) = 0;
   virtual void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                                        const Tensor& sums) = 0;
   virtual void do_add(const Tensor& x, const Tensor& to) = 0;

@@ -25,7 +25,8 @@ StageBytes bytes_of_slot(const Network& network, const ModelOptions& options) {
   };
   return {.x = bytes(stored_features(network, options), size_of(options.sample_type)),
           .y = bytes(target_columns(network, options.loss), 4),  // int32 or float32
-          .keys = bytes(1, sizeof(std::uint64_t))};
+          .keys = bytes(1, sizeof(std::uint64_t)),
+          .weights = options.weighted ? bytes(1, sizeof(float)) : 0};
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ std::size_t BatchStage::converted_bytes(const Network& network, const ModelOptio
 std::size_t BatchStage::slot_bytes(const Network& network, const ModelOptions& options, Purpose purpose) {
   const StageBytes slot = bytes_of_slot(network, options);
   return static_cast<std::size_t>(purpose == Purpose::training ? kTrainingSlots + 1 : 1) *
-         (slot.x + slot.y + slot.keys);
+         (slot.x + slot.y + slot.keys + slot.weights);
 }
 
 BatchStage::Staged BatchStage::stage(int slot, const Batch& batch, bool with_keys) {
@@ -76,7 +77,12 @@ BatchStage::Staged BatchStage::stage(int slot, const Batch& batch, bool with_key
   if (batch.keys != nullptr && with_keys) {
     keys = {const_cast<std::uint64_t*>(batch.keys), ElementType::uint64, batch.count, 1};
   }
-  return {backend_.stage(slot, {.x = x, .y = y, .keys = keys}), batch.first_sequence};
+  Tensor weights;
+  if (batch.weights != nullptr) {
+    if (!options_.weighted || tokens) throw std::invalid_argument("a batch with weights: this model takes none");
+    weights = {const_cast<float*>(batch.weights), ElementType::float32, batch.count, 1};
+  }
+  return {backend_.stage(slot, {.x = x, .y = y, .keys = keys, .weights = weights}), batch.first_sequence};
 }
 
 void BatchStage::stage_next(const Batch& batch) {

@@ -21,6 +21,8 @@ struct Batch {
   const void* y = nullptr;
   std::int64_t count = 0;
   const std::uint64_t* keys = nullptr;  ///< one per sample (randomness.hpp); nullptr: nothing is random
+  /// One per sample, of ModelOptions::weighted: factors of its loss in training; nullptr: 1 each.
+  const float* weights = nullptr;
   /// For networks with recurrent state: which of this rank's sequences the first sample belongs to, and whether the
   /// sequences begin anew (their state before is zero).
   std::int64_t first_sequence = 0;

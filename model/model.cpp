@@ -72,16 +72,23 @@ void Model::loss(const Pass& pass, const Tensor& output, const Tensor& y, const 
       return backend_.softmax_cross_entropy(output, targets, of_classes, sums);
     }
     case LossKind::mean_squared_error:
-      return backend_.mean_squared_error(output, targets, options, sums);
+      return backend_.mean_error(output, targets, options, sums);
+    case LossKind::mean_absolute_error:
+    case LossKind::huber: {
+      LossOptions of_errors = options;
+      of_errors.of_error = options_.loss == LossKind::huber ? ErrorLoss::huber : ErrorLoss::absolute;
+      return backend_.mean_error(output, targets, of_errors, sums);
+    }
     case LossKind::binary_cross_entropy:
       return backend_.binary_cross_entropy(output, targets, options, sums);
   }
 }
 
-LossOptions Model::loss_options(double scale) const {
+LossOptions Model::loss_options(double scale, const BatchStage::Staged& batch) const {
   return {.scale = scale / static_cast<double>(network_.positions()),
           .want_gradient = true,
-          .smoothing = options_.label_smoothing};
+          .smoothing = options_.label_smoothing,
+          .weights = batch.data.weights};
 }
 
 Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor& sums) {
@@ -92,7 +99,7 @@ Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor&
   here.share = static_cast<double>(here.batch) * scale;
   if (options_.sum_over_ranks) here.sum_over_ranks = &options_.sum_over_ranks;
   const Tensor output = network_.forward(here);
-  loss(here, output, stage_.current().data.y, loss_options(scale), to);
+  loss(here, output, stage_.current().data.y, loss_options(scale, stage_.current()), to);
   return {.pass = here, .d_output = output, .accumulate = accumulate};
 }
 
@@ -116,12 +123,15 @@ void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions
   stage_.release_evaluation();
 }
 
-LossSums Model::evaluate(const Batch& batch, Weights weights) {
+LossSums Model::evaluate(const Batch& batch, Weights weights, std::span<float> outputs) {
+  Tensor all;
   evaluate_output(batch, weights, {}, [&](const Pass& pass, const Tensor& output, const Tensor& y) {
     backend_.fill_zero(evaluation_sums_.tensor());
-    loss(pass, output, y, {}, evaluation_sums_.tensor());
+    loss(pass, output, y, {}, evaluation_sums_.tensor());  // leaves the output as it is
+    all = output;
   });
   const auto sums = evaluation_sums_.read_now();
+  if (!outputs.empty()) download_rows(all, outputs);
   return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 
@@ -147,6 +157,10 @@ void Model::predict(const Batch& batch, Weights weights, Pass::Positions positio
 void Model::predict(const Batch& batch, Weights weights, std::span<float> out) {
   Tensor output;
   evaluate_output(batch, weights, {}, [&](const Pass&, const Tensor& all, const Tensor&) { output = all; });
+  download_rows(output, out);
+}
+
+void Model::download_rows(const Tensor& output, std::span<float> out) {
   const auto outputs = static_cast<std::size_t>(network_.sample_shape().outputs);
   if (out.size() != static_cast<std::size_t>(output.rows) * outputs) {
     throw std::invalid_argument("predictions have as many values as the batch has rows and the network outputs");
@@ -173,7 +187,7 @@ std::string Model::locate_not_finite() {
   const std::string layer = network_.first_not_finite(again);
   if (!layer.empty()) return fmt::format("layer {} (forward)", layer);
   backend_.fill_zero(evaluation_sums_.tensor());
-  LossOptions options = loss_options(1);
+  LossOptions options = loss_options(1, worked);
   options.want_gradient = parameters_.has_gradients();
   loss(again, output, worked.data.y, options, evaluation_sums_.tensor());
   if (!std::isfinite(evaluation_sums_.read_now()[0])) return "loss";

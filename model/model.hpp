@@ -59,8 +59,9 @@ class Model {
   void release_batch() { stage_.release_current(); }
   /// The LossSums of the batches since Accumulate::no, in the backend's memory.
   Tensor loss_sums() const noexcept { return training_sums_.tensor(); }
-  /// Sums over the rows (samples, or positions of samples) of the batch; synchronises.
-  LossSums evaluate(const Batch& batch, Weights weights = Weights::current);
+  /// Sums over the rows (samples, or positions of samples) of the batch, whose weights do not count; `outputs`: where
+  /// the network's outputs for the rows go, as predict() says them; empty: nowhere. Synchronises.
+  LossSums evaluate(const Batch& batch, Weights weights = Weights::current, std::span<float> outputs = {});
   /// For generating text: the network's output for the last of the positions [first, end) of a sample, a row of the
   /// batch's one sample; y may be nullptr. Only these positions are computed where the calls before have computed the
   /// earlier ones of the same tokens, with the same weights, and nothing else has been done since (continues()); else
@@ -78,10 +79,11 @@ class Model {
 
  private:
   Pass pass(const BatchStage::Staged& batch, Weights weights, Purpose purpose);
-  LossOptions loss_options(double scale) const;
+  LossOptions loss_options(double scale, const BatchStage::Staged& batch) const;
   void loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options, const Tensor& sums);
   template <class Use>
   void evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use);
+  void download_rows(const Tensor& output, std::span<float> out);
   void require_training(const char* operation) const;
 
   Backend& backend_;

@@ -19,6 +19,7 @@ struct ModelOptions {
   /// Instead of the transform, for images; in evaluation the deterministic form.
   std::optional<Augmentation> augmentation = {};
   float label_smoothing = 0;                       ///< of the training loss
+  bool weighted = false;                           ///< batches of training may have weights
   std::int64_t max_batch = 1;                      ///< samples at once
   ElementType sample_type = ElementType::float32;  ///< of the largest x that will come, for batches that are copied
   /// For networks with recurrent state: most sequences of this rank, over all micro-batches; 0: max_batch.

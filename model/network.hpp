@@ -27,7 +27,13 @@ enum class LossKind {
   softmax_cross_entropy,  ///< of classes, of which a sample has one
   mean_squared_error,     ///< of numbers
   binary_cross_entropy,   ///< of labels, of which a sample has any
+  mean_absolute_error,    ///< of numbers
+  huber,                  ///< of numbers
 };
+/// Whether the network learns numbers, not classes or labels.
+constexpr bool is_of_numbers(LossKind loss) noexcept {
+  return loss != LossKind::softmax_cross_entropy && loss != LossKind::binary_cross_entropy;
+}
 
 /// What a sample looks like to a network.
 struct SampleShape {

@@ -2,11 +2,16 @@
 include(GNUInstallDirs)
 install(TARGETS lockstep)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# The documents keep the tree's folders, which their links name.
+# The documents keep the tree's folders, which their links name. What they link to among the tests is not installed: the
+# words stay, the link goes.
 foreach(document README.md app/README.md comm/README.md io/README.md io/checkpoints/checkpoint_format.md
     io/shards/shard_schema.md model/README.md slurm/README.md)
   get_filename_component(folder ${document} DIRECTORY)
-  install(FILES ${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${document})
+  file(READ ${document} text)
+  string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)*(tests|\\.github)/[^)]*\\)" "\\1" text "${text}")
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/documents/${document} "${text}")
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/documents/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
 endforeach()
 
 install(PROGRAMS slurm/chain slurm/launch slurm/stop_in_time DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm)
@@ -14,16 +19,16 @@ file(GLOB batch_scripts CONFIGURE_DEPENDS slurm/*.sbatch)
 install(FILES ${batch_scripts} slurm/lockstep.def DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm)
 install(FILES slurm/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/modulefiles/lockstep RENAME ${PROJECT_VERSION})
 
-# Manual pages and completions: the program writes them itself, from its options. A program for another machine cannot.
+# Manual pages and completions: the program writes them itself, from its options, whenever it has been linked, so that
+# whoever has built it can install it. A program for another machine cannot.
 if(CMAKE_CROSSCOMPILING)
   message(STATUS "Manual pages and completions: none; `lockstep help --write FOLDER` writes them on the machine itself")
 else()
   set(written ${CMAKE_CURRENT_BINARY_DIR}/share)
-  add_custom_command(OUTPUT ${written}/man/man1/lockstep.1
+  add_custom_command(TARGET lockstep POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${written}
     COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 $<TARGET_FILE:lockstep> help --write ${written}
-    DEPENDS lockstep VERBATIM)
-  add_custom_target(lockstep_manuals ALL DEPENDS ${written}/man/man1/lockstep.1)
+    BYPRODUCTS ${written}/man/man1/lockstep.1 VERBATIM)
   install(DIRECTORY ${written}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
   foreach(shell bash-completion zsh fish)
     install(DIRECTORY ${written}/${shell} DESTINATION ${CMAKE_INSTALL_DATADIR})

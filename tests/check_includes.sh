@@ -32,6 +32,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^nlohmann/", "^io/((files|text|shards|runs|exchange)/[^/]*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/files, io/text, io/shards, io/runs and io/exchange, sources, and io/files/json_text.hpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/(io|torture)/", "io/")
     home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
+    home("^webp/", "^io/formats/webp\\.cpp$", "io/formats/webp.cpp")
     home("^boost/crc", "^io/runs/tensorboard_log\\.cpp$", "io/runs/tensorboard_log.cpp")
   }
   function home(header, place, words) { ++homes; header_[homes] = header; place_[homes] = place; words_[homes] = words }

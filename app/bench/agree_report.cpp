@@ -40,11 +40,11 @@ std::vector<const AgreeTraining*> of_mode(const std::vector<AgreeTraining>& trai
 }
 
 /// The training of the middle, in the order of merit; `trainings` not empty.
-const AgreeTraining& middle_of(std::vector<const AgreeTraining*> trainings, const AgreeSetting& setting) {
+const AgreeTraining* middle_of(std::vector<const AgreeTraining*> trainings, const AgreeSetting& setting) {
   std::ranges::stable_sort(trainings, [&](const AgreeTraining* a, const AgreeTraining* b) {
     return merit(*a, setting) < merit(*b, setting);
   });
-  return *trainings[trainings.size() / 2];
+  return trainings[trainings.size() / 2];
 }
 
 /// "3.71 (3.5 to 4.02)"; of one value that alone.
@@ -85,7 +85,8 @@ std::string row(const AgreeSetting& setting, std::size_t mode, const std::vector
 
 io::MetricRecord record_of(const AgreeTraining& training, const AgreeValidation& at, const AgreeSetting& setting,
                            bool chosen) {
-  return {{"mode", setting.modes[training.mode]},
+  return {{"bench", "agree"},
+          {"mode", setting.modes[training.mode]},
           {"learning_rate", training.rate},
           {"seed", training.seed},
           {"chosen", chosen ? std::int64_t{1} : std::int64_t{0}},
@@ -167,13 +168,13 @@ std::string format_csv(const std::vector<AgreeTraining>& all, const std::vector<
   return text;
 }
 
-std::string format_json(const std::vector<AgreeTraining>& all, const std::vector<AgreeTraining>& chosen,
-                        const AgreeSetting& setting) {
-  std::string text;
+std::vector<io::MetricRecord> to_records(const std::vector<AgreeTraining>& all,
+                                         const std::vector<AgreeTraining>& chosen, const AgreeSetting& setting) {
+  std::vector<io::MetricRecord> records;
   for_each_row(all, chosen, [&](const AgreeTraining& training, const AgreeValidation& at, bool is_chosen) {
-    text += io::to_json_line(record_of(training, at, setting, is_chosen)) + "\n";
+    records.push_back(record_of(training, at, setting, is_chosen));
   });
-  return text;
+  return records;
 }
 
 std::string format_svg(const std::vector<AgreeTraining>& chosen, const AgreeSetting& setting) {
@@ -191,9 +192,9 @@ std::string format_svg(const std::vector<AgreeTraining>& chosen, const AgreeSett
   for (std::size_t mode = 0; mode < setting.modes.size(); ++mode) {
     const std::vector<const AgreeTraining*> its = of_mode(chosen, mode);
     if (its.empty()) continue;
-    const AgreeTraining& typical = middle_of(its, setting);
+    const AgreeTraining* const typical = middle_of(its, setting);
     for (Chart& chart : charts) chart.series.push_back({.name = setting.modes[mode]});
-    for (const AgreeValidation& at : typical.validations) {
+    for (const AgreeValidation& at : typical->validations) {
       charts[0].series.back().points.push_back({at.samples, at.loss});
       charts[1].series.back().points.push_back({at.seconds, at.loss});
     }

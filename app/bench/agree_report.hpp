@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "io/runs/metrics_log.hpp"
+
 namespace lockstep::app {
 
 /// A validation on the way.
@@ -51,8 +53,8 @@ std::string format_table(const std::vector<AgreeTraining>& chosen, const AgreeSe
 std::string format_csv(const std::vector<AgreeTraining>& all, const std::vector<AgreeTraining>& chosen,
                        const AgreeSetting& setting);
 /// Likewise, an object a line.
-std::string format_json(const std::vector<AgreeTraining>& all, const std::vector<AgreeTraining>& chosen,
-                        const AgreeSetting& setting);
+std::vector<io::MetricRecord> to_records(const std::vector<AgreeTraining>& all,
+                                         const std::vector<AgreeTraining>& chosen, const AgreeSetting& setting);
 /// The loss over samples and over seconds, below each other: of each mode the training of the middle.
 std::string format_svg(const std::vector<AgreeTraining>& chosen, const AgreeSetting& setting);
 

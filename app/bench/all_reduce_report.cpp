@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/report/figures.hpp"
+#include "app/report/record_file.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -102,43 +103,43 @@ std::string csv_head() {
 
 std::string csv_row(const AllReduceRow& row) {
   return fmt::format(
-      "{},{},{:.0f},{},float32,{:.3f},{:.3f},{:.6f},{:.6f},{},{},sum,{:.3f},{:.3f},{:.3f},{},{},{},{},{}",
-      row.transport, row.ranks, row.bytes(), row.count, 1e6 * row.seconds.median, 1e6 * row.seconds.least,
-      row.algorithm_bandwidth() / 1e9, row.bus_bandwidth() / 1e9, row.wrong, row.algorithm, 1e6 * row.seconds.p95,
-      1e6 * row.seconds.p99, 1e6 * row.seconds.most, row.batches, row.sums, row.hosts, row.wire,
+      "{},{},{:.0f},{},float32,{:.3f},{:.3f},{},{},{},sum,{:.3f},{:.3f},{:.3f},{},{},{},{},{}", row.transport,
+      row.ranks, row.bytes(), row.count, 1e6 * row.seconds.median, 1e6 * row.seconds.least,
+      row.ranks > 1 ? fmt::format("{:.6f},{:.6f}", row.algorithm_bandwidth() / 1e9, row.bus_bandwidth() / 1e9) : ",",
+      row.wrong, row.algorithm, 1e6 * row.seconds.p95, 1e6 * row.seconds.p99, 1e6 * row.seconds.most, row.batches,
+      row.sums, row.hosts, row.wire,
       row.bound
           ? fmt::format("{:g},{:.3f},{:.2f}", row.bound->gbit_per_s, 1e6 * row.bound_seconds(), row.percent_of_bound())
           : ",,");
 }
 
-std::string json_line(const AllReduceRow& row) {
-  io::MetricRecord record{{"bench", "all-reduce"},
-                          {"transport", row.transport},
-                          {"world", row.ranks},
-                          {"type", "float32"},
-                          {"count", row.count},
-                          {"bytes", static_cast<std::int64_t>(row.bytes())},
-                          {"time_us", 1e6 * row.seconds.median},
-                          {"time_us_min", 1e6 * row.seconds.least},
-                          {"sums_per_batch", row.sums},
-                          {"algorithm_bandwidth", row.algorithm_bandwidth()},
-                          {"bus_bandwidth", row.bus_bandwidth()},
-                          {"wrong", row.wrong},
-                          {"way", row.algorithm},
-                          {"redop", "sum"},
-                          {"time_us_p95", 1e6 * row.seconds.p95},
-                          {"time_us_p99", 1e6 * row.seconds.p99},
-                          {"time_us_max", 1e6 * row.seconds.most},
-                          {"batches", row.batches},
-                          {"hosts", row.hosts},
-                          {"wire", row.wire}};
-  if (!row.schedule.empty()) record.push_back({"schedule", row.schedule});
-  if (row.bound) {
-    record.push_back({"link_gbps", row.bound->gbit_per_s});
-    record.push_back({"bound_us", 1e6 * row.bound_seconds()});
-    record.push_back({"percent_of_bound", row.percent_of_bound()});
-  }
-  return io::to_json_line(record) + "\n";
+io::MetricRecord to_record(const AllReduceRow& row) {
+  const auto known = [](bool is, double value) { return is ? value : kNotKnown; };
+  const bool sums = row.ranks > 1;
+  return {{"bench", "all-reduce"},
+          {"transport", row.transport},
+          {"world", row.ranks},
+          {"type", "float32"},
+          {"count", row.count},
+          {"bytes", static_cast<std::int64_t>(row.bytes())},
+          {"time_us", 1e6 * row.seconds.median},
+          {"time_us_min", 1e6 * row.seconds.least},
+          {"sums_per_batch", row.sums},
+          {"algorithm_bandwidth", known(sums, row.algorithm_bandwidth())},
+          {"bus_bandwidth", known(sums, row.bus_bandwidth())},
+          {"wrong", row.wrong},
+          {"way", row.algorithm},
+          {"redop", "sum"},
+          {"time_us_p95", 1e6 * row.seconds.p95},
+          {"time_us_p99", 1e6 * row.seconds.p99},
+          {"time_us_max", 1e6 * row.seconds.most},
+          {"batches", row.batches},
+          {"hosts", row.hosts},
+          {"wire", row.wire},
+          {"schedule", row.schedule.empty() ? io::MetricValue(kNotKnown) : io::MetricValue(row.schedule)},
+          {"link_gbps", row.bound ? row.bound->gbit_per_s : kNotKnown},
+          {"bound_us", known(row.bound.has_value(), 1e6 * row.bound_seconds())},
+          {"percent_of_bound", known(row.bound.has_value(), row.percent_of_bound())}};
 }
 
 // What it comes to ----------------------------------------------------------------------------------------------------

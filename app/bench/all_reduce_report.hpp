@@ -21,6 +21,7 @@
 #include "app/report/chart.hpp"
 #include "app/report/statistics.hpp"
 #include "comm/all_reduce_limits.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 
@@ -66,8 +67,7 @@ std::string format_head(bool bound);
 std::string format_row(const AllReduceRow& row);
 std::string csv_head();
 std::string csv_row(const AllReduceRow& row);
-/// With the newline.
-std::string json_line(const AllReduceRow& row);
+io::MetricRecord to_record(const AllReduceRow& row);
 
 /// Mean of the bus bandwidths of a algorithm's rows, bytes/s.
 double mean_bus_bandwidth(std::span<const AllReduceRow> rows, const std::string& algorithm);

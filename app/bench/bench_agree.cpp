@@ -22,7 +22,7 @@
 #include "app/plan/agreement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/record_file.hpp"
 #include "app/train/train.hpp"
 #include "comm/agreement.hpp"
 #include "comm/messages.hpp"
@@ -217,7 +217,7 @@ bool Comparison::train_here(World& world, const TrainOptions& options) {
   }
   const auto note = [&](const Plan& plan) {
     setting_.network = plan.workload.network->signature();
-    setting_.metric = plan.workload.task->metric_key();
+    setting_.metric = plan.workload.task->best_key();
     setting_.is_better = [task = *plan.workload.task](double a, double b) { return task.is_better(a, b); };
     setting_.global_batch = plan.workload.work.global_batch;
   };
@@ -280,15 +280,17 @@ int run_bench_agree(comm::MpiSession& session, const BenchAgreeOptions& options,
   Console console(everybody->rank() == 0);
   const Console::Watch watched(console, io_deadline);
   console.set_progress(options.modes.front().train.reports.progress);
-  ResultFile csv(*everybody, options.csv, &io_deadline), json(*everybody, options.json, &io_deadline),
-      svg(*everybody, options.svg, &io_deadline);
+  ResultFile csv(*everybody, options.csv, &io_deadline), svg(*everybody, options.svg, &io_deadline);
+  RecordFile json(*everybody, options.json, &io_deadline);
   const BenchAgreeOptions settled = with_islands(options, *everybody);
   Comparison bench(session, *everybody, console, settled, signals, io_deadline);
   bench.train_all();
   const bool speaks = everybody->rank() == 0;
   if (speaks) console.info(format_table(bench.chosen(), bench.setting()));
+  std::vector<io::MetricRecord> records;
   csv.write(speaks ? format_csv(bench.all(), bench.chosen(), bench.setting()) : std::string());
-  json.write(speaks ? format_json(bench.all(), bench.chosen(), bench.setting()) : std::string());
+  if (speaks) records = to_records(bench.all(), bench.chosen(), bench.setting());
+  json.write(records);
   svg.write(speaks ? format_svg(bench.chosen(), bench.setting()) : std::string());
   require_output(*everybody, console);
   return 0;

@@ -18,7 +18,7 @@
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/record_file.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 #include "comm/host/memory_limit.hpp"
@@ -213,8 +213,8 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
     }
   }
   require_host_memory(*control, {.arenas = (copies * static_cast<std::size_t>(max) + kPiece) * sizeof(float)});
-  ResultFile csv(*control, options.csv, &io_deadline), json(*control, options.json, &io_deadline),
-      svg(*control, options.svg, &io_deadline);
+  ResultFile csv(*control, options.csv, &io_deadline), svg(*control, options.svg, &io_deadline);
+  RecordFile json(*control, options.json, &io_deadline);
 
   const std::vector<std::string> hosts = comm::all_gather_text(*control, session.host());
   const auto host_count = static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());
@@ -249,7 +249,7 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
       row.bound = bound;
       console.info(format_row(row));
       csv.write(csv_row(row) + "\n");
-      json.write(json_line(row));
+      json.write(to_record(row));
     }
     all.insert(all.end(), rows.begin(), rows.end());
   }
@@ -261,7 +261,8 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   const std::string summary = format_summary(all);
   console.info(ending.substr(1) + (summary.empty() ? "" : "\n\n" + summary));
   if (const auto best = best_limits(all)) {
-    console.info(fmt::format("fastest on this network: --all-reduce {} ({})", all_reduce_word({.limits = best}), to_text(*best)));
+    console.info(fmt::format("fastest on this network: --all-reduce {} ({})", all_reduce_word({.limits = best}),
+                             to_text(*best)));
   }
   if (const auto fastest = fastest_transport(all)) {
     console.info("fastest for gradients: " + to_text(*fastest));

@@ -18,7 +18,7 @@
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/record_file.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
@@ -137,8 +137,8 @@ io::MetricRecord to_record(const CheckpointRow& row) {
           {"seconds_min", least(row.seconds)},
           {"seconds_max", most(row.seconds)},
           {"bytes_per_second", row.bytes / median(row.seconds)},
-          {"stall_seconds", row.stall.empty() ? std::nan("") : median(row.stall)},
-          {"stall_seconds_max", row.stall.empty() ? std::nan("") : most(row.stall)}};
+          {"stall_seconds", row.stall.empty() ? kNotKnown : median(row.stall)},
+          {"stall_seconds_max", row.stall.empty() ? kNotKnown : most(row.stall)}};
 }
 
 }  // namespace
@@ -177,7 +177,8 @@ int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions
   io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
   const Console::Watch watched(console, io_deadline);
-  ResultFile csv(*communicator, options.csv, &io_deadline), json(*communicator, options.json, &io_deadline);
+  ResultFile csv(*communicator, options.csv, &io_deadline);
+  RecordFile json(*communicator, options.json, &io_deadline);
   const Place place = find_place(*communicator, execution);
   TimedSteps steps(session, *communicator, place, work, io_deadline);
   const ScratchFolder folder(*communicator, options.folder, "lockstep-bench-checkpoint", io_deadline);
@@ -214,7 +215,7 @@ int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions
   for (const CheckpointRow& row : {plain, ours}) {
     if (console.speaks()) console.info(format_checkpoint_row(row));
     csv.write(console.speaks() ? checkpoint_csv_row(row) + "\n" : "");
-    json.write_record(console.speaks() ? to_record(row) : io::MetricRecord{});
+    json.write(console.speaks() ? to_record(row) : io::MetricRecord{});
   }
   if (console.speaks()) {
     console.info(fmt::format("\nA step takes {:.3f} ms alone and {:.3f} ms beside a checkpoint ({} and {}).",

@@ -14,7 +14,7 @@
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/record_file.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
@@ -176,22 +176,24 @@ std::string cache_text(const std::optional<double>& share) {
                : std::string("what the page cache holds is not known here");
 }
 
-std::string json_line(const InputRow& row, std::int64_t global_batch, const std::optional<double>& cached) {
-  return io::to_json_line({{"bench", "input"},
-                           {"way", row.way},
-                           {"world", row.ranks},
-                           {"global_batch", global_batch},
-                           {"samples", row.samples},
-                           {"bytes", row.bytes},
-                           {"seconds", row.seconds},
-                           {"seconds_min", row.quickest_part},
-                           {"seconds_max", row.slowest_part},
-                           {"samples_per_second", row.samples_per_second()},
-                           {"bytes_per_second", row.bytes_per_second()},
-                           {"slowest_rank", static_cast<std::int64_t>(row.slowest)},
-                           {"stall_share", row.stall},
-                           {"cached_share", cached.value_or(std::nan(""))}}) +
-         "\n";
+/// No training order, in which a rank could wait for a batch.
+bool is_raw(const InputRow& row) { return row.way.starts_with("raw"); }
+
+io::MetricRecord to_record(const InputRow& row, std::int64_t global_batch, const std::optional<double>& cached) {
+  return {{"bench", "input"},
+          {"way", row.way},
+          {"world", row.ranks},
+          {"global_batch", global_batch},
+          {"samples", row.samples},
+          {"bytes", row.bytes},
+          {"seconds", row.seconds},
+          {"seconds_min", row.quickest_part},
+          {"seconds_max", row.slowest_part},
+          {"samples_per_second", row.samples_per_second()},
+          {"bytes_per_second", row.bytes_per_second()},
+          {"slowest_rank", static_cast<std::int64_t>(row.slowest)},
+          {"stall_share", is_raw(row) ? kNotKnown : row.stall},
+          {"cached_share", cached.value_or(kNotKnown)}};
 }
 
 }  // namespace
@@ -207,7 +209,7 @@ std::string format_input_row(const InputRow& row) {
   return fmt::format("{:<34}{:>14}{:>10.1f}{:>10.1f}{:>10.1f}{:>7.0f} %{:>9}", row.way,
                      with_commas(std::llround(row.samples_per_second())), megabytes(row.bytes_per_second()),
                      megabytes(of_rank(row, row.slowest_rank)), megabytes(of_rank(row, row.quickest_rank)),
-                     100 * spread, row.way.starts_with("raw") ? "-" : fmt::format("{:.1f} %", 100 * row.stall));
+                     100 * spread, is_raw(row) ? "-" : fmt::format("{:.1f} %", 100 * row.stall));
 }
 
 std::string input_csv_head() {
@@ -216,10 +218,11 @@ std::string input_csv_head() {
 }
 
 std::string input_csv_row(const InputRow& row) {
-  return fmt::format("{},{},{:.0f},{:.0f},{:.6f},{:.6f},{:.6f},{:.1f},{:.3f},{},{:.3f},{:.3f},{:.6f}", row.way,
-                     row.ranks, row.samples, row.bytes, row.seconds, row.quickest_part, row.slowest_part,
-                     row.samples_per_second(), megabytes(row.bytes_per_second()), row.slowest,
-                     megabytes(of_rank(row, row.slowest_rank)), megabytes(of_rank(row, row.quickest_rank)), row.stall);
+  return fmt::format("{},{},{:.0f},{:.0f},{:.6f},{:.6f},{:.6f},{:.1f},{:.3f},{},{:.3f},{:.3f},{}", row.way, row.ranks,
+                     row.samples, row.bytes, row.seconds, row.quickest_part, row.slowest_part, row.samples_per_second(),
+                     megabytes(row.bytes_per_second()), row.slowest, megabytes(of_rank(row, row.slowest_rank)),
+                     megabytes(of_rank(row, row.quickest_rank)),
+                     is_raw(row) ? std::string() : fmt::format("{:.6f}", row.stall));
 }
 
 std::string input_verdict(const InputRow& raw, const InputRow& training, const InputRow* computing, double compute_ms,
@@ -250,7 +253,8 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
   io::IoDeadline io_deadline = watch_files(session, *communicator, train.execution.io_deadline);
   Console console(communicator->rank() == 0);
   const Console::Watch watched(console, io_deadline);
-  ResultFile csv(*communicator, options.csv, &io_deadline), json(*communicator, options.json, &io_deadline);
+  ResultFile csv(*communicator, options.csv, &io_deadline);
+  RecordFile json(*communicator, options.json, &io_deadline);
   const Workload workload = open_workload(*communicator, train, &io_deadline);
   comm::require_equal(*communicator, std::vector<comm::FingerprintItem>{{"data", workload.training->fingerprint()}});
   communicator->note_activity("reading the data", -1);
@@ -300,7 +304,7 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
     rows.push_back(bench->row(way));
     console.info(format_input_row(rows.back()));
     csv.write(input_csv_row(rows.back()) + "\n");
-    json.write(json_line(rows.back(), workload.work.global_batch, cached));
+    json.write(to_record(rows.back(), workload.work.global_batch, cached));
   }
   const std::vector<comm::RankPlace> places = comm::gather_topology(*communicator, "");
   const InputRow& training = rows[1];

@@ -17,7 +17,7 @@
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/record_file.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/survey/topology.hpp"
@@ -298,8 +298,8 @@ int run_bench_scale(comm::MpiSession& session, const BenchScaleOptions& options)
   io::IoDeadline io_deadline = watch_files(session, *everybody, execution.io_deadline);
   Console console(everybody->rank() == 0);
   const Console::Watch watched(console, io_deadline);
-  ResultFile csv(*everybody, options.csv, &io_deadline), json(*everybody, options.json, &io_deadline),
-      svg(*everybody, options.svg, &io_deadline);
+  ResultFile csv(*everybody, options.csv, &io_deadline), svg(*everybody, options.svg, &io_deadline);
+  RecordFile json(*everybody, options.json, &io_deadline);
   std::vector<std::string> hosts;
   for (const comm::RankPlace& place : comm::gather_topology(*everybody, "")) hosts.push_back(place.host);
   for (const int size : sizes) {
@@ -315,7 +315,7 @@ int run_bench_scale(comm::MpiSession& session, const BenchScaleOptions& options)
   if (!curves.empty()) console.info(format_setting(bench.setting()));
   for (const ScalingCurve& curve : curves) console.info("\n" + format_table(curve));
   csv.write(format_csv(curves));
-  json.write(format_json(curves, bench.setting()));
+  json.write(to_records(curves, bench.setting()));
   svg.write(curves.empty() ? std::string() : format_svg(curves, bench.setting()));
   require_output(*everybody, console);
   return 0;

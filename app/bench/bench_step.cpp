@@ -19,7 +19,7 @@
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/record_file.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
@@ -148,7 +148,7 @@ void sweep(comm::MpiSession& session, comm::Communicator& communicator, const Pl
   }
 }
 
-void show_sweep(Console& console, ResultFile& json, const std::vector<BucketTrial>& trials, int ranks) {
+void show_sweep(Console& console, RecordFile& json, const std::vector<BucketTrial>& trials, int ranks) {
   console.info(fmt::format("\n{:>16}{:>10}{:>16}{:>12}{:>14}", "bucket size", "buckets", "largest", "step (ms)",
                            "exposed (ms)"));
   const BucketTrial* best = nullptr;
@@ -160,13 +160,13 @@ void show_sweep(Console& console, ResultFile& json, const std::vector<BucketTria
     console.info(fmt::format("{:>16}{:>10}{:>16}{:>12.4f}{:>14.4f}",
                              trial.size == 0 ? "by the rule" : with_commas(trial.size), trial.buckets.size(),
                              with_commas(largest), 1e3 * seconds, 1e3 * median(trial.exposed)));
-    json.write_record({{"bench", "step-buckets"},
-                       {"world", ranks},
-                       {"bucket_size", trial.size},
-                       {"buckets", static_cast<std::int64_t>(trial.buckets.size())},
-                       {"largest_bucket", static_cast<std::int64_t>(largest)},
-                       {"step_ms", 1e3 * seconds},
-                       {"exposed_ms", 1e3 * median(trial.exposed)}});
+    json.write({{"bench", "step-buckets"},
+                {"world", ranks},
+                {"bucket_size", trial.size},
+                {"buckets", static_cast<std::int64_t>(trial.buckets.size())},
+                {"largest_bucket", static_cast<std::int64_t>(largest)},
+                {"step_ms", 1e3 * seconds},
+                {"exposed_ms", 1e3 * median(trial.exposed)}});
   }
   const BucketTrial& rule = trials.front();
   if (best == &rule) {
@@ -191,8 +191,10 @@ struct StepResult {
   double typical() const { return median(seconds); }
   double quickest() const { return *std::min_element(seconds.begin(), seconds.end()); }
   /// NaN where the roof is not known.
-  double fastest_possible() const { return flops / roof.value_or(std::nan("")); }
-  double utilisation() const { return peak.flops > 0 ? flops / typical() / peak.flops : 0; }
+  double fastest_possible() const { return flops / roof.value_or(kNotKnown); }
+  /// NaN where the peak is not known.
+  double utilisation() const { return flops / typical() / peak_flops(); }
+  double peak_flops() const { return peak.flops > 0 ? peak.flops : kNotKnown; }
 };
 
 /// Collective.
@@ -298,7 +300,7 @@ io::MetricRecord to_record(const StepResult& result, TimedSteps& bench, const Pl
           {"compute_fraction", split.compute / split.total},
           {"communication_fraction", split.communication / split.total},
           {"host_fraction", split.other() / split.total},
-          {"communication_ms", 1e3 * result.communication.value_or(std::nan(""))},
+          {"communication_ms", 1e3 * result.communication.value_or(kNotKnown)},
           {"exposed_ms", 1e3 * split.communication / static_cast<double>(options.repeat)},
           {"exposed_all_ms", 1e3 * result.share.communication},
           {"waiting_ms", 1e3 * result.share.waiting},
@@ -306,8 +308,8 @@ io::MetricRecord to_record(const StepResult& result, TimedSteps& bench, const Pl
           {"bucket_sizes", fmt::format("{}", fmt::join(bucket_sizes, " "))},
           {"bucket_rule", bucket_rule},
           {"mfu", result.utilisation()},
-          {"peak_flops", result.peak.flops},
-          {"roof_flops", result.roof.value_or(std::nan(""))},
+          {"peak_flops", result.peak_flops()},
+          {"roof_flops", result.roof.value_or(kNotKnown)},
           {"roofline_ms", 1e3 * result.fastest_possible()},
           {"peak_resident_mb", result.peak_bytes / (1024 * 1024)}};
 }
@@ -325,7 +327,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
     write_backward_plan(*communicator, options.plan, *prepare_steps(*communicator, options.work, io_deadline).network);
     return 0;
   }
-  ResultFile json(*communicator, options.json, &io_deadline);
+  RecordFile json(*communicator, options.json, &io_deadline);
   const Place place = find_place(*communicator, execution);
   std::vector<BucketTrial> trials;
   {
@@ -334,7 +336,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
     const StepResult result = measure(bench, *communicator, place, options);
     if (!place.note.empty()) console.info(place.note);
     show(console, result, bench, rule, options, ranks);
-    json.write_record(to_record(result, bench, place, rule, options, ranks));
+    json.write(to_record(result, bench, place, rule, options, ranks));
     if (options.sweep_buckets) trials = bucket_trials(*bench.workload().network, place, *communicator);
   }  // one engine's memory at a time
   if (options.sweep_buckets) {

@@ -7,6 +7,7 @@
 
 #include "app/report/chart.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/record_file.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -44,8 +45,9 @@ std::string row(const ScalingPoint& point, const ScalingPoint& base) {
 io::MetricRecord figures(const ScalingCurve& curve, const ScalingPoint& point) {
   const ScalingPoint& base = curve.points.front();
   const StepShare gone = lost(point, base);
-  const bool late = !point.behind.empty();
-  const Straggler worst = late ? point.behind.front() : Straggler{.rank = -1};
+  const bool alone = point.ranks == 1;
+  const Straggler* const worst = point.behind.empty() ? nullptr : &point.behind.front();
+  const auto of_worst = [&](auto value) { return worst == nullptr ? io::MetricValue(kNotKnown) : value(*worst); };
   return {{"scaling", curve.kind},
           {"world", point.ranks},
           {"transport", point.transport},
@@ -57,32 +59,39 @@ io::MetricRecord figures(const ScalingCurve& curve, const ScalingPoint& point) {
           {"input_ms", 1e3 * point.share.input},
           {"exposed_ms", 1e3 * point.share.communication},
           {"waiting_ms", 1e3 * point.share.waiting},
-          {"communication_ms", 1e3 * point.communication},
-          {"gradient_sum_ms", 1e3 * point.all_reduce_seconds},
+          {"communication_ms", alone ? kNotKnown : 1e3 * point.communication},
+          {"gradient_sum_ms", alone ? kNotKnown : 1e3 * point.all_reduce_seconds},
           {"gradient_bytes", static_cast<std::int64_t>(point.gradient_bytes)},
-          {"bus_bandwidth", point.bus_bandwidth()},
+          {"bus_bandwidth", alone ? kNotKnown : point.bus_bandwidth()},
           {"lost_compute", gone.compute},
           {"lost_input", gone.input},
           {"lost_communication", gone.communication},
           {"lost_waiting", gone.waiting},
-          {"straggler_rank", worst.rank},
-          {"straggler_host", late ? point.host_of_rank[worst.rank] : std::string()},
-          {"straggler_excess", worst.excess},
-          {"straggler_steps", worst.late_steps},
-          {"steps", worst.steps}};
+          {"straggler_rank", of_worst([](const Straggler& rank) { return io::MetricValue(rank.rank); })},
+          {"straggler_host",
+           of_worst([&](const Straggler& rank) { return io::MetricValue(point.host_of_rank[rank.rank]); })},
+          {"straggler_excess", of_worst([](const Straggler& rank) { return io::MetricValue(rank.excess); })},
+          {"straggler_steps", of_worst([](const Straggler& rank) { return io::MetricValue(rank.late_steps); })},
+          {"steps", of_worst([](const Straggler& rank) { return io::MetricValue(rank.steps); })}};
 }
 
 std::string csv_cell(const io::MetricValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   if (const auto* whole = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *whole);
-  return fmt::format("{:.9g}", std::get<double>(value));
+  const double real = std::get<double>(value);
+  return std::isnan(real) ? std::string() : fmt::format("{:.9g}", real);
+}
+
+/// What 100 % are: those of the fewest ranks.
+std::string efficiency_title(const std::vector<ScalingCurve>& curves) {
+  return fmt::format("samples/s per rank, of those on {}", counted(curves.front().points.front().ranks, "rank"));
 }
 
 Chart efficiency_chart(const std::vector<ScalingCurve>& curves, const std::string& subtitle) {
   Chart chart{.title = "Efficiency",
               .subtitle = subtitle,
               .x = {.title = "ranks", .scale = AxisScale::logarithmic},
-              .y = {.title = "samples/s per rank", .numbers = AxisNumbers::percent},
+              .y = {.title = efficiency_title(curves), .numbers = AxisNumbers::percent},
               .series = {}};
   ChartSeries ideal{.name = "ideal", .points = {}, .reference = true};
   for (const ScalingCurve& curve : curves) {
@@ -163,22 +172,24 @@ std::string format_csv(const std::vector<ScalingCurve>& curves) {
   return text;
 }
 
-std::string format_json(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting) {
-  std::string text;
+std::vector<io::MetricRecord> to_records(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting) {
+  std::vector<io::MetricRecord> records;
   for (const ScalingCurve& curve : curves) {
     for (const ScalingPoint& point : curve.points) {
-      io::MetricRecord record{{"bench", "scale"},           {"network", setting.network},
-                              {"backend", setting.backend}, {"optimizer", setting.optimizer},
-                              {"input", setting.input},     {"rounds", setting.rounds}};
+      io::MetricRecord& record = records.emplace_back(io::MetricRecord{{"bench", "scale"},
+                                                                       {"network", setting.network},
+                                                                       {"backend", setting.backend},
+                                                                       {"optimizer", setting.optimizer},
+                                                                       {"input", setting.input},
+                                                                       {"rounds", setting.rounds}});
       for (const auto& figure : figures(curve, point)) record.push_back(figure);
       record.emplace_back("hosts", name_hosts(point.host_of_rank));
       record.emplace_back("late", name_stragglers(point));
       const bool base = &point == &curve.points.front();
       record.emplace_back("explanation", base ? std::string() : explain(point, curve.points.front()));
-      text += io::to_json_line(record) + "\n";
     }
   }
-  return text;
+  return records;
 }
 
 std::string format_svg(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting) {

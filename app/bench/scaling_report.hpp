@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/bench/scaling.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 
@@ -28,7 +29,7 @@ std::string format_table(const ScalingCurve& curve);
 /// All curves, with a head.
 std::string format_csv(const std::vector<ScalingCurve>& curves);
 /// A line for each world of each curve.
-std::string format_json(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
+std::vector<io::MetricRecord> to_records(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
 /// Efficiency over the ranks, and for each curve what a step's time goes to, below each other.
 std::string format_svg(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
 

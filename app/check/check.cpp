@@ -20,6 +20,7 @@
 #include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
+#include "app/plan/agreement.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
@@ -27,7 +28,8 @@
 #include "app/plan/verify_data.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/program_build.hpp"
+#include "app/report/record_file.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 #include "comm/gradient_reducer.hpp"
@@ -58,6 +60,7 @@ class Check {
   void look_at_ranks();
   void look_at_network();
   void look_at_data();
+  void look_at_weights();
   void look_at_memory();
   void look_at_run_folder();
   void look_at_limits();
@@ -67,6 +70,11 @@ class Check {
  private:
   bool has_data() const { return !train_.data.path.empty(); }
   void find_place();
+  void open_weights();
+  void blame_weights(const char* what, const char* remedy) {
+    weights_findings_.push_back(
+        {.severity = Severity::error, .what = what, .where = "--initialize-from", .remedy = remedy});
+  }
   void open_data();
   /// Says what came of it.
   void tell(Subject subject) {
@@ -90,9 +98,11 @@ class Check {
   Console& console_;
   const CheckOptions& options_;
   io::IoDeadline& deadline_;
-  ResultFile json_;
-  const TrainOptions& train_;
+  RecordFile json_;
+  TrainOptions train_;
   std::vector<Subject> subjects_;
+  std::optional<CheckpointOnRank0> weights_;  ///< that the job begins with; empty: it has none, or they cannot be read
+  std::vector<Finding> weights_findings_;     ///< the same on all ranks
 
   Place place_;
   std::vector<Finding> place_findings_;
@@ -119,6 +129,39 @@ void Check::find_place() {
   }
 }
 
+/// The job's network is that of the weights, where nobody says otherwise. A run that goes on has its own.
+void Check::open_weights() {
+  if (train_.start.from.empty() || !train_.from_checkpoint.empty()) return;
+  try {
+    weights_.emplace(communicator_, CheckpointChoice{.path = train_.start.from}, &deadline_,
+                     CheckpointOnRank0::Accept::weights);
+    all_succeed_or_usage(communicator_,
+                         [&] { train_ = options_of_start(train_, {.folder = {}, .weights = &weights_->record()}); });
+  } catch (const UsageError& error) {  // the same on every rank, as is an AgreedError
+    blame_weights(error.what(), "give the options of the network");
+  } catch (const comm::AgreedError& error) {
+    blame_weights(error.what(), "name a run folder, a checkpoint or a .safetensors file that is there and whole");
+  }
+}
+
+void Check::look_at_weights() {
+  if (train_.start.from.empty()) return;
+  if (!train_.from_checkpoint.empty() && !weights_ && weights_findings_.empty()) {
+    return tell({.name = "weights", .summary = "a run that goes on has its own", .looked_at = false});
+  }
+  if (weights_ && opened_everywhere()) {
+    try {
+      weights_->beginnings(plan_->workload.network->parameters(), train_.start.reinitialize);
+    } catch (const UsageError& error) {
+      blame_weights(error.what(), "correct --reinitialize");
+    } catch (const comm::AgreedError& error) {
+      blame_weights(error.what(), "give the options of its network, or --reinitialize what is to be new");
+    }
+  }
+  const std::string file = weights_ ? weights_->file().string() : train_.start.from.string();
+  tell(subject("weights", file, {weights_findings_}));
+}
+
 /// What this rank sees of the data, and the job's plan.
 void Check::open_data() {
   try {
@@ -142,6 +185,7 @@ void Check::look_at_ranks() {
   find_place();
   own_ = own_facts(communicator_.rank(), program_fingerprint());
   own_.device = device_kind(place_, train_.execution);
+  open_weights();
   if (has_data()) open_data();
   facts_ = gather_facts(communicator_, own_);
   hosts_ = hosts_of(facts_);
@@ -318,19 +362,18 @@ void Check::look_at_limits() {
 
 int Check::conclude() {
   console_.info("\n" + format_verdict(subjects_, host_names_));
-  std::string lines;
-  for (const io::MetricRecord& record : to_records(subjects_)) lines += io::to_json_line(record) + "\n";
+  std::vector<io::MetricRecord> records = to_records(subjects_);
   for (const comm::PairFigures& pair : pairs_) {
-    lines += io::to_json_line({{"kind", "pair"},
-                               {"first", host_names_[pair.pair.first]},
-                               {"second", host_names_[pair.pair.second]},
-                               {"latency_us", 1e6 * pair.latency},
-                               {"forward", pair.forward},
-                               {"backward", pair.backward},
-                               {"error", pair.error}}) +
-             "\n";
+    const auto measured = [&](double figure) { return pair.error.empty() ? figure : kNotKnown; };
+    records.push_back({{"kind", "pair"},
+                       {"first", host_names_[pair.pair.first]},
+                       {"second", host_names_[pair.pair.second]},
+                       {"latency_us", measured(1e6 * pair.latency)},
+                       {"forward", measured(pair.forward)},
+                       {"backward", measured(pair.backward)},
+                       {"error", pair.error}});
   }
-  json_.write(lines);
+  json_.write(records);
 
   const std::string error = broadcast_text(communicator_, first_error(subjects_));     // rank 0 knows of the run folder
   if (unreached_) session_.abort(1, fmt::format("lockstep check: error: {}", error));  // MPI could not end in order
@@ -350,6 +393,7 @@ int run_check(comm::MpiSession& session, const CheckOptions& options) {
   check.look_at_ranks();
   check.look_at_network();
   check.look_at_data();
+  check.look_at_weights();
   check.look_at_memory();
   check.look_at_run_folder();
   check.look_at_limits();

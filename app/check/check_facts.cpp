@@ -16,6 +16,7 @@
 
 #include "app/plan/control_group.hpp"
 #include "app/plan/host_memory.hpp"
+#include "app/report/machine.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
 #include "comm/session/launcher.hpp"
@@ -30,15 +31,6 @@ std::uint64_t limit_of(__rlimit_resource resource) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNoLimit;
   return limit.rlim_cur;
-}
-
-std::string processor_model() {
-  std::ifstream lines("/proc/cpuinfo");
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "";
 }
 
 std::vector<std::string> watched_environment() {
@@ -183,7 +175,7 @@ RankFacts own_facts(int rank, const std::string& program) {
   facts.machine = info.machine;
   facts.program = program;
   facts.mpi = comm::mpi_library_version();
-  facts.processor = processor_model();
+  facts.processor = own_processor().model;
   facts.environment = watched_environment();
   facts.addresses = comm::interface_addresses();
   facts.fabric = comm::fabric_ports();
@@ -199,7 +191,7 @@ RankFacts own_facts(int rank, const std::string& program) {
     facts.group_free = group->free();
   }
   facts.processors = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_NPROCESSORS_ONLN)));
-  if (double load = 0; getloadavg(&load, 1) == 1) facts.load_percent = static_cast<std::uint64_t>(100 * load);
+  facts.load_percent = static_cast<std::uint64_t>(100 * load_average().value_or(0));
   facts.shared_memory_free = io::free_bytes("/dev/shm").value_or(kNoLimit);
   return facts;
 }

@@ -56,8 +56,8 @@ class Checkpointer {
   void open(io::CheckpointWriterOptions options, io::IoDeadline* deadline = nullptr);
 
   /// As CheckpointWriter's; on any rank, after open().
-  void validated(std::int64_t step, double metric) {
-    if (writer_) writer_->validated(step, metric);
+  void validated(std::int64_t step, double metric, double loss) {
+    if (writer_) writer_->validated(step, metric, loss);
   }
 
   /// Collective. Copies the state. Nothing may be written any more.

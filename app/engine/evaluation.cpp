@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <memory_resource>
 #include <numeric>
+#include <optional>
 #include <vector>
 
+#include "app/engine/answer_metric.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/agreement.hpp"
 
@@ -28,6 +30,10 @@ class Reader {
             .y = y_.data(),
             .count = static_cast<std::int64_t>(samples.size())};
   }
+  /// Of the samples that were read last, so many.
+  std::span<const std::byte> targets(std::size_t samples) const {
+    return std::span(y_).first(samples * dataset_.y_bytes());
+  }
 
  private:
   const io::Dataset& dataset_;
@@ -40,12 +46,17 @@ void add(const model::LossSums& part, model::LossSums& sums) {
   sums.found += part.found;
 }
 
-/// Samples [first, first + count) at once.
+/// Samples [first, first + count) at once; `answers`: the metric that wants to see them, or nullptr.
 model::LossSums evaluate_block(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
-                               std::int64_t count) {
+                               std::int64_t count, AnswerMetric* answers) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
   std::iota(samples.begin(), samples.end(), first);
-  return model.evaluate(reader.read(samples), weights);
+  const model::Batch batch = reader.read(samples);
+  if (answers == nullptr) return model.evaluate(batch, weights);
+  std::vector<float> outputs(samples.size() * static_cast<std::size_t>(model.network().sample_shape().outputs));
+  const model::LossSums sums = model.evaluate(batch, weights, outputs);
+  answers->add(outputs, reader.targets(samples.size()));
+  return sums;
 }
 
 /// The text of a corpus, cut into lanes that a network with a state goes through side by side. How many there are
@@ -115,12 +126,15 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
   constexpr std::size_t kSums = 3;
   std::vector<double> sums(kSums * static_cast<std::size_t>(chunks),
                            0.0);  // each filled by one rank, zero elsewhere: adding is exact
+  std::optional<AnswerMetric> answers;
+  if (task.needs_answers()) answers.emplace(task);
   comm::all_succeed(communicator, [&] {
     Reader reader(dataset, std::min(chunk, samples), model.host_memory());
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
       const model::LossSums part =
           stateful ? evaluate_section(model, weights, reader, lanes, k, std::min(chunk, samples))
-                   : evaluate_block(model, weights, reader, k * chunk, std::min(chunk, samples - k * chunk));
+                   : evaluate_block(model, weights, reader, k * chunk, std::min(chunk, samples - k * chunk),
+                                    answers ? &*answers : nullptr);
       const auto at = sums.begin() + static_cast<std::ptrdiff_t>(kSums) * k;
       at[0] = part.loss;
       at[1] = part.metric;
@@ -133,7 +147,9 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
   for (std::size_t i = 0; i < sums.size(); i += kSums) {
     add({.loss = sums[i], .metric = sums[i + 1], .found = sums[i + 2]}, total);
   }
-  return task.score(total, static_cast<double>(samples), false);
+  Score score = task.score(total, static_cast<double>(samples), false);
+  if (answers) score.best = answers->over_all(communicator);
+  return score;
 }
 
 }  // namespace lockstep::app

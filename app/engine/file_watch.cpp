@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "app/report/stalled_file.hpp"
 #include "comm/session/this_process.hpp"
 #include "io/files/file_error.hpp"
 
@@ -17,22 +18,6 @@ using Kind = io::IoDeadline::Kind;
 using Pending = io::IoDeadline::Pending;
 
 constexpr double kMostSecondsUnsaid = 30;
-
-/// Why a wait has no end, and what to do.
-std::string describe_end(const Pending& pending, double deadline) {
-  const std::string file = pending.file.string();
-  if (pending.kind == Kind::printing) {
-    return fmt::format(
-        "{} has taken nothing for {:.0f} s: whatever reads it has stopped. Let it go on, or print to a file; "
-        "--io-deadline (now {:g} s) gives it more time",
-        file, pending.seconds, deadline);
-  }
-  return fmt::format(
-      "{} {} has not come back for {:.0f} s: its file system stalls. Look at it on this host; --io-deadline (now {:g} "
-      "s) "
-      "gives it more time",
-      pending.kind == Kind::reading ? "reading" : "writing", file, pending.seconds, deadline);
-}
 
 /// What peers hear: of 127 bytes, so the end of a path, which says more than its beginning.
 std::string describe_wait(const Pending& pending) {
@@ -88,7 +73,7 @@ io::IoDeadline watch_files(comm::MpiSession& session, comm::Communicator& commun
                     },
                 .expired =
                     [&session, seconds](const Pending& pending) {
-                      session.end_in_failure(std::make_exception_ptr(io::FileError(describe_end(pending, seconds))));
+                      session.end_in_failure(std::make_exception_ptr(io::FileError(describe_stall(pending, seconds))));
                     }});
 }
 

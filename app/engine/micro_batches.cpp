@@ -10,7 +10,8 @@ BatchFeed::BatchFeed(io::Prefetcher& prefetcher, comm::Communicator& communicato
     : prefetcher_(prefetcher),
       communicator_(communicator),
       options_(options),
-      keys_(static_cast<std::size_t>(options.most), options.memory) {}
+      keys_(static_cast<std::size_t>(options.most), options.memory),
+      weights_(options.weights != nullptr ? keys_.size() : 0, options.memory) {}
 
 const io::InputBatch& BatchFeed::wait() {
   constexpr std::chrono::milliseconds kUsual{100};
@@ -28,6 +29,7 @@ BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int r
           .most = workload.work.largest_part,
           .memory = backend.host_memory(),
           .ranks = training_ranks(plan, ranks),
+          .weights = workload.weights.empty() ? nullptr : &workload.weights,
           .sums = plan.servers && plan.settings.agree.sums_on_servers()};
 }
 
@@ -42,11 +44,13 @@ MicroBatch BatchFeed::next() {
   const io::InputBatch& input = wait();
   std::transform(input.samples.begin(), input.samples.end(), keys_.begin(),
                  [&](std::int64_t sample) { return model::sample_key(options_.seed, input.epoch, sample); });
+  if (options_.weights != nullptr) options_.weights->write(input.samples, input.y, weights_);
   return {.batch = {.x = input.x.data(),
                     .x_type = options_.x_type,
                     .y = input.y.data(),
                     .count = input.count,
                     .keys = keys_.data(),
+                    .weights = weights_.empty() ? nullptr : weights_.data(),
                     .first_sequence = input.first_sequence,
                     .begins = options_.stateful && input.position == 0},
           .step_count = samples_together(input.step_count),

@@ -28,7 +28,7 @@ struct MicroBatch {
   double waited = 0;               ///< seconds until the reader had it
 };
 
-/// Micro-batches from the reading thread, each sample with its key.
+/// Micro-batches from the reading thread, each sample with its key and its weight.
 class BatchFeed {
  public:
   struct Options {
@@ -38,6 +38,7 @@ class BatchFeed {
     std::int64_t most = 1;                        ///< samples of a micro-batch
     std::pmr::memory_resource* memory = nullptr;  ///< of the host, for the keys
     int ranks = 1;                                ///< that have a share of the samples of a step
+    const LossWeights* weights = nullptr;         ///< of the samples; nullptr: 1 each
     bool sums = false;  ///< of all of them, wherever they are made; else of those of the communicator
   };
   /// Both must outlive the feed. `communicator`: between the ranks that make a step together; the peers of a rank whose
@@ -56,6 +57,7 @@ class BatchFeed {
   comm::Communicator& communicator_;
   Options options_;
   std::pmr::vector<std::uint64_t> keys_;
+  std::pmr::vector<float> weights_;
 };
 
 /// Of `ranks` in the job.

@@ -389,57 +389,110 @@ void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent
   recurrent.upload(own.count, part_of(state, own));
 }
 
-std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
-                                          std::span<const std::string> reinitialize) {
+/// A tensor of the network that begins.
+struct CheckpointOnRank0::Wanted {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+/// What such tensors begin with.
+struct CheckpointOnRank0::Beginning {
+  std::vector<const io::StoredTensor*> stored;  ///< of each; nullptr: new values
+  std::string table;
+};
+
+/// Rank 0.
+CheckpointOnRank0::Beginning CheckpointOnRank0::beginning_of(std::span<const Wanted> tensors,
+                                                             std::span<const std::string> reinitialize) const {
   const bool average = validated_average();
   const char* const source = average ? kAverage : kParameters;
   const char* const holder = io::is_safetensors_name(file_) ? "file" : "checkpoint";
-  std::vector<float> arena(parameters.elements());
-  parameters.download_group(kParameters, arena);
-  std::string table = fmt::format("  {:<28} {:>18}  {}", "tensor", "shape", "begins with");
+  Beginning beginning{
+      .stored = {},
+      .table = fmt::format("{}weights of {}{}\n  {:<28} {:>18}  {}", average ? "averaged " : "", file_.string(),
+                           io::is_safetensors_name(file_) ? "" : fmt::format(" (step {})", record_.step), "tensor",
+                           "shape", "begins with")};
+  std::vector<bool> used(reinitialize.size());
+  std::set<std::string> wanted;
+  std::vector<std::string> misfits;
+  std::vector<std::string> remedy(reinitialize.begin(), reinitialize.end());
+  std::size_t taken = 0;
+  for (const Wanted& tensor : tensors) {
+    wanted.insert(tensor.name);
+    bool drawn = false;
+    for (std::size_t i = 0; i < reinitialize.size(); ++i) {
+      if (::fnmatch(reinitialize[i].c_str(), tensor.name.c_str(), 0) == 0) drawn = used[i] = true;
+    }
+    const io::StoredTensor* stored = drawn ? nullptr : checkpoint_.find(source, tensor.name);
+    beginning.table +=
+        fmt::format("\n  {:<28} {:>18}  {}", tensor.name, fmt::format("{}", fmt::join(tensor.shape, " x ")),
+                    stored != nullptr ? fmt::format("the {}'s {}values", holder, average ? "averaged " : "")
+                    : drawn           ? std::string("new values, as asked for")
+                                      : fmt::format("new values: the {} has none", holder));
+    beginning.stored.push_back(stored);
+    if (stored == nullptr) continue;
+    if (stored->shape == tensor.shape) {
+      ++taken;
+      continue;
+    }
+    misfits.push_back(fmt::format("{} has shape [{}], this network wants [{}]", tensor.name,
+                                  fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", ")));
+    const std::string layer = tensor.name.substr(0, tensor.name.rfind('/')) + "/*";  // its bias goes with its weight
+    if (std::ranges::find(remedy, layer) == remedy.end()) remedy.push_back(layer);
+  }
+  for (std::size_t i = 0; i < reinitialize.size(); ++i) {
+    if (used[i]) continue;
+    throw UsageError(
+        fmt::format("--reinitialize: no tensor is called {}; there are {}", reinitialize[i], fmt::join(wanted, ", ")));
+  }
+  const std::string its_network =
+      record_.network.signature.empty() ? "" : fmt::format(" (its network is {})", io::to_text(record_.network));
+  if (taken == 0) {
+    throw io::FileError(fmt::format("{} has no tensor that this network wants{}{}", file_.string(), its_network,
+                                    misfits.empty() ? "" : fmt::format(": {}", misfits.front())));
+  }
+  if (!misfits.empty()) {
+    throw io::FileError(fmt::format("{}{}: {}: --reinitialize '{}' leaves {} new", file_.string(), its_network,
+                                    fmt::join(misfits, "; "), fmt::join(remedy, ","),
+                                    remedy.size() == 1 ? "that layer" : "those"));
+  }
+  for (const io::StoredTensor& stored : checkpoint_.tensors) {
+    if (stored.group != source || wanted.contains(stored.name)) continue;
+    beginning.table +=
+        fmt::format("\n  {:<28} {:>18}  {}", stored.name, fmt::format("{}", fmt::join(stored.shape, " x ")),
+                    "unused: this network has no such tensor");
+  }
+  return beginning;
+}
+
+std::string CheckpointOnRank0::beginnings(const model::ParameterTable& network,
+                                          std::span<const std::string> reinitialize) {
+  std::string table;
   all_succeed_or_usage(communicator_, [&] {
     if (communicator_.rank() != 0) return;
-    std::vector<bool> used(reinitialize.size());
-    std::set<std::string> wanted;
-    std::size_t taken = 0;
+    std::vector<Wanted> tensors;
+    for (const model::Parameter& parameter : network.all()) tensors.push_back({parameter.name, parameter.shape});
+    table = beginning_of(tensors, reinitialize).table;
+  });
+  return table;
+}
+
+void CheckpointOnRank0::initialize(model::ParameterState& parameters, std::span<const std::string> reinitialize) {
+  std::vector<float> arena(parameters.elements());
+  parameters.download_group(kParameters, arena);
+  all_succeed_or_usage(communicator_, [&] {
+    if (communicator_.rank() != 0) return;
+    std::vector<Wanted> wanted;
+    std::vector<std::size_t> offsets;
     for (const model::StateTensor& tensor : parameters.state_tensors()) {
       if (tensor.group != kParameters) continue;
-      wanted.insert(tensor.name);
-      bool drawn = false;
-      for (std::size_t i = 0; i < reinitialize.size(); ++i) {
-        if (::fnmatch(reinitialize[i].c_str(), tensor.name.c_str(), 0) == 0) drawn = used[i] = true;
-      }
-      const io::StoredTensor* stored = drawn ? nullptr : checkpoint_.find(source, tensor.name);
-      const std::string shape = fmt::format("{}", fmt::join(tensor.shape, " x "));
-      table += fmt::format("\n  {:<28} {:>18}  {}", tensor.name, shape,
-                           stored != nullptr ? fmt::format("the {}'s {}values", holder, average ? "averaged " : "")
-                           : drawn           ? std::string("new values, as asked for")
-                                             : fmt::format("new values: the {} has none", holder));
-      if (stored == nullptr) continue;
-      if (stored->shape != tensor.shape) {
-        throw io::FileError(fmt::format(
-            "{}: {} has shape [{}], this network wants [{}]: --reinitialize {} leaves it new", file_.string(),
-            tensor.name, fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", "), tensor.name));
-      }
-      std::copy(stored->values.begin(), stored->values.end(),
-                arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
-      ++taken;
+      wanted.push_back({tensor.name, tensor.shape});
+      offsets.push_back(tensor.offset);
     }
-    for (std::size_t i = 0; i < reinitialize.size(); ++i) {
-      if (!used[i]) {
-        throw UsageError(fmt::format("--reinitialize: no tensor is called {}; there are {}", reinitialize[i],
-                                     fmt::join(wanted, ", ")));
-      }
-    }
-    if (taken == 0) {
-      const std::string its_network =
-          record_.network.signature.empty() ? "" : fmt::format(" (its network is {})", io::to_text(record_.network));
-      throw io::FileError(fmt::format("{} has no tensor that this network wants{}", file_.string(), its_network));
-    }
-    for (const io::StoredTensor& stored : checkpoint_.tensors) {
-      if (stored.group != source || wanted.contains(stored.name)) continue;
-      table += fmt::format("\n  {:<28} {:>18}  {}", stored.name, fmt::format("{}", fmt::join(stored.shape, " x ")),
-                           "unused: this network has no such tensor");
+    const Beginning beginning = beginning_of(wanted, reinitialize);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (beginning.stored[i] == nullptr) continue;
+      std::ranges::copy(beginning.stored[i]->values, arena.begin() + static_cast<std::ptrdiff_t>(offsets[i]));
     }
   });
   communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
@@ -448,7 +501,6 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
     if (group == kParameters || group == kAverage) parameters.upload_group(group, arena);
   }
   checkpoint_.tensors = {};
-  return table;
 }
 
 bool CheckpointOnRank0::has_group(const std::string& group) const {

@@ -133,14 +133,20 @@ class CheckpointOnRank0 {
   void restore_without_optimizer(model::ParameterState& parameters);
   /// Collective: the parameters whose name the checkpoint knows take its values (those that its run validated with: the
   /// averages, where it did with them), the others keep theirs; so do those
-  /// that match a pattern of `reinitialize` ("*" for anything). Returns a table of what became of each tensor. Throws
-  /// comm::AgreedError where shapes differ, where a pattern matches nothing and where nothing would be taken.
-  std::string initialize(model::ParameterState& parameters, std::span<const std::string> reinitialize);
+  /// that match a pattern of `reinitialize` ("*" for anything). Throws as beginnings().
+  void initialize(model::ParameterState& parameters, std::span<const std::string> reinitialize);
+  /// Collective: whose weights they are and a table of what each tensor of such a network would begin with. Throws
+  /// comm::AgreedError where shapes differ and where nothing would be taken, UsageError where a pattern matches
+  /// nothing.
+  std::string beginnings(const model::ParameterTable& network, std::span<const std::string> reinitialize);
   /// Collective: this rank's sequences of the recurrent state, before restore(), which forgets what it has read. Throws
   /// comm::AgreedError where the checkpoint was made with another number of sequences.
   void restore_recurrent_state(model::RecurrentState& recurrent, const SequenceShare& own);
 
  private:
+  struct Wanted;
+  struct Beginning;
+  Beginning beginning_of(std::span<const Wanted> tensors, std::span<const std::string> reinitialize) const;
   bool has_group(const std::string& group) const;
   void require_group(const std::string& group, std::span<const model::StateTensor> tensors);
   void share_group(const std::string& group, std::span<const model::StateTensor> tensors, std::span<float> arena);

@@ -1,16 +1,36 @@
 #include "app/evaluate/evaluate.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "app/engine/evaluation.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/evaluate/evaluation_report.hpp"
 #include "app/evaluate/trained_model.hpp"
+#include "app/plan/constant_predictor.hpp"
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/result_file.hpp"
 
 namespace lockstep::app {
+
+namespace {
+
+/// Collective. Beside the result, what a predictor reaches on these data that looks at no sample, where the checkpoint
+/// knows the labels it was trained on.
+void compare_with_constant(TrainedModel& subject, comm::Communicator& communicator, Console& console,
+                           const Score& result, io::MetricRecord& record) {
+  const ConstantPredictor& constant = subject.constant();
+  if (constant.empty()) return;
+  const Task& task = subject.task();
+  const Score reached = score_of(communicator, constant, subject.dataset_as_learnt(), subject.loss(), task);
+  add_constant(reached, task, record);
+  console.info(format_constant(constant, reached, task));
+  if (const std::string text = beaten_by(constant, result.metric, reached, task); !text.empty()) console.warn(text);
+}
+
+}  // namespace
 
 int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   const ExecutionOptions& execution = options.execution;
@@ -24,10 +44,12 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                         .data = options.data,
                         .x = options.x,
                         .y = options.y,
+                        .allow_fill = options.allow_fill,
                         .average = options.average,
                         .batch = options.evaluation_batch,
                         .normalize = options.normalize,
-                        .verify = options.verify},
+                        .verify = options.verify,
+                        .unknown_categories = options.unknown_categories},
                        execution, io_deadline);
   if (options.report) require_reportable(subject);
   if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {
@@ -36,7 +58,10 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   }
   const Score result = evaluate(subject.model(), subject.dataset_as_learnt(), *communicator, subject.weights(),
                                 subject.trained().validation.batch, subject.task());
-  console.info(fmt::format("{}: {}", subject.description(), subject.task().format_evaluation(result)));
+  if (std::isnan(result.best) && std::isfinite(result.loss)) {
+    console.warn(fmt::format("{} is not defined: all samples of {} are of one class", subject.task().metric_words(),
+                             subject.data().string()));
+  }
   io::MetricRecord record{{"kind", "evaluation"},
                           {"checkpoint", subject.source().file().string()},
                           {"step", subject.source().record().step},
@@ -44,6 +69,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                           {"weights", std::string(subject.average() ? "average" : "current")}};
   for (auto& entry : subject.task().record(result)) record.push_back(std::move(entry));
   record.emplace_back("samples", result.samples);
+  compare_with_constant(subject, *communicator, console, result, record);
+  console.info(fmt::format("{}: {}", subject.description(), subject.task().format_evaluation(result)));
   json.write_record(record);
   if (options.report) {
     const EvaluationReport report = judge(subject, *communicator);

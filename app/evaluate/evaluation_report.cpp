@@ -31,7 +31,8 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   std::vector<std::string> names;
   const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
   const bool labels = subject.loss() == model::LossKind::binary_cross_entropy;
-  if (subject.trained_on()) names = classes ? subject.trained_on()->class_names : subject.trained_on()->target_names;
+  if (!classes) names = subject.target_names();
+  if (classes && subject.trained_on()) names = subject.trained_on()->class_names;
   if (names.empty() && classes) names = subject.dataset().info().class_names;
   for (std::int64_t i = std::ssize(names); i < outputs_of(subject); ++i) {
     names.push_back(classes ? fmt::format("{}", i) : fmt::format("{} {}", labels ? "label" : "target", i + 1));
@@ -39,12 +40,16 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   return names;
 }
 
-/// Adds to `errors`, one for each output.
-void add_targets(std::span<const float> scores, std::span<const std::byte> targets, std::span<TargetErrors> errors) {
+/// Adds to `errors`, one for each output. A scale says what both are standardised with.
+void add_targets(std::span<const float> scores, std::span<const std::byte> targets, const io::FeatureScale& scale,
+                 std::span<TargetErrors> errors) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     float target = 0;
     std::memcpy(&target, targets.data() + i * sizeof(float), sizeof(float));
-    errors[i % errors.size()].add(scores[i], target);
+    const std::size_t output = i % errors.size();
+    const double mean = scale.empty() ? 0 : scale.mean[output % scale.mean.size()],
+                 deviation = scale.empty() ? 1 : scale.deviation[output % scale.mean.size()];
+    errors[output].add(scores[i] * deviation + mean, target * deviation + mean);
   }
 }
 
@@ -116,7 +121,7 @@ std::string format_labels(const LabelCounts& counts, const std::vector<std::stri
   const LabelReport report = report_of(counts);
   const auto samples = std::max<std::int64_t>(1, counts.samples());
   return format_scores("label", names, report.labels, {{"macro mean", report.macro}, {"all together", report.micro}}) +
-         fmt::format("of {} samples {:.2f} % have all their labels right", with_commas(counts.samples()),
+         fmt::format("of {} {:.2f} % have all their labels right", counted(counts.samples(), "sample"),
                      100 * static_cast<double>(counts.right()) / static_cast<double>(samples));
 }
 
@@ -143,14 +148,17 @@ std::string format_classes(const ClassCounts& counts, const std::vector<std::str
              100 * report.confidence);
 }
 
-std::string format_targets(const std::vector<TargetErrors>& errors, const std::vector<std::string>& names) {
+std::string format_targets(const std::vector<TargetErrors>& errors, const std::vector<TargetErrors>& constant,
+                           const std::vector<std::string>& names) {
   const std::size_t width = widest(names, 8);
-  std::string text =
-      fmt::format("{:{}}  {:>11}  {:>11}  {:>11}  {:>9}", "target", width, "samples", "MAE", "RMSE", "R2");
+  std::string text = fmt::format("{:{}}  {:>11}  {:>11}  {:>11}  {:>9}{}", "target", width, "samples", "MAE", "RMSE",
+                                 "R2", constant.empty() ? "" : "  MAE of the training mean");
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    text += fmt::format("\n{:{}}  {:>11}  {:>11.5g}  {:>11.5g}  {:>9}", names[i], width,
-                        with_commas(static_cast<std::int64_t>(errors[i].samples)), errors[i].mean_absolute_error(),
-                        errors[i].root_mean_squared_error(), format_share(errors[i].r_squared()));
+    text +=
+        fmt::format("\n{:{}}  {:>11}  {:>11.5g}  {:>11.5g}  {:>9}", names[i], width,
+                    with_commas(static_cast<std::int64_t>(errors[i].samples)), shown(errors[i].mean_absolute_error()),
+                    shown(errors[i].root_mean_squared_error()), format_share(errors[i].r_squared()));
+    if (!constant.empty()) text += fmt::format("  {:>24.5g}", constant[i].mean_absolute_error());
   }
   return text;
 }
@@ -183,9 +191,15 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   if (subject.loss() == model::LossKind::binary_cross_entropy) report.labels.emplace_back(outputs_of(subject));
   const bool counted = !report.classes.empty() || !report.labels.empty();
   // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
-  std::vector<TargetErrors> of_chunks(counted ? 0 : static_cast<std::size_t>(chunks) * outputs);
+  std::vector<float> means = counted ? std::vector<float>{} : subject.constant().means;
+  subject.target_scale().undo(means);
+  const std::size_t columns = counted ? 0 : outputs + means.size();  // of the network, and of the constant
+  std::vector<TargetErrors> of_chunks(static_cast<std::size_t>(chunks) * columns);
   comm::all_succeed(communicator, [&] {
-    Scorer scorer(subject, chunk);
+    // float32 does not hold some targets: what both are in deviations is told in double.
+    const bool standardized = subject.target_scale().needs_double();
+    const io::FeatureScale scale = standardized ? subject.target_scale() : io::FeatureScale{};
+    Scorer scorer(subject, chunk, standardized ? Scorer::Units::as_learnt : Scorer::Units::of_data);
     std::vector<float> scores(static_cast<std::size_t>(chunk) * outputs);
     std::vector<std::byte> targets(static_cast<std::size_t>(chunk) * data.y_bytes());
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
@@ -198,7 +212,12 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
       } else if (!report.labels.empty()) {
         add_labels(own, wanted, report.labels.front());
       } else {
-        add_targets(own, wanted, std::span(of_chunks).subspan(static_cast<std::size_t>(k) * outputs, outputs));
+        const std::span<TargetErrors> errors =
+            std::span(of_chunks).subspan(static_cast<std::size_t>(k) * columns, columns);
+        add_targets(own, wanted, scale, errors.first(outputs));
+        if (means.empty()) continue;
+        for (std::size_t i = 0; i < own.size(); ++i) own[i] = means[i % outputs];
+        add_targets(own, wanted, scale, errors.subspan(outputs));
       }
     }
   });
@@ -208,14 +227,18 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
                                                    : std::span(&of_chunks.data()->samples, 5 * of_chunks.size()));
   communicator.wait("adding up the report");
   report.targets.resize(counted ? 0 : outputs);
-  for (std::size_t i = 0; i < of_chunks.size(); ++i) report.targets[i % outputs].add(of_chunks[i]);
+  report.constant.resize(means.size());
+  for (std::size_t i = 0; i < of_chunks.size(); ++i) {
+    const std::size_t column = i % columns;
+    (column < outputs ? report.targets[column] : report.constant[column - outputs]).add(of_chunks[i]);
+  }
   return report;
 }
 
 std::string format_report(const EvaluationReport& report) {
   if (!report.classes.empty()) return format_classes(report.classes.front(), report.names);
   if (!report.labels.empty()) return format_labels(report.labels.front(), report.names);
-  return format_targets(report.targets, report.names);
+  return format_targets(report.targets, report.constant, report.names);
 }
 
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
@@ -229,6 +252,9 @@ std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
                        {"mean_absolute_error", errors.mean_absolute_error()},
                        {"root_mean_squared_error", errors.root_mean_squared_error()},
                        {"r_squared", errors.r_squared()}});
+    if (report.constant.empty()) continue;
+    records.back().emplace_back("constant_mean_absolute_error", report.constant[i].mean_absolute_error());
+    records.back().emplace_back("constant_root_mean_squared_error", report.constant[i].root_mean_squared_error());
   }
   const auto add = [&](io::MetricRecord record, const ClassScore& score) {
     record.insert(record.end(), {{"samples", score.samples},

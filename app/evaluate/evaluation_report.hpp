@@ -20,7 +20,8 @@ struct EvaluationReport {
   std::vector<ClassCounts> classes = {};  ///< one, or none
   std::vector<LabelCounts> labels = {};   ///< one, or none
   std::vector<TargetErrors> targets = {};
-  std::vector<std::string> names = {};  ///< of the classes, the labels or the numbers to predict
+  std::vector<TargetErrors> constant = {};  ///< likewise, of the mean of the training targets; empty: it is not known
+  std::vector<std::string> names = {};      ///< of the classes, the labels or the numbers to predict
 };
 
 /// Throws UsageError where there is nothing to report: a language model, too many classes.

@@ -15,6 +15,7 @@
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
+#include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "io/text/tokenizer.hpp"
 #include "io/text/tokenizer_files.hpp"
@@ -158,8 +159,8 @@ io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptio
   }
   // Networks may have more outputs than there are tokens: rounded up, for speed. Fewer, never.
   if (given.vocabulary > own.vocabulary) {
-    throw UsageError(fmt::format("--tokenizer-files: {} has {} tokens, {} knows {}", options.tokenizer_files.string(),
-                                 given.vocabulary, source.file().string(), own.vocabulary));
+    throw UsageError(fmt::format("--tokenizer-files: {} has {}, {} knows {}", options.tokenizer_files.string(),
+                                 counted(given.vocabulary, "token"), source.file().string(), own.vocabulary));
   }
   return given;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "app/report/result_file.hpp"
 #include "comm/agreement.hpp"
 #include "io/runs/prediction_file.hpp"
@@ -120,12 +122,23 @@ class Rounds {
 io::PredictionContent content_of(const TrainedModel& subject) {
   const io::DatasetInfo& info = subject.dataset().info();
   const io::TrainingRecord& record = subject.source().record();
+  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  const io::Dataset& data = subject.dataset();
   return {.samples = info.samples,
           .outputs = record.network.outputs,
-          .classes = subject.loss() == model::LossKind::softmax_cross_entropy,
+          .classes = classes,
           .targets = !info.y.name.empty(),
           .class_names =
               info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
+          .target_names = classes ? std::vector<std::string>{} : subject.target_names(),
+          .id_name = info.id ? info.id->name : "",
+          .id_bytes = info.id ? info.id->bytes : 0,
+          .read_ids =
+              [&data](std::int64_t first, std::span<std::byte> ids) {
+                std::vector<std::int64_t> samples(ids.size() / static_cast<std::size_t>(data.info().id->bytes));
+                std::iota(samples.begin(), samples.end(), first);
+                data.read_ids(samples, ids);
+              },
           .about = {{"program",
                      fmt::format("lockstep {} on a {} in {}", program_version(),
                                  subject.backend().is_host() ? "cpu" : "gpu", model::name_of(subject.precision()))},
@@ -152,16 +165,23 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
                         .data = options.data,
                         .x = options.x,
                         .y = options.y,
+                        .allow_fill = options.allow_fill,
                         .average = options.average,
                         .batch = options.batch,
                         .labels = TrainedModel::Labels::as_they_come,
                         .normalize = options.normalize,
-                        .verify = options.verify},
+                        .verify = options.verify,
+                        .unknown_categories = options.unknown_categories},
                        execution, io_deadline);
   if (subject.source().record().network.tokens) {
     throw UsageError(
         "predict is for samples, and this network reads tokens: `lockstep generate` writes text with it, "
         "`lockstep eval` tells its perplexity");
+  }
+  if (subject.target_scale().needs_double()) {
+    console.warn(
+        "predictions are float32, which does not tell such numbers apart as finely as the network does: their "
+        "errors are those of `lockstep eval --report`");
   }
   std::optional<io::PredictionWriter> writer;
   std::int64_t begin = 0;
@@ -181,8 +201,8 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   const std::int64_t samples = subject.dataset().info().samples;
   if (writer && !writer->refused().empty()) console.info(writer->refused());
   if (begin > 0) {
-    console.info(fmt::format("going on behind the {} samples that an earlier job has left in {}.partial",
-                             with_commas(begin), options.out.string()));
+    console.info(fmt::format("going on behind the {} that an earlier job has left in {}.partial",
+                             counted(begin, "sample"), options.out.string()));
   }
   Rounds rounds(subject, *communicator);
   rounds.run(begin, writer ? &*writer : nullptr, io_deadline, options.out);

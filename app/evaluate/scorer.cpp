@@ -1,29 +1,16 @@
 #include "app/evaluate/scorer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "app/engine/answer_metric.hpp"
 #include "app/plan/workload.hpp"
 
 namespace lockstep::app {
 
-namespace {
-
-/// exp(s_i - max) / sum, in float64.
-void softmax(std::span<float> scores, std::vector<double>& powers) {
-  const double greatest = *std::max_element(scores.begin(), scores.end());
-  powers.clear();
-  for (const float score : scores) powers.push_back(std::exp(score - greatest));
-  const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
-  std::transform(powers.begin(), powers.end(), scores.begin(),
-                 [sum](double power) { return static_cast<float>(power / sum); });
-}
-
-}  // namespace
-
-Scorer::Scorer(TrainedModel& subject, std::int64_t most)
+Scorer::Scorer(TrainedModel& subject, std::int64_t most, Units units)
     : subject_(subject),
+      units_(units),
       outputs_(static_cast<std::size_t>(subject.source().record().network.outputs)),
       x_(static_cast<std::size_t>(most) * subject.dataset().x_bytes(), subject.model().host_memory()),
       y_(static_cast<std::size_t>(most) * std::max(subject.dataset().y_bytes(), outputs_ * sizeof(float)),
@@ -32,7 +19,7 @@ Scorer::Scorer(TrainedModel& subject, std::int64_t most)
 void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets) {
   samples_.resize(scores.size() / outputs_);
   std::iota(samples_.begin(), samples_.end(), first);
-  const io::Dataset& data = subject_.dataset();
+  const io::Dataset& data = units_ == Units::of_data ? subject_.dataset() : subject_.dataset_as_learnt();
   const std::span<std::byte> y = std::span(y_).first(targets.size());
   data.read(samples_, io::kNoEpoch, std::span(x_).first(samples_.size() * data.x_bytes()), y);
   std::copy(y.begin(), y.end(), targets.begin());
@@ -47,10 +34,12 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
         softmax(scores.subspan(row * outputs_, outputs_), powers_);
       return;
     case model::LossKind::mean_squared_error:
-      return subject_.target_scale().undo(scores);
+    case model::LossKind::mean_absolute_error:
+    case model::LossKind::huber:
+      if (units_ == Units::of_data) subject_.target_scale().undo(scores);
+      return;
     case model::LossKind::binary_cross_entropy:
-      std::transform(scores.begin(), scores.end(), scores.begin(),
-                     [](float score) { return static_cast<float>(1 / (1 + std::exp(-static_cast<double>(score)))); });
+      std::transform(scores.begin(), scores.end(), scores.begin(), sigmoid);
   }
 }
 

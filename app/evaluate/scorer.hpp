@@ -14,8 +14,10 @@ namespace lockstep::app {
 
 class Scorer {
  public:
+  /// Numbers to predict: of the data, or standardised as the network learnt them.
+  enum class Units { of_data, as_learnt };
   /// For at most `most` samples at once; `subject` must outlive it.
-  Scorer(TrainedModel& subject, std::int64_t most);
+  Scorer(TrainedModel& subject, std::int64_t most, Units units = Units::of_data);
 
   /// Of a sample: classes or labels, whose scores are their probabilities, or numbers.
   std::size_t outputs() const noexcept { return outputs_; }
@@ -25,6 +27,7 @@ class Scorer {
 
  private:
   TrainedModel& subject_;
+  Units units_;
   std::size_t outputs_;
   std::vector<std::int64_t> samples_;
   std::vector<double> powers_;

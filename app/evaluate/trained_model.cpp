@@ -12,28 +12,36 @@
 #include "app/options/moved_path.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/column_match.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/verify_data.hpp"
 #include "app/plan/workload.hpp"
+#include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "comm/agreement.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/standardized_dataset.hpp"
+#include "io/image_dataset.hpp"
 
 namespace lockstep::app {
 
 namespace {
 
 /// What the network reads.
-DataFormat format_of(const TrainOptions& trained, const TrainedModel::Request& request) {
-  DataFormat format = data_format(trained);
+DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record,
+                     const TrainedModel::Request& request) {
+  std::optional<io::DataDescription> known;
+  if (!record.data_description.empty()) known = io::data_description_from_json(record.data_description);
+  DataFormat format = data_format(trained, known ? &*known : nullptr);
   const TrainedModel::Labels labels = request.labels;
   if (format.context == 0) {
     const bool packed = is_packed_data(trained.data.validation);
     if (packed || !request.x.empty()) format.x = request.x.empty() ? "x" : request.x;
     if (packed || !request.y.empty()) format.y = request.y.empty() ? "y" : request.y;
   }
+  format.gaps.accept_unwritten = format.gaps.accept_unwritten || request.allow_fill;
   if (labels == TrainedModel::Labels::as_they_come) format.unlabelled = io::Unlabelled::accepted;
   return format;
 }
@@ -98,21 +106,38 @@ void TrainedModel::find_data(comm::Communicator& communicator, const Request& re
     if (average_ && trained_.optimizer.average_decay == 0) {
       throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
     }
-    if (communicator.rank() != 0) return;
+    if (communicator.rank() != 0 || takes_images(request)) return;
     const comm::LongOperation inspecting(communicator, "inspecting the data");
-    inspect_data(format_of(trained_, request), data());
+    inspect_data(format_of(trained_, source_.record(), request), data());
   });
+}
+
+/// Predictions need no labels, and images no packing.
+bool TrainedModel::takes_images(const Request& request) const {
+  return request.labels == Labels::as_they_come && io::is_image_folder(data());
+}
+
+std::unique_ptr<io::Dataset> TrainedModel::open_images() const {
+  const io::TrainingRecord& record = source_.record();
+  if (record.data_description.empty()) {
+    throw UsageError(
+        fmt::format("{} holds images, and {} does not say what data it was trained on: pack the images first",
+                    data().string(), source_.file().string()));
+  }
+  return std::make_unique<io::ImageDataset>(data(), io::data_description_from_json(record.data_description).x);
 }
 
 void TrainedModel::open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline) {
   const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
   const SharedData shared = open_together(communicator, std::array{data()}, &deadline);
   all_succeed_or_usage(communicator, [&] {
-    std::unique_ptr<io::Dataset> opened = open_dataset(format_of(trained_, request), data(), &deadline, shared);
+    std::unique_ptr<io::Dataset> opened =
+        takes_images(request) ? open_images()
+                              : open_dataset(format_of(trained_, source_.record(), request), data(), &deadline, shared);
     if (const double share = trained_.data.validation_share; share > 0) {
       opened = std::make_unique<io::SplitDataset>(std::move(opened), share, io::SplitDataset::Part::validation);
     }
-    match_data(opened);
+    match_data(request, opened);
     dataset_ = std::move(opened);
     const io::NetworkIdentity& trained_on = source_.record().network;
     const io::DatasetInfo& info = dataset_->info();
@@ -126,9 +151,9 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
         !labels || (info.labels_are_classes && !shape.tokens ? shape.outputs <= trained_on.outputs
                                                              : shape.outputs == trained_on.outputs);
     if (shape.features != trained_on.features || !outputs_fit) {
-      throw UsageError(
-          fmt::format("{} does not fit the network: samples of {} numbers and {} outputs against {} and {}",
-                      data().string(), shape.features, shape.outputs, trained_on.features, trained_on.outputs));
+      throw UsageError(fmt::format("{} does not fit the network: samples of {} and {} against {} and {}",
+                                   data().string(), counted(shape.features, "number"), counted(shape.outputs, "output"),
+                                   trained_on.features, trained_on.outputs));
     }
     shape.outputs = trained_on.outputs;
     network_ = model::make_network(trained_.network, shape);
@@ -138,6 +163,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
                       .sample_type = element_type(dataset_->x_type())};
     if (!shape.tokens) model_options_.input_transform = input_transform(trained_.data.normalize, info);
     task_.emplace(loss, *network_, info.tokens ? info.tokens->bytes_per_token : 0);
+    task_->choose(trained_.validation.best_by);
   });
   comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
                                                                        {"data", dataset_->fingerprint()}});
@@ -146,12 +172,12 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
 }
 
 /// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.
-void TrainedModel::match_data(std::unique_ptr<io::Dataset>& opened) {
+void TrainedModel::match_data(const Request& request, std::unique_ptr<io::Dataset>& opened) {
   const io::TrainingRecord& record = source_.record();
-  const io::DatasetInfo& info = opened->info();
-  if (info.tokens) {
+  if (opened->info().tokens) {
     if (record.vocabulary.empty()) return;
-    std::string warning = compare_vocabularies(io::token_info_from_json(record.vocabulary), *info.tokens, data());
+    std::string warning =
+        compare_vocabularies(io::token_info_from_json(record.vocabulary), *opened->info().tokens, data());
     if (!warning.empty()) warnings_.push_back(std::move(warning));
     return;
   }
@@ -162,12 +188,17 @@ void TrainedModel::match_data(std::unique_ptr<io::Dataset>& opened) {
         source_.file().string()));
     return;
   }
+  const ColumnMatch columns = match_columns(trained_on_->table, opened->info(), data(), request.unknown_categories);
+  notes_.insert(notes_.end(), columns.notes.begin(), columns.notes.end());
+  warnings_.insert(warnings_.end(), columns.warnings.begin(), columns.warnings.end());
+  opened = arranged(std::move(opened), trained_on_->table, columns);
+  const io::DatasetInfo& info = opened->info();
   require_same_samples(*trained_on_, info, data());
   if (info.y.name.empty() || !info.labels_are_classes || trained_on_->labels != io::Labels::classes) return;
   ClassMatch match = match_classes(trained_on_->class_names, record.network.outputs, info, data());
   if (!match.note.empty()) notes_.push_back(match.note);
   if (!match.warning.empty()) warnings_.push_back(match.warning);
-  opened = relabelled(std::move(opened), match, trained_on_->class_names);
+  opened = relabelled(std::move(opened), match, trained_on_->class_names, record.network.outputs);
 }
 
 /// As the run did it, with the numbers in its checkpoint. Another normalisation of x may have been asked for.
@@ -175,11 +206,15 @@ void TrainedModel::standardize() {
   io::FeatureScale features;
   if (trained_on_ && trained_.data.normalize.kind == Normalization::Kind::per_feature) features = trained_on_->features;
   if (trained_on_) targets_ = trained_on_->targets;
-  const io::DatasetInfo& info = dataset_->info();
-  if (!features.empty()) dataset_ = std::make_shared<io::StandardizedDataset>(dataset_, features, io::FeatureScale{});
+  const bool has_labels = !dataset_->info().y.name.empty();
+  if (trained_on_) constant_ = stored_constant(*trained_on_, model_options_.loss);
+  const std::shared_ptr<io::Dataset> stored = dataset_;
+  if (!features.empty() || stored->y_type() == io::FileType::float64) {
+    dataset_ = std::make_shared<io::StandardizedDataset>(stored, features, io::FeatureScale{});
+  }
   as_learnt_ = dataset_;
-  if (!targets_.empty() && !info.y.name.empty()) {
-    as_learnt_ = std::make_shared<io::StandardizedDataset>(dataset_, io::FeatureScale{}, targets_);
+  if (!targets_.empty() && has_labels) {
+    as_learnt_ = std::make_shared<io::StandardizedDataset>(stored, features, targets_);
   }
   model_options_.sample_type = element_type(dataset_->x_type());
   task_->set_target_scale(targets_);
@@ -225,6 +260,13 @@ void TrainedModel::load(comm::Communicator& communicator, Console& console, cons
     model_.emplace(*backend_, *network_, *parameters_, model_options_);
   });
   source_.restore(*parameters_);
+}
+
+std::vector<std::string> TrainedModel::target_names() const {
+  std::vector<std::string> names = trained_on_ ? trained_on_->target_names : std::vector<std::string>{};
+  const std::optional<io::TableSchema>& table = dataset_->info().table;
+  if (names.empty() && table) names = table->labels;
+  return std::ssize(names) == source_.record().network.outputs ? names : std::vector<std::string>{};
 }
 
 std::string TrainedModel::description() const {

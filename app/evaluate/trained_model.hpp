@@ -12,6 +12,7 @@
 #include "app/engine/snapshot.hpp"
 #include "app/options/checkpoint_choice.hpp"
 #include "app/options/train_options.hpp"
+#include "app/plan/constant_predictor.hpp"
 #include "app/plan/task.hpp"
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
@@ -30,12 +31,14 @@ class TrainedModel {
     CheckpointChoice checkpoint;
     std::filesystem::path data;        ///< "": the validation data of the run
     std::string x = {}, y = {};        ///< names of its HDF5 datasets; "": as in training, or x and y of packed data
+    bool allow_fill = false;           ///< what was never written in them counts as its fill value
     std::optional<bool> average = {};  ///< the averaged weights; nullopt: what the run validated with
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;
     std::optional<Normalization> normalize =
-        {};  ///< how the numbers become the network's input; nullopt: as in the run
+        {};                                     ///< how the numbers become the network's input; nullopt: as in the run
     VerifyData verify = VerifyData::automatic;  ///< checksums of the data
+    io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   };
   /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
   /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.
@@ -60,14 +63,21 @@ class TrainedModel {
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
   /// What the checkpoint says of the data that it was trained on; nothing where it does not say it.
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
+  /// What predicts alike whatever it sees, of the labels that the network was trained on; empty where the checkpoint
+  /// does not know them.
+  const ConstantPredictor& constant() const noexcept { return constant_; }
+  /// Of the numbers that it predicts, or the labels; empty: not known.
+  std::vector<std::string> target_names() const;
   /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
   std::string description() const;
 
  private:
   void follow_run(const std::filesystem::path& checkpoint);
   void find_data(comm::Communicator& communicator, const Request& request);
+  bool takes_images(const Request& request) const;
+  std::unique_ptr<io::Dataset> open_images() const;
   void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
-  void match_data(std::unique_ptr<io::Dataset>& opened);
+  void match_data(const Request& request, std::unique_ptr<io::Dataset>& opened);
   void standardize();
   void compare_values(comm::Communicator& communicator, const Request& request);
   void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);
@@ -79,6 +89,7 @@ class TrainedModel {
   std::vector<std::string> notes_, warnings_;  ///< of the data beside it
   std::shared_ptr<io::Dataset> dataset_, as_learnt_;
   io::FeatureScale targets_;
+  ConstantPredictor constant_;
   std::unique_ptr<model::Network> network_;
   model::ModelOptions model_options_;
   std::optional<Task> task_;

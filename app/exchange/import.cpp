@@ -12,6 +12,7 @@
 #include "app/exchange/network_metadata.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "io/exchange/safetensors.hpp"
 #include "io/text/token_info.hpp"
 

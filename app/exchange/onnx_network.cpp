@@ -9,6 +9,7 @@
 
 #include "app/exchange/onnx_graph.hpp"
 #include "app/options/options.hpp"
+#include "app/report/program_build.hpp"
 #include "io/shards/data_description.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/normalization.hpp"
@@ -121,9 +122,16 @@ class Conversion {
 
   /// FeatureScale::apply along the last axis, of so many elements, whose features take turns.
   Name standardized(const Name& x, std::size_t elements) {
-    const auto repeated = [&](const std::vector<float>& of_features) {
+    if (data_scale_.features.needs_double()) {
+      throw io::FileError(
+          fmt::format("{} was trained on numbers that float32 does not tell apart (mean {:.10g}, deviation {:.4g}), "
+                      "and the inputs of "
+                      "an ONNX graph are float32: safetensors holds the weights; or subtract such means before packing",
+                      trained_.source.file.string(), data_scale_.features.mean[0], data_scale_.features.deviation[0]));
+    }
+    const auto repeated = [&](const std::vector<double>& of_features) {
       std::vector<float> values(elements);
-      for (std::size_t i = 0; i < elements; ++i) values[i] = of_features[i % of_features.size()];
+      for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<float>(of_features[i % of_features.size()]);
       return values;
     };
     const Numbers extent{static_cast<std::int64_t>(elements)};
@@ -183,10 +191,13 @@ class Conversion {
       const Name name = numbers ? "predictions" : "logits";
       Name predicted = rows(recording_.output);
       if (numbers && !data_scale_.targets.empty()) {
-        const auto& [mean, deviation] = data_scale_.targets;
-        predicted =
-            graph_.node("Mul", {predicted, graph_.made("target_deviation", {outputs}, [&] { return deviation; })});
-        predicted = graph_.node("Add", {predicted, graph_.made("target_mean", {outputs}, [&] { return mean; })});
+        const auto floats = [](const std::vector<double>& values) {
+          return std::vector<float>(values.begin(), values.end());
+        };
+        predicted = graph_.node("Mul", {predicted, graph_.made("target_deviation", {outputs},
+                                                               [&] { return floats(data_scale_.targets.deviation); })});
+        predicted = graph_.node("Add", {predicted, graph_.made("target_mean", {outputs},
+                                                               [&] { return floats(data_scale_.targets.mean); })});
       }
       graph_.node("Identity", {predicted}, {}, name);
       model_.outputs.push_back({name, io::OnnxType::float32, {"batch", outputs}});

@@ -26,9 +26,15 @@ bool holds_data(const fs::path& folder) {
 /// Labels or not.
 bool describe_data_at(Console& console, const fs::path& path, const InfoOptions& options) {
   constexpr auto kUnlabelled = io::Unlabelled::accepted;
-  inspect_data({.x = options.x, .y = options.y, .unlabelled = kUnlabelled}, path);
-  return describe_dataset(console, {.path = path, .x = options.x, .y = options.y, .unlabelled = kUnlabelled},
-                          options.verify);
+  const io::Gaps gaps{.accept_unwritten = options.allow_fill, .deliver_missing = true};
+  inspect_data({.x = options.x, .y = options.y, .unlabelled = kUnlabelled, .gaps = gaps}, path);
+  return describe_dataset(
+      console, {.path = path, .x = options.x, .y = options.y, .unlabelled = kUnlabelled, .gaps = gaps}, options.verify);
+}
+
+bool is_table(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".csv") || name.ends_with(".tsv") || name.ends_with(".csv.gz") || name.ends_with(".tsv.gz");
 }
 
 bool describe_folder(Console& console, const InfoOptions& options) {
@@ -69,6 +75,9 @@ int run_info(const InfoOptions& options) {
   }
   if (fs::is_directory(status)) {
     sound = describe_folder(console, options);
+  } else if (is_table(options.path)) {
+    describe_table_file(console, options.path);
+    sound = true;
   } else {
     if (io::is_checkpoint(options.path)) {
       inspect_data({.x = options.x, .y = options.y}, options.path);

@@ -18,6 +18,8 @@ int run_info(const InfoOptions& options);
 /// Layout, values, shards; with `verify` the checksums of every shard and the count of each class. False when a shard
 /// is damaged; its line says how, and the others are verified all the same. Throws io::FileError.
 bool describe_dataset(Console& console, const io::DatasetOptions& data, bool verify);
+/// What `pack` would make of a CSV file, and what it would refuse. Throws io::FileError.
+void describe_table_file(Console& console, const std::filesystem::path& file);
 /// The record and a table of tensors. Always verified: it is read whole. Throws io::FileError when it is damaged.
 bool describe_checkpoint(Console& console, const std::filesystem::path& file);
 /// One line for each checkpoint in the folder; with `verify` each is read. False when one is damaged.

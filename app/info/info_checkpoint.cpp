@@ -4,10 +4,12 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/info/describe_columns.hpp"
 #include "app/info/info.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
@@ -57,7 +59,13 @@ Extremes extremes_of(const std::vector<float>& values) {
 
 /// "accuracy 0.914": what a validation of this very step has found; "": there was none before it was written.
 std::string own_metric(const io::TrainingRecord& record) {
-  for (const char* key : Task::metric_keys()) {
+  constexpr auto kUsual = Task::metric_keys();
+  std::vector<std::string> keys(kUsual.begin(), kUsual.end());
+  try {
+    keys.insert(keys.begin(), key_of(train_options_from_ini(record.configuration).validation.best_by));
+  } catch (const UsageError&) {  // of another program: it says no metric
+  }
+  for (const std::string& key : keys) {
     const std::map<std::int64_t, double> metrics = io::numbers_by_step(record.metrics, "validation", key);
     if (const auto own = metrics.find(record.step); own != metrics.end()) {
       return fmt::format("{} {:.6g}", key, own->second);
@@ -100,10 +108,11 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
         data.class_names.empty() ? ", without names" : fmt::format(": {}", fmt::join(data.class_names, ", ")));
   }
   for (std::size_t i = 0; i < data.target_names.size(); ++i) {
-    const bool has_unit = i < data.target_units.size() && !data.target_units[i].empty();
+    const bool has_unit = i < data.target_units.size() && data.target_units[i] != io::unit_of(data.target_names[i]);
     text += fmt::format("  target {:<8}{}{}\n", i, data.target_names[i],
                         has_unit ? fmt::format(" [{}]", data.target_units[i]) : "");
   }
+  if (data.table) text += describe_columns(*data.table, 17);
   return text;
 }
 
@@ -157,8 +166,9 @@ bool describe_checkpoint(Console& console, const fs::path& file) {
   for (const io::StoredTensor& tensor : checkpoint.tensors) {
     const Extremes extremes = extremes_of(tensor.values);
     console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g} {:>16}", tensor.group, tensor.name,
-                             fmt::format("{}", fmt::join(tensor.shape, " x ")), extremes.norm, extremes.smallest,
-                             extremes.largest, io::to_hex(io::checksum(std::as_bytes(std::span(tensor.values))))));
+                             fmt::format("{}", fmt::join(tensor.shape, " x ")), shown(extremes.norm),
+                             shown(extremes.smallest), shown(extremes.largest),
+                             io::to_hex(io::checksum(std::as_bytes(std::span(tensor.values))))));
     if (tensor.group == "parameters") elements += tensor.values.size();
   }
   console.info(fmt::format("{} parameters", with_commas(elements)));

@@ -1,12 +1,17 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "app/info/describe_columns.hpp"
 #include "app/info/info.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
@@ -35,32 +40,38 @@ std::string describe(const io::Field& field) {
                                     : fmt::format("{} [{}]", name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
-/// use(numbers of some samples), over all shards, from the label datasets themselves.
+/// use(numbers of some samples, the first of these), over all shards, from the label datasets themselves.
 template <class Number, class Use>
 void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   const std::int64_t columns = dataset.info().y.elements();
   const std::int64_t most = std::max<std::int64_t>(1, kLabelsAtOnce / columns);
+  std::vector<std::int64_t> samples;
   std::vector<Number> labels;
-  for (const io::ShardInfo& shard : dataset.shards()) {
-    for (std::int64_t first = 0; first < shard.count; first += most) {
-      labels.resize(static_cast<std::size_t>(std::min(most, shard.count - first) * columns));
-      dataset.read_labels(shard.first + first, std::as_writable_bytes(std::span(labels)));
-      use(std::span<const Number>(labels));
-    }
+  for (std::int64_t first = 0; first < dataset.info().samples; first += most) {
+    samples.resize(static_cast<std::size_t>(std::min(most, dataset.info().samples - first)));
+    std::iota(samples.begin(), samples.end(), first);
+    labels.resize(samples.size() * static_cast<std::size_t>(columns));
+    dataset.read_y(samples, std::as_writable_bytes(std::span(labels)));
+    use(std::span<const Number>(labels), first);
   }
 }
 
-/// Samples of each class, or of each label those that have it.
-std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset) {
+/// Samples of each class, or of each label those that have it. Labels that `can_be_missing` are counted where they are
+/// there.
+std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool can_be_missing) {
   const io::DatasetInfo& info = dataset.info();
   const auto count = static_cast<std::size_t>(info.labels_are_classes ? info.classes : info.y.elements());
   std::vector<std::int64_t> counts(count);
   if (info.labels_are_classes) {
-    for_each_label<std::int32_t>(dataset, [&](std::span<const std::int32_t> labels) {
-      for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
+    for_each_label<std::int32_t>(dataset, [&](std::span<const std::int32_t> labels, std::int64_t first) {
+      const std::vector<bool> missing =
+          can_be_missing ? dataset.missing(first, std::ssize(labels)).y : std::vector<bool>(labels.size());
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        if (!missing[i]) ++counts[static_cast<std::size_t>(labels[i])];
+      }
     });
   } else {
-    for_each_label<float>(dataset, [&](std::span<const float> labels) {
+    for_each_label<float>(dataset, [&](std::span<const float> labels, std::int64_t) {
       for (std::size_t i = 0; i < labels.size(); ++i) counts[i % count] += labels[i] > 0 ? 1 : 0;
     });
   }
@@ -91,7 +102,23 @@ std::string first_line(const std::filesystem::path& path, const io::Dataset& dat
 
 struct Values {
   io::RunningStatistics statistics;
-  bool all = true;  ///< otherwise of an even sample
+  bool all = true;           ///< otherwise of an even sample
+  std::int64_t missing = 0;  ///< NaN, or what the attributes of a dataset call missing
+  std::int64_t seen = 0;
+
+  template <class Number>
+  void add(std::span<const Number> numbers) {
+    seen += std::ssize(numbers);
+    if constexpr (std::is_floating_point_v<Number>) {
+      std::vector<Number> there;
+      std::copy_if(numbers.begin(), numbers.end(), std::back_inserter(there),
+                   [](Number one) { return !std::isnan(one); });
+      missing += std::ssize(numbers) - std::ssize(there);
+      if (!there.empty()) static_cast<void>(statistics.add(std::span<const Number>(there)));
+    } else {
+      static_cast<void>(statistics.add(numbers));
+    }
+  }
 };
 
 /// Of data that do not say it themselves: looks at the numbers.
@@ -110,13 +137,14 @@ Values look_at_values(const io::ShardedDataset& dataset) {
     x.resize(wanted.size() * dataset.x_bytes());
     y.resize(wanted.size() * dataset.y_bytes());
     dataset.read(wanted, io::kNoEpoch, x, y);
-    io::with_elements(dataset.x_type(), x, [&](auto elements) { static_cast<void>(values.statistics.add(elements)); });
+    io::with_elements(dataset.x_type(), x, [&](auto elements) { values.add(elements); });
   }
   return values;
 }
 
 std::string storage_of(const io::StoredField& stored) {
   if (stored.offset) return "contiguous";
+  if (!stored.in_this_file) return "in other files, read through the HDF5 library";
   if (stored.text) return "texts";
   return fmt::format("{}{}",
                      stored.chunk.empty() ? std::string("read through the HDF5 library")
@@ -143,9 +171,10 @@ std::string training_text(const io::DatasetInfo& info) {
 std::string heading(const std::filesystem::path& path, const io::ShardedDataset& dataset,
                     const io::DatasetOptions& data) {
   const io::DatasetInfo& info = dataset.info();
-  std::string text = first_line(path, dataset, fmt::format("{} samples", with_commas(info.samples)));
+  std::string text = first_line(path, dataset, counted(info.samples, "sample"));
   if (!info.source.empty()) text += fmt::format("  source   {}\n", info.source);
   text += fmt::format("  {:<8} {}, ", info.x.name, describe(info.x));
+  std::string missing;
   if (info.has_statistics) {
     text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max, info.mean,
                         info.standard_deviation);
@@ -154,18 +183,35 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
     text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}{}", values.statistics.low(),
                         values.statistics.high(), values.statistics.mean(), values.statistics.standard_deviation(),
                         values.all ? "" : " (of some of them)");
+    if (values.missing > 0) {
+      missing = fmt::format(
+          "  missing  {} of {} numbers of x: train refuses them; `lockstep pack --missing drop` leaves "
+          "their samples out, --missing mean fills them\n",
+          with_commas(values.missing), with_commas(values.seen));
+    }
   }
-  const std::string labels = info.labels_are_classes ? fmt::format("labels of {} classes", info.classes)
+  const std::string labels = info.labels_are_classes ? "labels of " + counted(info.classes, "class")
                              : info.targets_are_binary
                                  ? fmt::format("{} of 0 or 1", counted(info.y.elements(), "label"))
                                  : std::string("numbers to predict");
   if (!info.y.name.empty()) text += fmt::format("\n  {:<8} {}, {}", info.y.name, describe(info.y), labels);
   text += "\n";
+  if (info.table) text += describe_columns(*info.table, 11);
+  if (info.id) text += fmt::format("  names    of the samples: {}\n", info.id->name);
   if (info.has_statistics) return text;
-  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled);
+  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
   for (const io::StoredField& stored : first.fields()) {
     text += fmt::format("  {:<8} data set {}, {}\n", stored.field.name, stored.dataset, storage_of(stored));
+    if (stored.text || !stored.meaning.matters()) continue;
+    const std::string converted =
+        stored.meaning.stored == stored.field.type
+            ? std::string()
+            : fmt::format("{} as {}: ", io::name_of(stored.meaning.stored), io::name_of(stored.field.type));
+    text += fmt::format("  {:<8} {}{}\n", "", converted, stored.meaning.in_words());
   }
+  for (const std::filesystem::path& other : first.other_files())
+    text += fmt::format("  {:<8} data of {}\n", "", other.string());
+  text += missing;
   return text + training_text(info);
 }
 
@@ -187,10 +233,10 @@ std::string beginning(const io::TokenDataset& dataset, const io::Tokenizer& toke
 
 std::string heading(const std::filesystem::path& path, const io::TokenDataset& dataset) {
   const io::TokenInfo& tokens = *dataset.info().tokens;
-  std::string text = first_line(path, dataset, fmt::format("{} tokens", with_commas(tokens.tokens)));
+  std::string text = first_line(path, dataset, counted(tokens.tokens, "token"));
   if (!dataset.info().source.empty()) text += fmt::format("  source      {}\n", dataset.info().source);
-  text += fmt::format("  vocabulary  {} of kind {}, {} bytes stored per token{}\n", with_commas(tokens.vocabulary),
-                      tokens.kind, dataset.stored_bytes(),
+  text += fmt::format("  vocabulary  {} of kind {}, {} stored per token{}\n", with_commas(tokens.vocabulary),
+                      tokens.kind, counted(static_cast<std::int64_t>(dataset.stored_bytes()), "byte"),
                       tokens.unknown < 0 ? "" : fmt::format(", {} is <unk>", tokens.unknown));
   if (tokens.bytes_per_token > 0) text += fmt::format("  text        {:.3f} bytes per token\n", tokens.bytes_per_token);
   if (!tokens.texts.empty()) {
@@ -269,7 +315,17 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   const std::int64_t each = std::max<std::int64_t>(1, info.y.elements());
   const bool few = info.samples <= kMostLabelsCounted / each && info.classes <= kMostClassesCounted;
   const bool labels = info.labels_are_classes ? info.classes > 0 : info.targets_are_binary && each > 1;
-  if (verify && labels && few) console.info(class_table(info, count_labels(dataset)));
+  if (!verify || !labels || !few) return true;
+  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
+  const std::vector<std::int64_t> counts = count_labels(dataset, first.fields()[1].meaning.can_be_missing());
+  console.info(class_table(info, counts));
+  const std::int64_t known = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (info.labels_are_classes && known < info.samples) {
+    console.warn(
+        fmt::format("{} of {} samples miss their label: train refuses them, `lockstep pack --missing drop` leaves "
+                    "them out",
+                    with_commas(info.samples - known), with_commas(info.samples)));
+  }
   return true;
 }
 

@@ -51,7 +51,7 @@ void describe_configuration(Console& console, const fs::path& file) {
                                   ? fmt::format("{} per step", options.work.global_batch)
                                   : fmt::format("{} per rank and micro-step", options.work.batch);
     const std::string amount =
-        options.work.steps > 0 ? fmt::format("{} steps", with_commas(options.work.steps))
+        options.work.steps > 0 ? counted(options.work.steps, "step")
                                : fmt::format("{} epoch{}", options.work.epochs, options.work.epochs == 1 ? "" : "s");
     console.info(fmt::format(
         "  data           {}\n  validation     {}\n  network        {}\n  optimizer      {}, learning rate {} ({})\n"

@@ -41,12 +41,14 @@ std::string all_reduce_word(const comm::AllReduceChoice& value) {
 }
 
 void add_all_reduce_option(OptionTable& table, ExecutionOptions& options) {
-  table.add_parsed(
-      "all-reduce", options.all_reduce, "NAME",
-      "CPUs, between hosts: how sums travel: doubling (fewest messages), halving, ring (large sums); two "
-      "sizes in bytes: the largest by doubling and by halving; auto: by a fixed rule of size and hosts; measured: "
-      "those two sizes that are fastest here, found at the start; a resumed run keeps them",
-      parse_all_reduce, all_reduce_word);
+  table
+      .add_parsed(
+          "all-reduce", options.all_reduce, "NAME",
+          "CPUs, between hosts: how sums travel: doubling (fewest messages), halving, ring (large sums); two "
+          "sizes in bytes: the largest by doubling and by halving; auto: by a fixed rule of size and hosts; measured: "
+          "those two sizes that are fastest here, found at the start; a resumed run keeps them",
+          parse_all_reduce, all_reduce_word)
+      .left_open_by("measured");
 }
 
 }  // namespace lockstep::app

@@ -57,7 +57,20 @@ std::vector<Choice<std::optional<model::LossKind>>> choices() {
   return {{"auto", std::nullopt},
           {"softmax-cross-entropy", LossKind::softmax_cross_entropy},
           {"mean-squared-error", LossKind::mean_squared_error},
+          {"mean-absolute-error", LossKind::mean_absolute_error},
+          {"huber", LossKind::huber},
           {"binary-cross-entropy", LossKind::binary_cross_entropy}};
+}
+
+template <>
+std::vector<Choice<BestBy>> choices() {
+  return {{"auto", BestBy::usual},
+          {"loss", BestBy::loss},
+          {"accuracy", BestBy::accuracy},
+          {"balanced-accuracy", BestBy::balanced_accuracy},
+          {"f1-macro", BestBy::f1_macro},
+          {"roc-auc", BestBy::roc_auc},
+          {"mean-absolute-error", BestBy::mean_absolute_error}};
 }
 
 template <>

@@ -97,6 +97,8 @@ void add_row(OptionTable& table, model::NetworkOptions& options, const std::stri
   Option& row = table.add_free(name, yes_or_no ? Option::Shape::yes_or_no : Option::Shape::value,
                                std::string(option.value_name), std::string(option.help), parse, text);
   const std::vector<const model::NetworkKind*> kinds = kinds_with(name);
+  row.left_open_by(
+      [&options, name](const std::string& words) { return leaves_it_to_the_network(words, declared(name, options)); });
   if (std::holds_alternative<std::string>(option.value)) row.one_of(allowed_words(kinds, name));
   if (const auto bound = loosest(kinds, name, &model::NetworkOption::at_least, std::min)) row.at_least(*bound);
   if (const auto bound = loosest(kinds, name, &model::NetworkOption::below, std::max)) row.below(*bound);

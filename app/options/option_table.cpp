@@ -70,6 +70,11 @@ Option& Option::check(std::function<std::string(const std::string&)> check) { re
 Option& Option::positional() { return positional_ = true, *this; }
 Option& Option::several() { return several_ = true, *this; }
 
+Option& Option::left_open_by(std::function<bool(const std::string&)> open) { return open_ = std::move(open), *this; }
+Option& Option::left_open_by(std::string value) {
+  return left_open_by([value = std::move(value)](const std::string& text) { return text == value; });
+}
+
 Option& Option::explain(std::string help) { return help_ = std::move(help), *this; }
 Option& Option::hide() { return hidden_ = true, *this; }
 
@@ -140,6 +145,8 @@ void Option::assign(const std::string& value, OptionSource source, const std::st
   if (!names_.empty() && std::find(names_.begin(), names_.end(), value) == names_.end()) {
     refuse(fmt::format("is not one of {}{}", list_names(names_, "and"), did_you_mean(value, names_)));
   }
+  const bool leaves_open = open_ && open_(value);
+  if (source_ == OptionSource::checkpoint && source > source_ && leaves_open) return;
   const std::string before = text_();
   std::string reason = parse_(value);
   if (reason.empty() && check_) reason = check_(text_());
@@ -148,12 +155,14 @@ void Option::assign(const std::string& value, OptionSource source, const std::st
     refuse(reason);
   }
   source_ = source;
+  left_open_ = leaves_open;
   spelled_ = spelled;
 }
 
 void Option::reset() {
   parse_(default_);
   source_ = OptionSource::default_value;
+  left_open_ = false;
   spelled_.clear();
 }
 
@@ -264,7 +273,15 @@ std::vector<std::string> OptionTable::names() const {
 std::vector<std::string> OptionTable::given() const {
   std::vector<std::string> names;
   for (const Option& option : options_) {
-    if (option.source_ != OptionSource::default_value) names.push_back(option.name_);
+    if (option.source_ != OptionSource::default_value && !option.left_open_) names.push_back(option.name_);
+  }
+  return names;
+}
+
+std::vector<std::string> OptionTable::from_checkpoint() const {
+  std::vector<std::string> names;
+  for (const Option& option : options_) {
+    if (option.source_ == OptionSource::checkpoint && !option.left_open_) names.push_back(option.name_);
   }
   return names;
 }
@@ -298,7 +315,7 @@ void OptionTable::check_relations() {
 
 void OptionTable::settle(Option& option, const Option::Relation& relation) {
   Option& other = *find(relation.other);
-  if (other.source_ == OptionSource::command_line && option.source_ == OptionSource::file) return option.reset();
+  if (other.source_ > option.source_) return option.reset();
   const std::string spelled_other = other.source_ == OptionSource::file ? other.name_ : "--" + other.name_;
   switch (relation.kind) {
     case Option::Kind::contradicted:

@@ -21,7 +21,12 @@
 namespace lockstep::app {
 
 /// Who gave an option its value; later ones win.
-enum class OptionSource { default_value, file, command_line };
+enum class OptionSource {
+  default_value,
+  checkpoint,  ///< what a run goes on from, or begins with the weights of
+  file,
+  command_line,
+};
 
 /// One row. Declared by OptionTable::add and the chained calls below.
 class Option {
@@ -50,6 +55,9 @@ class Option {
   Option& needs(std::string other);
   /// The option has no effect while `other` differs from its default: giving both is an error.
   Option& contradicts(std::string other);
+  /// A value that leaves the decision to the run ("auto"): it does not undo what a checkpoint knows of the decision.
+  Option& left_open_by(std::function<bool(const std::string&)> open);
+  Option& left_open_by(std::string value);
   /// Another text for the help.
   Option& explain(std::string help);
   /// Not in the help.
@@ -79,7 +87,7 @@ class Option {
   template <class Number>
   std::string read(const std::string& text, Number& value) const;
   /// Parses and checks `value`; throws UsageError beginning with `spelled`, the option as the user wrote it
-  /// ("--epochs" or "run.ini:3: epochs").
+  /// ("--epochs" or "run.ini:3: epochs"). A value that leaves the decision open leaves a checkpoint's as it is.
   void assign(const std::string& value, OptionSource source, const std::string& spelled);
   void reset();
 
@@ -100,9 +108,11 @@ class Option {
   std::string name_, group_, value_name_, help_, default_, alone_;
   Shape shape_ = Shape::value;
   bool positional_ = false, several_ = false, hidden_ = false;
+  bool left_open_ = false;  ///< what was assigned leaves the decision to the run
   std::vector<std::string> names_;
   std::optional<Bound> lower_, upper_;
   std::function<std::string(const std::string&)> check_;
+  std::function<bool(const std::string&)> open_;
   std::vector<Relation> relations_;
   OptionSource source_ = OptionSource::default_value;
   std::string spelled_;
@@ -167,13 +177,15 @@ class OptionTable {
   Option* find(std::string_view name);
   const Option* find(std::string_view name) const;
   std::vector<std::string> names() const;
-  /// Long names that the user gave, in table order.
+  /// Long names that are no defaults and leave nothing open, in table order.
   std::vector<std::string> given() const;
+  /// Those of them whose values are a checkpoint's.
+  std::vector<std::string> from_checkpoint() const;
   /// The option has an effect, given what the others say.
   bool in_use(const Option& option) const;
 
-  /// Throws UsageError where options contradict each other or have no effect. Between the file and the command line
-  /// the command line wins: what it contradicts in the file falls back to the default.
+  /// Throws UsageError where options contradict each other or have no effect. Between two sources the later one wins:
+  /// what the command line contradicts in the file, and either of them in the checkpoint, falls back to the default.
   void check_relations();
   /// Throws UsageError saying that --name is missing and what it is for.
   void require(std::string_view name, std::string_view what) const;
@@ -226,8 +238,8 @@ HelpPage make_help(const OptionTable& table, std::string_view usage, std::string
 
 // options_ini.cpp
 /// Assigns every `name = value` line of `text`. Messages begin with "SOURCE_NAME:LINE: ". Throws UsageError.
-void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table);
-/// Reads the file; throws UsageError when that fails.
+void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table,
+               OptionSource source = OptionSource::file);
 void apply_ini_file(const std::filesystem::path& file, OptionTable& table);
 /// Every option once, under its group; those without effect as comments.
 std::string format_ini(const OptionTable& table);

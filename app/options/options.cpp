@@ -61,6 +61,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
             "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
             "validation data of the run");
   add_data_names(table, options.x, options.y);
+  add_allow_fill(table, options.allow_fill);
   bool average = false;
   table.add("average", average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
@@ -68,6 +69,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   Normalization normalize;
   add_input_option(table, normalize);
   add_verify_option(table, options.verify);
+  add_unknown_categories_option(table, options.unknown_categories);
   table.add("report", options.report,
             "also tell how good it is class by class: precision, recall, F1, what is taken for what, and whether its "
             "probabilities can be believed; of predicted numbers MAE, RMSE and R2");
@@ -90,6 +92,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   table.add("data", options.data, "PATH",
             "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
   add_data_names(table, options.x, options.y);
+  add_allow_fill(table, options.allow_fill);
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
   table.add("csv", options.csv, "FILE", "also write them as text there, classes by their names");
   table.add("force", options.force, "replace an --out and a --csv that are there already");
@@ -99,6 +102,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   Normalization normalize;
   add_input_option(table, normalize);
   add_verify_option(table, options.verify);
+  add_unknown_categories_option(table, options.unknown_categories);
   add_execution_options(table, options.execution);
   read_options(table, arguments, kPredictUsage, kPredictExamples);
   table.check_relations();
@@ -121,6 +125,7 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
   table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
+  add_allow_fill(table, options.allow_fill);
   table.add("verify", options.verify, "recompute checksums");
   read_options(table, arguments, kInfoUsage, "");
   table.require("path", "name a shard folder, a checkpoint or a run folder");
@@ -155,7 +160,5 @@ HelpOptions parse_help(const std::vector<std::string>& arguments) {
   table.check_relations();
   return options;
 }
-
-std::string program_version() { return LOCKSTEP_VERSION; }
 
 }  // namespace lockstep::app

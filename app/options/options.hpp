@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/options/checkpoint_choice.hpp"
+#include "app/options/progress.hpp"
 #include "app/options/train_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "io/shards/sample_source.hpp"
@@ -22,6 +23,7 @@ struct EvalOptions {
   CheckpointChoice checkpoint;
   std::filesystem::path data;                   ///< "" = the validation data of the run
   std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
+  bool allow_fill = false;                      ///< what was never written in them counts as its fill value
   std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: what training used
   std::int64_t evaluation_batch = 0;            ///< 0 = the run's
   std::filesystem::path json;                   ///< also write the result there, in full precision
@@ -29,6 +31,7 @@ struct EvalOptions {
   std::filesystem::path svg;                    ///< draw the report there
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   ExecutionOptions execution;
 };
 
@@ -36,6 +39,7 @@ struct PredictOptions {
   CheckpointChoice checkpoint;
   std::filesystem::path data;                   ///< "" = the validation data of the run
   std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
+  bool allow_fill = false;                      ///< what was never written in them counts as its fill value
   std::filesystem::path out;                    ///< HDF5
   std::filesystem::path csv;                    ///< "" = none
   bool force = false;                           ///< `out` may be there already
@@ -43,6 +47,7 @@ struct PredictOptions {
   std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   ExecutionOptions execution;
 };
 
@@ -87,14 +92,22 @@ struct PackOptions {
   std::uint64_t seed = 1;
   // csv
   bool header = true;
+  bool header_is_said = false;  ///< by the user
   char separator = ',';
+  char decimal = '.', thousands = 0;  ///< 0: no groups of digits
   std::string label_column;
-  bool regression = false;     ///< the label is a number to predict, not a class
-  std::string ignore_columns;  ///< names or indices with commas
+  std::string sample_weight;           ///< a column
+  bool regression = false;             ///< the label is a number to predict, not a class
+  std::string ignore_columns;          ///< names or indices with commas
+  std::string categories;              ///< likewise: columns of categories, whatever their cells look like
+  std::string id_column;               ///< "": none
+  std::filesystem::path columns_from;  ///< packed data, a run or a checkpoint; "": nothing
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   io::CsvOptions::Text text_columns = io::CsvOptions::Text::one_hot;
   io::CsvOptions::Missing missing = io::CsvOptions::Missing::error;
   // hdf5
   std::string x_name = "x", y_name = "y";  ///< of datasets
+  bool allow_fill = false;                 ///< what was never written counts as its fill value
   io::Layout layout = io::Layout::automatic;
   // images
   std::optional<ImageSize> size;  ///< nullopt: as they are
@@ -118,18 +131,21 @@ struct PackOptions {
 struct InfoOptions {
   std::filesystem::path path;
   std::string x = "x", y = "y";  ///< dataset names, for files made by others
+  bool allow_fill = false;       ///< what was never written in them counts as its fill value
   bool verify = true;            ///< recompute checksums
 };
 
 /// `lockstep report`.
 struct ReportRunsOptions {
   std::vector<std::filesystem::path> runs;  ///< run folders, and folders of them
+  Progress along = Progress::automatic;
   std::filesystem::path out = "report.html";
 };
 
 /// `lockstep plot`.
 struct PlotOptions {
   std::vector<std::filesystem::path> runs;  ///< as above
+  Progress along = Progress::automatic;
   std::filesystem::path svg = "plot.svg";
 };
 
@@ -195,6 +211,5 @@ ReportRunsOptions parse_report(const std::vector<std::string>& arguments);
 SweepOptions parse_sweep(const std::vector<std::string>& arguments);
 PlotOptions parse_plot(const std::vector<std::string>& arguments);
 HelpOptions parse_help(const std::vector<std::string>& arguments);
-std::string program_version();
 
 }  // namespace lockstep::app

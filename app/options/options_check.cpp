@@ -15,8 +15,7 @@ constexpr std::string_view kWithoutEffect[] = {"shuffle",      "label-smoothing"
                                                "staircase",    "final-learning-rate",
                                                "power",        "seed",
                                                "compensation", "evaluate-average",
-                                               "min-delta",    "initialize-from",
-                                               "reinitialize", "roll-back-factor",
+                                               "min-delta",    "roll-back-factor",
                                                "time-limit",   "report-every",
                                                "tensorboard",  "histograms-every",
                                                "progress"};

@@ -69,7 +69,7 @@ std::string read_value(std::string_view text, const std::string& where) {
 
 }  // namespace
 
-void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table) {
+void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table, OptionSource source) {
   std::map<std::string, int> lines;  // where each name was seen
   std::istringstream stream(text);
   std::string raw;
@@ -89,11 +89,13 @@ void apply_ini(const std::string& text, const std::string& source_name, OptionTa
     if (option == nullptr) refuse_unknown(name, where, table);
     const auto [earlier, is_new] = lines.emplace(name, number);
     if (!is_new) throw UsageError(fmt::format("{}: {} is given twice; first in line {}", where, name, earlier->second));
-    option->assign(read_value(line.substr(equals + 1), where), OptionSource::file, fmt::format("{}: {}", where, name));
+    option->assign(read_value(line.substr(equals + 1), where), source, fmt::format("{}: {}", where, name));
   }
 }
 
-void apply_ini_file(const std::filesystem::path& file, OptionTable& table) {
+namespace {
+
+std::string read_ini_file(const std::filesystem::path& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
     const bool is_run = std::filesystem::exists(file / "config.ini", ignored);
@@ -108,7 +110,13 @@ void apply_ini_file(const std::filesystem::path& file, OptionTable& table) {
     throw UsageError(
         fmt::format("--config: cannot read {}: {}", file.string(), std::strerror(errno != 0 ? errno : EIO)));
   }
-  apply_ini(text.str(), file.string(), table);
+  return text.str();
+}
+
+}  // namespace
+
+void apply_ini_file(const std::filesystem::path& file, OptionTable& table) {
+  apply_ini(read_ini_file(file), file.string(), table);
 }
 
 std::string format_ini(const OptionTable& table) {

@@ -36,7 +36,8 @@ constexpr std::string_view kPackExamples =
     "  lockstep pack --x input.txt --tokenizer bpe --tokenizer-files gpt2 --out shards/shakespeare-bpe\n"
     "  lockstep pack --x train_1.bin,train_2.bin --format tokens --vocabulary 50257 --out shards/fineweb\n"
     "  lockstep pack --x features.npy --y targets.npy --out shards/mine --shards 8\n"
-    "  lockstep pack --x houses.csv --label-column price --regression --out shards/houses\n"
+    "  lockstep pack houses.csv --label-column price --regression --out shards/houses\n"
+    "  lockstep pack new_houses.csv --columns-from shards/houses --out shards/new_houses\n"
     "  lockstep pack --format synthetic --task regression --features 600 --out shards/synthetic\n";
 
 const std::vector<Choice<std::optional<PackFormat>>>& formats() {
@@ -88,6 +89,21 @@ std::string parse_separator(const std::string& text, char& separator) {
 
 std::string separator_text(const char& separator) { return separator == '\t' ? "tab" : std::string(1, separator); }
 
+constexpr std::string_view kThousands = ",.'_ ";
+
+std::string parse_thousands(const std::string& text, char& thousands) {
+  const std::string mark = text == "blank" ? " " : text;
+  if (mark.size() != 1 || kThousands.find(mark[0]) == std::string_view::npos) {
+    return "is none of , . ' _ and blank";
+  }
+  thousands = mark[0];
+  return "";
+}
+
+std::string thousands_text(const char& thousands) {
+  return thousands == 0 ? "" : thousands == ' ' ? "blank" : std::string(1, thousands);
+}
+
 /// "224" or "240x320".
 std::string parse_size(const std::string& text, std::optional<ImageSize>& size) {
   constexpr std::int64_t kMost = 16384;
@@ -117,19 +133,57 @@ std::string check_validation(const std::string& text) {
 
 void add_table_options(OptionTable& table, PackOptions& options) {
   table.group("Tables (csv)");
-  table.add("header", options.header, "the first line names the columns").only_with("format", {"csv"});
+  table
+      .add("header", options.header,
+           "the first line names the columns, also where the names are numbers; default: it does, unless they are")
+      .only_with("format", {"csv"});
   table
       .add_parsed("separator", options.separator, "CHARACTER", "between columns; .tsv files: tab", parse_separator,
                   separator_text)
+      .only_with("format", {"csv"});
+  static const std::vector<Choice<char>> decimals{{".", '.'}, {",", ','}};
+  table.add_choice("decimal", options.decimal, "CHARACTER", "between a number's whole part and its fraction", decimals)
+      .only_with("format", {"csv"});
+  table
+      .add_parsed("thousands", options.thousands, "CHARACTER",
+                  "between groups of three digits: , . ' _ or blank; default: none", parse_thousands, thousands_text)
       .only_with("format", {"csv"});
   table
       .add("label-column", options.label_column, "COLUMN",
            "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
       .only_with("format", {"csv"});
-  table.add("regression", options.regression, "the label is a number to predict, not a class; several: a,b,c")
-      .only_with("format", {"csv"});
+  table
+      .add("sample-weight", options.sample_weight, "COLUMN",
+           "a column of numbers of 0 or more, named in the same way, that is no input: `train --sample-weight weight` "
+           "multiplies the samples' losses by them")
+      .only_with("format", {"csv"})
+      .needs("label-column");
+  table
+      .add("regression", options.regression,
+           "the label is a number to predict, not a class; csv, several: a,b,c. Also of npy, idx and hdf5, where whole "
+           "numbers are classes")
+      .only_with("format", {"csv", "npy", "idx", "hdf5"});
   table.add("ignore-columns", options.ignore_columns, "COLUMNS", "not used: names or indices, comma-separated")
       .only_with("format", {"csv"});
+  table
+      .add("categories", options.categories, "COLUMNS",
+           "hold categories, whatever their cells look like (codes, ranges, dates)")
+      .only_with("format", {"csv"});
+  table
+      .add("id-column", options.id_column, "COLUMN",
+           "names the samples: no input; `predict --csv` writes these names beside the predictions")
+      .only_with("format", {"csv"});
+  table
+      .add("columns-from", options.columns_from, "PATH",
+           "packed data, a run or a checkpoint: columns are found by the names that it knows, in its order, with its "
+           "categories, its means for missing cells and its classes; labels are its labels, where there are any")
+      .only_with("format", {"csv"})
+      .contradicts("regression")
+      .contradicts("ignore-columns")
+      .contradicts("categories")
+      .contradicts("text-columns");
+  add_unknown_categories_option(table, options.unknown_categories);
+  table.find("unknown-categories")->needs("columns-from");
   using Text = io::CsvOptions::Text;
   static const std::vector<Choice<Text>> texts{{"one-hot", Text::one_hot}, {"error", Text::error}};
   table
@@ -140,10 +194,12 @@ void add_table_options(OptionTable& table, PackOptions& options) {
   static const std::vector<Choice<Missing>> missing{
       {"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}};
   table
-      .add_choice("missing", options.missing, "HOW",
-                  "cells that are empty, NA, NaN, null, none or ?: an error, drop (the line), or mean (of the column)",
-                  missing)
-      .only_with("format", {"csv"});
+      .add_choice(
+          "missing", options.missing, "HOW",
+          "cells that are empty, NA, NaN, null, none or ?, and in HDF5 files NaN, _FillValue and what lies outside "
+          "of the valid range: an error, drop (the line or sample), or mean (of the column or feature)",
+          missing)
+      .only_with("format", {"csv", "hdf5"});
 }
 
 void add_hdf5_options(OptionTable& table, PackOptions& options) {
@@ -154,6 +210,8 @@ void add_hdf5_options(OptionTable& table, PackOptions& options) {
   table.add("y-name", options.y_name, "NAME", "dataset that holds the labels; default: y, or the one that fits")
       .check(reject_empty)
       .only_with("format", {"hdf5"});
+  add_allow_fill(table, options.allow_fill);
+  table.find("allow-fill")->only_with("format", {"hdf5"});
   add_layout_option(table, options.layout);
   table.find("layout")->only_with("format", {"hdf5"});
 }
@@ -236,7 +294,7 @@ void check_format(const OptionTable& table, const PackOptions& options) {
         "--vocabulary is missing: how many different tokens there are, those that do not occur included (GPT-2: "
         "50257)");
   }
-  if (options.regression && options.label_column.empty()) {
+  if (options.regression && options.format == PackFormat::csv && options.label_column.empty()) {
     throw UsageError("--regression needs --label-column: the column to predict");
   }
 }
@@ -267,6 +325,7 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
       "them with --format hdf5), CIFAR batches (.bin, "
       "or their folder: the training ones), a folder of images by class, text (.txt, also .gz), or tokens (uint16 "
       ".bin). Of CIFAR, text and tokens several files with commas between them");
+  table.find("x")->positional();
   table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
   table.group("Where");
   table.add("out", options.out, "FOLDER", "the shard folder to make");
@@ -306,6 +365,10 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
     const std::vector<fs::path> files = options.inputs();
     if (!files.empty()) options.format = format_of(files[0]);
     if (!options.format) {
+      std::error_code unknown;
+      if (!files.empty() && !fs::exists(files[0], unknown)) {
+        throw UsageError(fmt::format("--x: there is no file or folder {}", files[0].string()));
+      }
       throw UsageError(
           fmt::format("--x: the name {} does not tell the format; add --format idx, npy, csv, hdf5, "
                       "cifar10, cifar100, images, text or tokens",
@@ -315,6 +378,10 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   table.check_relations();
   check_format(table, options);
   table.require("out", "name the shard folder to make");
+  options.header_is_said = table.find("header")->source() != OptionSource::default_value;
+  if (options.decimal == options.thousands) {
+    throw UsageError(fmt::format("--decimal and --thousands are both {}: a mark has one meaning", options.decimal));
+  }
   const bool separator_given = table.find("separator")->source() != OptionSource::default_value;
   if (!separator_given && options.x.extension() == ".tsv") options.separator = '\t';
   return options;

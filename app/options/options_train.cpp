@@ -1,11 +1,24 @@
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "app/options/moved_path.hpp"
 #include "app/options/train_options.hpp"
 #include "app/options/train_rows.hpp"
+#include "app/options/usage_error.hpp"
+#include "app/report/exit_code.hpp"
+#include "app/report/stalled_file.hpp"
+#include "comm/session/launcher.hpp"
+#include "comm/session/this_process.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/files/io_deadline.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -42,50 +55,101 @@ OptionTable train_table(TrainOptions& options) {
   return table;
 }
 
-/// What the user has not given is as it was in what the run goes on from. With `--resume FILE` that is the
-/// configuration in FILE; with `--resume --run FOLDER` alone the one in the folder, if there is one.
-void apply_configuration_to_continue(const CommandLine& line, OptionTable& table,
-                                     const StoredConfiguration& configuration_of) {
-  const auto value_of = [&](std::string_view name) -> const std::string* {
-    const auto given =
-        std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
-    return given == line.options.end() ? nullptr : &given->value;
+namespace fs = std::filesystem;
+
+/// What a run goes on from, or begins with, as far as options are concerned.
+struct Before {
+  std::string configuration;
+  std::string name;  ///< of the configuration, for messages
+  OptionSource source = OptionSource::checkpoint;
+  fs::path run = {};  ///< the folder of the run that goes on; "": another run begins
+};
+
+/// Training data at `a` are those at `b`, which may be the train/ inside.
+bool same_data(const fs::path& a, const fs::path& b) {
+  std::error_code unknown;
+  const auto training = [&](const fs::path& path) {
+    return fs::is_directory(path / "train", unknown) ? path / "train" : path;
   };
-  const std::string *const resume = value_of("resume"), *const run = value_of("run");
-  if (resume == nullptr) return;
-  if (*resume != "auto") {
-    if (!configuration_of) return;
-    std::string text;
-    try {
-      text = configuration_of(*resume);
-    } catch (const UsageError&) {
-      if (value_of("data") == nullptr) throw;
-      return;  // whoever goes on from it says it
-    }
-    apply_ini(text, fmt::format("the configuration in {}", *resume), table);
-    if (value_of("data") != nullptr) table.find("validation")->reset();  // goes with the data
-    return table.find("run")->reset();                                   // a run of its own
-  }
-  if (run == nullptr || value_of("data") != nullptr) return;
-  const std::filesystem::path file = std::filesystem::path(*run) / "config.ini";
-  if (!std::filesystem::exists(file)) return;
-  apply_ini_file(file, table);
-  for (const char* name : {"data", "validation"}) {
-    Option* const path = table.find(name);
-    const std::filesystem::path there = moved_along(path->text(), table.find("run")->text(), *run);
-    if (there != path->text()) path->assign(there.string(), OptionSource::file, name);
-  }
+  if (fs::equivalent(training(a), training(b), unknown)) return true;
+  return fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal();
 }
 
-/// A run that goes on keeps the limits that were measured at its start: its bits are those of one that never stopped.
-void keep_measured_limits(TrainOptions& options) {
-  if (!options.execution.all_reduce.measured || options.run.resume.from != Resume::From::newest) return;
-  const std::filesystem::path file = options.run.folder / "config.ini";
-  if (options.run.folder.empty() || !std::filesystem::exists(file)) return;
-  TrainOptions before;
-  OptionTable table = train_table(before);
-  apply_ini_file(file, table);
-  if (before.execution.all_reduce.limits) options.execution.all_reduce = before.execution.all_reduce;
+/// Of the training data, as --validation takes it.
+bool is_share(const std::string& text) {
+  double share = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// The one rule of every run that goes on: what `give` does not assign is as it was before. What leaves a decision open
+/// (auto) does not undo it. Validation data go with the data that they were beside.
+template <class Give>
+void go_on_with(OptionTable& table, const Before& before, Give give) {
+  apply_ini(before.configuration, before.name, table, before.source);
+  Option &data = *table.find("data"), &validation = *table.find("validation");
+  if (!before.run.empty()) {
+    for (Option* const path : {&data, &validation}) {
+      const fs::path there = moved_along(path->text(), table.find("run")->text(), before.run);
+      if (there != path->text()) path->assign(there.string(), before.source, path->name());
+    }
+  }
+  table.find("run")->reset();  // that of the run now is always given
+  const std::string data_before = data.text();
+  give();
+  const bool others = data.source() != before.source && !same_data(data.text(), data_before);
+  if (others && validation.source() == before.source && !is_share(validation.text())) validation.reset();
+}
+
+/// Before the ranks know each other a file system that stalls ends this process, and the launcher the others.
+io::IoDeadline deadline_before_start(double seconds) {
+  return io::IoDeadline(seconds, {.expired = [seconds](const io::IoDeadline::Pending& pending) {
+                          comm::write_stderr(fmt::format("lockstep train: error on rank {} (host {}, pid {}): {}\n",
+                                                         comm::launched_rank().value_or(0), comm::host_name(), getpid(),
+                                                         describe_stall(pending, seconds)));
+                          std::_Exit(kExitFailed);
+                        }});
+}
+
+/// Of a run in `folder` that goes on from its newest checkpoint. Where there is none yet the job is described anew, and
+/// its configuration counts where the command line names no data.
+std::optional<Before> before_in_folder(const fs::path& folder, bool names_data, double io_deadline) {
+  const fs::path file = folder / "config.ini", checkpoints = folder / "checkpoints";
+  if (folder.empty()) return std::nullopt;
+  io::IoDeadline deadline = deadline_before_start(io_deadline);
+  std::optional<std::string> configuration;
+  try {
+    const io::IoDeadline::Operation reading(&deadline, io::IoDeadline::Kind::reading, file);
+    configuration = io::read_whole(file);
+  } catch (const io::FileError& error) {
+    throw UsageError(error.what());
+  }
+  if (!configuration) return std::nullopt;
+  const bool has_checkpoint = [&] {
+    try {
+      const io::IoDeadline::Operation reading(&deadline, io::IoDeadline::Kind::reading, checkpoints);
+      return !io::list_checkpoints(checkpoints).empty();
+    } catch (const io::FileError&) {  // whoever goes on from one says it
+      return false;
+    }
+  }();
+  if (!has_checkpoint && names_data) return std::nullopt;
+  return Before{.configuration = std::move(*configuration),
+                .name = file.string(),
+                .source = has_checkpoint ? OptionSource::checkpoint : OptionSource::file,
+                .run = folder};
+}
+
+std::optional<Before> before_in_file(const fs::path& checkpoint, bool names_data,
+                                     const StoredConfiguration& configuration_of) {
+  if (!configuration_of) return std::nullopt;
+  try {
+    return Before{.configuration = configuration_of(checkpoint),
+                  .name = fmt::format("the configuration in {}", checkpoint.string())};
+  } catch (const UsageError&) {
+    if (!names_data) throw;
+    return std::nullopt;  // whoever goes on from it says it
+  }
 }
 
 }  // namespace
@@ -115,13 +179,23 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
   const bool takes_file = file == ConfigFile::taken;
   const CommandLine line = read_command_line(table, arguments, takes_file);
   if (line.help) throw HelpRequested(network_help(table, options, line, usage, examples, takes_file));
-  if (line.config.empty()) {
-    apply_configuration_to_continue(line, table, configuration_of);
-  } else {
-    apply_ini_file(line.config, table);
+  const auto give = [&] {
+    if (!line.config.empty()) apply_ini_file(line.config, table);
+    apply(line, table);
+  };
+  give();
+  const Resume resume = options.run.resume;
+  if (resume.from != Resume::From::nothing) {
+    const bool names_data = table.find("data")->source() != OptionSource::default_value;
+    const std::optional<Before> before =
+        resume.from == Resume::From::newest
+            ? before_in_folder(options.run.folder, names_data, options.execution.io_deadline)
+            : before_in_file(resume.file, names_data, configuration_of);
+    if (before) {
+      for (Option& option : table.options()) option.reset();
+      go_on_with(table, *before, give);
+    }
   }
-  apply(line, table);
-  keep_measured_limits(options);
   settle(table, options);
   if (options.validation.patience > 0 && options.validation.every < 0) {
     throw UsageError(
@@ -142,6 +216,7 @@ void settle(OptionTable& table, TrainOptions& options) {
     throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");
   }
   options.explicitly_set = table.given();
+  options.from_checkpoint = table.from_checkpoint();
 }
 
 TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of) {
@@ -165,8 +240,76 @@ TrainOptions train_options_from_ini(const std::string& ini) {
   return options;
 }
 
+namespace {
+
+/// Those of `before` with what `given` says now.
+TrainOptions with_what_is_given(const TrainOptions& given, const Before& before, bool network_alone) {
+  TrainOptions values, options;
+  const OptionTable given_table = train_table(values);  // it takes the fields' values when it is built for the defaults
+  values = given;
+  OptionTable table = train_table(options);
+  const auto give = [&] {
+    if (network_alone) {
+      const std::string model = table.find("model")->text();
+      const bool other = given.is_given("model") && given.network.name != model;
+      for (Option& option : table.options()) {
+        const bool of_network =
+            option.group() == "Network" || option.name() == "normalize" || option.name() == "normalize-targets";
+        if (other || !of_network) option.reset();
+      }
+    }
+    for (const Option& option : given_table.options()) {
+      if (given.is_given(option.name())) {
+        table.find(option.name())->assign(option.text(), OptionSource::command_line, "--" + option.name());
+      }
+    }
+  };
+  go_on_with(table, before, give);
+  settle(table, options);
+  options.execution = given.execution;  // ranks talk and compute already, before a checkpoint is read
+  return options;
+}
+
+}  // namespace
+
+TrainOptions going_on(const TrainOptions& given, const std::string& configuration) {
+  if (!given.from_checkpoint.empty())
+    return given;  // the run's configuration counts, which knows the last launch's options
+  const bool newest = given.run.resume.from == Resume::From::newest;
+  const TrainOptions options = with_what_is_given(given,
+                                                  {.configuration = configuration,
+                                                   .name = "the checkpoint's configuration",
+                                                   .run = newest ? given.run.folder : fs::path()},
+                                                  false);
+  if (options.agree.uses_servers() != given.agree.uses_servers()) {
+    throw UsageError(fmt::format("the run that goes on was made with --agree {}: give it again, or another",
+                                 option_text(options, "agree")));
+  }
+  return options;
+}
+
+TrainOptions with_network_of(const TrainOptions& given, const std::string& configuration) {
+  return with_what_is_given(given, {.configuration = configuration, .name = "the configuration of --initialize-from"},
+                            true);
+}
+
+bool TrainOptions::is_given(const std::string& name) const {
+  return was_set(name) && std::find(from_checkpoint.begin(), from_checkpoint.end(), name) == from_checkpoint.end();
+}
+
 bool TrainOptions::was_set(const std::string& name) const {
   return std::find(explicitly_set.begin(), explicitly_set.end(), name) != explicitly_set.end();
+}
+
+void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names) {
+  TrainOptions copy;  // the table takes the fields' values when it is built for the defaults
+  OptionTable table = train_table(copy);
+  copy = options;
+  for (const std::string& name : names) {
+    table.find(name)->reset();
+    std::erase(copy.from_network, name);
+  }
+  options = copy;
 }
 
 std::string option_text(const TrainOptions& options, const std::string& name) {

@@ -95,6 +95,9 @@ constexpr OtherName kOtherNames[] = {
     {"grad-clip clip clip-grad clip-grad-norm max-grad-norm gradient-clip gradient-clipping gradient-clip-val",
      "clip-norm"},
     {"smoothing", "label-smoothing"},
+    {"class-weights", "class-weight"},
+    {"sample-weights weight-column", "sample-weight"},
+    {"monitor metric-for-best-model eval-metric", "best-by"},
     {"ema ema-decay model-ema swa polyak", "average-decay"},
     // where things go, and come from
     {"output output-file outfile o destination dest", "out,json,csv,run"},

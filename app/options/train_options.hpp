@@ -88,18 +88,30 @@ struct DataOptions {
   std::filesystem::path validation;  ///< "" = the sibling test/ or validation/ of the training data, if any
   double validation_share = 0;       ///< > 0: instead, this share of the samples of `path`
   std::string x = "x", y = "y";      ///< HDF5 dataset names
+  bool allow_fill = false;           ///< what was never written in HDF5 files of others counts as its fill value
   io::Layout layout = io::Layout::automatic;
   Normalization normalize;
   TargetScale targets = TargetScale::automatic;
-  AugmentOptions augment;  ///< of training images
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;  ///< of validation data
+  AugmentOptions augment;                                                   ///< of training images
   VerifyData verify = VerifyData::automatic;
   bool shuffle = true;
   bool shift_windows = true;  ///< of a corpus
   bool operator==(const DataOptions&) const = default;
 };
 
+/// What the losses of samples are multiplied by, by their classes; before they are brought to a mean of 1.
+struct ClassWeights {
+  bool balanced = false;           ///< all classes together count alike, however many samples they have
+  std::vector<double> given = {};  ///< of each class; empty: 1 each
+  bool any() const noexcept { return balanced || !given.empty(); }
+  bool operator==(const ClassWeights&) const = default;
+};
+
 struct LossOptions {
   std::optional<model::LossKind> kind = {};  ///< nullopt: as the data demands
+  ClassWeights class_weights = {};           ///< in training
+  std::string sample_weight = {};            ///< likewise: name of the data set of the samples' weights; "": none
   double label_smoothing = 0;
   bool operator==(const LossOptions&) const = default;
 };
@@ -169,12 +181,24 @@ struct AgreeOptions : AgreeMode {
   bool operator==(const AgreeOptions&) const = default;
 };
 
+/// What says which of two validations is better.
+enum class BestBy {
+  usual,  ///< accuracy of classes and of labels, mean absolute error of numbers, perplexity of text
+  loss,
+  accuracy,             ///< of classes
+  balanced_accuracy,    ///< of classes: the mean of their recalls
+  f1_macro,             ///< the mean over classes or labels
+  roc_auc,              ///< likewise, of each against all others
+  mean_absolute_error,  ///< of numbers
+};
+
 struct ValidationOptions {
-  std::int64_t every = 0;     ///< steps; 0 = once per epoch; -1 = only at the end
-  std::int64_t batch = 250;   ///< samples per evaluation chunk: part of the definition of the result's last bits
-  bool average = false;       ///< validation and best/target metric use the averaged weights
-  std::int64_t patience = 0;  ///< > 0: stop after so many validations in a row that were not better
-  double min_delta = 0;       ///< better is by more than this
+  std::int64_t every = 0;          ///< steps; 0 = once per epoch; -1 = only at the end
+  std::int64_t batch = 250;        ///< samples per evaluation chunk: part of the definition of the result's last bits
+  bool average = false;            ///< validation and best/target metric use the averaged weights
+  BestBy best_by = BestBy::usual;  ///< the metric of the best checkpoint, of patience and of target_metric
+  std::int64_t patience = 0;       ///< > 0: stop after so many validations in a row that were not better
+  double min_delta = 0;            ///< better is by more than this
   std::optional<double> target_metric = {};  ///< stop when validation reaches it (accuracy >=; error, perplexity <=)
   bool operator==(const ValidationOptions&) const = default;
 };
@@ -259,9 +283,12 @@ struct TrainOptions {
   ExecutionOptions execution;
   bool dry_run = false;
 
-  std::vector<std::string> explicitly_set;  ///< long names given on the command line or in the file
-  std::vector<std::string> from_network;    ///< long names whose values are the network's own defaults
+  std::vector<std::string> explicitly_set;   ///< long names given on the command line, in the file, by a checkpoint
+  std::vector<std::string> from_checkpoint;  ///< those of them that a checkpoint gives
+  std::vector<std::string> from_network;     ///< long names whose values are the network's own defaults
   bool was_set(const std::string& name) const;
+  /// By the user of this launch.
+  bool is_given(const std::string& name) const;
   bool operator==(const TrainOptions&) const = default;
   /// The effective configuration as an INI file that --config reads back to an equal object (but for explicitly_set,
   /// which then names all of them). Every option once; those without effect (the momentum of Adam) as comments.
@@ -270,6 +297,8 @@ struct TrainOptions {
 
 /// As --normalize takes it: "per-image", "affine(0.5,-1)".
 std::string to_text(const Normalization& value);
+/// These options, whose values are the network's own defaults, have those of every network again.
+void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names);
 /// The value of the option `name` as its user would write it. `name` is one of train's options.
 std::string option_text(const TrainOptions& options, const std::string& name);
 
@@ -278,12 +307,20 @@ std::vector<std::pair<std::string, std::string>> effective_options(const TrainOp
 
 /// The options that a checkpoint was trained with, as an INI file. Throws UsageError where it cannot tell.
 using StoredConfiguration = std::function<std::string(const std::filesystem::path& checkpoint)>;
-/// argv without the program name and the subcommand. Reads the file that --config names, or what --resume goes on from:
-/// a checkpoint by `configuration_of`. Throws UsageError or HelpRequested.
+/// argv without the program name and the subcommand. Reads the file that --config names, and what --resume goes on
+/// from: a checkpoint by `configuration_of`. Throws UsageError or HelpRequested.
 TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of);
 /// The same, but a checkpoint brings no options.
 TrainOptions parse_train(const std::vector<std::string>& arguments);
 /// A TrainOptions from the configuration text stored in a run or a checkpoint. Throws UsageError.
 TrainOptions train_options_from_ini(const std::string& ini);
+
+/// The options of a run that goes on from a checkpoint with this configuration: what the user of this launch has not
+/// given is the checkpoint's, what was decided by itself among it. parse_train() has done so where it found the run's
+/// configuration. Execution is as this launch has begun it. Throws UsageError.
+TrainOptions going_on(const TrainOptions& given, const std::string& configuration);
+/// The options of a run that begins with the weights of such a checkpoint: its network and how numbers become its input
+/// are the checkpoint's unless the user gives others. Throws UsageError.
+TrainOptions with_network_of(const TrainOptions& given, const std::string& configuration);
 
 }  // namespace lockstep::app

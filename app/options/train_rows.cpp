@@ -179,6 +179,28 @@ std::string servers_text(const ServerChoice& servers) {
   return servers.shared ? "shared" : fmt::format("{}", servers.count);
 }
 
+std::string parse_class_weights(const std::string& text, ClassWeights& value) {
+  if (text == "none") return value = {}, "";
+  if (text == "balanced") return value = {.balanced = true}, "";
+  ClassWeights weights;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    double weight = 0;
+    const auto [end, error] = std::from_chars(text.data() + begin, text.data() + comma, weight);
+    if (error != std::errc() || end != text.data() + comma || !std::isfinite(weight) || weight < 0) {
+      return "is neither balanced nor a list of numbers of 0 or more, one for each class";
+    }
+    weights.given.push_back(weight);
+    begin = comma + 1;
+  }
+  return value = std::move(weights), "";
+}
+
+std::string to_text(const ClassWeights& value) {
+  if (value.balanced) return "balanced";
+  return value.given.empty() ? "none" : fmt::format("{}", fmt::join(value.given, ","));
+}
+
 std::string parse_resume(const std::string& text, Resume& value) {
   if (text.empty()) return value = {}, "";
   if (text == "auto") return value = {.from = Resume::From::newest}, "";
@@ -221,6 +243,15 @@ void add_input_option(OptionTable& table, Normalization& normalize) {
       "normalize", normalize, "HOW",
       "how the numbers of this data become the network's input, as train takes it; default: as in training",
       parse_normalization, to_text);
+}
+
+void add_unknown_categories_option(OptionTable& table, io::UnknownCategories& unknown) {
+  using enum io::UnknownCategories;
+  static const std::vector<Choice<io::UnknownCategories>> choices{{"error", error}, {"none", none}};
+  table.add_choice("unknown-categories", unknown, "HOW",
+                   "of columns of texts: a category that the network was not trained on is an error, or none (the "
+                   "sample has none of the categories)",
+                   choices);
 }
 
 namespace {
@@ -269,6 +300,11 @@ void add_verify_option(OptionTable& table, VerifyData& verify) {
                    "recompute checksums of the shards beforehand; auto: where they hold under 4 GiB in all");
 }
 
+void add_allow_fill(OptionTable& table, bool& allow_fill) {
+  table.add("allow-fill", allow_fill,
+            "numbers that were never written into HDF5 files made by others are data: their fill value is meant");
+}
+
 void add_data_options(OptionTable& table, DataOptions& options) {
   table.group("Data");
   table.add("data", options.path, "PATH",
@@ -278,16 +314,22 @@ void add_data_options(OptionTable& table, DataOptions& options) {
   table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
+  add_allow_fill(table, options.allow_fill);
   add_layout_option(table, options.layout);
-  table.add_parsed(
-      "normalize", options.normalize, "HOW",
-      "how stored numbers become inputs: auto (range for bytes; of floats per-feature where their spread asks for "
-      "it), none, range (the value range becomes 0 to 1), standard (all numbers together to mean 0, deviation 1), "
-      "per-feature (each column of a table, each channel of images), per-image (each image), affine(SCALE,SHIFT)",
-      parse_normalization, to_text);
-  table.add_choice("normalize-targets", options.targets, "HOW",
-                   "numbers to predict: standard (each target to mean 0, deviation 1; errors and predictions are told "
-                   "in the units of the data all the same), none; auto: standard where their spread asks for it");
+  table
+      .add_parsed(
+          "normalize", options.normalize, "HOW",
+          "how stored numbers become inputs: auto (range for bytes; of floats per-feature where their spread asks for "
+          "it), none, range (the value range becomes 0 to 1), standard (all numbers together to mean 0, deviation 1), "
+          "per-feature (each column of a table, each channel of images), per-image (each image), affine(SCALE,SHIFT)",
+          parse_normalization, to_text)
+      .left_open_by("auto");
+  table
+      .add_choice("normalize-targets", options.targets, "HOW",
+                  "numbers to predict: standard (each target to mean 0, deviation 1; errors and predictions are told "
+                  "in the units of the data all the same), none; auto: standard where their spread asks for it")
+      .left_open_by("auto");
+  add_unknown_categories_option(table, options.unknown_categories);
   table.add_parsed(
       "augment", options.augment, "HOW",
       "random changes of training images, comma-separated: pad=N, crop=N or crop=HxW, area=SHARE (a random "
@@ -301,16 +343,31 @@ void add_data_options(OptionTable& table, DataOptions& options) {
 }
 
 void add_loss_options(OptionTable& table, LossOptions& options) {
-  table.add_choice(
-      "loss", options.kind, "NAME",
-      "auto: softmax cross-entropy for classes, of which a sample has one; binary cross-entropy for rows of "
-      "0 and 1, labels of which a sample has any; squared error for other numbers to predict");
+  table
+      .add_choice(
+          "loss", options.kind, "NAME",
+          "auto: softmax cross-entropy for classes, of which a sample has one; binary cross-entropy for rows of "
+          "0 and 1, labels of which a sample has any; squared error for other numbers to predict. mean-absolute-error "
+          "and huber bear outliers among these: huber is half the square of errors up to 1 (a standard deviation, "
+          "where "
+          "targets are standardised) and grows like the absolute error beyond")
+      .left_open_by("auto");
   table
       .add("label-smoothing", options.label_smoothing, "S",
            "cross-entropy: the target gives this share of its weight to all classes alike (of labels: to a half); "
            "validation does not")
       .at_least(0)
       .below(1);
+  table.add_parsed(
+      "class-weight", options.class_weights, "balanced|LIST",
+      "factors of the losses of training samples, by their classes: balanced (samples / (classes * samples "
+      "of the class): rare classes count as much as frequent ones) or a number for each class, in the "
+      "order of their numbers. They are scaled to a mean of 1 over the training data; validation counts "
+      "every sample alike",
+      parse_class_weights, to_text);
+  table.add("sample-weight", options.sample_weight, "NAME",
+            "the data set of the training files that holds a factor for the loss of each sample, 0 or more; times the "
+            "one of its class, where both are given, and scaled likewise");
 }
 
 void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options) {
@@ -394,8 +451,9 @@ void add_amount_options(OptionTable& table, WorkOptions& options) {
                 "steps, but no more than 100",
                 parse, [&options] { return options.epochs > 0 ? fmt::format("{}", options.epochs) : "auto"; })
       .above(0)
-      .contradicts("steps");
-  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0);
+      .contradicts("steps")
+      .left_open_by("auto");
+  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0).left_open_by("0");
 }
 
 void add_batch_options(OptionTable& table, WorkOptions& options) {
@@ -408,7 +466,8 @@ void add_batch_options(OptionTable& table, WorkOptions& options) {
   table
       .add("global-batch", options.global_batch, "SAMPLES",
            "per step, over all ranks and micro-steps; instead of --batch; 0: off")
-      .at_least(0);
+      .at_least(0)
+      .left_open_by("0");
   add_micro_step_options(table, options);
 }
 
@@ -421,8 +480,9 @@ void add_micro_step_options(OptionTable& table, WorkOptions& options) {
             "(virtual ranks) whoever computes them, and added up in one order; on CPUs of one kind, or GPUs of one");
   table
       .add("virtual-ranks", options.virtual_ranks, "N",
-           "the parts of a step, at least as many as ranks; 0: 24, more for more ranks, fewer for small batches")
+           "the parts of a step, at least as many as ranks; 0: 24, of small batches the half, a quarter, an eighth")
       .at_least(0)
+      .left_open_by("0")
       .at_most(comm::SummationTree::kMostTerms)
       .needs("reproducible");
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
@@ -441,6 +501,7 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
       .add("islands", options.islands, "N",
            "groups of neighbouring ranks, as equal as can be, that agree in every step; 0: the ranks of a host are one")
       .at_least(0)
+      .left_open_by("0")
       .needs("agree");
   table
       .add("agree-after", options.after, "STEP",
@@ -502,14 +563,20 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
   table.add("evaluate-every", options.every, "STEPS", "0: once per epoch; -1: only at the end").at_least(-1);
   table.add("evaluation-batch", options.batch, "SAMPLES", "samples evaluated at once").at_least(1);
   table.add("evaluate-average", options.average, "validate with the averaged weights").needs("average-decay");
+  table.add_choice(
+      "best-by", options.best_by, "METRIC",
+      "the metric of validations that says which checkpoint is the best, and that --patience and "
+      "--target-metric look at; auto: accuracy, mean absolute error or perplexity. balanced-accuracy (the "
+      "mean of the classes' recalls), f1-macro and roc-auc (one against the rest; the mean over classes or "
+      "labels) are for data in which some are rare");
   table.add("patience", options.patience, "N", "stop when N validations in a row have brought nothing better; 0: never")
       .at_least(0);
   table.add("min-delta", options.min_delta, "VALUE", "better is by more than VALUE, in the units of the metric")
       .at_least(0)
       .needs("patience");
-  table.add(
-      "target-metric", options.target_metric, "VALUE",
-      "stop when validation reaches it: accuracy (0 to 1) at least, mean absolute error or perplexity at most VALUE");
+  table.add("target-metric", options.target_metric, "VALUE",
+            "stop when the metric of --best-by reaches it: accuracy (0 to 1), F1 or area at least, loss, mean absolute "
+            "error or perplexity at most VALUE");
 }
 
 void add_start_options(OptionTable& table, StartOptions& options) {
@@ -702,7 +769,8 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       .only_with("device", {"auto", "gpu"});
   table
       .add("tune", options.tune,
-           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in the "
+           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in "
+           "the "
            "first step, attention's gradients added in any order; two runs may then differ in the last bits")
       .only_with("device", {"auto", "gpu"});
 }

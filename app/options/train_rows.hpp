@@ -13,9 +13,12 @@ void add_layout_option(OptionTable& table, io::Layout& layout);
 void add_verify_option(OptionTable& table, VerifyData& verify);
 /// Names of datasets, of data that need not be those of the run.
 void add_data_names(OptionTable& table, std::string& x, std::string& y);
+void add_allow_fill(OptionTable& table, bool& allow_fill);
 /// How stored numbers become inputs, of data that need not be those of the run; `normalize` counts where the user gives
 /// it.
 void add_input_option(OptionTable& table, Normalization& normalize);
+/// What becomes of categories that a network does not know.
+void add_unknown_categories_option(OptionTable& table, io::UnknownCategories& unknown);
 /// A row for each option that a kind of network declares.
 void add_network_options(OptionTable& table, model::NetworkOptions& options);
 /// After add_network_options.

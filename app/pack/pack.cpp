@@ -8,8 +8,10 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/pack/pack_ranks.hpp"
+#include "app/pack/table_encoding.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
@@ -19,6 +21,7 @@
 #include "io/datasets/dataset_source.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
+#include "io/formats/image_listing.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_writer.hpp"
 #include "io/text/tokenizer_files.hpp"
@@ -56,36 +59,58 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
+io::Gaps gaps_of(const PackOptions& options) {
+  return {.accept_unwritten = options.allow_fill, .deliver_missing = options.missing != io::CsvOptions::Missing::error};
+}
+
+io::ImageFolderOptions image_options(const PackOptions& options) {
+  const ImageSize size = options.size.value_or(ImageSize{.crop = true});
+  return {.height = size.height, .width = size.width, .crop = size.crop, .channels = options.channels};
+}
+
+io::LabelMeaning label_meaning(const PackOptions& options) {
+  return options.regression ? io::LabelMeaning::numbers : io::LabelMeaning::automatic;
+}
+
 /// parse_pack has set the format.
-std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
+std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
+                                              const std::optional<io::TableEncoding>& encoding) {
   switch (options.format.value()) {
     case PackFormat::idx:
-      return io::open_idx(options.x, options.y);
+      return io::open_idx(options.x, options.y, label_meaning(options));
     case PackFormat::npy:
-      return io::open_npy(options.x, options.y);
+      return io::open_npy(options.x, options.y, label_meaning(options));
     case PackFormat::csv:
       return io::open_csv(options.x, {.header = options.header,
+                                      .numbers_may_be_names = options.header_is_said,
                                       .separator = options.separator,
+                                      .decimal = options.decimal,
+                                      .thousands = options.thousands,
                                       .label_column = options.label_column,
                                       .label_is_class = !options.regression,
+                                      .weight_column = options.sample_weight,
                                       .ignored = words_of(options.ignore_columns),
+                                      .categories = words_of(options.categories),
+                                      .id_column = options.id_column,
                                       .text = options.text_columns,
-                                      .missing = options.missing});
+                                      .missing = options.missing,
+                                      .encoding = encoding,
+                                      .unknown = options.unknown_categories});
     case PackFormat::hdf5:
       return io::open_hdf5({.path = options.x,
                             .x = options.x_name,
                             .y = options.y_name,
                             .unlabelled = io::Unlabelled::accepted,
-                            .layout = options.layout});
+                            .gaps = gaps_of(options),
+                            .layout = options.layout,
+                            .labels = label_meaning(options)},
+                           options.missing);
     case PackFormat::cifar10:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
     case PackFormat::cifar100:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar100);
-    case PackFormat::images: {
-      const ImageSize size = options.size.value_or(ImageSize{.crop = true});
-      return io::open_image_folder(
-          options.x, {.height = size.height, .width = size.width, .crop = size.crop, .channels = options.channels});
-    }
+    case PackFormat::images:
+      return io::open_image_folder(options.x, image_options(options));
     case PackFormat::text:
       return io::open_text(options.inputs(), text_options(options));
     case PackFormat::tokens:
@@ -108,12 +133,54 @@ std::string describe(const io::Field& field) {
              : fmt::format("{} {} [{}]", field.name, name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
+/// Images that are split already, all as the first part is: of one size, channels, depth and classes.
+std::vector<io::NamedSource> open_image_parts(const PackOptions& options, const std::vector<io::ImagePart>& parts) {
+  std::vector<io::NamedSource> sources;
+  io::ImageFolderOptions like_first = image_options(options);
+  for (const io::ImagePart& part : parts) {
+    sources.push_back({part.name, io::open_image_folder(part.folder, like_first)});
+    const io::SampleSource &first = *sources.front().source, &one = *sources.back().source;
+    const io::Field x = first.fields()[0];
+    if (like_first.height == 0) {
+      like_first.height = x.sample_shape[0], like_first.width = x.sample_shape[1], like_first.scale = false;
+    }
+    if (x.sample_shape[2] == 3) like_first.channels = 3;
+    if (one.class_names() != first.class_names()) {
+      throw io::FileError(fmt::format("{} and {} have different classes ({} and {}): give both the same sub-folders",
+                                      parts.front().folder.string(), part.folder.string(),
+                                      fmt::join(first.class_names(), ", "), fmt::join(one.class_names(), ", ")));
+    }
+    if (one.fields()[0] != x) {
+      throw io::FileError(fmt::format("{} and {} have images of different kinds, {} and {}: convert them to one",
+                                      parts.front().folder.string(), part.folder.string(), describe(x),
+                                      describe(one.fields()[0])));
+    }
+  }
+  return sources;
+}
+
+/// Parts with names, or all in one without a name.
+std::vector<io::NamedSource> open_parts(const PackOptions& options, const std::optional<io::TableEncoding>& encoding) {
+  if (options.format == PackFormat::images) {
+    if (const std::vector<io::ImagePart> parts = io::image_parts(options.x); !parts.empty()) {
+      if (options.validation == 0) return open_image_parts(options, parts);
+      throw UsageError(
+          fmt::format("{} is split already, into {}/ and others: leave --validation out, or name the "
+                      "folder of one part with --x",
+                      options.x.string(), parts.front().name));
+    }
+  }
+  std::vector<io::NamedSource> all;
+  all.push_back({"", open_source(options, encoding)});
+  return all;
+}
+
 std::string describe(const io::SampleSource& source) {
   if (const auto tokens = source.token_info()) {
-    return fmt::format("{} tokens ({}); vocabulary of {}", with_commas(source.count()), tokens->kind,
+    return fmt::format("{} ({}); vocabulary of {}", counted(source.count(), "token"), tokens->kind,
                        with_commas(tokens->vocabulary));
   }
-  std::string text = fmt::format("{} samples", with_commas(source.count()));
+  std::string text = counted(source.count(), "sample");
   for (const io::Field& field : source.fields()) text += "; " + describe(field);
   if (source.fields().size() > 1) text += source.labels_are_classes() ? " (class labels)" : " (numbers to predict)";
   return text;
@@ -170,24 +237,31 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
   if (options.format == PackFormat::hdf5) {
     peers.all_succeed([&] {
       if (!speaks) return;
-      inspect_data({.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted}, options.x);
+      inspect_data(
+          {.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted, .gaps = gaps_of(options)},
+          options.x);
     });
   }
-  std::unique_ptr<io::SampleSource> source;
+  std::vector<io::NamedSource> parts;
+  std::optional<io::TableEncoding> encoding;
   peers.all_succeed([&] {
-    source = open_source(options);
-    source->verify(peers.rank(), peers.size());
+    if (!options.columns_from.empty()) encoding = read_table_encoding(options.columns_from);
+    parts = open_parts(options, encoding);
+    for (const io::NamedSource& part : parts) part.source->verify(peers.rank(), peers.size());
   });
-  const std::string noun = source->token_info() ? "token" : "sample";
-  const std::int64_t all = source->count();
-  const std::int64_t validation = options.validation > 0 ? validation_count(options, all) : 0;
-  console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
-  for (const std::string& remark : source->remarks()) console.info("         " + remark);
+  const io::SampleSource& first = *parts.front().source;
+  const std::string noun = first.token_info() ? "token" : "sample";
+  const std::int64_t validation = options.validation > 0 ? validation_count(options, first.count()) : 0;
+  for (const io::NamedSource& part : parts) {
+    console.info(fmt::format("reading  {}\n         {}{}{}", part.source->description(), part.name,
+                             part.name.empty() ? "" : ": ", describe(*part.source)));
+    for (const std::string& remark : part.source->remarks()) console.info("         " + remark);
+  }
   console.info(fmt::format("writing  {} ({}{})", options.out.string(), counted(options.shards, "shard"),
                            peers.size() > 1 ? fmt::format(" by {} ranks", peers.size()) : ""));
 
   std::size_t sample_bytes = 0;
-  for (const io::Field& field : source->fields()) sample_bytes += field.bytes();
+  for (const io::Field& field : first.fields()) sample_bytes += field.bytes();
   const StopWatch watch;
   signals.note();  // from here on there is something to tidy up
   const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
@@ -198,7 +272,11 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
                      fmt::format("{} {}s  {}", with_commas(done), noun, format_byte_rate(bytes, watch.seconds())));
   };
   const io::ShardWriterOptions writing{
-      .folder = options.out, .shards = options.shards, .overwrite = options.force, .peers = &peers};
+      .folder = options.out,
+      .shards = options.shards,
+      .overwrite = options.force,
+      .classes = encoding && encoding->class_names.empty() && first.labels_are_classes() ? encoding->classes : 0,
+      .peers = &peers};
   std::vector<std::pair<std::filesystem::path, io::PackSummary>> folders;
   const auto cancelled = [&] {
     console.clear_progress();
@@ -206,13 +284,19 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     return 1;
   };
   try {
-    if (options.validation > 0) {
-      const io::OpenSource open = [&] { return source ? std::move(source) : open_source(options); };
+    if (parts.size() > 1) {
+      std::vector<std::string> names;
+      for (const io::NamedSource& part : parts) names.push_back(part.name);
+      const auto written = io::write_parts([&] { return std::move(parts); }, writing, progress);
+      for (std::size_t i = 0; i < names.size(); ++i) folders.emplace_back(options.out / names[i], written[i]);
+    } else if (options.validation > 0) {
+      std::unique_ptr<io::SampleSource> begun = std::move(parts.front().source);
+      const io::OpenSource open = [&] { return begun ? std::move(begun) : open_source(options, encoding); };
       const io::SplitSummary split =
           io::write_split(open, {.validation = validation, .seed = options.seed}, writing, progress);
       folders = {{options.out / io::kTrainName, split.train}, {options.out / io::kValidationName, split.validation}};
     } else {
-      folders = {{options.out, io::write_shards(*source, writing, progress)}};
+      folders = {{options.out, io::write_shards(*parts.front().source, writing, progress)}};
     }
   } catch (const Cancelled&) {
     return cancelled();
@@ -231,6 +315,12 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
                              format_bytes(bytes), counted(summary.shards, "shard"), seconds,
                              format_byte_rate(bytes, seconds)));
     describe_written(console, folder);
+    if (summary.first_class > 0) {
+      console.info(
+          fmt::format("labels   begin at {}: the classes below have no samples, and outputs of the network all "
+                      "the same; labels from 0 on have none such",
+                      summary.first_class));
+    }
   }
   console.mention_lost_output();
   return 0;

@@ -14,7 +14,9 @@
 
 #include "app/options/image_options.hpp"
 #include "app/options/usage_error.hpp"
+#include "app/report/figures.hpp"
 #include "io/datasets/relabelled_dataset.hpp"
+#include "io/shards/class_names.hpp"
 
 namespace lockstep::app {
 
@@ -81,13 +83,16 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
                                                      : io::Labels::targets,
       .classes = classes ? info.classes : 0,
       .class_names = classes ? info.class_names : std::vector<std::string>{},
-      .target_names = {},
+      .target_names = info.table && !classes ? info.table->labels : std::vector<std::string>{},
       .target_units = {},
       .scale = 1,
       .shift = 0,
       .per_image = settings.data.normalize.kind == Normalization::Kind::per_image,
       .augmentation = to_text(settings.data.augment),
-      .source = info.source};
+      .source = info.source,
+      .table = info.table};
+  std::transform(description.target_names.begin(), description.target_names.end(),
+                 std::back_inserter(description.target_units), io::unit_of);
   if (settings.data.normalize.kind == Normalization::Kind::affine) {
     description.scale = settings.data.normalize.affine.scale;
     description.shift = settings.data.normalize.affine.shift;
@@ -131,30 +136,49 @@ ValueRange measured_range(const io::Dataset& dataset) {
   return range;
 }
 
+namespace {
+
+/// In one spelling each. Classes without names are called by their numbers where those of the other side are numbers.
+std::vector<std::string> comparable_names(const std::vector<std::string>& names, std::int64_t classes,
+                                          const std::vector<std::string>& others) {
+  if (names.empty()) return io::all_whole_numbers(others) ? io::numbered_classes(classes) : names;
+  std::vector<std::string> result;
+  std::transform(names.begin(), names.end(), std::back_inserter(result),
+                 [](const std::string& name) { return io::class_name(name); });
+  return result;
+}
+
+}  // namespace
+
 ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_t outputs, const io::DatasetInfo& data,
                          const std::filesystem::path& path) {
   ClassMatch match;
-  const std::vector<std::string>& names = data.class_names;
-  const bool compared = !trained_on.empty() && std::ssize(names) == data.classes && !names.empty();
-  if (!compared || names == trained_on) {
-    if (!compared && (data.classes < outputs || !trained_on.empty())) {
-      match.warning = fmt::format(
-          "{} has {} classes, the network {}, and {}: class 0 is taken for the network's class 0, and so on",
-          path.string(), data.classes, outputs,
-          !trained_on.empty() ? fmt::format("only the network's have names ({})", listed(trained_on))
-          : names.empty()     ? "they have no names"
-                              : "only those of the data have names");
+  const std::vector<std::string> data_names =
+      std::ssize(data.class_names) == data.classes ? data.class_names : std::vector<std::string>{};
+  const std::vector<std::string> names = comparable_names(data_names, data.classes, trained_on),
+                                 known = comparable_names(trained_on, outputs, data_names);
+  const bool compared = !known.empty() && !names.empty();
+  if (!compared || names == known) {
+    // The class numbers of a table are its labels themselves.
+    const bool numbers = trained_on.empty() && names.empty() && data.table && data.classes <= outputs;
+    if (!compared && !numbers && (data.classes < outputs || !known.empty() || !names.empty())) {
+      match.warning =
+          fmt::format("{} has {}, the network {}, and {}: class 0 is taken for the network's class 0, and so on",
+                      path.string(), counted(data.classes, "class"), outputs,
+                      !known.empty()  ? fmt::format("only the network's have names ({})", listed(known))
+                      : names.empty() ? "they have no names"
+                                      : "only those of the data have names");
     }
     return match;
   }
-  if (has_twins(names) || has_twins(trained_on)) {
+  if (has_twins(names) || has_twins(known)) {
     throw UsageError(
         fmt::format("{}: two of its classes, or of the network's, have one name ({}), so that nobody can "
                     "tell which is which: name them apart in {}",
-                    path.string(), listed(has_twins(names) ? names : trained_on), (path / io::kManifestName).string()));
+                    path.string(), listed(has_twins(names) ? names : known), (path / io::kManifestName).string()));
   }
   std::map<std::string_view, std::int32_t> output;
-  for (const std::string& name : trained_on) output.emplace(name, static_cast<std::int32_t>(output.size()));
+  for (const std::string& name : known) output.emplace(name, static_cast<std::int32_t>(output.size()));
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
     const auto found = output.find(name);
@@ -167,17 +191,17 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
   if (!unknown.empty()) {
     throw UsageError(
         fmt::format("{} has classes that the network does not know: {}; it knows {}: leave them out, or train on them",
-                    path.string(), listed(unknown), listed(trained_on)));
+                    path.string(), listed(unknown), listed(known)));
   }
   match.note = fmt::format("classes are matched by name: the {} of {} with the network's {}", names.size(),
-                           path.string(), trained_on.size());
+                           path.string(), known.size());
   return match;
 }
 
 std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const ClassMatch& match,
-                                        const std::vector<std::string>& trained_on) {
+                                        const std::vector<std::string>& trained_on, std::int64_t outputs) {
   if (match.output_of_class.empty() || data->info().y.name.empty()) return data;
-  return std::make_unique<io::RelabelledDataset>(std::move(data), match.output_of_class, trained_on);
+  return std::make_unique<io::RelabelledDataset>(std::move(data), match.output_of_class, outputs, trained_on);
 }
 
 void require_same_samples(const io::DataDescription& trained_on, const io::DatasetInfo& data,

@@ -33,13 +33,14 @@ struct ClassMatch {
   std::string note;                           ///< what was mapped, one sentence; "": nothing
   std::string warning;                        ///< what could not be compared, one sentence; "": all was, or need not be
 };
-/// By name, where both know their names; otherwise by number. `trained_on`: names of the network's outputs, may be
-/// empty. Throws UsageError where the data have a class that the network does not know.
+/// By name, where both know their names; otherwise by number. Names that are whole numbers are compared as numbers:
+/// class 2 without a name is 2, 2.0 and "+2". `trained_on`: names of the network's outputs, may be empty. Throws
+/// UsageError where the data have a class that the network does not know.
 ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_t outputs, const io::DatasetInfo& data,
                          const std::filesystem::path& path);
-/// The data with the network's numbers for its classes.
+/// The data with the network's numbers for its classes. `outputs`: how many it knows.
 std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const ClassMatch& match,
-                                        const std::vector<std::string>& trained_on);
+                                        const std::vector<std::string>& trained_on, std::int64_t outputs);
 
 /// Whether samples mean what those meant that the network was trained on: shape, targets. Throws UsageError that
 /// says what to do.

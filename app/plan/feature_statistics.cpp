@@ -99,7 +99,12 @@ class Reading {
       default:
         each_of<float>(x_, x_features_, 0, use);
     }
-    if (y_features_ > 0) each_of<float>(y_, y_features_, x_features_, use);
+    if (y_features_ == 0) return;
+    if (data_.y_type() == io::FileType::float64) {
+      each_of<double>(y_, y_features_, x_features_, use);
+    } else {
+      each_of<float>(y_, y_features_, x_features_, use);
+    }
   }
 
   const io::Dataset& data_;

@@ -12,6 +12,7 @@
 #include <link.h>
 
 #include "app/options/options.hpp"
+#include "app/report/program_build.hpp"
 #include "io/files/checksum.hpp"
 
 namespace lockstep::app {
@@ -79,6 +80,8 @@ std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan) {
           {"bucket schedule", describe_buckets(plan.buckets)},
           {"training data", plan.record.dataset},
           {"scales of the data", describe_scale(workload.features) + describe_scale(workload.targets)},
+          {"weights of the losses", io::to_hex(io::checksum(std::as_bytes(workload.weights.of_classes()))) + " " +
+                                        io::to_hex(io::checksum(std::as_bytes(workload.weights.of_samples())))},
           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 
@@ -17,6 +18,7 @@
 #include "app/plan/standardization.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "app/report/result_file.hpp"
 #include "app/report/text_table.hpp"
 #include "comm/device_communicator.hpp"
@@ -60,6 +62,9 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
   settings.network = workload.network_options;
   settings.data.path = workload.paths.training;
   settings.data.validation = workload.paths.validation;
+  if (workload.training->info().tokens && !is_packed_data(workload.paths.training)) {
+    settings.data.x = data_format(options).x;
+  }
   settings.work.global_batch = workload.work.global_batch;
   if (options.work.steps <= 0) settings.work.epochs = workload.work.epochs;
   settings.work.virtual_ranks = workload.work.virtual_ranks;
@@ -249,6 +254,7 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
   io::DataDescription description = describe_data(workload.training->info(), settings);
   description.features = workload.features;
   description.targets = workload.targets;
+  store_constant(workload.constant, description);
   record.data_description = io::to_json(description);
   if (const auto& tokens = workload.training->info().tokens) record.vocabulary = io::to_json(*tokens);
   return record;
@@ -256,17 +262,49 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
 
 }  // namespace
 
-model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work) {
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work,
+                                                   const model::ScheduleClock& clock) {
   model::ScheduleOptions schedule = options.schedule;
   try {
     if (options.work.reference_batch > 0) {
       schedule.base = model::scale_rate(schedule.base, work.global_batch, options.work.reference_batch);
     }
-    schedule.total_steps = work.total_steps;
+    schedule.total_steps = std::llround(clock.after(work.total_steps));
+    schedule.clock = clock;
     return model::LearningRateSchedule(schedule);
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
+}
+
+Standing standing_of(const io::TrainingRecord& record, const model::ScheduleClock& clock) {
+  Standing standing{.step = record.step, .place = {.epoch = record.epoch, .position = record.position}, .clock = clock};
+  if (record.step > 0) standing.global_batch = train_options_from_ini(record.configuration).work.global_batch;
+  return standing;
+}
+
+namespace {
+
+/// Epochs are counted in samples, and so is the schedule of a run that is to last for some of them: a step of twice the
+/// samples takes it twice as far. One that is to last for so many steps counts those.
+model::ScheduleClock clock_from(const Standing& from, const TrainOptions& options, const Workload& workload) {
+  const double per_step = [&] {
+    if (options.work.steps > 0) return 1.0;
+    if (from.global_batch <= 0 || from.global_batch == workload.work.global_batch) return from.clock.per_step;
+    const std::int64_t before =
+        steps_per_epoch(workload.training->info().samples, from.global_batch, is_recurrent(*workload.network));
+    return from.clock.per_step * static_cast<double>(before) / static_cast<double>(workload.work.steps_per_epoch);
+  }();
+  if (per_step == from.clock.per_step) return from.clock;
+  return {.step = from.step, .at = from.clock.after(from.step), .per_step = per_step};
+}
+
+}  // namespace
+
+void begin_at(Plan& plan, const Standing& from) {
+  go_on_at(plan.workload.work, plan.settings, from.step, from.place);
+  plan.clock = clock_from(from, plan.settings, plan.workload);
+  plan.schedule = learning_rate_schedule(plan.settings, plan.workload.work, plan.clock);
 }
 
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
@@ -379,8 +417,9 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
   return memory;
 }
 
-Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
-                   const Place& place, std::optional<Islands> islands) {
+Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& given, Workload workload,
+                   const Place& place, std::optional<Islands> islands, const Standing& from) {
+  const TrainOptions options = workload.options.value_or(given);
   const ExecutionOptions& execution = options.execution;
   if (communicator.transport() == comm::Transport::mpi && !place.gpu && execution.wire != comm::WireFormat::fp32) {
     throw UsageError(fmt::format("--transport mpi sums in full: take one of --transport mpi and --wire {}",
@@ -397,14 +436,20 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
   if (servers) require_servers(options, place, *workload.network, workload, *servers);
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
+  model::ScheduleClock clock;
+  if (from.step > 0) {
+    go_on_at(workload.work, options, from.step, from.place);
+    clock = clock_from(from, options, workload);
+  }
   TrainOptions settings = decided_settings(options, workload, communicator);
-  model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work);
+  model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work, clock);
   const comm::BucketRule rule = bucket_rule(execution.bucket_size, place, communicator);
   std::vector<comm::Slice> buckets = rule.cut(workload.network->parameters().slice_ends());
   io::TrainingRecord record = record_of(settings, workload, ranks);
   Plan plan{.settings = std::move(settings),
             .workload = std::move(workload),
             .place = place,
+            .clock = clock,
             .schedule = std::move(schedule),
             .bucket_rule = rule,
             .buckets = std::move(buckets),
@@ -437,7 +482,7 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
 }
 
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline,
-                       const io::TrainingRecord* before) {
+                       const RunStart& start) {
   inspect_job_data(communicator, options);
   Workload workload;
   const std::optional<Servers> servers = find_servers(options, communicator.size());
@@ -445,8 +490,18 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   DataPaths paths;
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
-  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared); });
-  standardize(communicator, options, before, workload);
+  const io::TrainingRecord* const source = start.record != nullptr ? start.record : start.weights;
+  all_succeed_or_usage(communicator, [&] {
+    std::optional<KnownData> known;
+    if (source != nullptr && !source->data_description.empty()) {
+      known = KnownData{.description = io::data_description_from_json(source->data_description)};
+      if (start.record == nullptr && !options.start.reinitialize.empty()) known->fit = KnownData::Fit::wanted;
+    }
+    workload = prepare_workload(options, world, deadline, shared, known ? &*known : nullptr);
+  });
+  standardize(communicator, *workload.options, known_scales(options, start.record, start.weights, workload), workload);
+  workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
+  workload.model.weighted = !workload.weights.empty();
   return workload;
 }
 
@@ -464,27 +519,34 @@ int Islands::of(int rank) const {
   return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), rank) - first_.begin()) - 1;
 }
 
+TrainOptions options_of_start(const TrainOptions& options, const RunStart& start) {
+  if (start.record != nullptr) return going_on(options, start.record->configuration);
+  const bool knows = start.weights != nullptr && !start.weights->configuration.empty();
+  return knows ? with_network_of(options, start.weights->configuration) : options;
+}
+
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start) {
   TrainOptions begun = options;
+  Standing from;
+  all_succeed_or_usage(communicator, [&] {
+    begun = options_of_start(options, start);
+    if (start.record != nullptr) from = standing_of(*start.record, start.clock);
+  });
   begun.run.folder = start.folder;
   begun.run.force = options.run.force || start.takes_folder_over;
-  if (start.record != nullptr && !options.was_set("batch") && !options.was_set("global-batch")) {
-    begun.work.global_batch = train_options_from_ini(start.record->configuration).work.global_batch;
-  }
-  if (start.record != nullptr && options.work.reproducible && options.work.virtual_ranks == 0) {
-    begun.work.virtual_ranks = train_options_from_ini(start.record->configuration).work.virtual_ranks;
-  }
   std::optional<Islands> islands;
-  if (options.agree.local_steps > 0) {
-    if (start.record != nullptr && !options.was_set("islands")) {
-      begun.agree.islands = train_options_from_ini(start.record->configuration).agree.islands;
-    }
+  if (begun.agree.local_steps > 0) {
     islands = find_islands(communicator, begun.agree);
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
-  Workload workload = open_workload(communicator, begun, start.deadline, start.record);
+  Workload workload = open_workload(communicator, begun, start.deadline, start);
+  workload.constant = find_constant(communicator, *workload.training, workload.model.loss);
+  if (workload.validation) {
+    workload.constant_score =
+        score_of(communicator, workload.constant, *workload.validation, workload.model.loss, *workload.task);
+  }
   const Place place = choose_place(communicator, begun);
-  return complete_plan(communicator, begun, std::move(workload), place, std::move(islands));
+  return complete_plan(communicator, begun, std::move(workload), place, std::move(islands), from);
 }
 
 namespace {
@@ -587,12 +649,16 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
     text += format_islands(*plan.islands, plan.settings.agree, buckets.back().offset + buckets.back().count);
   text += fmt::format(
       "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
-      info.labels_are_classes ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
+      info.labels_are_classes                                        ? counted(info.classes, "class")
       : workload.model.loss == model::LossKind::binary_cross_entropy ? counted(info.y.elements(), "label")
                                                                      : counted(info.y.elements(), "target"));
   text += workload.validation
               ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
               : std::string("; no validation data\n");
+  if (workload.constant_score) {
+    text +=
+        fmt::format("  to beat: {}\n", format_constant(workload.constant, *workload.constant_score, *workload.task));
+  }
   text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
                       counted(work.global_batch, "sample"), counted(training_ranks(plan, communicator.size()), "rank"),
                       with_commas(work.largest_part),

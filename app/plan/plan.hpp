@@ -1,6 +1,6 @@
 /// \file
 /// What a job is going to do: everything that follows from options, data and world, decided once and before any memory
-/// is taken. Nobody changes a plan.
+/// is taken. Nobody changes a plan, but for where the run begins (begin_at).
 #pragma once
 
 #include <cstddef>
@@ -63,6 +63,7 @@ struct Plan {
   TrainOptions settings;  ///< the options, with what was decided in the place of what is automatic
   Workload workload;
   Place place;  ///< of this rank
+  model::ScheduleClock clock;
   model::LearningRateSchedule schedule;
   comm::BucketRule bucket_rule;
   std::vector<comm::Slice> buckets;  ///< of gradients
@@ -81,34 +82,53 @@ struct Plan {
   io::TrainingRecord record;       ///< what a checkpoint says of the run, but for how far it has come
 };
 
+/// Where a run stands when it begins, or goes on.
+struct Standing {
+  std::int64_t step = 0;
+  DataPlace place = {};
+  std::int64_t global_batch = 0;    ///< of the step before; 0: there was none
+  model::ScheduleClock clock = {};  ///< of the steps before
+};
+/// Where the steps of this record have led, and `clock`, which its history knows.
+Standing standing_of(const io::TrainingRecord& record, const model::ScheduleClock& clock);
+
 /// What a run begins with, known once its folder has been looked at.
 struct RunStart {
   std::filesystem::path folder;                ///< of the run
   const io::TrainingRecord* record = nullptr;  ///< of the checkpoint that it goes on from
-  bool takes_folder_over = false;              ///< whatever it holds
-  io::IoDeadline* deadline = nullptr;          ///< of the data's files; outlives the plan
+  /// Else of the one whose weights it begins with; of a file that holds weights alone it says nothing.
+  const io::TrainingRecord* weights = nullptr;
+  model::ScheduleClock clock = {};     ///< of the checkpoint that it goes on from
+  bool takes_folder_over = false;      ///< whatever it holds
+  io::IoDeadline* deadline = nullptr;  ///< of the data's files; outlives the plan
 };
 
-/// Collective: the one place where options become a plan. A resumed run keeps its global batch unless the user gives
-/// another. Throws UsageError and comm::AgreedError, alike on every rank.
+/// Collective: the one place where options become a plan. A run that goes on keeps what its checkpoint knows, unless
+/// the user gives another (going_on()). Throws UsageError and comm::AgreedError, alike on every rank.
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start);
 /// What is left of it once workload and place are known; no communication. Throws UsageError.
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
-                   const Place& place, std::optional<Islands> islands = {});
+                   const Place& place, std::optional<Islands> islands = {}, const Standing& from = {});
+/// The plan of a run that goes on elsewhere than was thought: from a checkpoint that came since, or after a return to
+/// one. The amount of work and the schedule follow. Throws UsageError.
+void begin_at(Plan& plan, const Standing& from);
 
 // The steps of make_plan, for who wants to know which of them fails, or has no use for a whole plan. Collective.
 
 /// Rank 0 looks at data made by others, the others wait. Throws on all ranks what it throws there, UsageError where the
 /// options name no data.
 void inspect_job_data(comm::Communicator& communicator, const TrainOptions& options);
-/// Then opens the data on all ranks, builds the network, and decides how numbers are standardised (standardization.hpp;
-/// `before`: the record of a run that goes on).
+/// Then opens the data on all ranks, builds the network, and decides how numbers are standardised
+/// (standardization.hpp).
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options,
-                       io::IoDeadline* deadline = nullptr, const io::TrainingRecord* before = nullptr);
+                       io::IoDeadline* deadline = nullptr, const RunStart& start = {});
+/// The options of a run that begins so: what it goes on from knows what the user does not say. Throws UsageError.
+TrainOptions options_of_start(const TrainOptions& options, const RunStart& start);
 /// Of this rank; imagined where nobody carries the plan out (--dry-run).
 Place choose_place(comm::Communicator& communicator, const TrainOptions& options);
 
-model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work);
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work,
+                                                   const model::ScheduleClock& clock = {});
 
 /// What `rank` of `ranks` owns, its shard of each bucket; none where everybody updates all.
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks);

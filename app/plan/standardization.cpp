@@ -7,11 +7,14 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
 
 #include "app/options/usage_error.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/feature_statistics.hpp"
+#include "app/plan/network_defaults.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "io/datasets/standardized_dataset.hpp"
@@ -41,7 +44,7 @@ Wish wish_of(const TrainOptions& options, const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   const DataOptions& data = options.data;
   const bool few = features_of(info.x) <= kMostFeatures;
-  const bool targets = workload.model.loss == model::LossKind::mean_squared_error;
+  const bool targets = model::is_of_numbers(workload.model.loss);
   const bool changes_light = data.augment.brightness != 0 || data.augment.contrast_low != 1 ||
                              data.augment.contrast_high != 1;  // in the units of the stored numbers
   return {.x = data.normalize.kind == Kind::per_feature,
@@ -49,6 +52,40 @@ Wish wish_of(const TrainOptions& options, const Workload& workload) {
                         workload.training->x_type() != io::FileType::uint8,
           .y = targets && data.targets == TargetScale::standard,
           .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMostFeatures};
+}
+
+/// Of all numbers of features that have as many each.
+io::FeatureSpread together(std::span<const io::FeatureSpread> features) {
+  double mean = 0, squares = 0;
+  for (const io::FeatureSpread& feature : features) {
+    mean += feature.mean;
+    squares += feature.deviation * feature.deviation + feature.mean * feature.mean;
+  }
+  const auto count = static_cast<double>(features.size());
+  mean /= count;
+  return {.mean = mean, .deviation = std::sqrt(std::max(0.0, squares / count - mean * mean))};
+}
+
+/// Volumes, whose last extent counts no channels: one scale for all numbers, where they ask for it.
+void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> features, Workload& workload) {
+  const io::FeatureSpread all = together(features);
+  if (!io::asks_for_scale(std::span(&all, 1))) return;
+  const io::FeatureScale scale = io::scale_of(std::span(&all, 1), workload.training->x_type());
+  if (scale.needs_double()) {
+    workload.features = scale;  // before the numbers are narrowed
+  } else {
+    const model::InputTransform transform{.scale = static_cast<float>(1 / scale.deviation[0]),
+                                          .shift = static_cast<float>(-scale.mean[0] / scale.deviation[0])};
+    workload.model.input_transform = transform;
+    if (std::optional<model::Augmentation>& augmentation = workload.model.augmentation) {
+      augmentation->scale.fill(transform.scale);
+      augmentation->shift.fill(transform.shift);
+    }
+  }
+  workload.notes.push_back(
+      fmt::format("samples of {} are taken as volumes: all their numbers together get mean 0 and deviation 1 "
+                  "(--normalize per-feature: each of {} channels by itself)",
+                  fmt::join(x.sample_shape, " x "), x.sample_shape.back()));
 }
 
 /// Collective.
@@ -71,39 +108,115 @@ void warn_of_large_inputs(comm::Communicator& communicator, const TrainOptions& 
                   largest, model::name_of(options.optimizer.kind)));
 }
 
+/// Whether the layer that ends the network begins with new values.
+bool outputs_are_new(const model::Network& network, const std::vector<std::string>& reinitialize) {
+  const std::vector<model::LayerPlan> layers = network.plan();
+  const auto last =
+      std::find_if(layers.rbegin(), layers.rend(), [](const auto& layer) { return layer.parameters > 0; });
+  return last != layers.rend() && std::ranges::any_of(network.parameters().all(), [&](const auto& parameter) {
+           return parameter.name.starts_with(last->name + "/") &&
+                  std::ranges::any_of(reinitialize, [&](const std::string& pattern) {
+                    return ::fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
+                  });
+         });
+}
+
+/// Collective. Weights whose inputs become what they were: the numbers have to be like those that they were trained on.
+void compare_with(comm::Communicator& communicator, const io::DataDescription& trained_on, Workload& workload) {
+  std::optional<ValueRange> range = known_range(workload.training->info());
+  comm::all_succeed(communicator, [&] {
+    if (!range && trained_on.has_range) range = measured_range(*workload.training);
+  });
+  all_succeed_or_usage(communicator, [&] {
+    const io::DatasetInfo& info = workload.training->info();
+    std::string warning = compare_ranges(trained_on, info, range, workload.paths.training);
+    if (warning.empty()) return;
+    const bool one_of_bytes = (trained_on.x.type == io::FileType::uint8) != (info.x.type == io::FileType::uint8);
+    if (one_of_bytes && !trained_on.has_range) throw UsageError(warning);
+    workload.warnings.push_back(std::move(warning));
+  });
+}
+
 std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, const Workload& workload) {
   if (!data) return data;
   return std::make_unique<io::StandardizedDataset>(std::move(data), workload.features, workload.targets);
 }
 
+/// --normalize standard, range and affine of numbers that float32 does not tell apart: before they are narrowed.
+void scale_in_double(const Normalization& normalize, Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
+  if (workload.model.augmentation) return;
+  io::FeatureScale scale;
+  if (normalize.kind == Kind::affine && normalize.affine.scale > 0) {
+    scale = {.mean = {-static_cast<double>(normalize.affine.shift) / normalize.affine.scale},
+             .deviation = {1 / static_cast<double>(normalize.affine.scale)}};
+  } else if (normalize.kind == Kind::standard && info.standard_deviation > 0) {
+    scale = {.mean = {info.mean}, .deviation = {info.standard_deviation}};
+  } else if (normalize.kind == Kind::range && info.value_max > info.value_min) {
+    scale = {.mean = {info.value_min}, .deviation = {info.value_max - info.value_min}};
+  }
+  if (!scale.needs_double()) return;
+  workload.features = scale;
+  workload.model.input_transform = {};
+}
+
 }  // namespace
 
-void standardize(comm::Communicator& communicator, const TrainOptions& options, const io::TrainingRecord* before,
+KnownScales known_scales(const TrainOptions& options, const io::TrainingRecord* record,
+                         const io::TrainingRecord* weights, const Workload& workload) {
+  const io::TrainingRecord* const source = record != nullptr ? record : weights;
+  KnownScales known{.decided = record != nullptr};
+  if (source == nullptr || source->data_description.empty()) return known;
+  io::DataDescription description = io::data_description_from_json(source->data_description);
+  known.features = description.features;
+  known.targets = description.targets;
+  if (record != nullptr) return known;
+  const io::DatasetInfo& info = workload.training->info();
+  known.new_outputs = outputs_are_new(*workload.network, options.start.reinitialize) ||
+                      std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
+  if (options.is_given("normalize") || std::ssize(known.features.mean) != features_of(info.x)) known.features = {};
+  if (options.is_given("normalize-targets") || known.new_outputs) known.targets = {};
+  if (!options.is_given("normalize") && options.was_set("normalize")) known.trained_on = std::move(description);
+  return known;
+}
+
+void standardize(comm::Communicator& communicator, const TrainOptions& options, const KnownScales& known,
                  Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   if (info.tokens) return;
   Wish wish = wish_of(options, workload);
+  const io::FileType x_type = workload.training->x_type();
   if (wish.x && features_of(info.x) > kMostFeatures) {
     throw UsageError(
         fmt::format("--normalize per-feature goes up to {} features, and the samples have {}: give "
                     "--normalize standard",
                     with_commas(kMostFeatures), with_commas(features_of(info.x))));
   }
-  if (before != nullptr) wish.x_if_asked = wish.y_if_asked = false;  // it began as it did
-  if (before != nullptr && !before->data_description.empty()) {
-    const io::DataDescription known = io::data_description_from_json(before->data_description);
-    if (wish.x) workload.features = known.features;
-    if (wish.y) workload.targets = known.targets;
-    wish.x = wish.x && workload.features.empty();
-    wish.y = wish.y && workload.targets.empty();
+  if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
+  if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // it began as it did
+  if (known.new_outputs && !options.is_given("normalize-targets")) {
+    wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMostFeatures;
+    wish.y = false;
   }
+  if (wish.x) workload.features = known.features;
+  if (wish.y) workload.targets = known.targets;
+  wish.x = wish.x && workload.features.empty();
+  wish.y = wish.y && workload.targets.empty();
   if (wish.any()) {
     const FeatureStatistics found = gather_statistics(communicator, *workload.training);
-    if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) workload.features = io::scale_of(found.x);
-    if (wish.y || (wish.y_if_asked && io::asks_for_scale(found.y))) workload.targets = io::scale_of(found.y);
+    if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {
+      standardize_volumes(info.x, found.x, workload);
+    } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) {
+      workload.features = io::scale_of(found.x, x_type);
+    }
+    if (wish.y || (wish.y_if_asked && io::ask_for_scale_as_targets(found.y))) {
+      workload.targets = io::scale_of(found.y, workload.training->y_type());
+    }
   }
+  if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(options.data.normalize, workload);
   warn_of_large_inputs(communicator, options, workload);
-  if (workload.features.empty() && workload.targets.empty()) return;
+  const bool narrowed = workload.training->y_type() == io::FileType::float64;
+  if (workload.features.empty() && workload.targets.empty() && !narrowed) return;
   workload.training = standardized(std::move(workload.training), workload);
   workload.validation = standardized(std::move(workload.validation), workload);
   workload.model.sample_type = element_type(workload.training->x_type());

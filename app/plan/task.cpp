@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/options/choices.hpp"
+#include "app/options/usage_error.hpp"
 #include "app/report/figures.hpp"
 
 namespace lockstep::app {
@@ -17,6 +20,26 @@ namespace {
 constexpr std::int64_t kFewClasses = 10;
 
 }  // namespace
+
+const char* key_of(BestBy metric) noexcept {
+  switch (metric) {
+    case BestBy::usual:
+      break;
+    case BestBy::loss:
+      return "loss";
+    case BestBy::accuracy:
+      return "accuracy";
+    case BestBy::balanced_accuracy:
+      return "balanced_accuracy";
+    case BestBy::f1_macro:
+      return "f1_macro";
+    case BestBy::roc_auc:
+      return "roc_auc";
+    case BestBy::mean_absolute_error:
+      return "mean_absolute_error";
+  }
+  return "";
+}
 
 Task::Task(model::LossKind loss, const model::Network& network, double bytes_per_token)
     : kind_(network.sample_shape().tokens                    ? Kind::language
@@ -33,20 +56,52 @@ void Task::set_target_scale(const io::FeatureScale& targets) {
   error_unit_ = errors_are_deviations_ ? 1 : targets.deviation[0];
 }
 
+void Task::choose(BestBy by) {
+  using enum BestBy;
+  const bool has_classes = kind_ == Kind::classification;
+  const bool fits = by == usual || by == loss || (by == mean_absolute_error && kind_ == Kind::regression) ||
+                    (has_classes && by != mean_absolute_error) || (has_labels() && (by == f1_macro || by == roc_auc));
+  if (!fits) {
+    std::vector<std::string> others{"auto", "loss"};
+    if (has_classes) others.insert(others.end(), {"accuracy", "balanced-accuracy"});
+    if (has_classes || has_labels()) others.insert(others.end(), {"f1-macro", "roc-auc"});
+    if (kind_ == Kind::regression) others.emplace_back("mean-absolute-error");
+    throw UsageError(fmt::format("--best-by {} is no metric of {}: give {}", word_of(by),
+                                 has_classes                 ? "classes"
+                                 : has_labels()              ? "labels, any of which a sample has"
+                                 : kind_ == Kind::regression ? "numbers to predict"
+                                                             : "text",
+                                 fmt::join(others, ", ")));
+  }
+  best_by_ = by;
+}
+
 Score Task::score(const model::LossSums& sums, double samples, bool trained) const {
   const double rows = samples * static_cast<double>(positions_);
   Score score{.loss = sums.loss / rows, .metric = sums.metric / rows, .samples = std::llround(samples)};
   if (kind_ == Kind::regression) score.metric *= error_unit_;
   if (kind_ == Kind::language) score.metric = std::exp(score.loss);
+  if (!needs_answers()) score.best = best_by_ == BestBy::loss ? score.loss : score.metric;
   if (kind_ == Kind::classification && !trained && classes_ >= kFewClasses) score.top5 = sums.found / rows;
   if (kind_ == Kind::labels && !trained) {
     const double there_or_said = 2 * sums.found + (rows - sums.metric);
     if (there_or_said > 0) score.f1 = 2 * sums.found / there_or_said;
   }
+  score.loss = shown(score.loss);
+  score.metric = shown(score.metric);
   return score;
 }
 
 const char* Task::metric_key() const noexcept { return metric_keys()[static_cast<std::size_t>(kind_)]; }
+
+const char* Task::best_key() const noexcept {
+  const char* const key = key_of(best_by_);
+  return *key != '\0' ? key : metric_key();
+}
+
+bool Task::is_better(double a, double b) const noexcept {
+  return needs_answers() || (is_share() && best_by_ != BestBy::loss) ? a > b : a < b;
+}
 
 /// Of the text: nats per token, in bits, over the bytes that a token stands for.
 double Task::bits_per_byte(const Score& score) const { return score.loss / std::numbers::ln2 / bytes_per_token_; }
@@ -71,6 +126,12 @@ std::vector<std::string> Task::figures(const Score& score) const {
       if (bytes_per_token_ > 0) figures.push_back(fmt::format("bits per byte {:.4f}", bits_per_byte(score)));
       break;
   }
+  if (!std::isnan(score.best)) {
+    if (best_by_ == BestBy::balanced_accuracy)
+      figures.push_back(fmt::format("balanced accuracy {:.2f} %", 100 * score.best));
+    if (best_by_ == BestBy::f1_macro) figures.push_back(fmt::format("F1 (macro) {:.4f}", score.best));
+    if (best_by_ == BestBy::roc_auc) figures.push_back(fmt::format("ROC AUC {:.4f}", score.best));
+  }
   return figures;
 }
 
@@ -81,13 +142,17 @@ std::string Task::format_count(const Score& score) const {
 }
 
 std::string Task::metric_words() const {
-  std::string words = metric_key();
+  if (best_by_ == BestBy::f1_macro) return "F1 (macro)";
+  if (best_by_ == BestBy::roc_auc) return "ROC AUC";
+  std::string words = best_key();
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;
 }
 
 std::string Task::format_metric(double metric) const {
-  return is_share() ? fmt::format("{:.2f} %", 100 * metric) : fmt::format("{:.6g}", metric);
+  const bool share =
+      best_by_ == BestBy::balanced_accuracy || (is_share() && best_key() == std::string_view(metric_key()));
+  return share ? fmt::format("{:.2f} %", 100 * metric) : fmt::format("{:.6g}", metric);
 }
 
 std::string Task::format_evaluation(const Score& score) const {
@@ -98,6 +163,7 @@ io::MetricRecord Task::record(const Score& score) const {
   io::MetricRecord record{{"loss", score.loss}, {metric_key(), score.metric}};
   if (score.top5 >= 0) record.emplace_back("top5_accuracy", score.top5);
   if (score.f1 >= 0) record.emplace_back("f1", score.f1);
+  if (needs_answers() && !std::isnan(score.best)) record.emplace_back(best_key(), score.best);
   if (is_language() && bytes_per_token_ > 0) record.emplace_back("bits_per_byte", bits_per_byte(score));
   return record;
 }

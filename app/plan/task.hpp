@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "app/options/train_options.hpp"
 #include "io/runs/metrics_log.hpp"
 #include "io/shards/feature_scale.hpp"
 #include "model/model.hpp"
@@ -19,9 +21,15 @@ struct Score {
   double loss = 0;    ///< without the L2 term
   double metric = 0;  ///< of Task::metric_key()
   double top5 = -1;   ///< share of samples whose class is among the five likeliest; negative: not counted
-  double f1 = -1;     ///< of labels, all together: 2 found / (that are there + that are said); negative: not counted
+  /// Of Task::best_key(), by which validations are compared; NaN: not counted, as of the steps of training, or not
+  /// defined.
+  double best = std::numeric_limits<double>::quiet_NaN();
+  double f1 = -1;  ///< of labels, all together: 2 found / (that are there + that are said); negative: not counted
   std::int64_t samples = 0;
 };
+
+/// In metrics.jsonl; "" of BestBy::usual, which depends on what is learnt.
+const char* key_of(BestBy metric) noexcept;
 
 class Task {
  public:
@@ -32,6 +40,13 @@ class Task {
   /// may have several units, they stay in standard deviations.
   void set_target_scale(const io::FeatureScale& targets);
 
+  /// What says which of two validations is better. Throws UsageError where such data have no such metric.
+  void choose(BestBy by);
+  BestBy best_by() const noexcept { return best_by_; }
+  /// It is no sum over samples: evaluations find it in the answers (answer_metric.hpp).
+  bool needs_answers() const noexcept {
+    return best_by_ == BestBy::balanced_accuracy || best_by_ == BestBy::f1_macro || best_by_ == BestBy::roc_auc;
+  }
   /// From sums over `samples` samples. `trained`: the sums of a training step, which are of loss and metric alone.
   Score score(const model::LossSums& sums, double samples, bool trained) const;
   /// "accuracy", "mean_absolute_error", "perplexity" or "label_accuracy": in metrics.jsonl and, as validation/KEY, in
@@ -41,15 +56,21 @@ class Task {
   static constexpr std::array<const char*, 4> metric_keys() {
     return {"accuracy", "mean_absolute_error", "perplexity", "label_accuracy"};
   }
-  /// Of two metrics.
-  bool is_better(double a, double b) const noexcept { return is_share() ? a > b : a < b; }
+  /// Of the metric that was chosen, which is the one of metric_key() unless choose() says otherwise: "f1_macro".
+  const char* best_key() const noexcept;
+  /// The metric of a network that is always right.
+  double best_possible() const noexcept { return is_share() || is_language() ? 1 : 0; }
+  /// Of two of metric_key().
+  bool has_better_metric(double a, double b) const noexcept { return is_share() ? a > b : a < b; }
+  /// Of two values of best_key(), Score::best.
+  bool is_better(double a, double b) const noexcept;
   /// "accuracy 88.41 %" and "top-5 99.70 %", "perplexity 6.51" and "bits per byte 2.70": without the loss.
   std::vector<std::string> figures(const Score& score) const;
   /// The same in one line.
   std::string format(const Score& score) const;
   /// "10,000 samples", of a language model tokens.
   std::string format_count(const Score& score) const;
-  /// "accuracy" and "88.41 %", "mean absolute error" and "0.3214": for a table.
+  /// "accuracy" and "88.41 %", "mean absolute error" and "0.3214": the metric that was chosen, for a table.
   std::string metric_words() const;
   std::string format_metric(double metric) const;
   /// "loss 0.3312  accuracy 88.41 %  top-5 99.70 %  (10,000 samples)"
@@ -59,6 +80,8 @@ class Task {
   /// Tokens per sample; 1 where there are none.
   std::int64_t positions() const noexcept { return positions_; }
   bool is_language() const noexcept { return kind_ == Kind::language; }
+  bool has_labels() const noexcept { return kind_ == Kind::labels; }
+  std::int64_t outputs() const noexcept { return classes_; }
 
  private:
   enum class Kind { classification, regression, language, labels };
@@ -69,6 +92,7 @@ class Task {
   std::int64_t positions_;
   std::int64_t classes_;
   double bytes_per_token_;
+  BestBy best_by_ = BestBy::usual;
   double error_unit_ = 1;  ///< of the data, in one unit of the network's errors
   bool errors_are_deviations_ = false;
 };

@@ -1,5 +1,7 @@
 #include "app/plan/training_text.hpp"
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -68,6 +70,31 @@ std::string loss_text(const TrainOptions& settings) {
   return text;
 }
 
+/// "\nclass weights (…): cat 0.625, dog 2.5"; "" where there are none.
+std::string weights_text(const Workload& workload) {
+  constexpr std::size_t kFewWeights = 20;
+  const std::span<const float> classes = workload.weights.of_classes(), samples = workload.weights.of_samples();
+  std::vector<std::string> parts;
+  if (!samples.empty()) {
+    const auto [least, greatest] = std::ranges::minmax(samples);
+    parts.push_back(fmt::format("of samples {:.4g} to {:.4g}", least, greatest));
+  }
+  if (classes.size() > kFewWeights) {
+    const auto [least, greatest] = std::ranges::minmax(classes);
+    parts.push_back(fmt::format("of {} classes {:.4g} to {:.4g}", classes.size(), least, greatest));
+  } else if (!classes.empty()) {
+    const std::vector<std::string>& names = workload.training->info().class_names;
+    std::vector<std::string> each;
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      each.push_back(fmt::format("{} {:.4g}", i < names.size() ? names[i] : fmt::format("{}", i), classes[i]));
+    }
+    parts.push_back(fmt::format("of classes {}", fmt::join(each, ", ")));
+  }
+  if (parts.empty()) return "";
+  return fmt::format("\nweights of the loss (mean 1 over the training samples; validation has none): {}",
+                     fmt::join(parts, "; times "));
+}
+
 std::string input_text(const Plan& plan) {
   const DataOptions& data = plan.settings.data;
   if (plan.workload.network->sample_shape().tokens) {
@@ -91,9 +118,9 @@ std::string input_text(const Plan& plan) {
 
 std::string format_training(const Plan& plan) {
   const TrainOptions& settings = plan.settings;
-  std::string text =
-      fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}\ninput: {}\n", optimizer_text(settings.optimizer),
-                  schedule_text(settings, plan.workload.work), loss_text(settings), input_text(plan));
+  std::string text = fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}{}\ninput: {}\n",
+                                 optimizer_text(settings.optimizer), schedule_text(settings, plan.workload.work),
+                                 loss_text(settings), weights_text(plan.workload), input_text(plan));
   text += format_tuning(settings.tuning, *plan.workload.network);
   std::vector<std::string> usual;
   for (const std::string& name : settings.from_network) {

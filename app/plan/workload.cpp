@@ -6,8 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "app/options/choices.hpp"
 #include "app/options/image_options.hpp"
+#include "app/plan/column_match.hpp"
 #include "app/plan/data_match.hpp"
+#include "app/plan/network_defaults.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/figures.hpp"
 #include "comm/summation_tree.hpp"
@@ -15,6 +18,7 @@
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
 #include "io/foreign_files.hpp"
+#include "io/shards/data_description.hpp"
 #include "io/shards/shard_manifest.hpp"
 
 namespace lockstep::app {
@@ -89,10 +93,10 @@ model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& inf
   if (options.kind == softmax_cross_entropy && !classes) {
     throw UsageError("--loss softmax-cross-entropy needs class labels, and the data holds numbers to predict");
   }
-  if (options.kind == mean_squared_error && classes) {
+  if (options.kind && model::is_of_numbers(*options.kind) && classes) {
     throw UsageError(
-        "--loss mean-squared-error needs numbers to predict, and the data holds class labels; pack it with "
-        "--regression");
+        fmt::format("--loss {} needs numbers to predict, and the data holds class labels; pack it with --regression",
+                    word_of(options.kind)));
   }
   if (options.kind == binary_cross_entropy && !info.targets_are_binary) {
     throw UsageError(fmt::format("--loss binary-cross-entropy needs labels of 0 and 1, and the data holds {}",
@@ -120,9 +124,9 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
   if (info.tokens || (options.augment == AugmentOptions{} && !per_image)) return std::nullopt;
   const auto image = image_shape(info.x);
   if (!image) {
-    throw UsageError(
-        fmt::format("--{} needs images, and the samples have {} extents: pack them as images, or leave it out",
-                    per_image ? "normalize per-image" : "augment", info.x.sample_shape.size()));
+    throw UsageError(fmt::format("--{} needs images, and the samples have {}: pack them as images, or leave it out",
+                                 per_image ? "normalize per-image" : "augment",
+                                 counted(std::ssize(info.x.sample_shape), "extent")));
   }
   model::Augmentation spec = augmentation_of(options.augment, *image);
   spec.per_image = per_image;
@@ -146,27 +150,47 @@ model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional
   return shape;
 }
 
-DataFormat data_format(const TrainOptions& options) {
+namespace {
+
+io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescription* before) {
+  using enum io::LabelMeaning;
+  if (options.loss.kind) return *options.loss.kind == model::LossKind::softmax_cross_entropy ? classes : numbers;
+  if (before == nullptr) return automatic;
+  switch (before->labels) {
+    case io::Labels::classes:
+      return classes;
+    case io::Labels::targets:
+      return numbers;
+    case io::Labels::none:
+      break;
+  }
+  return automatic;
+}
+
+}  // namespace
+
+DataFormat data_format(const TrainOptions& options, const io::DataDescription* before) {
   DataFormat format{.network = options.network.name,
                     .context = model::tokens_per_sample(options.network),
                     .x = options.data.x,
                     .y = options.data.y,
+                    .gaps = {.accept_unwritten = options.data.allow_fill},
                     .seed = options.work.seed,
                     .shift_windows = options.data.shift_windows,
-                    .layout = options.data.layout};
-  if (options.loss.kind && *options.loss.kind != model::LossKind::softmax_cross_entropy) {
-    format.one_hot = io::OneHot::numbers;
-  }
+                    .layout = options.data.layout,
+                    .labels = label_meaning(options, before)};
   if (format.context > 0) {
     format.y.clear();
-    if (!options.was_set("x")) format.x = io::kTokensName;
+    // A checkpoint may say the default of samples, which nobody has given.
+    if (!options.is_given("x") && options.data.x == DataOptions{}.x) format.x = io::kTokensName;
   }
   return format;
 }
 
 void inspect_data(const DataFormat& format, const fs::path& path) {
-  io::inspect_in_child("/proc/self/exe", {.path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled},
-                       {});
+  io::inspect_in_child(
+      "/proc/self/exe",
+      {.path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled, .gaps = format.gaps}, {});
 }
 
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline,
@@ -194,9 +218,12 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
   return std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path,
                                                                  .x = format.x,
                                                                  .y = format.y,
+                                                                 .weight = format.weight,
                                                                  .unlabelled = format.unlabelled,
+                                                                 .gaps = format.gaps,
                                                                  .layout = format.layout,
-                                                                 .one_hot = format.one_hot,
+                                                                 .labels = format.labels,
+                                                                 .wide_targets = true,
                                                                  .deadline = deadline,
                                                                  .shared = shards});
 }
@@ -209,21 +236,29 @@ void require_labels(const io::DatasetInfo& info, const fs::path& path) {
                                path.string()));
 }
 
-/// The virtual ranks of a run that begins.
+/// The virtual ranks of a run: by a rule that knows nothing of the number of ranks, or its bits would.
 std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch, int world) {
   // 24 is divisible by the usual numbers of ranks: 1, 2, 3, 4, 6, 8, 12.
   constexpr std::int64_t kUsual = 24;
-  std::int64_t ranks = options.virtual_ranks > 0 ? options.virtual_ranks : divide_up(world, kUsual) * kUsual;
-  while (options.virtual_ranks == 0 && ranks > global_batch && ranks > world)
-    ranks = std::max<std::int64_t>(ranks / 2, world);
-  if (ranks < world || ranks > global_batch || ranks > comm::SummationTree::kMostTerms) {
+  std::int64_t parts = options.virtual_ranks > 0 ? options.virtual_ranks : kUsual;
+  while (options.virtual_ranks == 0 && parts > global_batch) parts /= 2;
+  const std::string step = fmt::format("--reproducible: a step of {} in {} on {}", counted(global_batch, "sample"),
+                                       counted(parts, "part"), counted(world, "rank"));
+  if (parts > global_batch || parts > comm::SummationTree::kMostTerms) {
     throw UsageError(
-        fmt::format("--reproducible: a step of {} samples in {} parts on {} ranks: every part needs a "
-                    "sample, every rank a part: give a larger --global-batch, other --virtual-ranks or "
-                    "fewer ranks",
-                    global_batch, ranks, world));
+        fmt::format("{}: every part needs a sample: give a larger --global-batch or fewer --virtual-ranks", step));
   }
-  return ranks;
+  if (parts < world && world > global_batch) {
+    throw UsageError(fmt::format(
+        "{}: every rank needs a part, and every part a sample: give a larger --global-batch or fewer ranks", step));
+  }
+  if (parts < world) {
+    throw UsageError(
+        fmt::format("{}: every rank needs a part: give fewer ranks, or --virtual-ranks {} to every run that is to have "
+                    "the same bits",
+                    step, std::min(global_batch, divide_up(world, kUsual) * kUsual)));
+  }
+  return parts;
 }
 
 RankShare share_of(const WorkPlan& work, int rank, int world) {
@@ -253,6 +288,10 @@ std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std:
   return std::min(wanted, std::max(kLeast, samples / kShare));
 }
 
+std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful) {
+  return divide_up(io::epoch_samples(samples, global_batch, stateful), global_batch);
+}
+
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, const model::NetworkKind* recurrent) {
   const bool stateful = recurrent != nullptr;
   WorkPlan work;
@@ -267,7 +306,9 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                     "--batch{}{}",
                     wanted, samples, recurrent->window.empty() ? "" : " or --", recurrent->window));
   }
-  work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), parts), samples);
+  // Every micro-step of every rank has a sample, unless that would make the bits depend on the ranks.
+  const std::int64_t least = options.work.reproducible ? 1 : parts;
+  work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), least), samples);
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
   work.most_sequences = divide_up(work.global_batch, world);
   work.largest_part = divide_up(work.most_sequences, work.accumulate);
@@ -290,18 +331,29 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
       work.most_sequences = std::max(work.most_sequences, share_of(work, rank, world).sequences.count);
     }
   }
-  work.steps_per_epoch = divide_up(work.epoch_samples, work.global_batch);
+  work.steps_per_epoch = steps_per_epoch(samples, work.global_batch, stateful);
   work.epochs = options.work.epochs > 0 ? options.work.epochs : usual_epochs(options, work.steps_per_epoch);
   const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
   if (options.work.steps <= 0 && steps > kMostSteps) {
     throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", work.epochs, steps));
   }
-  work.total_steps = options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps));
-  const auto interval = [&](std::int64_t every) { return every > 0 ? every : every == 0 ? work.steps_per_epoch : 0; };
+  go_on_at(work, options, 0, {});
+  return work;
+}
+
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataPlace place) {
+  const std::int64_t left_of_epoch = divide_up(work.epoch_samples - place.position, work.global_batch);
+  work.epoch_shift = (place.epoch + 1) * work.steps_per_epoch - left_of_epoch - step;
+  const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
+  work.total_steps =
+      options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps) - work.epoch_shift);
+  const auto interval = [&](std::int64_t every) {
+    return every == 0 ? Interval{.steps = work.steps_per_epoch, .shift = work.epoch_shift}
+                      : Interval{.steps = std::max<std::int64_t>(0, every)};
+  };
   work.evaluate_every = interval(options.validation.every);
   const CheckpointEvery& checkpoint = options.run.checkpoint_every;
-  work.checkpoint_every = checkpoint.seconds > 0 ? 0 : interval(checkpoint.steps);
-  return work;
+  work.checkpoint_every = checkpoint.seconds > 0 ? Interval{} : interval(checkpoint.steps);
 }
 
 namespace {
@@ -316,6 +368,17 @@ model::NetworkOptions network_for(const TrainOptions& options, std::int64_t samp
   return network;
 }
 
+/// Of all validation samples, on all ranks together.
+void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs) {
+  constexpr std::int64_t kMaxScores = std::int64_t{1} << 29;  // 4 GiB
+  const std::int64_t samples = validation.info().samples;
+  if (samples <= kMaxScores / outputs) return;
+  throw UsageError(
+      fmt::format("--best-by roc-auc keeps a score for each validation sample and output, {} x {}, and goes "
+                  "up to {} of them: give --best-by balanced-accuracy or f1-macro, or less validation data",
+                  with_commas(samples), with_commas(outputs), with_commas(kMaxScores)));
+}
+
 /// A share of the samples of training is put aside.
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
@@ -324,23 +387,61 @@ void split_training(double share, Workload& workload) {
   workload.validation = std::make_unique<io::SplitDataset>(whole, share, validation);
 }
 
-/// Validation data whose classes have other numbers than those of the training data get theirs.
-void match_validation(Workload& workload) {
-  const io::DatasetInfo &info = workload.training->info(), &other = workload.validation->info();
+/// Training data whose columns or classes lie otherwise than a network knows them get its places.
+void match_training(const KnownData& known, io::UnknownCategories unknown, Workload& workload) {
+  const std::filesystem::path& path = workload.paths.training;
+  const bool required = known.fit == KnownData::Fit::required;
+  try {
+    const ColumnMatch columns = match_columns(known.description.table, workload.training->info(), path, unknown);
+    workload.training = arranged(std::move(workload.training), known.description.table, columns);
+    workload.notes.insert(workload.notes.end(), columns.notes.begin(), columns.notes.end());
+    workload.warnings.insert(workload.warnings.end(), columns.warnings.begin(), columns.warnings.end());
+  } catch (const UsageError& error) {
+    if (required) throw;
+    workload.warnings.push_back(fmt::format("{}: the columns are taken as they are", error.what()));
+  }
+  const io::DatasetInfo& info = workload.training->info();
+  const std::vector<std::string>& names = known.description.class_names;
+  if (info.tokens || !info.labels_are_classes || known.description.labels != io::Labels::classes ||
+      info.classes != known.description.classes || info.class_names == names) {
+    return;
+  }
+  try {
+    const ClassMatch classes = match_classes(names, known.description.classes, info, path);
+    if (!classes.note.empty()) workload.notes.push_back(classes.note);
+    workload.training = relabelled(std::move(workload.training), classes, names, info.classes);
+  } catch (const UsageError& error) {
+    if (required)
+      workload.warnings.push_back(fmt::format("{} (--reinitialize draws the last layer anew)", error.what()));
+  }
+}
+
+/// Validation data whose columns or classes lie otherwise than those of the training data get their places.
+void match_validation(Workload& workload, io::UnknownCategories unknown) {
+  const io::DatasetInfo& info = workload.training->info();
+  const ColumnMatch columns =
+      match_columns(info.table, workload.validation->info(), workload.paths.validation, unknown);
+  workload.validation = arranged(std::move(workload.validation), info.table, columns);
+  workload.notes.insert(workload.notes.end(), columns.notes.begin(), columns.notes.end());
+  workload.warnings.insert(workload.warnings.end(), columns.warnings.begin(), columns.warnings.end());
+  const io::DatasetInfo& other = workload.validation->info();
   if (info.tokens || !info.labels_are_classes || !other.labels_are_classes || other.classes > info.classes) return;
   ClassMatch match = match_classes(info.class_names, info.classes, other, workload.paths.validation);
   if (!match.note.empty()) workload.notes.push_back(match.note);
   if (!match.warning.empty()) workload.warnings.push_back(match.warning);
-  workload.validation = relabelled(std::move(workload.validation), match, info.class_names);
+  workload.validation = relabelled(std::move(workload.validation), match, info.class_names, info.classes);
 }
 
 }  // namespace
 
-Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared) {
+Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* deadline, const SharedData& shared,
+                          const KnownData* known) {
   Workload workload;
+  TrainOptions& options = workload.options.emplace(given);
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
-  const DataFormat format = data_format(options);
+  const bool same_labels = known != nullptr && known->fit == KnownData::Fit::required;
+  const DataFormat format = data_format(options, same_labels ? &known->description : nullptr);
   // Names of datasets belong to the data that others made, where only one of the two is theirs.
   DataFormat packed = format;
   if (!paths.validation.empty() && is_packed_data(paths.training) != is_packed_data(paths.validation)) {
@@ -349,18 +450,32 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   }
   const auto format_of_data = [&](const fs::path& path) {
     DataFormat of_data = is_packed_data(path) ? packed : format;
-    if (workload.training && !workload.training->info().labels_are_classes) of_data.one_hot = io::OneHot::numbers;
+    if (workload.training) {
+      of_data.labels =
+          workload.training->info().labels_are_classes ? io::LabelMeaning::classes : io::LabelMeaning::numbers;
+    }
     return of_data;
   };
-  workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline, shared);
+  DataFormat weighted = format_of_data(paths.training);
+  weighted.weight = options.loss.sample_weight;
+  workload.training = open_dataset(weighted, paths.training, deadline, shared);
+  if (workload.training->info().holds_weights && weighted.weight.empty()) {
+    workload.notes.push_back(
+        fmt::format("{} holds a weight for each sample, which is not used: --sample-weight {} does",
+                    paths.training.string(), io::kWeightName));
+  }
+  if (known != nullptr) match_training(*known, options.data.unknown_categories, workload);
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
   workload.model.loss = loss_kind(options.loss, info);
+  if (std::string note = fit_network_defaults(info, workload.model.loss, options); !note.empty()) {
+    workload.notes.push_back(std::move(note));
+  }
   if (!paths.validation.empty()) {
     workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline, shared);
     require_labels(workload.validation->info(), paths.validation);
-    match_validation(workload);
+    match_validation(workload, options.data.unknown_categories);
     const io::DatasetInfo& other = workload.validation->info();
     if (info.tokens && other.tokens && !io::same_vocabulary(*info.tokens, *other.tokens)) {
       throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",
@@ -370,17 +485,20 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
         (workload.model.loss == model::LossKind::binary_cross_entropy && !other.targets_are_binary)) {
       const auto learnt = [](const io::DatasetInfo& data) {
-        if (data.labels_are_classes) return fmt::format("{} classes", data.classes);
+        if (data.labels_are_classes) return counted(data.classes, "class");
         return counted(data.y.elements(), data.targets_are_binary ? "label" : "regression target");
       };
-      throw UsageError(fmt::format(
-          "{} does not fit {}: samples of {} numbers and {} against {} numbers and {}; pack both in the same way",
-          paths.validation.string(), paths.training.string(), other.x.elements(), learnt(other), info.x.elements(),
-          learnt(info)));
+      throw UsageError(
+          fmt::format("{} does not fit {}: samples of {} and {} against {} and {}; pack both in the same way",
+                      paths.validation.string(), paths.training.string(), counted(other.x.elements(), "number"),
+                      learnt(other), counted(info.x.elements(), "number"), learnt(info)));
     }
   }
   if (options.validation.patience > 0 && !workload.validation) {
     throw UsageError("--patience needs validation data: give --validation");
+  }
+  if (options.validation.best_by != BestBy::usual && !workload.validation) {
+    throw UsageError("--best-by needs validation data: name it with --validation");
   }
   if (options.validation.target_metric && !workload.validation) {
     throw UsageError("--target-metric needs validation data: name it with --validation");
@@ -402,6 +520,8 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   }
   apply_tuning(options.tuning, *workload.network);
   workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
+  workload.task->choose(options.validation.best_by);
+  if (options.validation.best_by == BestBy::roc_auc) require_room_for_scores(*workload.validation, shape.outputs);
   workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network) ? &kind : nullptr);
   workload.model.sequences = workload.work.most_sequences;
   workload.model.sample_type = element_type(workload.training->x_type());

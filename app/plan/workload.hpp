@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "app/options/train_options.hpp"
+#include "app/plan/constant_predictor.hpp"
+#include "app/plan/loss_weights.hpp"
 #include "app/plan/shared_data.hpp"
 #include "app/plan/task.hpp"
 #include "io/checkpoints/checkpoint.hpp"
@@ -17,6 +19,7 @@
 #include "io/datasets/prefetcher.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/files/io_deadline.hpp"
+#include "io/shards/data_description.hpp"
 #include "io/shards/feature_scale.hpp"
 #include "io/shards/shard_file.hpp"
 #include "model/model_options.hpp"
@@ -54,17 +57,22 @@ struct DataFormat {
   std::string network = {};  ///< its name, for messages
   std::int64_t context = 0;  ///< tokens of a sample; 0: it reads samples as they are stored
   std::string x, y;          ///< HDF5 dataset names; of tokens y is ""
+  std::string weight = {};   ///< likewise; "": none
   io::Unlabelled unlabelled = io::Unlabelled::refused;
+  io::Gaps gaps = {};
   std::uint64_t seed = 1;  ///< of where samples of tokens begin
   bool shift_windows = true;
   io::Layout layout = io::Layout::automatic;
-  io::OneHot one_hot = io::OneHot::classes;  ///< numbers where the network does not tell classes apart
+  io::LabelMeaning labels = io::LabelMeaning::automatic;  ///< of data made by others, where it is known
 };
-DataFormat data_format(const TrainOptions& options);
+/// `before`: the checkpoint that the run goes on from, or whose network is to be used: labels mean what they meant to
+/// it.
+DataFormat data_format(const TrainOptions& options, const io::DataDescription* before = nullptr);
 /// Data made by others, before this process opens it: in a process of its own, which this program starts once more.
 /// Throws io::FileError.
 void inspect_data(const DataFormat& format, const std::filesystem::path& path);
-/// Samples, or a corpus for a network that reads tokens. Throws UsageError where one is needed and the other is there.
+/// Samples, or a corpus for a network that reads tokens. Targets come as they are, up to float64: whoever trains on
+/// them puts a StandardizedDataset before them. Throws UsageError where one is needed and the other is there.
 /// `deadline` outlives the dataset; nullptr: none.
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const std::filesystem::path& path,
                                           io::IoDeadline* deadline = nullptr, const SharedData& shared = {});
@@ -73,6 +81,18 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const std::f
 bool is_recurrent(const model::Network& network) noexcept;
 /// Throws UsageError where the data at `path` has samples only: nothing to learn from or to compare with.
 void require_labels(const io::DatasetInfo& info, const std::filesystem::path& path);
+
+/// What comes again and again: after each step whose number and `shift` make a multiple of `steps`.
+struct Interval {
+  std::int64_t steps = 0;  ///< 0: it never comes
+  std::int64_t shift = 0;
+  /// It comes after a step behind the first `before`, and not behind the first `after`.
+  bool lies_between(std::int64_t before, std::int64_t after) const noexcept {
+    return steps > 0 && (after + shift) / steps > (before + shift) / steps;
+  }
+  /// The step after which it comes next, with so many done.
+  std::int64_t next(std::int64_t done) const noexcept { return ((done + shift) / steps + 1) * steps - shift; }
+};
 
 /// How much a job does.
 struct WorkPlan {
@@ -87,8 +107,14 @@ struct WorkPlan {
   std::int64_t steps_per_epoch = 1;
   double epochs = 1;  ///< of these steps each, where their number does not say how many there are
   std::int64_t total_steps = 1;
-  std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
-  std::int64_t checkpoint_every = 0;  ///< steps; 0 = not by their number
+  /// Other than 0 where steps of another global batch were made before: after step n (n + epoch_shift) /
+  /// steps_per_epoch epochs are done.
+  std::int64_t epoch_shift = 0;
+  Interval evaluate_every;    ///< before the end
+  Interval checkpoint_every;  ///< by the number of steps
+  double epochs_after(std::int64_t steps) const noexcept {
+    return static_cast<double>(steps + epoch_shift) / static_cast<double>(steps_per_epoch);
+  }
 };
 /// In the data: a step begins there, or an epoch ends.
 struct DataPlace {
@@ -108,17 +134,34 @@ struct RankShare {
   SequenceShare sequences;
 };
 RankShare share_of(const WorkPlan& work, int rank, int world);
+/// Of so many samples in steps of so many; `stateful`: of a recurrent network.
+std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful);
 /// `recurrent`: the network's kind where its sequences go on from batch to batch. Throws UsageError where such batches
 /// are wider than the data.
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                    const model::NetworkKind* recurrent = nullptr);
+/// The work of a run that goes on there after so many steps, whatever global batch they had: it ends after its epochs.
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataPlace place);
+
+/// What a checkpoint was trained on that a run begins with.
+struct KnownData {
+  enum class Fit {
+    required,  ///< the run goes on with the same data, or with all of the weights
+    wanted,    ///< some weights are drawn anew: other columns are said
+  };
+  io::DataDescription description;
+  Fit fit = Fit::required;
+};
 
 struct Workload {
+  /// The options, less those of the network's defaults that do not suit the data; nothing: of a benchmark without data.
+  std::optional<TrainOptions> options = {};
   DataPaths paths;
   std::unique_ptr<io::Dataset> training;
   std::unique_ptr<io::Dataset> validation;  ///< may be null; with the classes' numbers of the training data
   std::vector<std::string> notes = {};      ///< what was mapped to that end, a sentence each
   std::vector<std::string> warnings = {};   ///< what is likely to be a mistake in it
+  LossWeights weights;                      ///< of the training samples' losses
   io::FeatureScale features, targets;       ///< what the data are standardised with; empty: they are not
   model::NetworkOptions network_options;
   std::unique_ptr<model::Network> network;
@@ -126,14 +169,17 @@ struct Workload {
   model::OptimizerOptions optimizer;
   WorkPlan work;
   std::optional<Task> task;
+  ConstantPredictor constant;                ///< of the training data; empty: nobody has looked
+  std::optional<Score> constant_score = {};  ///< what it reaches on the validation data, if there are any
   std::uint64_t seed = 1;
   bool shuffle = true;
 };
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
-/// `deadline`: of its files; outlives them.
+/// `deadline`: of its files; outlives them. `known`: what the weights were trained on that the run begins with;
+/// nullptr: it begins with new ones, or nobody knows.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
-                          const SharedData& shared = {});
+                          const SharedData& shared = {}, const KnownData* known = nullptr);
 /// How a rank reads its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 

@@ -66,7 +66,7 @@ double legend_width(const Chart& chart) {
   if (chart.bars.empty() && chart.series.size() == 1 && chart.series[0].name.empty()) return 0;
   double widest = 40;
   for (const ChartSeries& series : chart.series) widest = std::max(widest, text_width(series.name, TextStyle{}.size));
-  return std::min(widest, chart.frame.titled ? 240.0 : 150.0);
+  return std::min(widest, chart.frame.titled ? 240.0 : 0.24 * chart.frame.width);
 }
 
 /// The sums of a bar's parts from 0 up: one number more than there are parts.
@@ -111,18 +111,19 @@ double left_of(const Chart& chart, const AxisMapping& y) {
   for (const double tick : y.ticks()) {
     widest = std::max(widest, text_width(format_axis_number(tick, chart.y.numbers), 12));
   }
-  return 46 + widest;
+  return (chart.frame.narrow() ? 20 : 46) + widest;
 }
 
 double right_of(const Chart& chart, double legend) {
   if (legend == 0) return chart.frame.width - 24;
-  return chart.frame.width - legend - (chart.frame.titled ? 66 : 50);
+  return chart.frame.width - legend - (chart.frame.titled ? 66 : 50) + (chart.frame.narrow() ? 6 : 0);
 }
 
 class Painter {
  public:
-  explicit Painter(const Chart& chart)
+  Painter(const Chart& chart, const std::string& prefix)
       : chart_(chart),
+        prefix_(prefix),
         legend_width_(legend_width(chart)),
         y_(y_mapping(chart)),
         left_(left_of(chart, y_)),
@@ -161,7 +162,14 @@ class Painter {
 
   /// Returns the heights of the series' names.
   std::vector<double> draw_lines() {
-    for (const double tick : x_.ticks()) canvas_.x_tick(x_.at(tick), format_axis_number(tick, chart_.x.numbers));
+    double labelled_up_to = 0;
+    for (const double tick : x_.ticks()) {
+      const std::string label = format_axis_number(tick, chart_.x.numbers);
+      const double half = text_width(label, 12) / 2, x = x_.at(tick);
+      const bool fits = x - half >= labelled_up_to;  // as many numbers as there is space for
+      canvas_.x_tick(x, fits ? label : "");
+      if (fits) labelled_up_to = x + half + 4;
+    }
     std::vector<ChartPoint> ends;
     std::vector<double> wanted;
     bool any = false;
@@ -301,9 +309,9 @@ class Painter {
     std::string patterns;
     for (std::size_t kind = 1; kind < std::min(chart_.series.size(), kHatchings.size()); ++kind) {
       patterns += fmt::format(
-          "<pattern id=\"hatching{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">"
+          "<pattern id=\"{}hatching{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">"
           "<path d=\"{}\" stroke=\"#ffffff\" stroke-opacity=\"0.75\" fill=\"none\"/></pattern>\n",
-          kind, kHatchings[kind]);
+          prefix_, kind, kHatchings[kind]);
     }
     canvas_.raw("<defs>\n" + patterns + "</defs>\n");
   }
@@ -314,7 +322,7 @@ class Painter {
     canvas_.shape("rect", fmt::format("{} fill=\"{}\" stroke=\"#ffffff\"", place, colour_of(index)), tooltip);
     const std::size_t kind = index % kHatchings.size();
     if (kHatchings[kind].empty()) return;
-    canvas_.shape("rect", fmt::format("{} fill=\"url(#hatching{})\" pointer-events=\"none\"", place, kind));
+    canvas_.shape("rect", fmt::format("{} fill=\"url(#{}hatching{})\" pointer-events=\"none\"", place, prefix_, kind));
   }
 
   void draw_legend(std::size_t index, double height) {
@@ -330,6 +338,7 @@ class Painter {
   }
 
   const Chart& chart_;
+  const std::string& prefix_;
   double legend_width_;
   AxisMapping y_;
   double left_, right_;
@@ -364,7 +373,7 @@ std::vector<double> ticks_at_points(const std::vector<ChartSeries>& series, std:
   return ticks;
 }
 
-std::string draw(const Chart& chart) { return Painter(chart).draw(); }
+std::string draw(const Chart& chart, const std::string& prefix) { return Painter(chart, prefix).draw(); }
 
 std::string stack_pictures(std::span<const std::string> pictures) {
   constexpr std::string_view kOpen = "<svg ";

@@ -56,6 +56,8 @@ struct ChartMark {
 struct ChartFrame {
   double width = 880, height = 520;
   bool titled = true;  ///< false: whoever shows the picture says what it is
+  /// So narrow that the title of the y axis would take too much of it: whoever shows it says that, too.
+  bool narrow() const noexcept { return width < 400; }
 };
 
 struct Chart {
@@ -77,7 +79,8 @@ std::vector<double> ticks_at_points(const std::vector<ChartSeries>& series, std:
 /// A chart as an element of a page, whose style says what becomes of its colours in the dark (chart_canvas.hpp). Lines
 /// have an invisible rectangle over the plot, class "over", whose attributes data-x and data-y say how numbers lie on
 /// it.
-std::string draw(const Chart& chart);
+/// `prefix` of the ids in it, where a page holds several.
+std::string draw(const Chart& chart, const std::string& prefix = "");
 /// The charts below each other in one file.
 std::string to_svg(std::span<const Chart> charts);
 std::string to_svg(const Chart& chart);

@@ -279,12 +279,13 @@ void ChartCanvas::y_axis(const ChartAxis& axis, const AxisMapping& mapping, doub
     line(left, y, right, y, "stroke=\"#e4e7eb\"");
     text(left - 8, y + 4, format_axis_number(tick, axis.numbers), {.size = 12, .anchor = "end", .fill = kQuiet});
   }
+  if (frame_.narrow()) return;
   text(22, (top() + bottom()) / 2, fit_text(axis.title, 13, bottom() - top()), {.anchor = "middle", .upward = true});
 }
 
 void ChartCanvas::x_tick(double x, const std::string& label) {
   line(x, bottom(), x, bottom() + 5, "stroke=\"#7b8794\"");
-  text(x, bottom() + 20, label, {.size = 12, .anchor = "middle", .fill = kQuiet});
+  if (!label.empty()) text(x, bottom() + 20, label, {.size = 12, .anchor = "middle", .fill = kQuiet});
 }
 
 void ChartCanvas::x_axis(const std::string& title, double left, double right) {

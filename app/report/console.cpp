@@ -65,20 +65,12 @@ Console::Console(int output, int error)
       output_{.descriptor = output, .name = "standard output"},
       error_{.descriptor = error, .name = "standard error"} {}
 
-Console::~Console() {
-  hide_bar();
-  if (log_ >= 0) close(log_);
-}
+Console::~Console() { hide_bar(); }
 
 void Console::attach_log(const std::filesystem::path& path, bool append) {
   if (!speaks_) return;
   const io::IoDeadline::Operation opening(deadline_, io::IoDeadline::Kind::writing, path);
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
-  if (descriptor < 0) {
-    throw io::FileError(fmt::format("{}: cannot open the log file: {}", path.string(), std::strerror(errno)));
-  }
-  if (log_ >= 0) close(log_);
-  log_ = descriptor;
+  log_ = io::open_own_file(path, O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC), "open the log file");
   log_path_ = path;
   log(std::exchange(unlogged_, {}));
   if (output_error_ != 0) mention_lost_output();
@@ -102,7 +94,7 @@ void Console::say(std::string_view shown, std::string_view logged) {
   hide_bar();
   print(shown);
   log(logged);
-  if (output_error_ != 0 && log_ >= 0) mention_lost_output();
+  if (output_error_ != 0 && log_.get() >= 0) mention_lost_output();
 }
 
 void Console::text(std::string_view part) {
@@ -119,7 +111,7 @@ void Console::warn(std::string_view text) {
 
 int Console::write(Stream& stream, std::string_view bytes) {
   const io::IoDeadline::Operation printing(deadline_, io::IoDeadline::Kind::printing, stream.name);
-  if (log_ < 0) return write_all(stream.descriptor, bytes);
+  if (log_.get() < 0) return write_all(stream.descriptor, bytes);
   if (!has_room(stream.descriptor, stream.full ? 0 : kPatienceMilliseconds)) {
     stream.full = true;
     stream.lines_skipped += std::count(bytes.begin(), bytes.end(), '\n');
@@ -166,17 +158,16 @@ void Console::mention_lost_output() {
 }
 
 void Console::log(std::string_view lines) {
-  if (log_ < 0) {
+  if (log_.get() < 0) {
     if (log_path_.empty()) unlogged_ += lines;
     return;
   }
   const int problem = [&] {
     const io::IoDeadline::Operation writing(deadline_, io::IoDeadline::Kind::writing, log_path_);
-    return write_all(log_, lines);
+    return write_all(log_.get(), lines);
   }();
   if (problem == 0) return;
-  close(log_);
-  log_ = -1;
+  log_ = io::Descriptor();
   throw io::FileError(fmt::format("{}: cannot write the log: {}", log_path_.string(), std::strerror(problem)));
 }
 

@@ -12,6 +12,7 @@
 
 #include "app/report/line_fields.hpp"
 #include "app/report/progress_bar.hpp"
+#include "io/files/durable_file.hpp"
 #include "io/files/io_deadline.hpp"
 
 namespace lockstep::app {
@@ -96,7 +97,7 @@ class Console {
   bool speaks_;
   Stream output_;
   Stream error_;
-  int log_ = -1;
+  io::Descriptor log_;
   std::string unlogged_;  ///< what was said before there was a log
   std::filesystem::path log_path_;
   io::IoDeadline* deadline_ = nullptr;

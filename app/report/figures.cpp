@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "io/files/plural.hpp"
 
 namespace lockstep::app {
 
@@ -30,8 +33,10 @@ std::string with_commas(std::int64_t value) {
 }
 
 std::string counted(std::int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+  return fmt::format("{} {}", with_commas(count), io::plural_unless_one(count, noun));
 }
+
+double shown(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value + 0.0; }
 
 std::string format_bytes(double bytes) {
   const auto [value, unit] = in_units<5>(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"});

@@ -12,6 +12,8 @@ namespace lockstep::app {
 std::string with_commas(std::int64_t value);
 /// 1, "rank" -> "1 rank"; 1200, "rank" -> "1,200 ranks".
 std::string counted(std::int64_t count, std::string_view noun);
+/// The same number as text shows it: 0 and NaN without a sign.
+double shown(double value);
 /// 1536 -> "1.5 KiB".
 std::string format_bytes(double bytes);
 /// 3072, 2 -> "1.5 KiB/s".

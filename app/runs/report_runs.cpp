@@ -32,7 +32,7 @@ void write_output(const std::filesystem::path& file, const std::string& text) {
 int run_report(const ReportRunsOptions& options) {
   Console console(true);
   const std::vector<RunHistory> runs = runs_to_show(options.runs, console);
-  write_output(options.out, page_of(runs));
+  write_output(options.out, page_of(runs, options.along));
   if (runs.size() > 1) console.info(format_ranking(runs));
   console.info(fmt::format("{}: {}", options.out.string(), counted(static_cast<std::int64_t>(runs.size()), "run")));
   console.mention_lost_output();
@@ -43,7 +43,13 @@ int run_plot(const PlotOptions& options) {
   Console console(true);
   const std::vector<RunHistory> runs = runs_to_show(options.runs, console);
   std::vector<Chart> charts;
-  for (RunChart& picture : charts_of(runs, {})) charts.push_back(std::move(picture.chart));
+  const std::vector<RunGroup> groups = groups_of(runs);
+  for (const RunGroup& group : groups) {
+    for (RunChart& picture : charts_of(group.runs, {}, options.along)) {
+      if (groups.size() > 1) picture.chart.subtitle += ", " + group.title;
+      charts.push_back(std::move(picture.chart));
+    }
+  }
   if (charts.empty()) throw io::FileError("there is nothing to draw: none of the runs has reported a step yet");
   write_output(options.svg, to_svg(charts));
   console.info(fmt::format("{}: {} of {}", options.svg.string(),

@@ -17,20 +17,24 @@ constexpr std::size_t kMostStretches = 12;
 
 class Drawing {
  public:
-  Drawing(const std::vector<RunHistory>& runs, const ChartFrame& frame)
-      : runs_(runs), names_(short_names(runs)), along_(progress_of(runs)), frame_(frame), shown_(ranking_of(runs)) {
+  Drawing(const std::vector<RunHistory>& runs, const ChartFrame& frame, Progress along)
+      : runs_(runs),
+        names_(short_names(runs)),
+        along_(along == Progress::automatic ? progress_of(runs) : along),
+        frame_(frame),
+        shown_(ranking_of(runs)) {
     shown_.resize(std::min(shown_.size(), kMostRuns));
     if (runs.size() > 1 && runs.size() <= kMostRuns) std::sort(shown_.begin(), shown_.end());
   }
 
   std::vector<RunChart> all() {
     const std::string metric = runs_.empty() ? "" : runs_[shown_[0]].metric;
-    beside("loss", "Loss", "loss", AxisNumbers::plain);
+    beside("loss", "loss", "loss", AxisNumbers::plain);
     if (!metric.empty() && metric != "perplexity") {
       beside(metric, metric_words(metric), metric,
              metric.ends_with("accuracy") ? AxisNumbers::percent : AxisNumbers::plain);
     } else if (!metric.empty()) {
-      lines("perplexity", "Perplexity of validation", "perplexity", of_runs("validation", metric), AxisNumbers::plain);
+      lines("perplexity", "Validation perplexity", "perplexity", of_runs("validation", metric), AxisNumbers::plain);
     }
     lines("learning-rate", "Learning rate", "learning rate", of_runs("train", "learning_rate"), AxisNumbers::plain);
     lines("gradient-norm", "Gradient norm", "norm of the last step's gradient", of_runs("train", "gradient_norm"),
@@ -61,16 +65,37 @@ class Drawing {
     return series;
   }
 
+  /// What a constant predictor reaches, all along; runs of one picture validate on the same data.
+  ChartSeries constant_of(const std::string& key) const {
+    ChartSeries series{.name = "constant", .points = {}, .reference = true};
+    for (const std::size_t i : shown_) {
+      for (const ChartPoint& point : curve_of(runs_[i], "validation", "constant_" + key, along_)) {
+        if (series.points.size() < 2) {
+          series.points.push_back(point);
+        } else {
+          series.points[0].x = std::min(series.points[0].x, point.x);
+          series.points[1].x = std::max(series.points[1].x, point.x);
+        }
+      }
+    }
+    return series;
+  }
+
   /// Training and validation: of one run in one picture, of several in two.
   void beside(const std::string& id, std::string title, const std::string& key, AxisNumbers numbers) {
-    title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
     if (alone()) {
       std::vector<ChartSeries> series = of_runs("train", key, "training");
       for (ChartSeries& each : of_runs("validation", key, "validation")) series.push_back(std::move(each));
+      if (ChartSeries constant = constant_of(key); !constant.points.empty()) series.push_back(std::move(constant));
+      title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
       return lines(id, title, metric_words(key), std::move(series), numbers);
     }
-    lines("validation-" + id, title + " of validation", metric_words(key), of_runs("validation", key), numbers);
-    lines("training-" + id, title + " of training", metric_words(key), of_runs("train", key), numbers);
+    std::vector<ChartSeries> validation = of_runs("validation", key);
+    if (ChartSeries constant = constant_of(key); !validation.empty() && !constant.points.empty()) {
+      validation.push_back(std::move(constant));
+    }
+    lines("validation-" + id, "Validation " + title, metric_words(key), std::move(validation), numbers);
+    lines("training-" + id, "Training " + title, metric_words(key), of_runs("train", key), numbers);
   }
 
   void lines(const std::string& id, const std::string& title, const std::string& words, std::vector<ChartSeries> series,
@@ -86,7 +111,8 @@ class Drawing {
                                 : scale_of_values(series);
     Chart chart{.title = title,
                 .subtitle = subtitle(),
-                .x = {.title = along_ == Progress::steps ? "step" : "epoch"},
+                .x = {.title = axis_of(along_),
+                      .numbers = along_ == Progress::time ? AxisNumbers::seconds : AxisNumbers::plain},
                 .y = {.title = words, .scale = scale, .numbers = numbers, .from_zero = from_zero},
                 .series = std::move(series),
                 .frame = frame_};
@@ -104,10 +130,12 @@ class Drawing {
   std::vector<ChartMark> marks() const {
     std::vector<ChartMark> marks;
     bool first = true;
+    double seconds = 0;
     for (const io::MetricRecord& record : runs_[0].records) {
+      seconds += seconds_of(record);
       const std::string kind = string_of(record, "kind");
       const bool restart = kind == "start" && !std::exchange(first, first && kind != "start");
-      const std::optional<double> x = number_of(record, along_ == Progress::steps ? "step" : "epoch");
+      const std::optional<double> x = along_ == Progress::time ? seconds : number_of(record, axis_of(along_));
       if (x && (restart || kind == "roll_back")) marks.push_back({*x, restart ? "restart" : "roll-back"});
     }
     return marks;
@@ -174,8 +202,8 @@ class Drawing {
 
 }  // namespace
 
-std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame) {
-  return Drawing(runs, frame).all();
+std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame, Progress along) {
+  return Drawing(runs, frame, along).all();
 }
 
 std::vector<std::string> short_names(const std::vector<RunHistory>& runs) {

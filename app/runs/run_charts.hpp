@@ -19,7 +19,8 @@ struct RunChart {
 /// Of one run training beside validation; of several one line for each, of the best kMostRuns by ranking_of().
 /// Pictures without a value are left out.
 inline constexpr std::size_t kMostRuns = 12;
-std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame);
+std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame,
+                                Progress along = Progress::automatic);
 
 /// Names of the runs without the folders that all have in common.
 std::vector<std::string> short_names(const std::vector<RunHistory>& runs);

@@ -1,7 +1,9 @@
 #include "app/runs/run_history.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -47,6 +49,29 @@ std::string metric_in(const std::vector<io::MetricRecord>& records) {
   return "";
 }
 
+void find_validation_data(RunHistory& run) {
+  for (const io::MetricRecord& record : run.records) {
+    if (std::string said = string_of(record, "validation_data"); !said.empty()) run.validation_data = std::move(said);
+  }
+  std::string data, validation;
+  for (const auto& [name, value] : run.options) {
+    if (name == "data") data = value;
+    if (name == "validation") validation = value;
+  }
+  // As the user would name it from here.
+  const auto near = [](const std::string& path) {
+    std::error_code unknown;
+    const fs::path from_here = fs::path(path).lexically_proximate(fs::current_path(unknown));
+    return from_here.empty() || *from_here.begin() == ".." ? path : from_here.string();
+  };
+  double share = 0;
+  const auto [end, error] = std::from_chars(validation.data(), validation.data() + validation.size(), share);
+  const bool is_share = error == std::errc{} && end == validation.data() + validation.size() && share < 1;
+  run.validation_path = validation.empty() ? near(data)
+                        : is_share         ? fmt::format("{:g} % of {}", 100 * share, near(data))
+                                           : near(validation);
+}
+
 /// "2" before "10".
 bool is_named_before(const fs::path& a, const fs::path& b) {
   const auto number = [](const fs::path& path) {
@@ -87,10 +112,13 @@ RunHistory read_run(const fs::path& folder, const std::string& name) {
   run.plan = plan_in(io::read_whole(folder / "log.txt").value_or(""));
   run.configuration = io::read_whole(folder / "config.ini").value_or("");
   try {
-    run.options = effective_options(train_options_from_ini(run.configuration));
+    const TrainOptions options = train_options_from_ini(run.configuration);
+    run.options = effective_options(options);
+    if (const std::string chosen = key_of(options.validation.best_by); !chosen.empty()) run.metric = chosen;
   } catch (const UsageError& error) {
     run.problem = fmt::format("{} cannot be read back: {}", (folder / "config.ini").string(), error.what());
   }
+  find_validation_data(run);
   return run;
 }
 
@@ -112,6 +140,16 @@ std::vector<RunHistory> read_runs(const std::vector<fs::path>& folders) {
   return runs;
 }
 
+double seconds_of(const io::MetricRecord& record) {
+  const auto number = [&](std::string_view key) { return number_of(record, key).value_or(0); };
+  const std::string kind = string_of(record, "kind");
+  if (kind == "train") {
+    return number("input_seconds") + number("compute_seconds") + number("communication_seconds") +
+           number("other_seconds");
+  }
+  return kind == "validation" ? number("seconds") : kind == "checkpoint" ? number("stall_seconds") : 0;
+}
+
 Progress progress_of(const std::vector<RunHistory>& runs) {
   double least = HUGE_VAL, most = 0;
   for (const RunHistory& run : runs) {
@@ -125,11 +163,18 @@ Progress progress_of(const std::vector<RunHistory>& runs) {
   return most > 1.05 * least ? Progress::epochs : Progress::steps;
 }
 
+const char* axis_of(Progress along) {
+  return along == Progress::time ? "time" : along == Progress::epochs ? "epoch" : "step";
+}
+
 std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, std::string_view key, Progress along) {
   std::vector<ChartPoint> points;
+  double seconds = 0;
   for (const io::MetricRecord& record : run.records) {
+    seconds += seconds_of(record);
     if (string_of(record, "kind") != kind) continue;
-    const auto x = number_of(record, along == Progress::steps ? "step" : "epoch"), y = number_of(record, key);
+    const std::optional<double> x = along == Progress::time ? seconds : number_of(record, axis_of(along));
+    const auto y = number_of(record, key);
     if (x && y) points.push_back({*x, *y});
   }
   return points;
@@ -137,7 +182,7 @@ std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, s
 
 RunSummary summary_of(const RunHistory& run) {
   RunSummary summary;
-  double samples = 0;
+  double samples = 0, best_loss = std::numeric_limits<double>::infinity();
   for (const io::MetricRecord& record : run.records) {
     const std::string kind = string_of(record, "kind");
     const auto number = [&](std::string_view key) { return number_of(record, key).value_or(0); };
@@ -146,8 +191,7 @@ RunSummary summary_of(const RunHistory& run) {
       summary.epochs = number("epoch");
       summary.training_loss = number_of(record, "loss");
       summary.training_metric = number_of(record, run.metric);
-      const double total = number("input_seconds") + number("compute_seconds") + number("communication_seconds") +
-                           number("other_seconds");
+      const double total = seconds_of(record);
       summary.split.input += number("input_seconds");
       summary.split.compute += number("compute_seconds");
       summary.split.communication += number("communication_seconds");
@@ -165,8 +209,12 @@ RunSummary summary_of(const RunHistory& run) {
         summary.training_metric = number_of(record, "training_" + run.metric);
       }
       const std::optional<double>& metric = summary.validation_metric;
-      if (metric && (!summary.best || is_better_metric(run.metric, *metric, *summary.best))) {
+      const double loss = summary.validation_loss.value_or(std::numeric_limits<double>::infinity());
+      const bool equal = metric && summary.best && !is_better_metric(run.metric, *summary.best, *metric);
+      if (metric &&
+          (!summary.best || is_better_metric(run.metric, *metric, *summary.best) || (equal && loss < best_loss))) {
         summary.best = metric;
+        best_loss = loss;
         summary.best_step = std::llround(number("step"));
       }
     } else if (kind == "checkpoint") {
@@ -182,13 +230,17 @@ RunSummary summary_of(const RunHistory& run) {
   return summary;
 }
 
-bool is_better_metric(std::string_view key, double a, double b) { return key.ends_with("accuracy") ? a > b : a < b; }
+bool is_better_metric(std::string_view key, double a, double b) {
+  return key.ends_with("accuracy") || key == "f1_macro" || key == "roc_auc" ? a > b : a < b;
+}
 
 std::string format_metric(std::string_view key, double value) {
   return key.ends_with("accuracy") ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.5g}", value);
 }
 
 std::string metric_words(std::string_view key) {
+  if (key == "f1_macro") return "F1 (macro)";
+  if (key == "roc_auc") return "ROC AUC";
   std::string words(key);
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;

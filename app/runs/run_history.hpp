@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/options/progress.hpp"
 #include "app/report/chart.hpp"
 #include "app/report/step_figures.hpp"
 #include "io/runs/metrics_log.hpp"
@@ -29,8 +30,11 @@ struct RunHistory {
   std::string configuration{};  ///< config.ini as it is
   std::string plan{};           ///< what the newest launch printed before its first step
   std::vector<io::MetricRecord> records{};
-  std::string metric{};   ///< its key: "accuracy"; "": there are no records that have one
-  std::string problem{};  ///< of config.ini; "": none
+  std::string metric{};  ///< its key: "accuracy"; "": there are no records that have one
+  /// Equal for runs that validate on the same data; "": their records do not tell, and validation_path counts.
+  std::string validation_data{};
+  std::string validation_path{};  ///< as the options name the data that validate, or of which a part does
+  std::string problem{};          ///< of config.ini; "": none
 };
 
 /// Throws io::FileError where the folder holds no run.
@@ -39,11 +43,15 @@ RunHistory read_run(const std::filesystem::path& folder, const std::string& name
 /// names (2 before 10). Throws io::FileError.
 std::vector<RunHistory> read_runs(const std::vector<std::filesystem::path>& folders);
 
-enum class Progress { steps, epochs };
-/// Where the number of steps in an epoch differs, runs are compared by epochs.
+/// Steps or epochs, as these runs are compared.
 Progress progress_of(const std::vector<RunHistory>& runs);
-/// The values under `key` in records of this kind.
+/// "step", "epoch", "time": the title of that axis.
+const char* axis_of(Progress along);
+/// The values under `key` in records of this kind. `along` is not automatic.
 std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, std::string_view key, Progress along);
+
+/// What a record adds to the time of its run.
+double seconds_of(const io::MetricRecord& record);
 
 /// What a run has come to.
 struct RunSummary {

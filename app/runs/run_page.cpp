@@ -9,6 +9,7 @@
 #include "app/options/options.hpp"
 #include "app/report/chart_canvas.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "app/runs/run_charts.hpp"
 #include "app/runs/run_page_style.hpp"
 #include "app/runs/run_ranking.hpp"
@@ -16,7 +17,9 @@
 namespace lockstep::app {
 namespace {
 
+/// A card of the page; and on a telephone, where the wide one would be shrunk until nobody can read it.
 constexpr ChartFrame kCardFrame{.width = 620, .height = 340, .titled = false};
+constexpr ChartFrame kNarrowFrame{.width = 350, .height = 300, .titled = false};
 
 /// Lines of text: escape_xml() knows no line breaks.
 std::string escape_lines(const std::string& text) {
@@ -79,8 +82,8 @@ std::string tiles_of(const RunHistory& run) {
   } else if (summary.training_loss) {
     text += tile("Training loss", fmt::format("{:.4f}", *summary.training_loss), "of the last report");
   }
-  text +=
-      tile("Steps", with_commas(summary.steps), fmt::format("{:.4g} epochs, {}", summary.epochs, state_words(summary)));
+  text += tile("Steps", with_commas(summary.steps),
+               fmt::format("{:.4g} epoch{}, {}", summary.epochs, summary.epochs == 1 ? "" : "s", state_words(summary)));
   text += tile("Throughput", with_commas(static_cast<std::int64_t>(summary.rate)),
                summary.tokens ? "tokens per second" : "samples per second");
   text += tile("Time", seconds_words(total_seconds(summary)),
@@ -89,20 +92,19 @@ std::string tiles_of(const RunHistory& run) {
   return text + "</dl>\n";
 }
 
-std::string ranking_table(const std::vector<RunHistory>& runs) {
+/// `prefix` of its id, which is one of the page.
+std::string ranking_table(const std::vector<RunHistory>& runs, const std::string& prefix) {
   const std::vector<DifferentOption> different = differences_of(runs);
   const std::vector<std::string> names = short_names(runs);
-  const bool one_metric =
-      std::all_of(runs.begin(), runs.end(), [&](const RunHistory& run) { return run.metric == runs[0].metric; });
-  std::string text =
-      "<table id=\"ranking-table\"><caption>The best validation first. Options that are equal in all runs "
-      "are left out.</caption>\n<thead><tr>" +
-      heading("place") + heading("run", true) +
-      heading(one_metric && !runs[0].metric.empty() ? "best " + metric_words(runs[0].metric) : "best metric");
+  std::string text = fmt::format(
+      "<table id=\"{}ranking-table\"><caption>The best validation first. Options that are equal in all runs are left "
+      "out.</caption>\n<thead><tr>{}{}{}",
+      prefix, heading("place"), heading("run", true),
+      heading(runs[0].metric.empty() ? "best metric" : "best " + metric_words(runs[0].metric)));
+  for (const DifferentOption& option : different) text += heading("--" + option.name, true);
   for (const char* name : {"at step", "validation loss", "training loss", "steps", "throughput", "time"})
     text += heading(name);
   text += heading("state", true);
-  for (const DifferentOption& option : different) text += heading("--" + option.name, true);
   text += "</tr></thead>\n<tbody>\n";
   std::size_t place = 0;
   for (const std::size_t i : ranking_of(runs)) {
@@ -112,14 +114,13 @@ std::string ranking_table(const std::vector<RunHistory>& runs) {
     };
     text += fmt::format("<tr{}>{}<th scope=\"row\">{}</th>", place == 0 && summary.best ? " class=\"best\"" : "",
                         cell(fmt::format("{}", place + 1)), escape_xml(names[i]));
-    text += cell(summary.best ? format_metric(runs[i].metric, *summary.best) : "–") +
-            cell(summary.best ? with_commas(summary.best_step) : "–") + number(summary.validation_loss) +
-            number(summary.training_loss) + cell(with_commas(summary.steps)) + cell(rate_words(summary)) +
-            cell(seconds_words(total_seconds(summary))) + cell(state_words(summary), true);
+    text += cell(summary.best ? format_metric(runs[i].metric, *summary.best) : "–");
     for (const DifferentOption& option : different) {
       text += cell(option.values[i].empty() ? "–" : option.values[i], true);
     }
-    text += "</tr>\n";
+    text += cell(summary.best ? with_commas(summary.best_step) : "–") + number(summary.validation_loss) +
+            number(summary.training_loss) + cell(with_commas(summary.steps)) + cell(rate_words(summary)) +
+            cell(seconds_words(total_seconds(summary))) + cell(state_words(summary), true) + "</tr>\n";
     ++place;
   }
   return scrolled("Ranking of the runs", text + "</tbody></table>", true);
@@ -157,6 +158,18 @@ std::string table_of_bars(const Chart& chart) {
   return text + "</tbody></table>";
 }
 
+/// The picture at both widths, of which the page's style shows one.
+std::string at_both_widths(const RunChart& picture) {
+  std::string text;
+  for (const bool narrow : {false, true}) {
+    Chart chart = picture.chart;
+    if (narrow) chart.frame = kNarrowFrame;
+    text += fmt::format("<div class=\"{}\">{}</div>", narrow ? "when-narrow" : "when-wide",
+                        draw(chart, picture.id + (narrow ? "-narrow-" : "-")));
+  }
+  return text;
+}
+
 std::string figure_of(const RunChart& picture) {
   const Chart& chart = picture.chart;
   const bool lines = chart.bars.empty();
@@ -166,7 +179,7 @@ std::string figure_of(const RunChart& picture) {
       "aria-label=\"{1}{4}\">\n{5}<div class=\"read\" aria-live=\"polite\"></div>\n</div>\n"
       "<details><summary>Values<span class=\"aloud\"> of {1}</span></summary>{6}</details>\n</figure>\n",
       picture.id, escape_xml(chart.title), note.empty() ? "" : "<p>" + note + "</p>", lines ? " tabindex=\"0\"" : "",
-      lines ? ": the arrow keys read its values" : "", draw(chart),
+      lines ? ": the arrow keys read its values" : "", at_both_widths(picture),
       scrolled("Values of " + chart.title, lines ? table_of_lines(chart) : table_of_bars(chart)));
 }
 
@@ -229,8 +242,11 @@ std::string lead_of(const RunHistory& run) {
   return text;
 }
 
-/// Which of several runs is best.
+/// Which of several runs is best, where all can be compared.
 std::string best_of(const std::vector<RunHistory>& runs, const std::vector<std::string>& names) {
+  if (const std::size_t groups = groups_of(runs).size(); groups > 1) {
+    return fmt::format("{} groups: only runs with the same metric on the same data are compared", groups);
+  }
   const std::size_t best = ranking_of(runs)[0];
   const RunSummary summary = summary_of(runs[best]);
   if (!summary.best) return "none of them has validated yet";
@@ -238,9 +254,30 @@ std::string best_of(const std::vector<RunHistory>& runs, const std::vector<std::
                      format_metric(runs[best].metric, *summary.best), with_commas(summary.best_step));
 }
 
+/// Ranking and pictures of runs that can be compared. `number` of several groups; 0: there is one.
+std::string section_of(const RunGroup& group, std::size_t number, Progress along) {
+  const std::string prefix = number > 0 ? fmt::format("group-{}-", number) : "";
+  const std::string title = number > 0 ? ": " + group.title : "";
+  std::string text;
+  if (group.runs.size() > 1) {
+    text +=
+        fmt::format("<section aria-labelledby=\"{0}ranking\">\n<h2 id=\"{0}ranking\">Ranking{1}</h2>\n{2}</section>\n",
+                    prefix, escape_xml(title), ranking_table(group.runs, prefix));
+  }
+  text += fmt::format(
+      "<section aria-labelledby=\"{0}pictures\">\n<h2 id=\"{0}pictures\">Course of training{1}</h2>\n"
+      "<div class=\"charts\">\n",
+      prefix, escape_xml(group.runs.size() == 1 && number > 0 ? title + ", " + group.runs[0].name : title));
+  for (RunChart& picture : charts_of(group.runs, kCardFrame, along)) {
+    picture.id = prefix + picture.id;
+    text += figure_of(picture);
+  }
+  return text + "</div>\n</section>\n";
+}
+
 }  // namespace
 
-std::string page_of(const std::vector<RunHistory>& runs) {
+std::string page_of(const std::vector<RunHistory>& runs, Progress along) {
   const bool alone = runs.size() == 1;
   const std::vector<std::string> names = short_names(runs);
   const std::string title = alone ? runs[0].name : fmt::format("{} runs", runs.size());
@@ -249,19 +286,15 @@ std::string page_of(const std::vector<RunHistory>& runs) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"lockstep {}\">\n"
       "<title>{}</title>\n<style>{}@media (prefers-color-scheme:dark){{\n{}{}}}\n</style>\n</head>\n<body>\n"
-      "<a class=\"skip\" href=\"#pictures\">To the pictures</a>\n<header>\n<h1>{}</h1>\n<p class=\"lead\">{}</p>\n",
-      program_version(), escape_xml(title), kPageStyle, kDarkPage, dark_colours(), escape_xml(title),
+      "<a class=\"skip\" href=\"#{}pictures\">To the pictures</a>\n<header>\n<h1>{}</h1>\n<p class=\"lead\">{}</p>\n",
+      program_version(), escape_xml(title), kPageStyle, kDarkPage, dark_colours(),
+      groups_of(runs).size() > 1 ? "group-1-" : "", escape_xml(title),
       escape_xml(alone ? lead_of(runs[0]) : best_of(runs, names)));
   if (alone) text += tiles_of(runs[0]);
   text += "</header>\n<main>\n";
-  if (!alone)
-    text += "<section aria-labelledby=\"ranking\">\n<h2 id=\"ranking\">Ranking</h2>\n" + ranking_table(runs) +
-            "</section>\n";
-  text +=
-      "<section aria-labelledby=\"pictures\">\n<h2 id=\"pictures\">Course of training</h2>\n<div class=\"charts\">\n";
-  for (const RunChart& picture : charts_of(runs, kCardFrame)) text += figure_of(picture);
-  text += "</div>\n</section>\n<section aria-labelledby=\"course\">\n<h2 id=\"course\">Launches and ends</h2>\n" +
-          course_table(runs) +
+  const std::vector<RunGroup> groups = groups_of(runs);
+  for (std::size_t i = 0; i < groups.size(); ++i) text += section_of(groups[i], groups.size() > 1 ? i + 1 : 0, along);
+  text += "<section aria-labelledby=\"course\">\n<h2 id=\"course\">Launches and ends</h2>\n" + course_table(runs) +
           "</section>\n<section aria-labelledby=\"plan\">\n<h2 id=\"plan\">Plan and options</h2>\n";
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string of = alone ? "" : " of " + names[i];

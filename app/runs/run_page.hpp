@@ -12,6 +12,6 @@
 namespace lockstep::app {
 
 /// `runs` not empty.
-std::string page_of(const std::vector<RunHistory>& runs);
+std::string page_of(const std::vector<RunHistory>& runs, Progress along = Progress::automatic);
 
 }  // namespace lockstep::app

@@ -33,6 +33,9 @@ figcaption{display:flex;justify-content:space-between;align-items:baseline;gap:1
 .plot{position:relative;border-radius:.3rem}
 .plot svg{display:block;width:100%;height:auto;font-family:inherit}
 .plot:focus-visible,a:focus-visible,summary:focus-visible,.scroll:focus-visible{outline:2px solid var(--accent);outline-offset:3px}
+.when-narrow{display:none}
+@media (max-width:36rem){.when-wide{display:none}.when-narrow{display:block}header,main,footer{padding:0 .6rem}
+figure{padding:.7rem .5rem .5rem}}
 .cross{position:absolute;width:1px;background:var(--quiet);pointer-events:none;opacity:.6}
 .read{position:absolute;top:.3rem;pointer-events:none;background:var(--ground);border:1px solid var(--line);border-radius:.4rem;
 padding:.45rem .65rem;font-size:.8125rem;line-height:1.45;box-shadow:0 4px 16px rgb(0 0 0/.12);white-space:nowrap}
@@ -61,10 +64,15 @@ inline constexpr std::string_view kDarkPage =
 /// The values are those of the table under each picture, the place is told by the attributes of its rectangle "over".
 inline constexpr std::string_view kPageScript = R"(
 for (const figure of document.querySelectorAll("figure")) {
-  const plot = figure.querySelector(".plot"), over = plot.querySelector(".over");
-  if (!over) continue;
-  const svg = plot.querySelector("svg"), box = svg.viewBox.baseVal;
-  const [low, high, from, to, scale] = over.dataset.x.split(" ").map((t, i) => (i < 4 ? +t : t));
+  const plot = figure.querySelector(".plot");
+  if (!plot.querySelector(".over")) continue;
+  let svg, over, box, low, high, from, to, scale;
+  function look() { // which of the two pictures is shown
+    svg = [...plot.querySelectorAll("svg")].find(s => s.clientWidth > 0) || plot.querySelector("svg");
+    over = svg.querySelector(".over"); box = svg.viewBox.baseVal;
+    [low, high, from, to, scale] = over.dataset.x.split(" ").map((t, i) => (i < 4 ? +t : t));
+  }
+  look();
   const at = x => from + (scale === "linear" ? (x - low) / (high - low) : Math.log(x / low) / Math.log(high / low)) * (to - from);
   const series = [...figure.querySelectorAll("tbody")].map(body => ({
     name: body.querySelector("th").textContent,
@@ -78,6 +86,7 @@ for (const figure of document.querySelectorAll("figure")) {
   const nearest = (points, x) => points.reduce((a, b) => (Math.abs(b.x - x) < Math.abs(a.x - x) ? b : a));
   const reach = (places.at(-1) - places[0]) / 40;
   function show(index) {
+    look();
     here = Math.max(0, Math.min(places.length - 1, index));
     const x = places[here], shown = svg.clientWidth / box.width, left = at(x) * shown;
     const near = series.map(s => [s.name, nearest(s.points, x)]).filter(([, p]) => Math.abs(p.x - x) <= reach);
@@ -95,6 +104,7 @@ for (const figure of document.querySelectorAll("figure")) {
   }
   function hide() { cross.hidden = true; read.replaceChildren(); here = -1; }
   plot.addEventListener("pointermove", event => {
+    look();
     const shown = svg.clientWidth / box.width, pixel = event.clientX - svg.getBoundingClientRect().left;
     let best = 0;
     places.forEach((x, i) => { if (Math.abs(at(x) * shown - pixel) < Math.abs(at(places[best]) * shown - pixel)) best = i; });

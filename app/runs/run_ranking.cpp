@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -30,57 +29,114 @@ std::vector<DifferentOption> differences_of(const std::vector<RunHistory>& runs)
   return different;
 }
 
+namespace {
+
+/// Whether their metrics are of one kind and of the same data. A run that has not reported yet has no kind.
+bool are_alike(const RunHistory& a, const RunHistory& b) {
+  if (!a.metric.empty() && !b.metric.empty() && a.metric != b.metric) return false;
+  return a.validation_data.empty() || b.validation_data.empty() ? a.validation_path == b.validation_path
+                                                                : a.validation_data == b.validation_data;
+}
+
+/// The number of the group that each run belongs to.
+std::vector<std::size_t> group_numbers(const std::vector<RunHistory>& runs) {
+  std::vector<const RunHistory*> first;
+  std::vector<std::size_t> numbers;
+  for (const RunHistory& run : runs) {
+    const auto found = std::find_if(first.begin(), first.end(), [&](const auto* of) { return are_alike(*of, run); });
+    numbers.push_back(static_cast<std::size_t>(found - first.begin()));
+    if (found == first.end()) {
+      first.push_back(&run);
+    } else if ((*found)->metric.empty()) {
+      *found = &run;
+    }
+  }
+  return numbers;
+}
+
+}  // namespace
+
+std::vector<RunGroup> groups_of(const std::vector<RunHistory>& runs) {
+  std::vector<RunGroup> groups;
+  const std::vector<std::size_t> numbers = group_numbers(runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    groups.resize(std::max(groups.size(), numbers[i] + 1));
+    RunGroup& group = groups[numbers[i]];
+    if (!runs[i].metric.empty()) {
+      group.title = fmt::format("{} on {}", metric_words(runs[i].metric), runs[i].validation_path);
+    }
+    group.runs.push_back(runs[i]);
+  }
+  for (RunGroup& group : groups) {
+    if (group.title.empty()) group.title = fmt::format("nothing reported yet on {}", group.runs[0].validation_path);
+  }
+  return groups;
+}
+
 std::vector<std::size_t> ranking_of(const std::vector<RunHistory>& runs) {
   std::vector<std::size_t> order(runs.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::vector<std::string> kinds;
-  for (const RunHistory& run : runs) {
-    if (!run.metric.empty() && std::find(kinds.begin(), kinds.end(), run.metric) == kinds.end()) {
-      kinds.push_back(run.metric);
-    }
-  }
-  const auto kind_of = [&](const RunHistory& run) { return std::find(kinds.begin(), kinds.end(), run.metric); };
+  const std::vector<std::size_t> group = group_numbers(runs);
   std::vector<std::optional<double>> best;
   for (const RunHistory& run : runs) best.push_back(summary_of(run).best);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     if (best[a].has_value() != best[b].has_value()) return best[a].has_value();
     if (!best[a]) return false;
-    if (runs[a].metric != runs[b].metric) return kind_of(runs[a]) < kind_of(runs[b]);
+    if (group[a] != group[b]) return group[a] < group[b];
     return is_better_metric(runs[a].metric, *best[a], *best[b]);
   });
   return order;
 }
 
+std::string different_options(const std::vector<DifferentOption>& different, std::size_t index) {
+  std::string text;
+  for (const DifferentOption& option : different) {
+    if (option.values[index].empty()) continue;
+    text += fmt::format("{}--{} {}", text.empty() ? "" : " ", option.name, option.values[index]);
+  }
+  return text;
+}
+
 std::string state_words(const RunSummary& summary) { return summary.state.empty() ? "not ended" : summary.state; }
 
-std::string format_ranking(const std::vector<RunHistory>& runs) {
+namespace {
+
+std::string table_of(const std::vector<RunHistory>& runs) {
   const std::vector<DifferentOption> different = differences_of(runs);
-  const std::set<std::string> kinds = [&] {
-    std::set<std::string> all;
-    for (const RunHistory& run : runs) {
-      if (!run.metric.empty()) all.insert(run.metric);
-    }
-    return all;
-  }();
-  std::vector<std::vector<std::string>> rows{{"", "run", kinds.size() == 1 ? metric_words(*kinds.begin()) : "metric",
-                                              "at step", "loss", "steps", "time", "state"}};
+  const auto with_metric =
+      std::find_if(runs.begin(), runs.end(), [](const RunHistory& r) { return !r.metric.empty(); });
+  std::vector<std::vector<std::string>> rows{
+      {"", "run", with_metric == runs.end() ? "metric" : metric_words(with_metric->metric)}};
   for (const DifferentOption& option : different) rows[0].push_back("--" + option.name);
+  for (const char* name : {"at step", "loss", "steps", "time", "state"}) rows[0].emplace_back(name);
   std::size_t place = 0;
   for (const std::size_t i : ranking_of(runs)) {
     const RunSummary summary = summary_of(runs[i]);
-    std::vector<std::string> row{
-        fmt::format("{}.", ++place),
-        runs[i].name,
-        summary.best ? format_metric(runs[i].metric, *summary.best) : "-",
-        summary.best ? with_commas(summary.best_step) : "-",
-        summary.validation_loss ? fmt::format("{:.5g}", *summary.validation_loss) : "-",
-        with_commas(summary.steps),
-        format_duration(summary.split.total + summary.validation_seconds + summary.checkpoint_seconds),
-        state_words(summary)};
+    std::vector<std::string> row{fmt::format("{}.", ++place), runs[i].name,
+                                 summary.best ? format_metric(runs[i].metric, *summary.best) : "-"};
     for (const DifferentOption& option : different) row.push_back(option.values[i]);
+    row.insert(
+        row.end(),
+        {summary.best ? with_commas(summary.best_step) : "-",
+         summary.validation_loss ? fmt::format("{:.5g}", *summary.validation_loss) : "-", with_commas(summary.steps),
+         format_duration(summary.split.total + summary.validation_seconds + summary.checkpoint_seconds),
+         state_words(summary)});
     rows.push_back(std::move(row));
   }
-  return format_table(rows, {2, 3, 4, 5, 6});
+  const std::size_t after = 3 + different.size();
+  return format_table(rows, {2, after, after + 1, after + 2, after + 3});
+}
+
+}  // namespace
+
+std::string format_ranking(const std::vector<RunHistory>& runs) {
+  const std::vector<RunGroup> groups = groups_of(runs);
+  std::string text;
+  for (const RunGroup& group : groups) {
+    if (groups.size() > 1) text += fmt::format("{}{}:\n", text.empty() ? "" : "\n", group.title);
+    text += table_of(group.runs);
+  }
+  return text;
 }
 
 }  // namespace lockstep::app

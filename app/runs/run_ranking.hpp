@@ -18,13 +18,24 @@ struct DifferentOption {
 std::vector<DifferentOption> differences_of(const std::vector<RunHistory>& runs);
 
 /// Places in `runs`, the run with the best validation metric first; those without one are last, in their order. Runs
-/// whose metrics differ are not compared: each follows the first of its kind.
+/// that are of several groups are not compared: each follows the first of its group.
 std::vector<std::size_t> ranking_of(const std::vector<RunHistory>& runs);
+
+/// Runs that can be compared: the same metric on the same validation data.
+struct RunGroup {
+  std::string title;  ///< "accuracy on data/test"
+  std::vector<RunHistory> runs;
+};
+/// In the order of their first runs. A run that has reported nothing yet goes with those on its data.
+std::vector<RunGroup> groups_of(const std::vector<RunHistory>& runs);
+/// "--learning-rate 0.1 --hidden 8": the options that differ, as run `index` has them.
+std::string different_options(const std::vector<DifferentOption>& different, std::size_t index);
 
 /// "training", "done" …
 std::string state_words(const RunSummary& summary);
 
-/// The ranking as lines of text: place, run, best metric, its step, loss, time, state, and the options that differ.
+/// The ranking as lines of text: place, run, best metric, the options that differ, step, loss, time and state; a table
+/// for each group.
 std::string format_ranking(const std::vector<RunHistory>& runs);
 
 }  // namespace lockstep::app

@@ -22,6 +22,7 @@
 #include "app/report/stop_watch.hpp"
 #include "app/runs/run_history.hpp"
 #include "app/runs/run_ranking.hpp"
+#include "io/files/durable_file.hpp"
 #include "io/files/file_error.hpp"
 
 namespace lockstep::app {
@@ -138,7 +139,8 @@ class Sweep {
     posix_spawn_file_actions_t files;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    const io::Descriptor log = io::open_own_file(output, O_WRONLY | O_CREAT | O_APPEND, "write");
+    posix_spawn_file_actions_adddup2(&files, log.get(), STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
     posix_spawnattr_t how;
     posix_spawnattr_init(&how);
@@ -201,11 +203,15 @@ class Sweep {
     }
     if (!runs.empty()) {
       console_.info("\n" + format_ranking(runs));
-      const std::size_t best = ranking_of(runs)[0];
-      if (const RunSummary summary = summary_of(runs[best]); summary.best) {
-        console_.info(fmt::format("the best: {} ({} {}); `lockstep report {}` draws them all", runs[best].name,
-                                  metric_words(runs[best].metric), format_metric(runs[best].metric, *summary.best),
-                                  options_.run.string()));
+      for (const RunGroup& group : groups_of(runs)) {
+        const std::size_t best = ranking_of(group.runs)[0];
+        const RunHistory& run = group.runs[best];
+        const RunSummary summary = summary_of(run);
+        if (!summary.best) continue;
+        const std::string options = different_options(differences_of(group.runs), best);
+        console_.info(fmt::format("the best: {}{} ({} {}); `lockstep report {}` draws them all", run.name,
+                                  options.empty() ? "" : ", " + options, metric_words(run.metric),
+                                  format_metric(run.metric, *summary.best), options_.run.string()));
       }
     }
     console_.mention_lost_output();

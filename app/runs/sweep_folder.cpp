@@ -111,11 +111,14 @@ bool SweepFolder::take_from_dead(const fs::path& claim) const {
     fs::remove(clock);
   }
   if (!gone) return false;
-  // Of several that see this, one moves it. What it holds then may be a claim that came since: that one goes back.
+  // Of several that see this, one moves it. What it holds then may be a claim that came since: that one goes back,
+  // unless yet another one has come.
   const fs::path moved = folder_ / ("." + who_ + " took");
   if (rename(claim.c_str(), moved.c_str()) != 0) return false;
   const bool is_it = io::read_whole(moved).value_or("") == holder;
-  if (!is_it) link(moved.c_str(), claim.c_str());
+  if (!is_it && link(moved.c_str(), claim.c_str()) != 0 && errno != EEXIST) {  // no hard links here
+    make_file(claim, io::read_whole(moved).value_or(""));
+  }
   fs::remove(moved);
   return is_it;
 }

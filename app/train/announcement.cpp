@@ -8,6 +8,7 @@
 
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/report/program_build.hpp"
 #include "comm/survey/topology.hpp"
 
 namespace lockstep::app {

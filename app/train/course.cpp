@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kRollBack = "roll_back";
 constexpr const char* kNewOptimizer = "new_optimizer_state";
+constexpr const char* kGlobalBatch = "global_batch";
 
 /// What the newest record of this kind holds; `otherwise` where there is none.
 double newest(std::string_view history, const char* kind, const char* key, double otherwise) {
@@ -38,7 +39,10 @@ bool LossWatch::leaps() const noexcept { return mean_ > 2 * best_ && mean_ - bes
 Course course_of(std::string_view history) {
   return {.roll_backs = static_cast<std::int64_t>(newest(history, kRollBack, "count", 0)),
           .rate_factor = newest(history, kRollBack, "rate_factor", 1),
-          .optimizer_since = static_cast<std::int64_t>(newest(history, kNewOptimizer, "step", 1)) - 1};
+          .optimizer_since = static_cast<std::int64_t>(newest(history, kNewOptimizer, "step", 1)) - 1,
+          .clock = {.step = static_cast<std::int64_t>(newest(history, kGlobalBatch, "step", 1)) - 1,
+                    .at = newest(history, kGlobalBatch, "schedule_step", 0),
+                    .per_step = newest(history, kGlobalBatch, "schedule_per_step", 1)}};
 }
 
 io::MetricRecord roll_back_record(std::int64_t step, std::int64_t failed_step, const Course& course) {
@@ -63,6 +67,14 @@ std::optional<RollBack> roll_back_after(std::string_view lines, std::int64_t ste
 
 io::MetricRecord new_optimizer_record(std::int64_t step, const std::string& optimizer) {
   return {{"kind", kNewOptimizer}, {"step", step + 1}, {"optimizer", optimizer}};
+}
+
+io::MetricRecord global_batch_record(std::int64_t global_batch, const model::ScheduleClock& clock) {
+  return {{"kind", kGlobalBatch},
+          {"step", clock.step + 1},
+          {"global_batch", global_batch},
+          {"schedule_step", clock.at},
+          {"schedule_per_step", clock.per_step}};
 }
 
 std::filesystem::path return_to_checkpoint(const std::filesystem::path& folder, const io::TrainingRecord& now,

@@ -1,6 +1,6 @@
 /// \file
-/// What happened to a run besides its steps: roll-backs, a new state of the optimiser. Both stand in the history that
-/// checkpoints carry, so that a run that resumes knows of them.
+/// What happened to a run besides its steps: roll-backs, a new state of the optimiser, another global batch. They stand
+/// in the history that checkpoints carry, so that a run that resumes knows of them.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@
 
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/runs/metrics_log.hpp"
+#include "model/training/schedule.hpp"
 
 namespace lockstep::app {
 
@@ -38,6 +39,7 @@ struct Course {
   std::int64_t roll_backs = 0;
   double rate_factor = 1;            ///< of the learning rate, after them
   std::int64_t optimizer_since = 0;  ///< the step after which the optimiser's state began
+  model::ScheduleClock clock = {};   ///< how the schedule counts the steps
 };
 Course course_of(std::string_view history);
 
@@ -52,6 +54,9 @@ struct RollBack {
 std::optional<RollBack> roll_back_after(std::string_view lines, std::int64_t step);
 /// Likewise of an optimiser whose state begins after `step`.
 io::MetricRecord new_optimizer_record(std::int64_t step, const std::string& optimizer);
+
+/// Likewise of another global batch, whose steps take the schedule otherwise as far as those before did.
+io::MetricRecord global_batch_record(std::int64_t global_batch, const model::ScheduleClock& clock);
 
 /// Of the checkpoints in `folder` that the run which has come to `now` went through: removes those of steps after
 /// `limit`, unless there are no others, and returns the newest that is left; empty: there is none. Damaged ones do not

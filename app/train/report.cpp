@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "app/plan/constant_predictor.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/text_table.hpp"
 
@@ -54,11 +56,12 @@ Score Reporter::score_of(const Sums& sums) const {
 }
 
 bool Reporter::is_due(const StepFigures& figures) const {
-  const auto passed = [&](std::int64_t every) { return every > 0 && figures.step / every > last_step_ / every; };
+  const auto passed = [&](const Interval& every) { return every.lies_between(last_step_, figures.step); };
   if (figures.step == work_.total_steps) return true;
-  if (options_.every > 0) return passed(options_.every);
+  if (options_.every > 0) return passed({.steps = options_.every});
   const bool few_epochs = work_.total_steps <= kMostEpochsReported * work_.steps_per_epoch;
-  return since_line_.seconds() >= kSecondsBetweenLines || (few_epochs && passed(work_.steps_per_epoch));
+  return since_line_.seconds() >= kSecondsBetweenLines ||
+         (few_epochs && passed({.steps = work_.steps_per_epoch, .shift = work_.epoch_shift}));
 }
 
 bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
@@ -79,7 +82,10 @@ bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
 
 void Reporter::start(std::int64_t step, double epoch) {
   check_owner();
-  write({{"kind", "start"}, {"step", step}, {"epoch", epoch}, {"ranks", std::int64_t{world_}}, {"time", time_now()}});
+  io::MetricRecord record{
+      {"kind", "start"}, {"step", step}, {"epoch", epoch}, {"ranks", std::int64_t{world_}}, {"time", time_now()}};
+  if (!validation_data_.empty()) record.emplace_back("validation_data", validation_data_);
+  write(record);
 }
 
 void Reporter::report(const StepFigures& figures, const TimeSplit& split, double l2_loss) {
@@ -101,7 +107,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   if (l2_loss != 0) line.push_back({fmt::format("L2 {:.4g}", l2_loss), 4});
   line.push_back({task_.format(score), 7});
   line.push_back({fmt::format("lr {:.3g}", figures.learning_rate), 2});
-  line.push_back({fmt::format("gradient norm {:.3g}", figures.gradient_norm), 3});
+  line.push_back({fmt::format("gradient norm {:.3g}", shown(figures.gradient_norm)), 3});
   line.push_back({fmt::format("{} {}/s", with_commas(static_cast<std::int64_t>(rate * positions)), counted_in), 5});
   line.push_back({fmt::format("({}/rank)", with_commas(static_cast<std::int64_t>(rate * positions / world_))), 1});
   line.push_back({format_split(part), 0, LineStyle::quiet});
@@ -137,8 +143,8 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
 void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, bool averaged,
                           const EvaluationTime& time) {
   check_owner();
-  const bool better = !best_ || task_.is_better(score.metric, *best_);
-  if (better) best_ = score.metric;
+  const bool better = !best_ || task_.is_better(score.best, *best_);
+  if (better) best_ = score.best;
   const LineStyle style = better ? LineStyle::good : LineStyle::plain;
   std::vector<LineField> line{
       {fmt::format("validation at step {}{}: loss {:.6g}", step, averaged ? " (averaged weights)" : "", score.loss), 9,
@@ -163,6 +169,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
     for (auto& [key, value] : task_.record(*seen_)) record.emplace_back("training_" + key, value);
     since_validation_ = {};
   }
+  if (constant_) add_constant(*constant_, task_, record);
   validated_ = true;
   console_.info(line);
   write(record);
@@ -170,24 +177,31 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);
   if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
   if (score.f1 >= 0) scalar("validation/f1", step, score.f1);
+  if (task_.needs_answers()) scalar(fmt::format("validation/{}", task_.best_key()), step, score.best);
   if (logs_.tensorboard) logs_.tensorboard->flush();
 }
 
 std::string Reporter::summary() const {
   std::vector<std::vector<std::string>> rows{{"", "step", "loss", task_.metric_words()}};
   const auto add = [&](const char* name, std::int64_t step, double loss, double metric) {
-    rows.push_back({name, with_commas(step), fmt::format("{:.6g}", loss), task_.format_metric(metric)});
+    rows.push_back({name, step < 0 ? "" : with_commas(step), fmt::format("{:.6g}", loss),
+                    std::isnan(metric) ? "-" : task_.format_metric(metric)});
   };
-  if (seen_) add("training", seen_at_, seen_->loss, seen_->metric);
+  if (seen_) add("training", seen_at_, seen_->loss, seen_->best);
   const auto losses = io::numbers_by_step(history_, "validation", "loss");
-  const auto metrics = io::numbers_by_step(history_, "validation", task_.metric_key());
+  const auto metrics = io::numbers_by_step(history_, "validation", task_.best_key());
   if (!metrics.empty() && losses.size() == metrics.size()) {
     const auto best = std::min_element(metrics.begin(), metrics.end(), [&](const auto& a, const auto& b) {
-      return task_.is_better(a.second, b.second);
+      const bool equal = !task_.is_better(a.second, b.second) && !task_.is_better(b.second, a.second);
+      return equal ? losses.at(a.first) < losses.at(b.first) : task_.is_better(a.second, b.second);
     });
     const auto& last = *metrics.rbegin();
     add("validation", last.first, losses.at(last.first), last.second);
     add("the best", best->first, losses.at(best->first), best->second);
+    if (constant_) {
+      add("a constant", -1, constant_->loss, constant_->metric);
+      if (!std::isfinite(constant_->loss)) rows.back()[2] = "-";
+    }
   }
   return rows.size() > 1 ? format_table(rows, {1, 2, 3}) : "";
 }

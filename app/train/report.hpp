@@ -34,6 +34,10 @@ class Reporter {
   Reporter(Console& console, const ReportOptions& options, const WorkPlan& work, const Task& task, int world,
            std::int64_t first_step);
   void attach(RunLogs logs) { logs_ = std::move(logs); }
+  /// What a constant predictor reaches on the validation data stands beside what the network does.
+  void compare_with(const std::optional<Score>& constant) { constant_ = constant; }
+  /// Text that is equal for equal validation data: metrics of one are compared with each other.
+  void validates_on(std::string data) { validation_data_ = std::move(data); }
 
   /// A launch that has steps to make: when it began, on how many ranks.
   void start(std::int64_t step, double epoch);
@@ -92,6 +96,8 @@ class Reporter {
   std::optional<Score> seen_;  ///< of the steps before the last validation; of a run without one: of the last line
   std::int64_t seen_at_ = 0;   ///< the last of those steps
   bool validated_ = false;
+  std::optional<Score> constant_;
+  std::string validation_data_;
   std::optional<double> best_;  ///< metric of the validations of this launch
   TimeSplit interval_start_;
   StopWatch since_line_, since_bar_, since_start_;

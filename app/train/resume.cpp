@@ -55,7 +55,8 @@ bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
 Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
                    const std::string& network, io::IoDeadline& deadline) {
   const Resume& resume = options.resume;
-  Origin origin{.checkpoint = {}, .folder = options.folder, .takes_folder_over = false, .deadline = &deadline};
+  Origin origin{
+      .checkpoint = {}, .weights = {}, .folder = options.folder, .takes_folder_over = false, .deadline = &deadline};
   if (resume.from == Resume::From::nothing) {
     if (origin.folder.empty()) {
       origin.folder =

@@ -17,11 +17,16 @@ namespace lockstep::app {
 /// Where a run begins.
 struct Origin {
   std::optional<CheckpointOnRank0> checkpoint;  ///< empty: at step 0
+  std::optional<CheckpointOnRank0> weights;     ///< then those that it begins with (--initialize-from), until it does
   std::filesystem::path folder;                 ///< of the run
   bool takes_folder_over = false;               ///< what it holds is an attempt that ended before its first checkpoint
   io::IoDeadline* deadline = nullptr;           ///< of reading them
   std::int64_t newest_seen = -1;                ///< rank 0: step of the newest file there, whether it verifies or not
 
+  /// Collective. Throws comm::AgreedError.
+  void read_weights(comm::Communicator& communicator, const StartOptions& options) {
+    weights.emplace(communicator, CheckpointChoice{.path = options.from}, deadline, CheckpointOnRank0::Accept::weights);
+  }
   /// The optimiser begins anew with what is restored.
   bool begins_optimizer(const Plan& plan) const;
   const io::TrainingRecord* record() const noexcept { return checkpoint ? &checkpoint->record() : nullptr; }

@@ -2,19 +2,35 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <cmath>
 #include <span>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "app/engine/divergence.hpp"
+#include "app/options/choices.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
 #include "app/train/resume.hpp"
 #include "comm/agreement.hpp"
+#include "io/files/checksum.hpp"
+#include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
+
+namespace {
+
+/// Equal for equal data: by the checksums of the shards; of files that have none by their place.
+std::string identity_of(const io::Dataset& data, const std::filesystem::path& path) {
+  std::string text = data.fingerprint();
+  const bool checked = std::ranges::all_of(data.shards(), [](const io::ShardInfo& s) { return !s.checksum_x.empty(); });
+  if (!checked) text += std::filesystem::absolute(data.shards().empty() ? path : data.shards()[0].file).string();
+  return io::to_hex(io::checksum(std::as_bytes(std::span(text))));
+}
+
+}  // namespace
 
 Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
          WallTime wall_time, std::function<void(DataPlace)> go_on_at)
@@ -36,7 +52,23 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
       checkpointer_(engine.saved(workload_.work, plan.checkpoint_writers)),
       reporter_(console, reports_, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()),
       patience_(validation_.patience, validation_.min_delta,
-                [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {}
+                [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {
+  reporter_.compare_with(workload_.constant_score);
+  if (workload_.validation) reporter_.validates_on(identity_of(*workload_.validation, workload_.paths.validation));
+}
+
+namespace {
+
+/// Whether the run's validations were compared by this metric so far.
+bool compares_by(const io::TrainingRecord& record, BestBy metric) {
+  try {
+    return train_options_from_ini(record.configuration).validation.best_by == metric;
+  } catch (const UsageError&) {  // of a program that knew no other
+    return metric == BestBy::usual;
+  }
+}
+
+}  // namespace
 
 /// A failure is kept for the next step, so that all ranks end alike.
 template <class Work>
@@ -65,8 +97,6 @@ void Run::on_rank0(Work work) {
 
 void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
                       io::IoDeadline& deadline) {
-  best_metric_ = from.step > 0 ? from.best_metric : best_metric_;
-  target_reached_ = reached_target(best_metric_);
   if (continues) saved_at_ = from.step;
   validated_before_ = from.validated_step;
   first_step_ = from.step;
@@ -74,6 +104,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   steps_before_ = agree_.round_begin(std::max<std::int64_t>(0, from.step - 1));
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
   count_earlier_validations(from);
+  target_reached_ = reached_target(best_metric_);
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return checkpointer_.open({.folder = run_.folder / "checkpoints"}, &deadline);
     reporter_.set_history(from.metrics);
@@ -99,7 +130,8 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
          .goes_on_from = continues ? from.step : -1,
          .keep_best = run_.keep_best,
          .is_better = [task = *workload_.task](double a, double b) { return task.is_better(a, b); },
-         .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key()),
+         .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->best_key()),
+         .losses = io::numbers_by_step(from.metrics, "validation", "loss"),
          .lies_behind = [from](std::int64_t step, const std::string& its) { return lies_behind(from, step, its); },
          .still_owner = [folder = folder_] { folder->still_owner(); }},
         &deadline);
@@ -130,15 +162,31 @@ void Run::watch_loss(const StepFigures& figures) {
                                loss_watch_.best()));
 }
 
-/// Collective. Rank 0 knows them all.
+/// Collective. Rank 0 knows them all. A run that goes on by another metric looks for the best of that one.
 void Run::count_earlier_validations(const io::TrainingRecord& from) {
-  for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key())) {
+  const auto losses = io::numbers_by_step(from.metrics, "validation", "loss");
+  double best = std::numeric_limits<double>::quiet_NaN(), best_loss = best;
+  for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->best_key())) {
     patience_.saw(metric);
+    const auto found = losses.find(step);
+    const double loss = found != losses.end() ? found->second : std::numeric_limits<double>::quiet_NaN();
+    if (std::isnan(best) || better(metric, best)) {
+      best = metric;
+      best_loss = loss;
+    } else if (metric == best && !(best_loss <= loss)) {
+      best_loss = loss;
+    }
   }
-  std::array<double, 2> counted{patience_.best(), static_cast<double>(patience_.in_vain())};
+  if (communicator_.rank() == 0 && from.step > 0 && compares_by(from, validation_.best_by)) {
+    if (best != from.best_metric) best_loss = best_loss_;
+    best = from.best_metric;
+  }
+  std::array<double, 4> counted{patience_.best(), static_cast<double>(patience_.in_vain()), best, best_loss};
   communicator_.broadcast(std::as_writable_bytes(std::span(counted)), 0);
   communicator_.wait();
   patience_.go_on(counted[0], static_cast<std::int64_t>(counted[1]));
+  best_metric_ = counted[2];
+  best_loss_ = counted[3];
 }
 
 const char* Run::how_it_ended() const {
@@ -174,7 +222,7 @@ std::string Run::nothing_left() const {
 
 /// Collective where histograms are due.
 void Run::report(StepFigures figures) {
-  const bool with_histograms = due(reports_.histograms_every);
+  const bool with_histograms = due({.steps = reports_.histograms_every});
   if (with_histograms) engine_.bring_together(training_.parameters.gradient_elements());
   on_rank0([&] {
     figures.epoch = epochs_done();
@@ -224,14 +272,23 @@ void Run::evaluate_now() {
                     "--learning-rate, --warmup-steps or --clip-norm usually helps",
                     evaluated_at_, workload_.paths.validation.string()));
   }
-  if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) {
-    best_metric_ = evaluation.metric;
+  if (std::isnan(evaluation.best)) {  // likewise
+    throw comm::AgreedError(fmt::format(
+        "--best-by {}: {} is not defined where all samples are of one class, as in {}: give another metric or other "
+        "validation data",
+        word_of(validation_.best_by), workload_.task->metric_words(), workload_.paths.validation.string()));
+  }
+  const bool is_first = std::isnan(best_metric_);
+  const bool is_equal = !is_first && !better(best_metric_, evaluation.best);
+  if (is_first || better(evaluation.best, best_metric_) || (is_equal && evaluation.loss < best_loss_)) {
+    best_metric_ = evaluation.best;
+    best_loss_ = evaluation.loss;
     best_at_ = evaluated_at_;
   }
-  target_reached_ = reached_target(evaluation.metric);
-  patience_.saw(evaluation.metric);
+  target_reached_ = reached_target(evaluation.best);
+  patience_.saw(evaluation.best);
   last_evaluation_ = evaluation;
-  checkpointer_.validated(evaluated_at_, evaluation.metric);
+  checkpointer_.validated(evaluated_at_, evaluation.best, evaluation.loss);
   on_rank0([&] {
     reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, validation_.average,
                          {.seconds = seconds, .training = time().total});
@@ -316,6 +373,25 @@ std::string Run::faster_alone(const TimeSplit& split) const {
   return advise_one_rank(split, world, steps);
 }
 
+/// A warning where the network is worth no more than a predictor that looks at no sample; "": it is.
+std::string Run::beaten_by_constant() const {
+  const std::optional<Score>& reached = workload_.constant_score;
+  if (!reached || !last_evaluation_) return "";
+  const ConstantPredictor& constant = workload_.constant;
+  const Task& task = *workload_.task;
+  const std::string text = beaten_by(constant, last_evaluation_->metric, *reached, task);
+  if (text.empty()) return "";
+  const bool comparable = std::string_view(task.best_key()) == task.metric_key();
+  if (comparable && beaten_by(constant, best_metric_, *reached, task).empty()) {
+    return fmt::format("validation {}; the best validation{} was better ({})", text,
+                       best_at_ < 0 ? "" : fmt::format(", at step {},", best_at_), task.format_metric(best_metric_));
+  }
+  return fmt::format(
+      "validation {}: the network has learnt nothing that helps there. Look at --learning-rate, "
+      "--normalize, the amount of training and the labels",
+      text);
+}
+
 /// What the run has come to: the metric, the checkpoint, the time.
 std::string Run::summary() const {
   std::string text;
@@ -323,7 +399,7 @@ std::string Run::summary() const {
     text += fmt::format("; validation{} {}",
                         evaluated_at_ == trainer_.steps_done() ? "" : fmt::format(" at step {}", evaluated_at_),
                         workload_.task->format_evaluation(*last_evaluation_));
-    if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
+    if (better(best_metric_, last_evaluation_->best)) text += fmt::format(", best metric {:.6g}", best_metric_);
   }
   if (!saved_.empty()) text += fmt::format("; checkpoint {}", saved_.string());
   if (!best_saved_.empty() && best_saved_ != saved_)
@@ -357,18 +433,16 @@ void Run::make_steps(StopSignals& signals) {
 void Run::record_arrivals(int server, const std::string& bytes) {
   const std::filesystem::path path = arrivals_of(folder_->path() / fmt::format("arrivals-{}", first_step_), server);
   const io::IoDeadline::Operation writing(io_deadline_, io::IoDeadline::Kind::writing, path);
-  std::ofstream file(path, std::ios::binary | (records_.contains(server) ? std::ios::app : std::ios::trunc));
-  records_.insert(server);
-  file << bytes << std::flush;
-  if (!file) throw io::FileError(fmt::format("{} cannot be written: is the disk full?", path.string()));
+  const int start = records_.insert(server).second ? O_TRUNC : 0;
+  io::append_whole(io::open_own_file(path, O_WRONLY | O_CREAT | O_APPEND | start, "write"), bytes, path);
 }
 
 /// The next step after which something takes all ranks.
 std::int64_t Run::next_due() const {
   std::int64_t next = stop_step();
-  for (const std::int64_t every :
-       {workload_.work.evaluate_every, workload_.work.checkpoint_every, reports_.histograms_every}) {
-    if (every > 0) next = std::min(next, (trainer_.steps_done() / every + 1) * every);
+  for (const Interval& every :
+       {workload_.work.evaluate_every, workload_.work.checkpoint_every, Interval{.steps = reports_.histograms_every}}) {
+    if (every.steps > 0) next = std::min(next, every.next(trainer_.steps_done()));
   }
   return next;
 }
@@ -383,8 +457,7 @@ Trainer::Result Run::make_step(StopSignals& signals) {
          .report =
              [&](StepFigures figures) {
                on_rank0([&] {
-                 figures.epoch =
-                     static_cast<double>(figures.step) / static_cast<double>(workload_.work.steps_per_epoch);
+                 figures.epoch = workload_.work.epochs_after(figures.step);
                  reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
                });
                report_checkpoint();  // one rank writes: nobody else is asked
@@ -415,6 +488,7 @@ int Run::train(StopSignals& signals) {
     stopped_ = stopped_ || (stops_here() && !finished());
     on_rank0([&] {
       if (const std::string table = reporter_.summary(); !table.empty()) console_.info(table);
+      if (const std::string warning = beaten_by_constant(); !warning.empty()) console_.warn(warning);
       console_.info(fmt::format("time in steps: {}", format_split(split)));
       if (const std::string advice = faster_alone(split); !advice.empty()) console_.info(advice);
     });

@@ -76,11 +76,11 @@ class Run {
   }
   bool stops_here() const { return trainer_.steps_done() >= stop_step() && !last_step(); }
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
-  /// A multiple of `every` lies in what was done last: a step, or a round of local steps.
-  bool due(std::int64_t every) const { return every > 0 && trainer_.steps_done() / every > steps_before_ / every; }
+  /// It lies in what was done last: a step, or a round of local steps.
+  bool due(const Interval& every) const { return every.lies_between(steps_before_, trainer_.steps_done()); }
   /// The same, asked before the step is made, or where the steps of a round are.
-  bool will_be_due(std::int64_t every) const {
-    return every > 0 && std::max(trainer_.steps_done(), steps_before_ + 1) / every > steps_before_ / every;
+  bool will_be_due(const Interval& every) const {
+    return every.lies_between(steps_before_, std::max(trainer_.steps_done(), steps_before_ + 1));
   }
   /// By the clock, checkpoints seldom meet a validation: one that is the best so far brings its own.
   bool saves_best() const { return run_.checkpoint_every.seconds > 0 && run_.keep_best > 0; }
@@ -107,6 +107,7 @@ class Run {
   Trainer::Request next_request(StopSignals& signals);
   bool checkpoint_is_due();
   std::string summary() const;
+  std::string beaten_by_constant() const;
   std::string faster_alone(const TimeSplit& split) const;
   std::string ending(const StopSignals& signals) const;
   template <class Work>
@@ -140,6 +141,7 @@ class Run {
   StepFigures last_figures_;
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
+  double best_loss_ = std::numeric_limits<double>::quiet_NaN();  ///< the lowest with that metric
   Patience patience_;
   LossWatch loss_watch_;
   std::int64_t first_step_ = 0;  ///< done when this process began

@@ -1,8 +1,6 @@
 #include "app/train/stretches.hpp"
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <utility>
 
@@ -14,7 +12,7 @@
 #include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
-#include "io/exchange/safetensors.hpp"
+#include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
 
@@ -55,8 +53,8 @@ class Stretches::Stretch {
   std::optional<Run> run_;
 };
 
-Stretches::Stretches(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine,
-                     Origin& origin, const WallTime& time_left, double speed)
+Stretches::Stretches(Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Origin& origin,
+                     const WallTime& time_left, double speed)
     : plan_(plan),
       communicator_(communicator),
       console_(console),
@@ -88,6 +86,8 @@ void Stretches::begin() {
     course_.rate_factor = before.rate_factor;
   }
   if (new_optimizer_) course_.optimizer_since = from_.step;
+  begin_at(plan_, standing_of(from_, course_.clock));
+  new_batch_ = plan_.clock != course_.clock;
   origin_.checkpoint.reset();
   begin_servers();
   if (course_.rate_factor != 1) {
@@ -103,8 +103,7 @@ void Stretches::look_for_roll_back() {
   if (communicator_.rank() != 0) return;
   const std::filesystem::path metrics = plan_.settings.run.folder / "metrics.jsonl";
   const io::IoDeadline::Operation reading(origin_.deadline, io::IoDeadline::Kind::reading, metrics);
-  std::ifstream file(metrics, std::ios::binary);
-  const std::string lines((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string lines = io::read_whole(metrics).value_or("");
   if (const auto found = roll_back_after(lines, from_.step)) {
     course_.roll_backs = found->course.roll_backs;
     course_.rate_factor = found->course.rate_factor;
@@ -132,13 +131,9 @@ io::TrainingRecord Stretches::restore() {
     training.parameters.initialize(plan_.workload.seed);
     const StartOptions& start = plan_.settings.start;
     if (start.from.empty()) return {};
-    CheckpointOnRank0 source(communicator_, {.path = start.from}, origin_.deadline, CheckpointOnRank0::Accept::weights);
-    for (const std::string& warning : source.warnings()) console_.warn(warning);
-    const std::string table = source.initialize(training.parameters, start.reinitialize);
-    const std::string step =
-        io::is_safetensors_name(source.file()) ? "" : fmt::format(" (step {})", source.record().step);
-    console_.info(fmt::format("{}weights of {}{}\n{}", source.validated_average() ? "averaged " : "",
-                              source.file().string(), step, table));
+    if (!origin_.weights) origin_.read_weights(communicator_, start);  // back to the beginning
+    origin_.weights->initialize(training.parameters, start.reinitialize);
+    origin_.weights.reset();
     return {};
   }
   origin_.checkpoint->restore_recurrent_state(training.model.recurrent_state(), engine_.sequences(plan_.workload.work));
@@ -155,6 +150,7 @@ io::TrainingRecord Stretches::restore() {
 void Stretches::open_folder(std::optional<io::RunFolder> folder, bool continues) {
   stretch_->run().open_folder(std::move(folder), continues, from_, *origin_.deadline);
   if (new_optimizer_) stretch_->run().note(new_optimizer_record(from_.step, plan_.record.optimizer));
+  if (new_batch_) stretch_->run().note(global_batch_record(plan_.workload.work.global_batch, plan_.clock));
   if (unrecorded_) {
     stretch_->run().note(roll_back_record(from_.step, unrecorded_->failed_step, unrecorded_->course));
     unrecorded_.reset();

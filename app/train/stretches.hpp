@@ -22,9 +22,10 @@ namespace lockstep::app {
 
 class Stretches {
  public:
-  /// Collective. Restores what `origin` holds, or begins anew, and takes the memory of a run. All but `time_left` must
-  /// outlive this. `speed`: what part of its own this rank computes at (Slowdown). Throws comm::AgreedError.
-  Stretches(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Origin& origin,
+  /// Collective. Restores what `origin` holds, or begins anew, and takes the memory of a run; the plan begins there.
+  /// All but `time_left` must outlive this. `speed`: what part of its own this rank computes at (Slowdown). Throws
+  /// comm::AgreedError.
+  Stretches(Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Origin& origin,
             const WallTime& time_left, double speed = 1);
   ~Stretches();
   Stretches(const Stretches&) = delete;
@@ -45,7 +46,7 @@ class Stretches {
   void open_folder(std::optional<io::RunFolder> folder, bool continues);
   void go_back(const Divergence& divergence);
 
-  const Plan& plan_;
+  Plan& plan_;
   comm::Communicator& communicator_;
   Console& console_;
   Engine& engine_;
@@ -54,7 +55,7 @@ class Stretches {
   double speed_;
   io::TrainingRecord from_;  ///< rank 0's is the whole one
   Course course_;
-  bool continues_, new_optimizer_ = false;
+  bool continues_, new_optimizer_ = false, new_batch_ = false;
   bool going_on_;                       ///< in this folder, and nothing has been restored yet
   std::optional<RollBack> unrecorded_;  ///< rank 0: that no checkpoint knows of
   std::unique_ptr<Stretch> stretch_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@
 #include "app/report/result_file.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/train/announcement.hpp"
+#include "app/train/course.hpp"
 #include "app/train/resume.hpp"
 #include "app/train/stretches.hpp"
 #include "app/train/wall_time.hpp"
@@ -45,6 +47,16 @@ std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Conso
   });
   if (found_newer(communicator, console, origin)) check_continues(communicator, console, *origin.record(), plan);
   return folder;
+}
+
+/// Collective: rank 0 alone has the history.
+model::ScheduleClock clock_of(comm::Communicator& communicator, const Origin& origin) {
+  model::ScheduleClock clock;
+  if (!origin.checkpoint) return clock;
+  clock = course_of(origin.record()->metrics).clock;
+  communicator.broadcast(std::as_writable_bytes(std::span(&clock, 1)), 0);
+  communicator.wait();
+  return clock;
 }
 
 /// Says how long the job may take, and keeps time for the last checkpoint.
@@ -96,14 +108,23 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   const JobTime job_time = communicator->rank() == 0 ? find_job_time(given.run.time_limit) : JobTime{};
 
   Origin origin = find_origin(*communicator, console, given.run, given.network.name, io_deadline);
-  const Plan plan = make_plan(*communicator, given,
-                              {.folder = origin.folder,
-                               .record = origin.record(),
-                               .takes_folder_over = origin.takes_folder_over,
-                               .deadline = &io_deadline});
+  if (!origin.checkpoint && !given.start.from.empty()) {
+    origin.read_weights(*communicator, given.start);
+    for (const std::string& warning : origin.weights->warnings()) console.warn(warning);
+  }
+  Plan plan = make_plan(*communicator, given,
+                        {.folder = origin.folder,
+                         .record = origin.record(),
+                         .weights = origin.weights ? &origin.weights->record() : nullptr,
+                         .clock = clock_of(*communicator, origin),
+                         .takes_folder_over = origin.takes_folder_over,
+                         .deadline = &io_deadline});
   if (origin.checkpoint) check_continues(*communicator, console, *origin.record(), plan);
   comm::require_equal(*communicator, fingerprint_of(plan));
   announce(*communicator, console, plan);
+  if (origin.weights) {
+    console.info(origin.weights->beginnings(plan.workload.network->parameters(), plan.settings.start.reinitialize));
+  }
   if (training.planned) training.planned(plan);
   const TrainOptions& settings = plan.settings;
   const Workload& workload = plan.workload;
@@ -112,9 +133,9 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
     return kExitDone;
   }
   const StopWatch verifying;
-  const std::uint64_t verified = verify_data(*communicator, console, settings.data.verify,
-                                             std::array<const io::Dataset*, 2>{workload.training.get(),
-                                                                               workload.validation.get()});
+  const std::uint64_t verified =
+      verify_data(*communicator, console, settings.data.verify,
+                  std::array<const io::Dataset*, 2>{workload.training.get(), workload.validation.get()});
   if (verified > 0) {
     console.info(fmt::format("checksums of {} verified in {:.2f} s", format_bytes(verified), verifying.seconds()));
   }

@@ -163,27 +163,36 @@ bool CheckpointWriter::lies_behind(const FoundCheckpoint& found) const {
   }
 }
 
-void CheckpointWriter::validated(std::int64_t step, double metric) {
+void CheckpointWriter::validated(std::int64_t step, double metric, double loss) {
   const std::lock_guard<std::mutex> lock(metrics_lock_);
   options_.metrics.insert_or_assign(step, metric);
+  options_.losses.insert_or_assign(step, loss);
 }
 
-/// The best first, of equal ones the earlier; no more than are kept for it.
+/// The best first, of equal ones the lower loss, then the earlier; no more than are kept for it.
 std::vector<fs::path> CheckpointWriter::best(std::int64_t last_step) const {
   if (options_.keep_best == 0) return {};
   const std::lock_guard<std::mutex> lock(metrics_lock_);
-  std::vector<std::pair<double, fs::path>> known;
+  struct Known {
+    double metric, loss;
+    fs::path file;
+  };
+  std::vector<Known> known;
   std::vector<FoundCheckpoint> found = list_checkpoints(options_.folder);
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
     const auto metric = options_.metrics.find(at->step);
     if (at->step > last_step || !own_.contains(at->step)) continue;
-    if (metric != options_.metrics.end() && !std::isnan(metric->second)) known.emplace_back(metric->second, at->file);
+    if (metric == options_.metrics.end() || std::isnan(metric->second)) continue;
+    const auto loss = options_.losses.find(at->step);
+    const bool has_loss = loss != options_.losses.end() && !std::isnan(loss->second);
+    known.push_back({metric->second, has_loss ? loss->second : std::numeric_limits<double>::infinity(), at->file});
   }
-  std::stable_sort(known.begin(), known.end(),
-                   [&](const auto& a, const auto& b) { return options_.is_better(a.first, b.first); });
+  std::stable_sort(known.begin(), known.end(), [&](const Known& a, const Known& b) {
+    return options_.is_better(a.metric, b.metric) || (!options_.is_better(b.metric, a.metric) && a.loss < b.loss);
+  });
   known.resize(std::min(known.size(), static_cast<std::size_t>(options_.keep_best)));
   std::vector<fs::path> files;
-  for (auto& [metric, file] : known) files.push_back(std::move(file));
+  for (Known& one : known) files.push_back(std::move(one.file));
   return files;
 }
 
@@ -278,9 +287,7 @@ void CheckpointWriter::prune(std::int64_t written_step, std::span<const fs::path
 void CheckpointWriter::remove_orphaned_parts(std::int64_t last_step) const {
   for (const fs::path& folder : orphaned_part_folders(options_.folder, last_step)) {
     check_owner();
-    std::error_code error;
-    fs::remove_all(folder, error);
-    if (error) throw FileError(fmt::format("cannot remove {}: {}", folder.string(), error.message()));
+    remove_part_folder(folder);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -113,9 +114,11 @@ struct CheckpointWriterOptions {
   int keep = 3;                       ///< how many are kept, the one just written among them; >= 1
   std::int64_t goes_on_from = -1;     ///< the step whose checkpoint in this folder a resumed run begins with
   int keep_best = 0;                  ///< how many of those with the best validation metrics stay besides
-  /// Of two metrics, the first is better; wanted where keep_best > 0.
+  /// Of two metrics, the first is better; wanted where keep_best > 0. Of equal ones the lower loss is, then the
+  /// earlier.
   std::function<bool(double, double)> is_better = {};
   std::map<std::int64_t, double> metrics = {};  ///< of the validations that lie behind a resumed run, by step
+  std::map<std::int64_t, double> losses = {};   ///< likewise
   /// Whether a checkpoint of this step whose history is this lies behind a resumed run; one of a branch that the run
   /// has left does not. None: all up to goes_on_from do.
   std::function<bool(std::int64_t step, const std::string& history)> lies_behind = {};
@@ -148,9 +151,9 @@ class CheckpointWriter {
   /// (disk full: says bytes needed and free); older checkpoints are intact.
   std::filesystem::path write(const TrainingRecord& record, std::span<const TensorView> tensors,
                               const SplitState& split = {});
-  /// The weights of this step have this metric (NaN: as if they had not been validated): counts from the next write()
-  /// on. From any thread, waits for no write.
-  void validated(std::int64_t step, double metric);
+  /// The weights of this step have this metric (NaN: as if they had not been validated) and this loss (NaN: not known):
+  /// counts from the next write() on. From any thread, waits for no write.
+  void validated(std::int64_t step, double metric, double loss = std::numeric_limits<double>::quiet_NaN());
 
  private:
   std::vector<std::filesystem::path> best(std::int64_t last_step) const;
@@ -164,7 +167,7 @@ class CheckpointWriter {
   CheckpointWriterOptions options_;
   std::mutex writing_;
   std::set<std::int64_t> own_;       ///< steps whose files are of this run, not of a branch that it has left
-  mutable std::mutex metrics_lock_;  ///< of options_.metrics
+  mutable std::mutex metrics_lock_;  ///< of options_.metrics and options_.losses
 };
 
 }  // namespace lockstep::io

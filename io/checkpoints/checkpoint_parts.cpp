@@ -131,4 +131,12 @@ std::vector<fs::path> orphaned_part_folders(const fs::path& checkpoints, std::in
   return folders;
 }
 
+void remove_part_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error && error != std::errc::directory_not_empty) {
+    throw FileError(fmt::format("cannot remove {}: {}", folder.string(), error.message()));
+  }
+}
+
 }  // namespace lockstep::io

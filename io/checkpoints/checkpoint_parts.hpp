@@ -60,5 +60,8 @@ std::vector<std::filesystem::path> part_folders(const std::filesystem::path& che
 /// were removed or replaced.
 std::vector<std::filesystem::path> orphaned_part_folders(const std::filesystem::path& checkpoints,
                                                          std::int64_t last_step);
+/// Removes a folder of parts. One that an owner of the run before, which has not noticed yet, still writes into stays:
+/// it is an orphan that the next checkpoint of a later step removes. Throws FileError.
+void remove_part_folder(const std::filesystem::path& folder);
 
 }  // namespace lockstep::io

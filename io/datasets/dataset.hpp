@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,16 @@ struct DatasetInfo {
   Field y;  ///< an empty name: packed without labels
   bool labels_are_classes = true;
   std::int64_t classes = 0;         ///< 0: regression; of tokens: the vocabulary
+  bool holds_weights = false;       ///< packed with a weight of each sample (kWeightName)
   bool targets_are_binary = false;  ///< every number to predict is 0 or 1: labels, any of which a sample has
   std::vector<std::string> class_names;
   double value_min = 0, value_max = 1;      ///< of x
   double mean = 0, standard_deviation = 1;  ///< of x over all elements; only with a manifest
   bool has_statistics = false;
   std::string source;
-  std::optional<TokenInfo> tokens;  ///< set: x and y are windows of tokens, int32 [context]
+  std::optional<TokenInfo> tokens;   ///< set: x and y are windows of tokens, int32 [context]
+  std::optional<TableSchema> table;  ///< set: x are the columns of a table
+  std::optional<SampleId> id;        ///< set: samples have names
 };
 
 /// One shard file as opened.
@@ -55,19 +59,36 @@ class Dataset {
   /// Text that is equal when the data is: names, counts, shapes, checksums. For the fingerprint.
   virtual std::string fingerprint() const = 0;
 
-  /// The type in which x reaches the model: uint8 stays uint8, float64 stays float64, tokens are int32, all else
-  /// becomes float32.
+  /// The type in which x reaches the model: uint8 stays uint8, float64 and integers that float32 does not hold (of 32
+  /// and 64 bits) are float64, tokens are int32, all else becomes float32.
   virtual FileType x_type() const noexcept = 0;
-  /// Bytes of one sample as delivered: x as x_type(); y as int32 (classes, tokens) or float32 per target; no labels: y
-  /// takes 0 bytes.
+  /// int32 (classes, tokens) or float32 (targets); float64 where it says so, until targets are standardised.
+  virtual FileType y_type() const noexcept {
+    return info().labels_are_classes || info().tokens ? FileType::int32 : FileType::float32;
+  }
+  /// Bytes of one sample as delivered: x as x_type(), y as y_type(); no labels: y takes 0 bytes.
   virtual std::size_t x_bytes() const noexcept = 0;
   virtual std::size_t y_bytes() const noexcept = 0;
 
   /// Reads samples by index, in the given order. What a sample is may depend on the epoch (windows begin elsewhere in
   /// each), but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside
-  /// [0, classes), NaN or infinity in float data.
+  /// [0, classes), NaN or infinity in float data, numbers beyond the range of float32. An empty x: y alone is read.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
+  /// What read() gives as y in kNoEpoch: labels or targets alone, without reading x, which tokens alone need.
+  void read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const {
+    std::vector<std::byte> x(info().tokens ? samples.size() * x_bytes() : 0);
+    read(samples, kNoEpoch, x, y);
+  }
+
+  /// Whether a data set of the files holds a weight for each sample; those of samples by index. Throws FileError naming
+  /// file and sample: read errors, weights below 0, NaN or infinity.
+  virtual bool has_weights() const noexcept { return false; }
+  virtual void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const;
+
+  /// The names of samples, info().id->bytes each; shorter ones end in zeros. Throws FileError, std::logic_error where
+  /// samples have no names.
+  virtual void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const;
 
   /// Samples per shard: blocks of the sample order never cross shards. One entry where shards do not matter.
   virtual std::vector<std::int64_t> shard_counts() const = 0;
@@ -87,5 +108,9 @@ class Dataset {
   /// another inode, size or time of change. One stat a shard, no reading.
   virtual void check_unchanged(int part, int parts) = 0;
 };
+
+inline void Dataset::read_weights(std::span<const std::int64_t>, std::span<float>) const {
+  throw std::logic_error("these samples have no weights");
+}
 
 }  // namespace lockstep::io

@@ -1,54 +1,176 @@
 #include "io/datasets/dataset_source.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "io/files/element_cast.hpp"
 
 namespace lockstep::io {
 namespace {
 
+DatasetOptions with_wide_targets(DatasetOptions options) {
+  options.wide_targets = true;
+  return options;
+}
+
 class DatasetSource final : public SampleSource {
  public:
-  explicit DatasetSource(const DatasetOptions& options) : data_(options), path_(options.path) {}
+  DatasetSource(const DatasetOptions& options, CsvOptions::Missing missing)
+      : data_(with_wide_targets(options)), path_(options.path), count_(data_.info().samples) {
+    if (missing == CsvOptions::Missing::drop) leave_out();
+    if (missing == CsvOptions::Missing::mean) take_means();
+  }
 
   std::vector<Field> fields() const override {
     const DatasetInfo& info = data_.info();
     std::vector<Field> fields{{"x", data_.x_type(), info.x.sample_shape}};
     if (info.y.name.empty()) return fields;
-    fields.push_back({"y", info.labels_are_classes ? FileType::int32 : FileType::float32, info.y.sample_shape});
+    fields.push_back({"y", data_.y_type(), info.y.sample_shape});
     return fields;
   }
-  std::int64_t count() const override { return data_.info().samples; }
+  std::int64_t count() const override { return count_; }
   std::string description() const override { return fmt::format("hdf5 {}", path_.filename().string()); }
   bool labels_are_classes() const override { return data_.info().labels_are_classes; }
   std::vector<std::string> class_names() const override { return data_.info().class_names; }
-  std::vector<std::string> remarks() const override { return data_.warnings(); }
+  std::optional<TableSchema> table() const override {
+    std::optional<TableSchema> table = data_.info().table;
+    // Columns with a single 1 in each row have become one of classes.
+    if (table && labels_are_classes() && table->labels.size() > 1) {
+      table->labels = {fmt::format("{}", fmt::join(table->labels, "|"))};
+    }
+    return table;
+  }
+  std::optional<SampleId> sample_id() const override { return data_.info().id; }
+  std::vector<std::string> remarks() const override {
+    std::vector<std::string> all = data_.warnings();
+    if (!remark_.empty()) all.push_back(remark_);
+    return all;
+  }
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
-    if (samples < 0 || done_ + samples > count() || buffers.size() != fields().size()) {
+    if (samples < 0 || done_ + samples > count() || buffers.size() != stored_fields().size()) {
       throw std::invalid_argument("more samples or other fields asked for than the source has");
     }
     indices_.resize(static_cast<std::size_t>(samples));
     std::iota(indices_.begin(), indices_.end(), done_);
-    data_.read(indices_, kNoEpoch, buffers[0], buffers.size() > 1 ? buffers[1] : std::span<std::byte>{});
+    if (!kept_.empty()) {
+      for (std::int64_t& index : indices_) index = kept_[static_cast<std::size_t>(index)];
+    }
+    const bool labelled = !data_.info().y.name.empty();
+    data_.read(indices_, kNoEpoch, buffers[0], labelled ? buffers[1] : std::span<std::byte>{});
+    if (data_.info().id) data_.read_ids(indices_, buffers.back());
+    if (!means_.empty()) fill(buffers[0]);
     done_ += samples;
   }
   void skip(std::int64_t samples) override { done_ += samples; }
   void verify(int part, int parts) override { data_.verify(part, parts); }
 
  private:
+  /// use(first sample, which of them miss a number)
+  template <class Use>
+  void for_each_block(const Use& use) const {
+    constexpr std::size_t kBytes = std::size_t{1} << 22;
+    const auto most = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBytes / data_.x_bytes()));
+    for (const ShardInfo& shard : data_.shards()) {
+      for (std::int64_t first = 0; first < shard.count; first += most) {
+        const std::int64_t rows = std::min(most, shard.count - first);
+        use(shard.first + first, data_.missing(shard.first + first, rows));
+      }
+    }
+  }
+
+  void leave_out() {
+    for_each_block([this](std::int64_t first, const ShardedDataset::MissingRows& missing) {
+      for (std::size_t i = 0; i < missing.x.size(); ++i) {
+        if (!missing.x[i] && (missing.y.empty() || !missing.y[i]))
+          kept_.push_back(first + static_cast<std::int64_t>(i));
+      }
+    });
+    if (kept_.empty()) throw FileError({.file = path_, .what = "every sample misses a number: nothing is left"});
+    const std::int64_t all = count_;
+    count_ = std::ssize(kept_);
+    if (count_ == all) return kept_.clear();
+    remark_ = fmt::format("{} of {} samples miss a number and are left out", all - count_, all);
+  }
+
+  void take_means() {
+    const auto elements = static_cast<std::size_t>(data_.info().x.elements());
+    std::vector<double> sums(elements);
+    std::vector<std::int64_t> counts(elements);
+    std::int64_t missing_numbers = 0;
+    std::vector<std::byte> x, y;
+    for_each_block([&](std::int64_t first, const ShardedDataset::MissingRows& missing) {
+      if (const auto at = std::find(missing.y.begin(), missing.y.end(), true); at != missing.y.end()) {
+        throw FileError(
+            {.file = path_,
+             .what = fmt::format("sample {} misses its label, which is never guessed: --missing drop leaves "
+                                 "such samples out",
+                                 first + (at - missing.y.begin()))});
+      }
+      indices_.resize(missing.x.size());
+      std::iota(indices_.begin(), indices_.end(), first);
+      x.resize(indices_.size() * data_.x_bytes());
+      y.resize(indices_.size() * data_.y_bytes());
+      data_.read(indices_, kNoEpoch, x, y);
+      with_elements(data_.x_type(), x, [&](auto numbers) {
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          const auto number = static_cast<double>(numbers[i]);
+          if (std::isnan(number)) {
+            ++missing_numbers;
+          } else {
+            sums[i % elements] += number;
+            ++counts[i % elements];
+          }
+        }
+      });
+    });
+    if (missing_numbers == 0) return;
+    for (std::size_t i = 0; i < elements; ++i) {
+      if (counts[i] == 0) {
+        throw FileError({.file = path_,
+                         .what = fmt::format("number {} of the samples is missing in all of them: leave it out", i)});
+      }
+      means_.push_back(sums[i] / static_cast<double>(counts[i]));
+    }
+    remark_ = fmt::format("{} missing numbers get the mean of their place in the samples", missing_numbers);
+  }
+
+  void fill(std::span<std::byte> x) const {
+    const auto put = [&]<class Number>(Number) {
+      for (std::size_t i = 0; i < x.size() / sizeof(Number); ++i) {
+        Number number{};
+        std::memcpy(&number, &x[i * sizeof number], sizeof number);
+        if (!std::isnan(number)) continue;
+        number = static_cast<Number>(means_[i % means_.size()]);
+        std::memcpy(&x[i * sizeof number], &number, sizeof number);
+      }
+    };
+    if (data_.x_type() == FileType::float64) put(double{});
+    if (data_.x_type() == FileType::float32) put(float{});
+  }
+
   ShardedDataset data_;
   std::filesystem::path path_;
+  std::int64_t count_ = 0;
+  std::vector<std::int64_t> kept_;  ///< samples that nothing is missing of; empty: all
+  std::vector<double> means_;       ///< of each element; empty: nothing is missing
+  std::string remark_;
   std::vector<std::int64_t> indices_;
   std::int64_t done_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<SampleSource> open_hdf5(const DatasetOptions& options) {
-  return std::make_unique<DatasetSource>(options);
+std::unique_ptr<SampleSource> open_hdf5(const DatasetOptions& options, CsvOptions::Missing missing) {
+  return std::make_unique<DatasetSource>(options, missing);
 }
 
 }  // namespace lockstep::io

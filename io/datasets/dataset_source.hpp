@@ -9,8 +9,12 @@
 
 namespace lockstep::io {
 
-/// x as ShardedDataset delivers it (bytes stay bytes, other integers become float32, channels come last), y as class
-/// numbers (int32) or targets (float32). Throws FileError.
-std::unique_ptr<SampleSource> open_hdf5(const DatasetOptions& options);
+/// x as ShardedDataset delivers it (bytes stay bytes, integers of 8 and 16 bits become float32, longer ones float64,
+/// channels come last), y as class numbers (int32) or targets (float32, or float64 likewise). `missing` says what
+/// becomes of samples with missing numbers (StoredMeaning, and NaN), for which options.gaps delivers them: they are
+/// left out, or each gets the mean of its element over all samples that have it; a label is never guessed. That takes a
+/// pass over the data before the first read. Throws FileError.
+std::unique_ptr<SampleSource> open_hdf5(const DatasetOptions& options,
+                                        CsvOptions::Missing missing = CsvOptions::Missing::error);
 
 }  // namespace lockstep::io

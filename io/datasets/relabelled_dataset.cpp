@@ -9,9 +9,8 @@
 namespace lockstep::io {
 
 RelabelledDataset::RelabelledDataset(std::unique_ptr<Dataset> data, std::vector<std::int32_t> new_class,
-                                     std::vector<std::string> names)
+                                     std::int64_t classes, std::vector<std::string> names)
     : data_(std::move(data)), new_class_(std::move(new_class)), info_(data_->info()) {
-  const auto classes = static_cast<std::int64_t>(names.size());
   if (!info_.labels_are_classes || info_.y.name.empty() || info_.classes != std::ssize(new_class_)) {
     throw std::invalid_argument(fmt::format("new numbers for {} classes, and the data have {}", new_class_.size(),
                                             info_.labels_are_classes ? info_.classes : 0));
@@ -26,6 +25,10 @@ RelabelledDataset::RelabelledDataset(std::unique_ptr<Dataset> data, std::vector<
 void RelabelledDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                              std::span<std::byte> y) const {
   data_->read(samples, epoch, x, y);
+  relabel(y);
+}
+
+void RelabelledDataset::relabel(std::span<std::byte> y) const {
   for (std::size_t at = 0; at < y.size(); at += sizeof(std::int32_t)) {
     std::int32_t label = 0;
     std::memcpy(&label, &y[at], sizeof label);

@@ -56,7 +56,7 @@ void require_as_listed(const ShardFile& file, const ShardManifest& manifest, con
     throw FileError(
         fmt::format("{}: is not a shard made by lockstep pack, though the manifest lists it", file.path().string()));
   }
-  for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
+  for (std::size_t f = 0; f < file.fields().size(); ++f) {  // without the weights, which have a set of their own
     const StoredField& stored = file.fields()[f];
     StoredField expected = stored;
     expected.field = manifest.fields[f];
@@ -91,6 +91,46 @@ void require_like_first(const ShardFile& first, const ShardFile& file) {
                     "different packs",
                     file.path().string(), first.path().filename().string()));
   }
+}
+
+std::string listed_names(const std::vector<std::filesystem::path>& files) {
+  constexpr std::size_t kMaxShown = 5;
+  std::vector<std::string> names;
+  for (const auto& file : files) names.push_back(file.filename().string());
+  const auto shown = std::span(names).first(std::min(names.size(), kMaxShown));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     names.size() > shown.size() ? fmt::format(" and {} more", names.size() - shown.size()) : "");
+}
+
+using OpenedFiles = std::vector<std::pair<std::filesystem::path, ShardFile>>;
+/// Opens all, but for those that others of them take their data from, which need not be of any form.
+template <class Open>
+OpenedFiles open_foreign(const std::vector<std::filesystem::path>& paths, const Open& open,
+                         std::vector<std::filesystem::path>& left_out) {
+  OpenedFiles files;
+  std::set<std::filesystem::path> parts;
+  std::vector<std::pair<std::filesystem::path, FileError>> refused;
+  for (const std::filesystem::path& path : paths) {
+    try {
+      files.emplace_back(path, open(path));
+      for (const std::filesystem::path& other : files.back().second.other_files()) parts.insert(same_path(other));
+    } catch (const FileError& error) {
+      if (paths.size() == 1) throw;
+      refused.emplace_back(path, error);
+    }
+  }
+  const auto is_part = [&](const std::filesystem::path& path) { return parts.contains(same_path(path)); };
+  for (const auto& [path, error] : refused) {
+    if (!is_part(path)) throw error;
+    left_out.push_back(path);
+  }
+  if (parts.empty()) return files;
+  for (const auto& [path, file] : files) {
+    if (is_part(path)) left_out.push_back(path);
+  }
+  std::erase_if(files, [&](const auto& one) { return is_part(one.first); });
+  std::sort(left_out.begin(), left_out.end());
+  return files;
 }
 
 /// About `bytes`, in whole chunks.
@@ -131,6 +171,12 @@ std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& pa
   return files;
 }
 
+std::filesystem::path same_path(const std::filesystem::path& file) {
+  std::error_code unknown;
+  const std::filesystem::path path = std::filesystem::canonical(file, unknown);
+  return unknown ? std::filesystem::absolute(file, unknown) : path;
+}
+
 bool is_packed(const std::filesystem::path& path) {
   std::error_code unknown;
   return std::filesystem::is_directory(path, unknown) && std::filesystem::exists(path / kManifestName, unknown);
@@ -156,13 +202,16 @@ ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& man
 }
 
 ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y, IoDeadline* deadline,
-                   Unlabelled unlabelled)
+                   Unlabelled unlabelled, Gaps gaps)
     : cache_(kBlockCacheBytes) {
   const std::vector<std::filesystem::path> paths = hdf5_files_in(path);
   const bool folder = std::filesystem::is_directory(path);
   allow_descriptors(paths.size());
-  for (const auto& one : paths) {
-    ShardFile opened(one, x, y, deadline, unlabelled);
+  std::vector<std::filesystem::path> left_out;
+  const auto open_one = [&](const std::filesystem::path& one) {
+    return ShardFile(one, x, y, deadline, unlabelled, gaps);
+  };
+  for (auto& [one, opened] : open_foreign(paths, open_one, left_out)) {
     const std::size_t shard = slots_.size();
     if (shard > 0) require_like_first(file(0), opened);
     const auto& fields = opened.fields();
@@ -172,8 +221,14 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
     note_layout(shard);
   }
   if (!file(0).chosen().empty()) {
+    warnings_.push_back(fmt::format("{} {} (--x and --y say otherwise)", path_text(0), file(0).chosen()));
+  }
+  if (!left_out.empty()) {
     warnings_.push_back(
-        fmt::format("{} has no x and y: {} (--x and --y say otherwise)", path_text(0), file(0).chosen()));
+        fmt::format("{}: {} {} the data that other files of the folder show as theirs, and {} not read "
+                    "once more",
+                    path.string(), listed_names(left_out), left_out.size() == 1 ? "holds" : "hold",
+                    left_out.size() == 1 ? "is" : "are"));
   }
   number_texts();
   if (rows_ == 0) throw FileError(fmt::format("{}: holds no samples", path.string()));
@@ -267,7 +322,10 @@ void ShardSet::note_layout(std::size_t shard) {
     } else if (stored.compressed) {
       reason = "is compressed, so that reading it costs about a second of computing per 200 MB";
     } else if (!stored.native_order) {
-      reason = "is stored in the other byte order or as float16, so that every element is converted";
+      reason =
+          "is stored in the other byte order or another form of numbers (float16), so that every element is converted";
+    } else if (!stored.in_this_file) {
+      reason = "takes its data from other files, so that reading it goes through the HDF5 library";
     } else {
       reason = "is not stored contiguously, so that reading it goes through the HDF5 library";
     }

@@ -26,6 +26,9 @@ namespace lockstep::io {
 /// The HDF5 files of a folder, in the order of their names; or `path` itself. Throws FileError where there is none.
 std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& path);
 
+/// A path that is equal for equal files, whatever leads to them.
+std::filesystem::path same_path(const std::filesystem::path& file);
+
 /// Whether the folder has a manifest: was made by `lockstep pack`. False for what does not exist.
 bool is_packed(const std::filesystem::path& path);
 
@@ -48,10 +51,11 @@ class ShardSet {
   /// told of all. A file that nobody has opened here is opened, and compared with the manifest, when it is read.
   ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline, int part,
            int parts);
-  /// A folder of HDF5 files made by others, or one such file; an empty y: no labels. Throws FileError: nothing there,
-  /// files that differ from each other.
+  /// A folder of HDF5 files made by others, or one such file; an empty y: no labels. Files of the folder that others of
+  /// it take their data from, by links or virtual datasets, are left out: their samples would come twice. Throws
+  /// FileError: nothing there, files that differ from each other.
   ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y,
-           IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused);
+           IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused, Gaps gaps = {});
 
   const ShardLayouts& layouts() const noexcept { return layouts_; }
   void complete(ShardLayouts layouts);

@@ -74,8 +74,8 @@ std::string SplitDataset::fingerprint() const {
                      part_ == Part::training ? "training" : "validation");
 }
 
-void SplitDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
-                        std::span<std::byte> y) const {
+/// The numbers that samples of the part have among all.
+std::vector<std::int64_t> SplitDataset::in_all(std::span<const std::int64_t> samples) const {
   std::vector<std::int64_t> all(samples.size());
   std::transform(samples.begin(), samples.end(), all.begin(), [this](std::int64_t index) {
     if (index < 0 || index >= info_.samples) {
@@ -83,7 +83,20 @@ void SplitDataset::read(std::span<const std::int64_t> samples, std::int64_t epoc
     }
     return sample(index);
   });
-  data_->read(all, epoch, x, y);
+  return all;
+}
+
+void SplitDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
+                        std::span<std::byte> y) const {
+  data_->read(in_all(samples), epoch, x, y);
+}
+
+void SplitDataset::read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const {
+  data_->read_weights(in_all(samples), weights);
+}
+
+void SplitDataset::read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const {
+  data_->read_ids(in_all(samples), ids);
 }
 
 std::vector<std::int64_t> SplitDataset::shard_counts() const {

@@ -46,10 +46,14 @@ class SplitDataset final : public Dataset {
   const std::vector<std::string>& warnings() const noexcept override { return warnings_; }
   std::string fingerprint() const override;
   FileType x_type() const noexcept override { return data_->x_type(); }
+  FileType y_type() const noexcept override { return data_->y_type(); }
   std::size_t x_bytes() const noexcept override { return data_->x_bytes(); }
   std::size_t y_bytes() const noexcept override { return data_->y_bytes(); }
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
+  bool has_weights() const noexcept override { return data_->has_weights(); }
+  void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const override;
+  void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const override;
   std::vector<std::int64_t> shard_counts() const override;
   std::size_t stored_bytes() const noexcept override { return data_->stored_bytes(); }
   std::int64_t block_multiple() const noexcept override { return data_->block_multiple(); }
@@ -60,9 +64,12 @@ class SplitDataset final : public Dataset {
   void check_unchanged(int part, int parts) override;
 
  private:
+  /// Throws std::invalid_argument.
   std::int64_t sample(std::int64_t index) const noexcept {
     return part_ == Part::training ? split_.training_sample(index) : split_.validation_sample(index);
   }
+
+  std::vector<std::int64_t> in_all(std::span<const std::int64_t> samples) const;
 
   std::shared_ptr<Dataset> data_;
   SampleSplit split_;

@@ -49,6 +49,13 @@ void write_temporary(const std::filesystem::path& temporary, std::string_view te
   }
 }
 
+constexpr std::string_view kNoRegularFile = "it is a folder, a pipe or a device, not a file";
+
+bool is_regular(const Descriptor& descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor.get(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -73,13 +80,32 @@ Descriptor open_file(const std::filesystem::path& file, int flags, std::string_v
   }
 }
 
+Descriptor open_own_file(const std::filesystem::path& file, int flags, std::string_view action) {
+  const auto refuse = [&](std::string_view why) {
+    throw FileError(fmt::format("cannot {} {}: {}; remove it", action, file.string(), why));
+  };
+  int value = -1;
+  do {
+    value = ::open(file.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  } while (value < 0 && errno == EINTR);
+  if (value < 0 && errno == ELOOP) refuse("it is a link, and the program writes into files of its own alone");
+  if (value < 0 && errno == ENXIO) refuse(kNoRegularFile);
+  if (value < 0) return open_file(file, flags | O_NOFOLLOW, action);  // says why
+  Descriptor descriptor(value);
+  if (!is_regular(descriptor)) refuse(kNoRegularFile);
+  return descriptor;
+}
+
 std::optional<std::string> read_whole(const std::filesystem::path& file) {
   int value = -1;
   do {
-    value = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    value = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   } while (value < 0 && errno == EINTR);
   if (value < 0 && errno == ENOENT) return std::nullopt;
   const Descriptor descriptor(value);
+  if (value >= 0 && !is_regular(descriptor)) {
+    throw FileError(fmt::format("cannot read {}: {}", file.string(), kNoRegularFile));
+  }
   std::string text;
   std::array<char, 65536> part{};
   for (;;) {

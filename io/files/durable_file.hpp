@@ -35,7 +35,11 @@ class Descriptor {
 /// open(2) with O_CLOEXEC and mode 0666 less the umask. Throws FileError "cannot ACTION FILE: reason".
 Descriptor open_file(const std::filesystem::path& file, int flags, std::string_view action);
 
-/// The content; nullopt when there is no such file. Throws FileError for all else.
+/// The same for a file of the program's own, below a run's folder: never through a link, which may lead to somebody
+/// else's file, and never a pipe or device, which may hold up the program for ever. Throws FileError.
+Descriptor open_own_file(const std::filesystem::path& file, int flags, std::string_view action);
+
+/// The content of a regular file; nullopt when there is no such file. Throws FileError for all else, pipes included.
 std::optional<std::string> read_whole(const std::filesystem::path& file);
 
 /// Writes everything, however many calls it takes. Throws FileError.

@@ -66,6 +66,18 @@ void require_checksummed_structure(const std::filesystem::path& file) {
                            "program; copy or make it again"});
 }
 
+std::string hdf5_version() {
+#ifdef H5_HAVE_PARALLEL
+  constexpr const char* kFlavour = ", parallel";
+#else
+  constexpr const char* kFlavour = "";
+#endif
+  const Hdf5Lock lock;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{}{}", major, minor, release, kFlavour);
+}
+
 Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)
     : handles_(std::make_unique<Handles>(Handles{path, access})) {
   const Hdf5Lock lock;
@@ -110,8 +122,18 @@ bool Hdf5File::has(std::string_view object) const {
     const std::string prefix = path.substr(0, end);
     const htri_t link = H5Lexists(file, prefix.c_str(), H5P_DEFAULT);
     const htri_t target = link > 0 ? H5Oexists_by_name(file, prefix.c_str(), H5P_DEFAULT) : link;
-    if (target < 0) handles_->fail(fmt::format("look for {}", object));
-    if (target == 0) return false;
+    if (target < 0) {  // where an external link leads nowhere, too
+      H5L_info_t info;
+      const Hdf5Error error = innermost_error();
+      const bool is_link =
+          link > 0 && H5Lget_info(file, prefix.c_str(), &info, H5P_DEFAULT) >= 0 && info.type != H5L_TYPE_HARD;
+      if (!is_link) {
+        throw FileError({.file = handles_->path,
+                         .what = fmt::format("cannot look for {}: {}", object, error.reason),
+                         .error_number = error.error_number});
+      }
+    }
+    if (target <= 0) return false;
     if (end == std::string::npos) return true;
   }
 }
@@ -143,7 +165,7 @@ std::vector<std::string> Hdf5File::datasets(std::string_view group) const {
             H5Lget_info(handles_->usable(), path.c_str(), &link, H5P_DEFAULT) >= 0 && link.type == H5L_TYPE_HARD;
         if (H5Oexists_by_name(handles_->usable(), path.c_str(), H5P_DEFAULT) <= 0) continue;  // a link to nowhere
         const Hdf5Id object(H5Oopen(handles_->usable(), path.c_str(), H5P_DEFAULT), H5Oclose);
-        if (!object.valid()) continue;
+        if (!object.valid()) continue;  // who asks for it by name hears why
         const H5I_type_t type = H5Iget_type(object.get());
         if (type == H5I_DATASET) found.push_back(relative);
         if (type == H5I_GROUP && is_hard) deeper.push_back(relative + "/");

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,16 +38,21 @@ enum class FileType : std::uint8_t {
 std::size_t size_of(FileType type) noexcept;  ///< bytes; 0 for other
 const char* name_of(FileType type) noexcept;
 
+/// "1.10.8": of the HDF5 library that this process has loaded; "1.14.3, parallel" where it is of that flavour.
+std::string hdf5_version();
+
 struct DatasetLayout {
-  FileType type = FileType::other;  ///< float16 counts as float32
+  FileType type = FileType::other;  ///< float16 counts as float32, integers of 3 bytes as those of 4
   bool text = false;                ///< strings; type is other
+  std::string other = {};           ///< where type is other: what the elements are, in words
   std::size_t stored_size = 0;      ///< bytes of an element in the file
-  bool native_order = true;         ///< element bytes are those of `type` in this machine's order
+  bool native_order = true;         ///< element bytes are those of `type` in this machine's order, with all their bits
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> chunk;      ///< empty when contiguous
   bool compressed = false;              ///< any filter
-  std::optional<std::uint64_t> offset;  ///< byte offset in the file, when contiguous and allocated
-  bool in_this_file = true;             ///< false: external or virtual storage
+  std::optional<std::uint64_t> offset;  ///< byte offset in this very file, when contiguous and allocated
+  bool in_this_file = true;             ///< false: behind an external link, or in external or virtual storage
+  bool dimension = false;               ///< netCDF's description of an axis, no data
 };
 
 /// Of a file that this program wrote. Throws FileError unless the library's structures in it have checksums (superblock
@@ -77,9 +83,17 @@ class Hdf5File {
   /// Paths of the datasets below a group, "x" or "train/x"; sorted, nearer ones first. Groups are followed eight deep,
   /// where they are not mere links, and up to 10,000 datasets.
   std::vector<std::string> datasets(std::string_view group) const;
-  /// Chunks that are stored, read from the whole index: what is wrong with it anywhere throws FileError, or crashes the
-  /// library. 0 where the dataset is not chunked.
-  std::int64_t count_chunks(std::string_view dataset) const;
+  /// Files besides this one that a dataset takes data from: behind an external link, of external storage, of a virtual
+  /// dataset, and those of its sources in turn. Throws FileError where one is missing, unless `missing` is accepted,
+  /// and for a virtual dataset that is made of itself.
+  std::vector<std::filesystem::path> other_files(std::string_view dataset, bool accept_missing) const;
+  /// The part of a dataset that nobody has written, where the library reads fill values: how much and where, in words;
+  /// "" where all of it is there. Looks at chunks, at the sources of virtual datasets, and at external storage.
+  /// `alive` is called now and then. Reads the whole index of the chunks: what is wrong with it anywhere throws
+  /// FileError, or crashes the library.
+  std::string unwritten(std::string_view dataset, const std::function<void()>& alive) const;
+  /// Describes a link to something that is not there, in words; "" for any other name.
+  std::string dangling(std::string_view object) const;
   /// All strings of a dataset, of fixed or variable length. Throws FileError: other elements, more than the file holds.
   std::vector<std::string> read_texts(std::string_view dataset) const;
 
@@ -101,6 +115,13 @@ class Hdf5File {
   std::optional<std::int64_t> integer(std::string_view object, std::string_view attribute) const;
   std::optional<double> real(std::string_view object, std::string_view attribute) const;
   std::optional<std::vector<std::string>> texts(std::string_view object, std::string_view attribute) const;
+  bool has_attribute(std::string_view object, std::string_view attribute) const;
+  /// One number or a list of them; empty where there is no such attribute.
+  std::vector<double> numbers(std::string_view object, std::string_view attribute) const;
+  bool attribute_is_integer(std::string_view object, std::string_view attribute) const;
+  /// Tells whether netCDF wrote a dataset, and the fill value of its unwritten parts, if one was set.
+  bool is_netcdf(std::string_view dataset) const;
+  std::optional<double> fill_value(std::string_view dataset) const;
   void set_text(std::string_view object, std::string_view attribute, std::string_view value);
   void set_integer(std::string_view object, std::string_view attribute, std::int64_t value);
   void set_real(std::string_view object, std::string_view attribute, double value);
@@ -114,6 +135,10 @@ class Hdf5File {
 
  private:
   struct Handles;
+  using VisitDataset = std::function<std::string(const Hdf5File&, const std::string&)>;
+  std::string unwritten_here(const std::string& dataset, const std::function<void()>& alive,
+                             const VisitDataset& visit) const;
+
   std::unique_ptr<Handles> handles_;
 };
 

@@ -27,19 +27,66 @@ herr_t keep_innermost(unsigned position, const H5E_error2_t* error, void* out) {
   return 0;
 }
 
+/// The reason of this thread's last failed call.
+std::string& kept_reason() {
+  thread_local std::string text;
+  return text;
+}
+
+/// The library calls it as a failed call returns.
+herr_t keep_reason(hid_t stack, void*) {
+  kept_reason().clear();
+  H5Ewalk2(stack, H5E_WALK_UPWARD, keep_innermost, &kept_reason());
+  return 0;
+}
+
+/// The smallest one that holds integers of so many bytes.
 FileType integer_type(std::size_t bytes, bool is_signed) {
-  switch (bytes) {
-    case 1:
-      return is_signed ? FileType::int8 : FileType::uint8;
-    case 2:
-      return is_signed ? FileType::int16 : FileType::uint16;
-    case 4:
-      return is_signed ? FileType::int32 : FileType::uint32;
-    case 8:
-      return is_signed ? FileType::int64 : FileType::uint64;
-    default:
-      return FileType::other;
+  if (bytes == 1) return is_signed ? FileType::int8 : FileType::uint8;
+  if (bytes == 2) return is_signed ? FileType::int16 : FileType::uint16;
+  if (bytes <= 4) return is_signed ? FileType::int32 : FileType::uint32;
+  if (bytes <= 8) return is_signed ? FileType::int64 : FileType::uint64;
+  return FileType::other;
+}
+
+std::string member_names(hid_t type) {
+  constexpr int kMaxShown = 8;
+  std::string names;
+  const int count = H5Tget_nmembers(type);
+  for (int i = 0; i < std::min(count, kMaxShown); ++i) {
+    char* const name = H5Tget_member_name(type, static_cast<unsigned>(i));
+    names += fmt::format("{}{}", i > 0 ? ", " : "", name != nullptr ? name : "?");
+    H5free_memory(name);
   }
+  return names + (count > kMaxShown ? ", ..." : "");
+}
+
+/// A version of a part of the file that this library does not know, in its own words.
+constexpr std::string_view kUnknownVersion[] = {"bad version number", "bad superblock version", "unknown layout class",
+                                                "bad object header version", "bad version # of"};
+/// Words of the library that name the part, and the version of HDF5 that began to write another form of it.
+struct Novelty {
+  std::string_view part, since;
+};
+constexpr Novelty kNovelties[] = {
+    {"layout message", "2.0"},   {"datatype message", "1.12"},    {"superblock", "1.10"},
+    {"encoded VDS heap", "2.0"}, {"hyperslab selection", "1.12"}, {"fill value message", "1.8"},
+    {"point selection", "1.12"}, {"reference", "1.12"},           {"free-space header", "1.10"}};
+
+std::string newer_format(std::string_view text) {
+  const bool unknown =
+      std::ranges::any_of(kUnknownVersion, [&](auto words) { return text.find(words) != std::string_view::npos; });
+  if (!unknown) return "";
+  const auto* const novelty = std::ranges::find_if(
+      kNovelties, [&](const Novelty& one) { return text.find(one.part) != std::string_view::npos; });
+  return fmt::format(
+      "it was written in a form that the HDF5 library here ({}.{}.{}) does not know ({}){}. Build with a newer HDF5, "
+      "or "
+      "write the file again with an older format (h5py: libver=(\"earliest\", \"v110\"); h5repack --high=2 of that "
+      "newer HDF5)",
+      H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE, text,
+      novelty == std::end(kNovelties) ? std::string(", or it is damaged")
+                                      : fmt::format(": HDF5 {} or newer is needed, or it is damaged", novelty->since));
 }
 
 }  // namespace
@@ -50,14 +97,14 @@ Hdf5Lock::Hdf5Lock() : lock_(library_mutex()) {
     return H5open() >= 0;
   }();
   if (!opened) throw FileError("the HDF5 library cannot be initialised; check the installation of libhdf5");
-  thread_local const bool quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
-  static_cast<void>(quiet);
+  thread_local const bool kept = H5Eset_auto2(H5E_DEFAULT, keep_reason, nullptr) >= 0;
+  static_cast<void>(kept);
+  kept_reason().clear();
 }
 
 Hdf5Error innermost_error() {
   // The library has the reason as a text alone.
-  std::string text;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
+  const std::string text = kept_reason();
   if (text.empty()) return {"the HDF5 library gives no reason"};
   constexpr std::string_view kErrno = "errno = ";
   if (const auto at = text.find(kErrno); at != std::string::npos) {
@@ -67,16 +114,7 @@ Hdf5Error innermost_error() {
     if (code != 0) return {std::generic_category().message(code), code};
   }
   if (text.find("file signature not found") != std::string::npos) return {"it is not an HDF5 file"};
-  if (text.find("bad superblock version") != std::string::npos) {
-    return {"its HDF5 format version is unknown: written by a newer library, or damaged"};
-  }
-  if (text.find("bad version number for hyperslab selection") != std::string::npos ||
-      text.find("encoded VDS heap information") != std::string::npos) {
-    return {
-        fmt::format("it is a virtual dataset, described in a way that the HDF5 library here ({}) does not know. Copy "
-                    "its data into one plain dataset with the program that made it, or build with a newer HDF5",
-                    H5_VERS_INFO)};
-  }
+  if (std::string newer = newer_format(text); !newer.empty()) return {std::move(newer)};
   if (text.find("truncated file") != std::string::npos) return {"the file is truncated (" + text + ")"};
   return {text};
 }
@@ -120,9 +158,66 @@ FileType file_type(hid_t type) {
     case H5T_FLOAT:
       if (H5Tequal(type, H5T_IEEE_F32LE) > 0 || H5Tequal(type, H5T_IEEE_F32BE) > 0) return FileType::float32;
       if (H5Tequal(type, H5T_IEEE_F64LE) > 0 || H5Tequal(type, H5T_IEEE_F64BE) > 0) return FileType::float64;
-      return H5Tget_size(type) == 2 ? FileType::float32 : FileType::other;  // float16: the library converts it
+      // The library converts float16, bfloat16 and other forms.
+      if (H5Tget_size(type) <= 4) return FileType::float32;
+      return H5Tget_size(type) <= 8 ? FileType::float64 : FileType::other;
     default:
       return FileType::other;
+  }
+}
+
+std::string type_in_words(hid_t type) {
+  const std::size_t bits = 8 * H5Tget_size(type);
+  switch (H5Tget_class(type)) {
+    case H5T_COMPOUND:
+      if (const std::string names = member_names(type); names == "r, i" || names == "real, imag") {
+        return "complex numbers: store real and imaginary parts as numbers of their own";
+      } else {
+        return fmt::format("compound, records of {}: write the members into a dataset of numbers", names);
+      }
+    case H5T_FLOAT:
+      return fmt::format("long double, floats of {} bits: store them as float64", bits);
+    case H5T_INTEGER:
+    case H5T_ENUM:
+      return fmt::format("integers of {} bits: store them as int64 or float64", bits);
+    case H5T_ARRAY:
+      return "arrays (H5T_ARRAY): give the dataset another dimension instead";
+    case H5T_VLEN:
+      return "sequences of variable length: pad them to one length";
+    case H5T_STRING:
+      return "texts";
+    case H5T_OPAQUE:
+      return "opaque bytes: store them as uint8";
+    case H5T_BITFIELD:
+      return fmt::format("bit fields of {} bits: store them as unsigned integers", bits);
+    case H5T_REFERENCE:
+      return "references to other objects: store what they refer to";
+    case H5T_TIME:
+      return "times (H5T_TIME): store them as numbers";
+    default:
+      return "of a class that the HDF5 library here does not know: store them as numbers";
+  }
+}
+
+bool has_plain_bits(hid_t type) {
+  switch (H5Tget_class(type)) {
+    case H5T_INTEGER: {
+      const std::size_t size = H5Tget_size(type);
+      const H5T_order_t order = H5Tget_order(type);
+      return (size == 1 || size == 2 || size == 4 || size == 8) && H5Tget_precision(type) == 8 * size &&
+             H5Tget_offset(type) == 0 && (order == H5T_ORDER_LE || order == H5T_ORDER_BE);
+    }
+    case H5T_ENUM: {
+      const Hdf5Id base(H5Tget_super(type), H5Tclose);
+      return base.valid() && has_plain_bits(base.get());
+    }
+    case H5T_FLOAT:
+      for (const hid_t plain : {H5T_IEEE_F32LE, H5T_IEEE_F32BE, H5T_IEEE_F64LE, H5T_IEEE_F64BE}) {
+        if (H5Tequal(type, plain) > 0) return true;
+      }
+      return false;
+    default:
+      return false;
   }
 }
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <mutex>
 #include <optional>
@@ -42,7 +43,8 @@ struct Hdf5Error {
   std::string reason;
   int error_number = 0;  ///< where the operating system said no
 };
-/// The bottom of the library's error stack.
+/// The bottom of the error stack of the call that failed last since the lock was taken. It is kept as that call
+/// returns: every later call, one that closes an identifier among them, clears the library's own.
 Hdf5Error innermost_error();
 
 /// Owns one identifier of the library; none where the value is negative.
@@ -70,7 +72,24 @@ struct Hdf5Type {
   hid_t memory, disk;
 };
 Hdf5Type hdf5_type(FileType type);
-FileType file_type(hid_t type);  ///< other: neither integer nor float
+FileType file_type(hid_t type);  ///< other: neither integer nor float of at most 64 bits
+/// Names the elements of a type, in words: "compound, records of r, i", "long double".
+std::string type_in_words(hid_t type);
+/// True for elements that are, bit for bit and but for their bytes' order, those of one of this machine's types.
+bool has_plain_bits(hid_t type);
+
+/// Another file that a dataset takes data from.
+struct Hdf5Source {
+  enum class Kind { link, storage, virtual_part };
+  Kind kind = Kind::link;
+  std::string name = {};            ///< of the file, as the dataset has it
+  std::filesystem::path file = {};  ///< where the library finds it; empty: nowhere
+  std::string dataset = {};         ///< in it; of storage: none
+  std::string rows = {};            ///< of the dataset that take their data from there, in words
+  std::vector<hsize_t> least = {};  ///< extents that the source must have, at least
+  hsize_t elements = 0;             ///< that it must have, at least
+  std::uint64_t bytes = 0;          ///< of storage: so many must be in the file
+};
 
 struct Hdf5File::Handles {
   std::filesystem::path path;
@@ -94,8 +113,6 @@ struct Hdf5File::Handles {
   hid_t writable() const;
 
   Hdf5Id open_dataset(std::string_view name) const;
-  /// The library reads fill values where a file that a virtual dataset is made of is not there. This throws.
-  void require_sources(const Hdf5Id& virtual_properties, std::string_view dataset) const;
   Hdf5Id open_object(std::string_view name) const;
 
   struct Extents {
@@ -123,7 +140,24 @@ struct Hdf5File::Handles {
            transfer(memory_space.get(), file_space.get()) >= 0;
   }
 
+  // The places of data (hdf5_sources.cpp).
+  /// The file that an object lies in: this one, unless an external link leads to another.
+  bool is_in_this_file(const Hdf5Id& object, std::string_view name) const;
+  std::filesystem::path home_of(const Hdf5Id& object) const;
+  std::vector<Hdf5Source> sources(const Hdf5Id& dataset, std::string_view name) const;
+  std::vector<Hdf5Source> storage_of(const Hdf5Id& dataset, const Hdf5Id& properties, std::string_view name) const;
+  std::vector<Hdf5Source> virtual_parts(const Hdf5Id& properties, std::size_t index, const std::vector<hsize_t>& now,
+                                        const std::filesystem::path& home) const;
+  std::string rows_without_source(const Hdf5Id& dataset, const Hdf5Id& properties, std::string_view name) const;
+  std::string missing_chunks(const Hdf5Id& dataset, const Hdf5Id& properties, std::string_view name,
+                             const std::function<void()>& alive) const;
+
   // Of reading (hdf5_read.cpp).
+  /// After a failed read of rows [first, first + rows), which it tries again chunk by chunk.
+  [[noreturn]] void fail_rows(const Hdf5Id& dataset, std::string_view name, hid_t memory, std::int64_t first,
+                              std::int64_t rows) const;
+  [[noreturn]] void fail_read(const Hdf5Id& dataset, std::string_view name, std::string_view action,
+                              const Hdf5Error& error) const;
   std::vector<hsize_t> chunk_shape(const Hdf5Id& properties, const Extents& extents, std::string_view name) const;
   /// Invalid when there is no such attribute.
   Hdf5Id open_attribute(const Hdf5Id& object, std::string_view object_name, std::string_view name) const;

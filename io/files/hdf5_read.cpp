@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cstdlib>
+#include <array>
 #include <cstring>
 #include <system_error>
 
@@ -9,6 +9,64 @@
 #include "io/files/hdf5_handles.hpp"
 
 namespace lockstep::io {
+namespace {
+
+/// Filters registered with The HDF Group that files are made with, and where to find them.
+struct KnownFilter {
+  H5Z_filter_t number;
+  const char* name;
+};
+constexpr KnownFilter kKnownFilters[] = {{H5Z_FILTER_DEFLATE, "deflate, gzip"},
+                                         {H5Z_FILTER_SZIP, "szip"},
+                                         {305, "LZO"},
+                                         {307, "bzip2"},
+                                         {32000, "LZF"},
+                                         {32001, "Blosc"},
+                                         {32004, "LZ4"},
+                                         {32008, "bitshuffle"},
+                                         {32013, "ZFP"},
+                                         {32015, "Zstandard"},
+                                         {32017, "SZ"},
+                                         {32018, "FCIDECOMP"},
+                                         {32024, "SZ3"},
+                                         {32026, "Blosc2"},
+                                         {32028, "SPERR"}};
+
+/// " (Zstandard)", or what the file calls it.
+std::string filter_name(H5Z_filter_t number, const char* stored) {
+  for (const KnownFilter& known : kKnownFilters) {
+    if (known.number == number) return fmt::format(" ({})", known.name);
+  }
+  return *stored == '\0' ? "" : fmt::format(" ({})", stored);
+}
+
+std::string filter_source(H5Z_filter_t number) {
+  constexpr H5Z_filter_t kLzf = 32000, kFirstRegistered = 256;
+  if (number == kLzf) return "only h5py reads it; write the file again with h5py and compression=\"gzip\"";
+  if (number < kFirstRegistered) {
+    return "build the library with it, or write the file again where it is read (h5repack -f GZIP=4 IN OUT)";
+  }
+  return "set HDF5_PLUGIN_PATH to a folder of such filters (of the Python package hdf5plugin: what `python3 -c "
+         "\"import "
+         "hdf5plugin; print(hdf5plugin.PLUGIN_PATH)\"` prints), or write the file again where it is read (h5repack -f "
+         "GZIP=4 IN OUT)";
+}
+
+/// HDF5's dimension scales, which netCDF has for each axis: CLASS = "DIMENSION_SCALE".
+bool is_dimension(const Hdf5Id& dataset) {
+  constexpr const char* kClass = "CLASS";
+  constexpr std::string_view kScale = "DIMENSION_SCALE";
+  if (H5Aexists(dataset.get(), kClass) <= 0) return false;
+  const Hdf5Id attribute(H5Aopen(dataset.get(), kClass, H5P_DEFAULT), H5Aclose);
+  if (!attribute.valid()) return false;
+  const Hdf5Id type(H5Aget_type(attribute.get()), H5Tclose);
+  std::array<char, 64> text{};
+  return H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) == 0 &&
+         H5Tget_size(type.get()) < text.size() && H5Aread(attribute.get(), type.get(), text.data()) >= 0 &&
+         kScale == text.data();
+}
+
+}  // namespace
 
 /// The library crashes on some chunks that it would not have written.
 std::vector<hsize_t> Hdf5File::Handles::chunk_shape(const Hdf5Id& properties, const Extents& extents,
@@ -38,31 +96,64 @@ Hdf5Id Hdf5File::Handles::open_attribute(const Hdf5Id& object, std::string_view 
   return Hdf5Id(attribute, H5Aclose);
 }
 
-void Hdf5File::Handles::require_sources(const Hdf5Id& virtual_properties, std::string_view dataset) const {
-  std::size_t count = 0;
-  if (H5Pget_virtual_count(virtual_properties.get(), &count) < 0)
-    fail(fmt::format("read the layout of dataset {}", dataset));
-  std::string last;
-  for (std::size_t i = 0; i < count; ++i) {
-    const ssize_t length = H5Pget_virtual_filename(virtual_properties.get(), i, nullptr, 0);
-    if (length < 0) fail(fmt::format("read the layout of dataset {}", dataset));
-    std::string name(static_cast<std::size_t>(length) + 1, '\0');
-    H5Pget_virtual_filename(virtual_properties.get(), i, name.data(), name.size());
-    name.resize(static_cast<std::size_t>(length));
-    // "." is this file; % begins the number of a file among many, of which any may be absent.
-    if (name == last || name == "." || name.find('%') != std::string::npos) continue;
-    last = name;
-    std::error_code ignored;
-    const std::filesystem::path source(name), beside = path.parent_path() / source;
-    if (std::filesystem::exists(beside, ignored) || std::filesystem::exists(source, ignored)) continue;
-    if (source.is_absolute() && std::filesystem::exists(path.parent_path() / source.filename(), ignored)) continue;
-    if (std::getenv("HDF5_VDS_PREFIX") != nullptr) continue;
+void Hdf5File::Handles::fail_read(const Hdf5Id& dataset, std::string_view name, std::string_view action,
+                                  const Hdf5Error& error) const {
+  const Hdf5Id properties(H5Dget_create_plist(dataset.get()), H5Pclose);
+  const int filters = properties.valid() ? H5Pget_nfilters(properties.get()) : 0;
+  for (int i = 0; i < filters; ++i) {
+    unsigned flags = 0, configuration = 0;
+    std::size_t values = 0;
+    std::array<char, 256> stored{};
+    const H5Z_filter_t filter = H5Pget_filter2(properties.get(), static_cast<unsigned>(i), &flags, &values, nullptr,
+                                               stored.size() - 1, stored.data(), &configuration);
+    if (filter < 0 || H5Zfilter_avail(filter) > 0) continue;
     throw FileError(
         {.file = path,
-         .what = fmt::format("{} is a virtual dataset that takes its data from {}, which is not there: put it "
-                             "where it was or beside this file",
-                             dataset, name)});
+         .what = fmt::format("{} is compressed with filter {}{}, which the HDF5 library here does not have: {}", name,
+                             filter, filter_name(filter, stored.data()), filter_source(filter))});
   }
+  throw FileError(
+      {.file = path, .what = fmt::format("cannot {}: {}", action, error.reason), .error_number = error.error_number});
+}
+
+void Hdf5File::Handles::fail_rows(const Hdf5Id& dataset, std::string_view name, hid_t memory, std::int64_t first,
+                                  std::int64_t rows) const {
+  const Hdf5Error error = innermost_error();
+  const Hdf5Id properties(H5Dget_create_plist(dataset.get()), H5Pclose);
+  const std::vector<hsize_t> shape = extents(dataset, name).now;
+  std::vector<hsize_t> chunk(shape.size());
+  const bool chunked = properties.valid() && H5Pget_layout(properties.get()) == H5D_CHUNKED && !chunk.empty() &&
+                       H5Pget_chunk(properties.get(), static_cast<int>(chunk.size()), chunk.data()) > 0 && chunk[0] > 0;
+  if (!chunked || error.error_number != 0) {
+    fail_read(dataset, name, fmt::format("read samples {} to {} of dataset {}", first, first + rows - 1, name), error);
+  }
+  // The first chunk that cannot be read.
+  const auto step = static_cast<std::int64_t>(chunk[0]);
+  std::size_t row_bytes = H5Tget_size(memory);
+  for (std::size_t axis = 1; axis < shape.size(); ++axis) row_bytes *= shape[axis];
+  for (std::int64_t begin = first; begin < first + rows;) {
+    const std::int64_t end = std::min((begin / step + 1) * step, first + rows);
+    std::vector<std::byte> scratch(row_bytes * static_cast<std::size_t>(end - begin));
+    Hdf5Error reason;
+    const bool read = transfer_rows(dataset, shape, begin, end - begin, [&](hid_t memory_space, hid_t file_space) {
+      const herr_t status = H5Dread(dataset.get(), memory, memory_space, file_space, H5P_DEFAULT, scratch.data());
+      if (status < 0) {
+        reason = innermost_error();
+      } else if (H5Tdetect_class(memory, H5T_VLEN) > 0 || H5Tis_variable_str(memory) > 0) {
+        H5Dvlen_reclaim(memory, memory_space, H5P_DEFAULT, scratch.data());
+      }
+      return status;
+    });
+    if (!read) {
+      fail_read(dataset, name,
+                fmt::format("read samples {} to {} of dataset {}, whose chunk is damaged (copy the file again, or make "
+                            "it again from its source)",
+                            begin, end - 1, name),
+                reason);
+    }
+    begin = end;
+  }
+  fail_read(dataset, name, fmt::format("read samples {} to {} of dataset {}", first, first + rows - 1, name), error);
 }
 
 DatasetLayout Hdf5File::layout(std::string_view dataset) const {
@@ -76,13 +167,15 @@ DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   if (!type.valid() || !properties.valid()) handles_->fail(fmt::format("read the layout of dataset {}", dataset));
   result.type = file_type(type.get());
   result.text = H5Tget_class(type.get()) == H5T_STRING;
+  if (result.type == FileType::other) result.other = type_in_words(type.get());
   result.stored_size = H5Tget_size(type.get());
   const bool in_order = size_of(result.type) == 1 || H5Tget_order(type.get()) == H5Tget_order(H5T_NATIVE_INT);
-  result.native_order = in_order && result.stored_size == size_of(result.type);
+  result.native_order = in_order && has_plain_bits(type.get());
+  result.dimension = is_dimension(id);
   result.compressed = H5Pget_nfilters(properties.get()) > 0;
   const H5D_layout_t layout = H5Pget_layout(properties.get());
-  result.in_this_file = layout != H5D_VIRTUAL && H5Pget_external_count(properties.get()) == 0;
-  if (layout == H5D_VIRTUAL) handles_->require_sources(properties, dataset);
+  result.in_this_file =
+      layout != H5D_VIRTUAL && H5Pget_external_count(properties.get()) == 0 && handles_->is_in_this_file(id, dataset);
   if (layout == H5D_CHUNKED) {
     const std::vector<hsize_t> chunk = handles_->chunk_shape(properties, extents, dataset);
     result.chunk.assign(chunk.begin(), chunk.end());
@@ -126,7 +219,7 @@ void Hdf5File::read(std::string_view dataset, FileType type, std::span<std::byte
   const Hdf5Id id = handles_->open_dataset(dataset);
   handles_->check_whole(id, dataset, type, out.size());
   if (!out.empty() && H5Dread(id.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()) < 0) {
-    handles_->fail(fmt::format("read dataset {}", dataset));
+    handles_->fail_read(id, dataset, fmt::format("read dataset {}", dataset), innermost_error());
   }
 }
 
@@ -140,24 +233,8 @@ void Hdf5File::read_rows(std::string_view dataset, FileType type, std::int64_t f
   if (!handles_->transfer_rows(id, shape, first, rows, [&](hid_t memory_space, hid_t file_space) {
         return H5Dread(id.get(), memory, memory_space, file_space, H5P_DEFAULT, out.data());
       })) {
-    handles_->fail(fmt::format("read rows [{}, {}) of dataset {}", first, first + rows, dataset));
+    handles_->fail_rows(id, dataset, memory, first, rows);
   }
-}
-
-std::int64_t Hdf5File::count_chunks(std::string_view dataset) const {
-  const Hdf5Lock lock;
-  const Hdf5Id id = handles_->open_dataset(dataset);
-  const Hdf5Id properties(H5Dget_create_plist(id.get()), H5Pclose);
-  if (!properties.valid()) handles_->fail(fmt::format("read the layout of dataset {}", dataset));
-  if (H5Pget_layout(properties.get()) != H5D_CHUNKED) return 0;
-  hsize_t chunks = 0;
-#if H5_VERSION_GE(1, 10, 5)
-  const Hdf5Id space(H5Dget_space(id.get()), H5Sclose);  // 1.10 does not know H5S_ALL here
-  if (!space.valid() || H5Dget_num_chunks(id.get(), space.get(), &chunks) < 0) {
-    handles_->fail(fmt::format("read the index of the chunks of dataset {}", dataset));
-  }
-#endif
-  return static_cast<std::int64_t>(chunks);
 }
 
 /// `read` fills memory for so many elements of `type`.
@@ -231,7 +308,8 @@ std::vector<std::string> Hdf5File::read_texts(std::string_view dataset) const {
     handles_->damaged(dataset, fmt::format("{} texts of {} bytes are more than the file holds", count, width));
   }
   return handles_->decode_texts(type, space, static_cast<std::size_t>(count), [&](void* values) {
-    if (count > 0 && H5Dread(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0) handles_->fail(action);
+    if (count == 0 || H5Dread(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0) return;
+    handles_->fail_rows(id, dataset, type.get(), 0, count);
   });
 }
 
@@ -266,6 +344,58 @@ std::optional<std::int64_t> Hdf5File::integer(std::string_view object, std::stri
 std::optional<double> Hdf5File::real(std::string_view object, std::string_view attribute) const {
   const Hdf5Lock lock;
   return handles_->number<double>(object, attribute, H5T_NATIVE_DOUBLE, {H5T_FLOAT, H5T_INTEGER}, "a single number");
+}
+
+bool Hdf5File::has_attribute(std::string_view object, std::string_view attribute) const {
+  const Hdf5Lock lock;
+  const Hdf5Id owner = handles_->open_object(object);
+  return H5Aexists(owner.get(), std::string(attribute).c_str()) > 0;
+}
+
+bool Hdf5File::attribute_is_integer(std::string_view object, std::string_view attribute) const {
+  const Hdf5Lock lock;
+  const Hdf5Id owner = handles_->open_object(object);
+  const Hdf5Id id = handles_->open_attribute(owner, object, attribute);
+  if (!id.valid()) return false;
+  const Hdf5Id type(H5Aget_type(id.get()), H5Tclose);
+  return H5Tget_class(type.get()) == H5T_INTEGER;
+}
+
+std::vector<double> Hdf5File::numbers(std::string_view object, std::string_view attribute) const {
+  const Hdf5Lock lock;
+  const Hdf5Id owner = handles_->open_object(object);
+  const Hdf5Id id = handles_->open_attribute(owner, object, attribute);
+  if (!id.valid()) return {};
+  const Hdf5Id type(H5Aget_type(id.get()), H5Tclose);
+  const Hdf5Id space(H5Aget_space(id.get()), H5Sclose);
+  const H5T_class_t kind = H5Tget_class(type.get());
+  constexpr hssize_t kMaxNumbers = 65'536;
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count > kMaxNumbers) {
+    handles_->wrong_type(object, attribute, "a number, or a list of a few");
+  }
+  std::vector<double> values(static_cast<std::size_t>(std::max<hssize_t>(0, count)));
+  if (!values.empty() && H5Aread(id.get(), H5T_NATIVE_DOUBLE, values.data()) < 0) {
+    handles_->fail(fmt::format("read attribute {} of {}", attribute, object));
+  }
+  return values;
+}
+
+bool Hdf5File::is_netcdf(std::string_view dataset) const {
+  return has_attribute("/", "_NCProperties") || has_attribute(dataset, "_Netcdf4Coordinates") ||
+         has_attribute(dataset, "_Netcdf4Dimid");
+}
+
+std::optional<double> Hdf5File::fill_value(std::string_view dataset) const {
+  const Hdf5Lock lock;
+  const Hdf5Id id = handles_->open_dataset(dataset);
+  const Hdf5Id properties(H5Dget_create_plist(id.get()), H5Pclose);
+  H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
+  double value = 0;
+  const bool known = properties.valid() && H5Pfill_value_defined(properties.get(), &defined) >= 0 &&
+                     defined == H5D_FILL_VALUE_USER_DEFINED &&
+                     H5Pget_fill_value(properties.get(), H5T_NATIVE_DOUBLE, &value) >= 0;
+  return known ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace lockstep::io

@@ -98,11 +98,11 @@ std::vector<std::int64_t> integers_entry(const nlohmann::json& object, const cha
   return result;
 }
 
-std::vector<float> reals_entry(const nlohmann::json& object, const char* key) {
-  std::vector<float> result;
+std::vector<double> reals_entry(const nlohmann::json& object, const char* key) {
+  std::vector<double> result;
   for (const nlohmann::json& value : list_entry(object, key)) {
     if (!value.is_number()) wrong_entry(key, "holds something that is no number");
-    result.push_back(value.get<float>());
+    result.push_back(value.get<double>());
   }
   return result;
 }

@@ -29,7 +29,7 @@ std::int64_t integer_entry(const nlohmann::json& object, const char* key);
 double real_entry(const nlohmann::json& object, const char* key);
 std::vector<std::string> texts_entry(const nlohmann::json& object, const char* key);
 std::vector<std::int64_t> integers_entry(const nlohmann::json& object, const char* key);
-std::vector<float> reals_entry(const nlohmann::json& object, const char* key);
+std::vector<double> reals_entry(const nlohmann::json& object, const char* key);
 /// Throws FileError: there is none, or it is no list.
 const nlohmann::json& list_entry(const nlohmann::json& object, const char* key);
 

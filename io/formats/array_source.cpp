@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <stdexcept>
 
 #include <fmt/format.h>
+
+#include "io/files/element_cast.hpp"
+#include "io/shards/target_values.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -27,14 +31,41 @@ void to_native_order(std::span<std::byte> data, std::size_t element) {
   }
 }
 
+bool is_float(FileType type) noexcept { return type == FileType::float32 || type == FileType::float64; }
+
+void read_rows(ArrayFile& file, std::span<std::byte> rows) {
+  file.bytes.read(rows);
+  if (file.big_endian != (std::endian::native == std::endian::big)) to_native_order(rows, size_of(file.type));
+}
+
+/// One rule for labels of one element, of whatever type and shape. Reads the file to its end where they are floats.
+bool are_classes(ArrayFile file, LabelMeaning wanted) {
+  check_shape(file);
+  const bool single = std::all_of(file.shape.begin() + 1, file.shape.end(), [](std::int64_t n) { return n == 1; });
+  if (!single || wanted == LabelMeaning::numbers) return false;
+  if (!is_float(file.type)) return true;
+  constexpr std::int64_t kAtOnce = 65'536;
+  WholeNumbers numbers;
+  std::vector<std::byte> rows;
+  for (std::int64_t done = 0; done < file.shape[0] && numbers.are_whole(); done += kAtOnce) {
+    rows.resize(static_cast<std::size_t>(std::min(kAtOnce, file.shape[0] - done)) * size_of(file.type));
+    read_rows(file, rows);
+    numbers.add(file.type, rows);
+  }
+  return wanted == LabelMeaning::classes ? numbers.are_whole() : numbers.are_classes();
+}
+
 class ArraySource final : public SampleSource {
  public:
-  ArraySource(std::string format, std::vector<ArrayFile> files) : format_(std::move(format)), files_(std::move(files)) {
+  ArraySource(std::string format, std::vector<ArrayFile> files, bool labels_are_classes)
+      : format_(std::move(format)), files_(std::move(files)), labels_are_classes_(labels_are_classes) {
     constexpr const char* kNames[] = {"x", "y"};
     for (std::size_t f = 0; f < files_.size(); ++f) {
       check_shape(files_[f]);
       fields_.push_back({kNames[f], files_[f].type, {files_[f].shape.begin() + 1, files_[f].shape.end()}});
     }
+    floats_are_classes_ = labels_are_classes_ && is_float(fields_[1].type);
+    if (floats_are_classes_) fields_[1].type = FileType::int32;
     if (files_.size() == 2 && files_[0].shape[0] != files_[1].shape[0]) {
       throw FileError(fmt::format("{} has {} samples but {} has {} labels; they do not belong together",
                                   files_[0].bytes.path().string(), files_[0].shape[0], files_[1].bytes.path().string(),
@@ -49,9 +80,13 @@ class ArraySource final : public SampleSource {
     for (const ArrayFile& file : files_) paths.push_back(file.bytes.path());
     return describe_files(format_, paths);
   }
-  bool labels_are_classes() const override {
-    return fields_.size() == 2 && fields_[1].elements() == 1 && fields_[1].type != FileType::float32 &&
-           fields_[1].type != FileType::float64;
+  bool labels_are_classes() const override { return labels_are_classes_; }
+  std::vector<std::string> remarks() const override {
+    if (!floats_are_classes_) return {};
+    return {
+        fmt::format("{} holds whole numbers as floats: taken as labels of classes (--regression takes them as "
+                    "numbers to predict)",
+                    files_[1].bytes.path().string())};
   }
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
@@ -63,9 +98,19 @@ class ArraySource final : public SampleSource {
       if (buffers[f].size() != static_cast<std::size_t>(samples) * fields_[f].bytes()) {
         throw std::invalid_argument(fmt::format("the buffer of field {} has the wrong size", fields_[f].name));
       }
-      files_[f].bytes.read(buffers[f]);
-      if (files_[f].big_endian != (std::endian::native == std::endian::big)) {
-        to_native_order(buffers[f], size_of(fields_[f].type));
+      std::span<std::byte> rows = buffers[f];
+      if (f == 1 && floats_are_classes_) {
+        labels_.resize(static_cast<std::size_t>(samples) * size_of(files_[f].type));
+        rows = labels_;
+      }
+      read_rows(files_[f], rows);
+      if (f == 1 && floats_are_classes_) {
+        with_elements(files_[f].type, rows, [&](auto elements) {
+          for (std::size_t i = 0; i < elements.size(); ++i) {
+            const auto label = static_cast<std::int32_t>(elements[i]);
+            std::memcpy(&buffers[f][i * sizeof label], &label, sizeof label);
+          }
+        });
       }
       if (done_ == count()) files_[f].bytes.expect_end();
     }
@@ -75,6 +120,8 @@ class ArraySource final : public SampleSource {
   std::string format_;
   std::vector<ArrayFile> files_;
   std::vector<Field> fields_;
+  bool labels_are_classes_ = false, floats_are_classes_ = false;
+  std::vector<std::byte> labels_;  ///< as the file has them
   std::int64_t done_ = 0;
 };
 
@@ -95,11 +142,13 @@ void check_shape(const ArrayFile& file) {
 }
 
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
-                                                const std::filesystem::path& x, const std::filesystem::path& y) {
+                                                const std::filesystem::path& x, const std::filesystem::path& y,
+                                                LabelMeaning labels) {
   std::vector<ArrayFile> files;
   if (!y.empty()) files.push_back(open(y));
   files.insert(files.begin(), open(x));
-  return std::make_unique<ArraySource>(std::move(format), std::move(files));
+  const bool classes = !y.empty() && are_classes(open(y), labels);
+  return std::make_unique<ArraySource>(std::move(format), std::move(files), classes);
 }
 
 }  // namespace lockstep::io

@@ -1,135 +1,154 @@
 #include "io/formats/csv_column.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "io/files/file_error.hpp"
+#include "io/shards/class_names.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
 
 /// More different texts than this are names or sentences, no categories.
-constexpr std::size_t kMostCategories = 1000;
-constexpr std::size_t kCellShown = 40;
-
-bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+constexpr std::size_t kMaxCategories = 1000;
 
 }  // namespace
 
-std::string_view csv_trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+void CsvColumn::follow(const TableColumn& known, UnknownCategories unknown) {
+  known_ = known;
+  when_unknown_ = unknown;
+  categories_ = known.categories;
+  for (std::size_t i = 0; i < categories_.size(); ++i) place_.emplace(categories_[i], i);
 }
 
-std::optional<float> csv_number(std::string_view text) {
-  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
-  const char* const last = digits.data() + digits.size();
-  float value = 0;
-  const auto [stop, error] = std::from_chars(digits.data(), last, value);
-  if (error == std::errc() && stop == last && std::isfinite(value)) return value;
-  if (error != std::errc::result_out_of_range) return std::nullopt;
-  double wide = 1;  // from_chars calls 1e-60 out of range for float; so is 1e60, which is no number for us
-  std::from_chars(digits.data(), last, wide);
-  return std::abs(wide) < 1 ? std::optional(0.0F) : std::nullopt;
-}
-
-bool csv_missing(std::string_view text) {
-  constexpr std::array<std::string_view, 6> kWords = {"na", "n/a", "nan", "null", "none", "?"};
-  if (text.empty()) return true;
-  if (text.size() > 4) return false;
-  std::string small(text);
-  std::transform(small.begin(), small.end(), small.begin(),
-                 [](char letter) { return static_cast<char>(std::tolower(static_cast<unsigned char>(letter))); });
-  return std::find(kWords.begin(), kWords.end(), small) != kWords.end();
-}
-
-bool csv_date(std::string_view text) {
-  // Three numbers with the same mark between them: - / or .
-  std::array<std::size_t, 3> lengths{};
-  std::size_t part = 0;
-  char mark = 0;
-  std::size_t at = 0;
-  for (; at < text.size(); ++at) {
-    const char letter = text[at];
-    if (is_digit(letter)) {
-      ++lengths[part];
-    } else if ((letter == '-' || letter == '/' || letter == '.') && part < 2 && (mark == 0 || mark == letter)) {
-      mark = letter;
-      ++part;
-    } else {
-      break;
-    }
-  }
-  if (part != 2 || (at < text.size() && text[at] != ' ' && text[at] != 'T')) return false;
-  const bool year_first = lengths[0] == 4 && lengths[1] <= 2 && lengths[2] <= 2;
-  const bool year_last = lengths[0] <= 2 && lengths[1] <= 2 && (lengths[2] == 4 || lengths[2] == 2);
-  return lengths[0] > 0 && lengths[1] > 0 && lengths[2] > 0 && (year_first || year_last);
-}
-
-void refuse_number(const std::string& file, std::int64_t line, const std::string& column, std::string_view text) {
-  std::string remedy;
-  if (csv_missing(text)) {
-    remedy =
-        ": it is missing. --missing drop leaves such lines out, --missing mean takes the mean of an input's column";
-  } else if (csv_date(text)) {
-    remedy =
-        ": it looks like a date. Make numbers of it (a year, a day of the year, seconds), or leave the column out "
-        "with --ignore-columns";
-  }
-  throw FileError(fmt::format("{}:{}: {} holds \"{}\", which is no finite number{}", file, line, column,
-                              readable(text.substr(0, kCellShown)), remedy));
+/// Whole numbers have one spelling: 1 and 1.0 are one category.
+std::string CsvColumn::category_name(std::string_view cell) const {
+  return readable(class_name(csv_plain(cell, *style_)));
 }
 
 void CsvColumn::add(std::string_view cell, std::int64_t line) {
-  if (const std::optional<float> number = csv_number(cell)) {
-    ++numbers_;
-    sum_ += *number;
+  if (csv_missing(cell)) {
+    if (!first_missing_) first_missing_ = Seen{.cell = std::string(cell), .line = line};
     return;
   }
-  std::optional<Seen>& first = csv_missing(cell) ? first_missing_ : first_text_;
-  if (!first) first = Seen{.cell = std::string(cell), .line = line};
-  if (csv_missing(cell)) return;
+  if (categorical_ || (known_ && known_->kind == TableColumn::Kind::categories)) return add_text(cell, line);
+  const std::optional<double> number = csv_number(cell, *style_);
+  if (!number) return add_text(cell, line);
+  const double value = *number;
+  if (numbers_ == 0) first_ = least_ = greatest_ = value;
+  consecutive_ = consecutive_ && value == first_ + static_cast<double>(numbers_);
+  least_ = std::min(least_, value);
+  greatest_ = std::max(greatest_, value);
+  ++numbers_;
+  sum_ += value;
+  const double from_centre = value - centre_;
+  centre_ += from_centre / static_cast<double>(numbers_);
+  squares_ += from_centre * (value - centre_);
+  rounding_ = std::max(rounding_, std::abs(value - static_cast<double>(static_cast<float>(value))));
+}
+
+void CsvColumn::add_text(std::string_view cell, std::int64_t line) {
   ++texts_;
-  if (numbers_ > 0 || categories_.size() > kMostCategories) return;
-  const std::string category(cell);
-  if (place_.emplace(category, categories_.size()).second) categories_.push_back(category);
+  if (!first_text_) first_text_ = Seen{.cell = std::string(cell), .line = line};
+  if (known_) {
+    if (known_->kind == TableColumn::Kind::numbers || place_.contains(category_name(cell))) return;
+    if (when_unknown_ == UnknownCategories::none) ++unknown_;
+    if (!first_unknown_) first_unknown_ = Seen{.cell = std::string(cell), .line = line};
+    return;
+  }
+  if (numbers_ > 0 || categories_.size() > kMaxCategories) return;
+  const std::string category = category_name(cell);
+  if (!place_.emplace(category, categories_.size()).second) return;
+  categories_.push_back(category);
+  if (!categorical_ && !first_odd_ && odd_number(cell, *style_)) {
+    first_odd_ = Seen{.cell = std::string(cell), .line = line};
+  }
+}
+
+void CsvColumn::finish() {
+  if (known_) return;
+  sort_class_names(categories_);
+  for (std::size_t i = 0; i < categories_.size(); ++i) place_[categories_[i]] = i;
+}
+
+bool CsvColumn::counts_lines() const noexcept {
+  constexpr std::int64_t kFew = 10;
+  return numbers_ >= kFew && texts_ == 0 && consecutive_;
+}
+
+bool CsvColumn::needs_double() const noexcept {
+  constexpr double kMatters = 1e-6;
+  return numbers_ > 0 && rounding_ > kMatters * std::sqrt(squares_ / static_cast<double>(numbers_));
 }
 
 std::size_t CsvColumn::category(std::string_view cell) const {
-  const auto found = place_.find(std::string(cell));
+  if (csv_missing(cell)) return categories_.size();
+  const auto found = place_.find(category_name(cell));
   return found == place_.end() ? categories_.size() : found->second;
 }
 
-void CsvColumn::require_usable(const std::string& file, bool texts_are_welcome) const {
-  const bool mixed = numbers_ > 0 && texts_ > 0;
-  if (first_missing_ && (!mixed || first_missing_->line < first_text_->line)) {
-    refuse_number(file, first_missing_->line, text_, first_missing_->cell);
+TableColumn CsvColumn::schema() const {
+  if (known_) {
+    TableColumn column = *known_;
+    column.filled = column.kind == TableColumn::Kind::numbers ? filled_ : 0;
+    return column;
   }
-  if (mixed) refuse_number(file, first_text_->line, text_, first_text_->cell);
-  if (!is_text()) {
-    if (numbers_ == 0) throw FileError(fmt::format("{}: {} is empty: leave it out with --ignore-columns", file, text_));
-    return;
+  if (holds_categories()) {
+    return {.name = name_, .kind = TableColumn::Kind::categories, .categories = categories_};
   }
-  if (csv_date(first_text_->cell)) refuse_number(file, first_text_->line, text_, first_text_->cell);
+  return {.name = name_, .kind = TableColumn::Kind::numbers, .fill = mean(), .filled = filled_};
+}
+
+std::string CsvColumn::refusal(const std::string& file, const Seen& seen) const {
+  return number_refusal(file, seen.line, text_, seen.cell, *style_);
+}
+
+std::optional<std::string> CsvColumn::complaint(const std::string& file, bool texts_are_welcome) const {
+  if (known_ && known_->kind == TableColumn::Kind::categories) {
+    if (first_missing_) return refusal(file, *first_missing_);
+    if (!first_unknown_ || when_unknown_ == UnknownCategories::none) return std::nullopt;
+    return fmt::format(
+        "{}:{}: {} holds \"{}\", a category that is not known; known are {}: --unknown-categories none gives such "
+        "cells no category",
+        file, first_unknown_->line, text_, csv_shown(first_unknown_->cell), csv_listed(categories_));
+  }
+  const bool numbers_only = known_.has_value();
+  const bool mixed = !categorical_ && texts_ > 0 && (numbers_ > 0 || numbers_only);
+  if (first_missing_ && (!mixed || first_missing_->line < first_text_->line)) return refusal(file, *first_missing_);
+  if (mixed) return refusal(file, *first_text_);
+  if (!holds_categories()) {
+    if (numbers_ > 0 || numbers_only) return std::nullopt;
+    return fmt::format("{}: {} is empty: leave it out with --ignore-columns", file, text_);
+  }
+  if (texts_ == 0) return fmt::format("{}: {} is empty: leave it out with --ignore-columns", file, text_);
+  if (categories_.size() > kMaxCategories) {
+    return fmt::format(
+        "{}: {} holds more than {} different texts (the first is \"{}\"), which are no categories: leave it out with "
+        "--ignore-columns, or make it the name of each sample with --id-column",
+        file, text_, kMaxCategories, csv_shown(first_text_->cell));
+  }
+  if (categorical_) return std::nullopt;
+  const std::string kCategories = fmt::format("; --categories \"{}\" takes such cells as categories", name_);
+  if (csv_date(first_text_->cell)) return refusal(file, *first_text_) + kCategories;
+  if (first_odd_) return refusal(file, *first_odd_) + kCategories;
+  if (categories_.size() > 1) {
+    const std::optional<std::string> unit = number_suffix(categories_[0]);
+    const bool same = unit && std::all_of(categories_.begin(), categories_.end(),
+                                          [&](const std::string& one) { return number_suffix(one) == unit; });
+    if (same) {
+      return fmt::format("{}:{}: {} holds \"{}\": numbers with \"{}\" behind each: leave that away{}", file,
+                         first_text_->line, text_, csv_shown(first_text_->cell), readable(*unit), kCategories);
+    }
+  }
   if (!texts_are_welcome) {
-    throw FileError(
-        fmt::format("{}:{}: {} holds \"{}\": --text-columns one-hot makes an input of 0 or 1 for each text, "
-                    "--ignore-columns leaves the column out",
-                    file, first_text_->line, text_, readable(first_text_->cell.substr(0, kCellShown))));
+    return fmt::format(
+        "{}:{}: {} holds \"{}\": --text-columns one-hot makes an input of 0 or 1 for each text, --ignore-columns "
+        "leaves the column out",
+        file, first_text_->line, text_, csv_shown(first_text_->cell));
   }
-  if (categories_.size() > kMostCategories) {
-    throw FileError(
-        fmt::format("{}: {} holds more than {} different texts (the first is \"{}\"), which are no "
-                    "categories: leave it out with --ignore-columns",
-                    file, text_, kMostCategories, readable(first_text_->cell.substr(0, kCellShown))));
-  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::io

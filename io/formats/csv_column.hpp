@@ -10,53 +10,77 @@
 #include <unordered_map>
 #include <vector>
 
-namespace lockstep::io {
+#include "io/formats/csv_number.hpp"
+#include "io/shards/table_schema.hpp"
 
-/// Without blanks at its ends.
-std::string_view csv_trimmed(std::string_view text);
-/// A finite number; what is too small for a float is 0.
-std::optional<float> csv_number(std::string_view text);
-/// An empty cell, or one of the words that stand for one: NA, N/A, NaN, null, none, ?
-bool csv_missing(std::string_view text);
-/// Whether it reads like a day, or a day and a time: 2024-05-31, 31.05.2024, 5/31/24 12:00.
-bool csv_date(std::string_view text);
-/// Throws FileError: the cell is missing, a date, or no number.
-[[noreturn]] void refuse_number(const std::string& file, std::int64_t line, const std::string& column,
-                                std::string_view text);
+namespace lockstep::io {
 
 class CsvColumn {
  public:
-  /// `text`: what messages call it.
-  CsvColumn(std::size_t index, std::string text) : index_(index), text_(std::move(text)) {}
+  /// `text`: what messages call it. `style`: outlives it.
+  CsvColumn(std::size_t index, std::string name, std::string text, const NumberStyle& style)
+      : index_(index), name_(std::move(name)), text_(std::move(text)), style_(&style) {}
+
+  /// Its cells are categories, whatever they look like.
+  void hold_categories() { categorical_ = true; }
+  /// Its cells mean what those of another table do: the kind, the categories and the fill are known before.
+  void follow(const TableColumn& known, UnknownCategories unknown);
 
   void add(std::string_view cell, std::int64_t line);
-  /// Throws FileError: numbers and texts in one column, dates, more than 1,000 different texts, a missing cell, texts
-  /// where they are not welcome, or nothing at all.
-  void require_usable(const std::string& file, bool texts_are_welcome) const;
+  /// A missing cell that gets the mean, or none of the categories.
+  void fill() { ++filled_; }
+  /// After the last cell: categories get their order.
+  void finish();
+  /// Why the column cannot be used, one sentence: numbers and texts in one column, dates, numbers in another spelling,
+  /// more than 1,000 different texts, a missing cell, texts where they are not welcome, a category that is not known,
+  /// or nothing at all.
+  std::optional<std::string> complaint(const std::string& file, bool texts_are_welcome) const;
 
   std::size_t index() const noexcept { return index_; }
+  const std::string& name() const noexcept { return name_; }
   const std::string& text() const noexcept { return text_; }
-  bool is_text() const noexcept { return numbers_ == 0 && texts_ > 0; }
-  /// Inputs that become of it: 1, or one for each category.
-  std::int64_t features() const noexcept {
-    return is_text() ? static_cast<std::int64_t>(categories_.size()) : std::int64_t{1};
+  bool holds_categories() const noexcept {
+    return known_ ? known_->kind == TableColumn::Kind::categories : categorical_ || (numbers_ == 0 && texts_ > 0);
   }
-  double mean() const noexcept { return numbers_ > 0 ? sum_ / static_cast<double>(numbers_) : 0; }
-  /// In the order of first sight.
+  bool holds_nothing() const noexcept { return numbers_ == 0 && texts_ == 0; }
+  /// Ten numbers or more, each one more than the one before.
+  bool counts_lines() const noexcept;
+  double mean() const noexcept {
+    return known_ ? known_->fill : numbers_ > 0 ? sum_ / static_cast<double>(numbers_) : 0;
+  }
+  /// float32 would move some of its numbers by a part of their deviation that may matter: Unix times, long numbers.
+  bool needs_double() const noexcept;
   const std::vector<std::string>& categories() const noexcept { return categories_; }
   /// Beyond the last one where there is no such category.
   std::size_t category(std::string_view cell) const;
+  std::int64_t filled() const noexcept { return filled_; }
+  /// Cells with a text that is none of the known categories, where that is accepted.
+  std::int64_t unknown() const noexcept { return unknown_; }
+  double least() const noexcept { return least_; }
+  double greatest() const noexcept { return greatest_; }
+  TableColumn schema() const;
 
  private:
   struct Seen {
     std::string cell;
     std::int64_t line = 0;
   };
+  std::string category_name(std::string_view cell) const;
+  void add_text(std::string_view cell, std::int64_t line);
+  std::string refusal(const std::string& file, const Seen& seen) const;
+
   std::size_t index_;
-  std::string text_;
-  std::int64_t numbers_ = 0, texts_ = 0;
-  double sum_ = 0;
-  std::optional<Seen> first_text_, first_missing_;
+  std::string name_, text_;
+  const NumberStyle* style_;
+  bool categorical_ = false;
+  std::optional<TableColumn> known_;
+  UnknownCategories when_unknown_ = UnknownCategories::error;
+  std::int64_t numbers_ = 0, texts_ = 0, filled_ = 0, unknown_ = 0;
+  double sum_ = 0, first_ = 0, least_ = 0, greatest_ = 0;
+  double centre_ = 0, squares_ = 0;  ///< mean so far, sum of squared deviations from it (Welford 1962)
+  double rounding_ = 0;              ///< by which float32 moves a number at most
+  bool consecutive_ = true;
+  std::optional<Seen> first_text_, first_missing_, first_odd_, first_unknown_;
   std::vector<std::string> categories_;
   std::unordered_map<std::string, std::size_t> place_;
 };

@@ -18,11 +18,16 @@
 namespace lockstep::io {
 
 /// RFC 4180 records: quoted cells may hold separators, line ends and doubled quotes; CR before LF belongs to the line
-/// end. Lines that hold nothing at all are skipped.
+/// end. Blanks before a quote do not count. Lines that hold nothing at all are skipped.
 class CsvRecords {
  public:
+  /// Throws FileError: no such file, UTF-16.
   CsvRecords(const std::filesystem::path& path, char separator)
       : bytes_(path), separator_(separator), buffer_(std::size_t{1} << 18) {
+    if (available() && size_ >= 2 &&
+        (std::memcmp(buffer_.data(), "\xFF\xFE", 2) == 0 || std::memcmp(buffer_.data(), "\xFE\xFF", 2) == 0)) {
+      throw FileError(fmt::format("{}: is UTF-16; convert it (iconv -f UTF-16 -t UTF-8)", path.string()));
+    }
     if (available() && size_ >= 3 && std::memcmp(buffer_.data(), "\xEF\xBB\xBF", 3) == 0) at_ = 3;  // byte order mark
   }
 
@@ -43,6 +48,11 @@ class CsvRecords {
   const std::filesystem::path& path() const noexcept { return bytes_.path(); }
 
  private:
+  /// So far, the current one.
+  bool cell_is_blank() const noexcept {
+    return text_.find_first_not_of(" \t", ends_.empty() ? 0 : ends_.back()) == std::string::npos;
+  }
+
   bool available() {
     if (at_ < size_) return true;
     size_ = bytes_.read_some(buffer_);
@@ -70,7 +80,8 @@ class CsvRecords {
         } else {
           quoted = false;
         }
-      } else if (c == '"' && text_.size() == (ends_.empty() ? 0 : ends_.back())) {
+      } else if (c == '"' && cell_is_blank()) {
+        text_.resize(ends_.empty() ? 0 : ends_.back());
         quoted = quoted_any_ = true;
       } else if (c == separator_) {
         ends_.push_back(text_.size());

@@ -52,8 +52,9 @@ ArrayFile open_idx(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y) {
-  return make_array_source("idx", open_idx, x, y);
+std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y,
+                                       LabelMeaning labels) {
+  return make_array_source("idx", open_idx, x, y, labels);
 }
 
 }  // namespace lockstep::io

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace lockstep::io {
 namespace {
@@ -43,6 +44,49 @@ std::vector<Tap> taps(double begin, double extent, std::int64_t in, std::int64_t
   return result;
 }
 
+/// Rows first, then columns.
+template <class Pixel>
+std::vector<Pixel> scaled(const std::vector<Pixel>& pixels, std::int64_t in_width, const std::vector<Tap>& columns,
+                          const std::vector<Tap>& rows) {
+  constexpr auto kMax = static_cast<float>(std::numeric_limits<Pixel>::max());
+  const std::int64_t first_row = rows.front().first;
+  const std::int64_t end_row = rows.back().first + static_cast<std::int64_t>(rows.back().weights.size());
+
+  const std::size_t out_row = columns.size() * 3;
+  std::vector<float> narrowed(static_cast<std::size_t>(end_row - first_row) * out_row);
+  for (std::int64_t y = first_row; y < end_row; ++y) {
+    const Pixel* in = pixels.data() + static_cast<std::size_t>(y * in_width) * 3;
+    float* out = narrowed.data() + static_cast<std::size_t>(y - first_row) * out_row;
+    for (const Tap& tap : columns) {
+      const Pixel* pixel = in + tap.first * 3;
+      float red = 0, green = 0, blue = 0;
+      for (const float weight : tap.weights) {
+        red += weight * static_cast<float>(pixel[0]);
+        green += weight * static_cast<float>(pixel[1]);
+        blue += weight * static_cast<float>(pixel[2]);
+        pixel += 3;
+      }
+      *out++ = red;
+      *out++ = green;
+      *out++ = blue;
+    }
+  }
+
+  std::vector<Pixel> result;
+  result.reserve(rows.size() * out_row);
+  std::vector<float> sum(out_row);
+  for (const Tap& tap : rows) {
+    std::fill(sum.begin(), sum.end(), 0.0F);
+    const float* in = narrowed.data() + static_cast<std::size_t>(tap.first - first_row) * out_row;
+    for (const float weight : tap.weights) {
+      for (std::size_t i = 0; i < out_row; ++i) sum[i] += weight * in[i];
+      in += out_row;
+    }
+    for (const float value : sum) result.push_back(static_cast<Pixel>(std::lround(std::clamp(value, 0.0F, kMax))));
+  }
+  return result;
+}
+
 }  // namespace
 
 ImageRegion centre_region(const Image& image, std::int64_t height, std::int64_t width) noexcept {
@@ -58,42 +102,11 @@ ImageRegion centre_region(const Image& image, std::int64_t height, std::int64_t 
 Image scale(const Image& image, const ImageRegion& region, std::int64_t height, std::int64_t width) {
   const std::vector<Tap> columns = taps(region.left, region.width, image.width, width);
   const std::vector<Tap> rows = taps(region.top, region.height, image.height, height);
-  const std::int64_t first_row = rows.front().first;
-  const std::int64_t end_row = rows.back().first + static_cast<std::int64_t>(rows.back().weights.size());
-
-  const auto out_row = static_cast<std::size_t>(width) * 3;
-  std::vector<float> narrowed(static_cast<std::size_t>(end_row - first_row) * out_row);
-  for (std::int64_t y = first_row; y < end_row; ++y) {
-    const std::uint8_t* in = image.pixels.data() + static_cast<std::size_t>(y * image.width) * 3;
-    float* out = narrowed.data() + static_cast<std::size_t>(y - first_row) * out_row;
-    for (const Tap& tap : columns) {
-      const std::uint8_t* pixel = in + tap.first * 3;
-      float red = 0, green = 0, blue = 0;
-      for (const float weight : tap.weights) {
-        red += weight * static_cast<float>(pixel[0]);
-        green += weight * static_cast<float>(pixel[1]);
-        blue += weight * static_cast<float>(pixel[2]);
-        pixel += 3;
-      }
-      *out++ = red;
-      *out++ = green;
-      *out++ = blue;
-    }
-  }
-
-  Image result{.height = height, .width = width, .pixels = {}};
-  result.pixels.reserve(static_cast<std::size_t>(height) * out_row);
-  std::vector<float> sum(out_row);
-  for (const Tap& tap : rows) {
-    std::fill(sum.begin(), sum.end(), 0.0F);
-    const float* in = narrowed.data() + static_cast<std::size_t>(tap.first - first_row) * out_row;
-    for (const float weight : tap.weights) {
-      for (std::size_t i = 0; i < out_row; ++i) sum[i] += weight * in[i];
-      in += out_row;
-    }
-    for (const float value : sum) {
-      result.pixels.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0F, 255.0F))));
-    }
+  Image result{.height = height, .width = width};
+  if (image.is_deep()) {
+    result.deep = scaled(image.deep, image.width, columns, rows);
+  } else {
+    result.pixels = scaled(image.pixels, image.width, columns, rows);
   }
   return result;
 }

@@ -8,32 +8,21 @@
 // jerror.h needs jpeglib.h.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
+#include <new>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <jerror.h>
 #include <png.h>
 
 #include "io/files/file_error.hpp"
-#include "io/formats/byte_reader.hpp"
 #include "io/formats/image_file.hpp"
-#include "io/shards/sample_source.hpp"
 
 namespace lockstep::io {
 namespace {
-
-/// Of each side; more is a damaged header.
-constexpr std::uint32_t kMostPixels = 1U << 16;
-/// Three bytes each: 3 GiB.
-constexpr std::uint64_t kMostArea = std::uint64_t{1} << 30;
-
-/// Small images are read whatever their bytes are.
-constexpr std::uint64_t kSmallArea = std::uint64_t{1} << 22;
-/// Pixels that one byte of a JPEG file can stand for: each block of 8 x 8 takes a bit at least.
-constexpr std::uint64_t kMostPixelsPerByte = 512;
-/// Bytes that deflate unpacks one byte to.
-constexpr std::uint64_t kMostUnpackedBytes = 1032;
 
 /// What libjpeg calls when it gives up, and where it goes from there.
 struct JpegErrors {
@@ -66,27 +55,25 @@ void to_rgb(std::span<const std::uint8_t> inverted_cmyk, std::span<std::uint8_t>
   }
 }
 
-/// Between setjmp and longjmp nothing with a destructor is made: `image`, `row` and the codec belong to the caller.
-/// False: errors.text says why.
-bool decode_jpeg(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& codec, JpegErrors& errors, Image& image,
-                 std::vector<std::uint8_t>& row) {
+// Between setjmp and longjmp nothing with a destructor is made: `image`, `row` and the codec belong to the caller.
+// False: errors.text says why.
+
+constexpr int kExifMarker = JPEG_APP0 + 1;
+
+bool read_jpeg_header(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& codec, JpegErrors& errors) {
+  constexpr unsigned kMaxMarkerBytes = 0xFFFF;
   if (setjmp(errors.jump) != 0) return false;
   jpeg_create_decompress(&codec);
   jpeg_mem_src(&codec, bytes.data(), bytes.size());
+  jpeg_save_markers(&codec, kExifMarker, kMaxMarkerBytes);
   jpeg_read_header(&codec, TRUE);
+  return true;
+}
+
+bool decode_jpeg(jpeg_decompress_struct& codec, JpegErrors& errors, Image& image, std::vector<std::uint8_t>& row) {
+  if (setjmp(errors.jump) != 0) return false;
   const bool four_inks = codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
   codec.out_color_space = four_inks ? JCS_CMYK : JCS_RGB;
-  if (codec.image_width > kMostPixels || codec.image_height > kMostPixels ||
-      std::uint64_t{codec.image_width} * codec.image_height > kMostArea) {
-    codec.err->msg_code = JERR_IMAGE_TOO_BIG;
-    codec.err->msg_parm.i[0] = static_cast<int>(kMostPixels);
-    give_up(reinterpret_cast<j_common_ptr>(&codec));
-  }
-  const std::uint64_t area = std::uint64_t{codec.image_width} * codec.image_height;
-  if (area > kSmallArea && area / kMostPixelsPerByte > bytes.size()) {
-    codec.err->msg_code = JERR_INPUT_EOF;
-    give_up(reinterpret_cast<j_common_ptr>(&codec));
-  }
   jpeg_start_decompress(&codec);
   const std::size_t row_bytes = std::size_t{codec.output_width} * 3;
   image.height = codec.output_height;
@@ -103,83 +90,139 @@ bool decode_jpeg(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& co
   return true;
 }
 
+int orientation_of(const jpeg_decompress_struct& codec) {
+  constexpr std::string_view kExif("Exif\0\0", 6);
+  for (const jpeg_marker_struct* marker = codec.marker_list; marker != nullptr; marker = marker->next) {
+    const std::span<const std::uint8_t> data(marker->data, marker->data_length);
+    if (marker->marker != kExifMarker || data.size() < kExif.size()) continue;
+    if (std::memcmp(data.data(), kExif.data(), kExif.size()) != 0) continue;
+    return exif_orientation(data.subspan(kExif.size()));
+  }
+  return 1;
+}
+
+[[noreturn]] void refuse_as_damaged(const std::filesystem::path& file, std::string_view what) {
+  throw FileError(fmt::format("{}: is damaged: {}; copy it again, or remove it", file.string(), what));
+}
+
 Image read_jpeg(const std::filesystem::path& file, std::span<const std::uint8_t> bytes) {
-  jpeg_decompress_struct codec{};
+  struct Codec : jpeg_decompress_struct {
+    Codec() : jpeg_decompress_struct{} {}
+    ~Codec() { jpeg_destroy_decompress(this); }
+  } codec;
   JpegErrors errors{};
   codec.err = jpeg_std_error(&errors.manager);
   errors.manager.error_exit = give_up;
   errors.manager.emit_message = on_message;
   Image image;
   std::vector<std::uint8_t> row;
-  const bool done = decode_jpeg(bytes, codec, errors, image, row);
-  jpeg_destroy_decompress(&codec);
-  if (!done) {
-    throw FileError(fmt::format("{}: is damaged: {}; copy it again, or remove it", file.string(), errors.text.data()));
+  const bool begun = read_jpeg_header(bytes, codec, errors);
+  if (begun) require_believable_area(file, codec.image_height, codec.image_width, bytes.size());
+  const int orientation = begun ? orientation_of(codec) : 1;  // decoding ends the life of the markers
+  if (begun && decode_jpeg(codec, errors, image, row)) return upright(std::move(image), orientation);
+  if (errors.manager.msg_code == JERR_BAD_PRECISION) {
+    throw FileError(
+        fmt::format("{}: is a JPEG image of {} bits a channel, which libjpeg here does not read: convert it to PNG of "
+                    "16 bits",
+                    file.string(), codec.data_precision));
   }
-  return image;
+  refuse_as_damaged(file, errors.text.data());
 }
 
-/// From the header, which libpng has read and found in order.
-std::uint64_t png_bits_per_pixel(std::span<const std::uint8_t> bytes) {
-  constexpr std::size_t kDepth = 24, kColour = 25;
-  constexpr std::array<std::uint64_t, 7> kChannels = {1, 0, 3, 1, 2, 0, 4};
-  return bytes[kDepth] * kChannels.at(bytes[kColour]);
+struct PngErrors {
+  jmp_buf jump;
+  std::array<char, 256> text;
+};
+
+[[noreturn]] void give_up_png(png_structp codec, png_const_charp text) {
+  auto* errors = static_cast<PngErrors*>(png_get_error_ptr(codec));
+  std::strncpy(errors->text.data(), text, errors->text.size() - 1);
+  longjmp(errors->jump, 1);
+}
+
+/// Chunks that are not needed may be what they like.
+void ignore_png_warning(png_structp, png_const_charp) {}
+
+void read_png_bytes(png_structp codec, png_bytep out, std::size_t count) {
+  auto* left = static_cast<std::span<const std::uint8_t>*>(png_get_io_ptr(codec));
+  if (count > left->size()) png_error(codec, "it ends too early");
+  std::memcpy(out, left->data(), count);
+  *left = left->subspan(count);
+}
+
+struct PngCodec {
+  PngErrors errors{};
+  png_structp codec = png_create_read_struct(PNG_LIBPNG_VER_STRING, &errors, give_up_png, ignore_png_warning);
+  png_infop info = codec != nullptr ? png_create_info_struct(codec) : nullptr;
+  PngCodec() = default;
+  ~PngCodec() { png_destroy_read_struct(&codec, &info, nullptr); }
+  PngCodec(const PngCodec&) = delete;
+  PngCodec& operator=(const PngCodec&) = delete;
+};
+
+// As above: what has a destructor belongs to the caller.
+
+bool read_png_header(PngCodec& png, std::span<const std::uint8_t>& left) {
+  if (setjmp(png.errors.jump) != 0) return false;
+  png_set_read_fn(png.codec, &left, read_png_bytes);
+  png_read_info(png.codec, png.info);
+  return true;
+}
+
+/// RGB of 8 or 16 bits. No gamma is set, so that none is applied.
+bool begin_png(PngCodec& png) {
+  if (setjmp(png.errors.jump) != 0) return false;
+  png_set_expand(png.codec);
+  png_set_strip_alpha(png.codec);
+  png_set_gray_to_rgb(png.codec);
+  if (std::endian::native == std::endian::little) png_set_swap(png.codec);
+  png_set_interlace_handling(png.codec);
+  png_read_update_info(png.codec, png.info);
+  return true;
+}
+
+bool decode_png(PngCodec& png, std::span<png_bytep> rows) {
+  if (setjmp(png.errors.jump) != 0) return false;
+  png_read_image(png.codec, rows.data());
+  png_read_end(png.codec, png.info);
+  return true;
+}
+
+int orientation_of(PngCodec& png) {
+  png_bytep block = nullptr;
+  png_uint_32 bytes = 0;
+  if (png_get_eXIf_1(png.codec, png.info, &bytes, &block) != 0) return exif_orientation({block, bytes});
+  return 1;
 }
 
 /// Colour and opacity; the opacity is left out, as most programs that prepare images for training do.
 Image read_png(const std::filesystem::path& file, std::span<const std::uint8_t> bytes) {
-  png_image codec{};
-  codec.version = PNG_IMAGE_VERSION;
-  const auto damaged = [&] {
-    const std::string text = codec.message;
-    png_image_free(&codec);
-    return FileError(fmt::format("{}: is damaged: {}; copy it again, or remove it", file.string(), text));
+  PngCodec png;
+  if (png.info == nullptr) throw std::bad_alloc();
+  std::span<const std::uint8_t> left = bytes;
+  if (!read_png_header(png, left)) refuse_as_damaged(file, png.errors.text.data());
+  Image image{.height = png_get_image_height(png.codec, png.info), .width = png_get_image_width(png.codec, png.info)};
+  require_believable_area(file, static_cast<std::uint64_t>(image.height), static_cast<std::uint64_t>(image.width),
+                          bytes.size());
+  if (!begin_png(png)) refuse_as_damaged(file, png.errors.text.data());
+  const auto row = static_cast<std::size_t>(image.width) * 3;
+  std::vector<png_bytep> rows;
+  const auto place_rows = [&](auto& pixels) {
+    pixels.resize(static_cast<std::size_t>(image.elements()));
+    for (std::size_t at = 0; at < pixels.size(); at += row) rows.push_back(reinterpret_cast<png_bytep>(&pixels[at]));
   };
-  if (png_image_begin_read_from_memory(&codec, bytes.data(), bytes.size()) == 0) throw damaged();
-  if (codec.width > kMostPixels || codec.height > kMostPixels ||
-      std::uint64_t{codec.width} * codec.height > kMostArea) {
-    png_image_free(&codec);
-    throw FileError(
-        fmt::format("{}: is damaged: an image of {} x {} pixels", file.string(), codec.width, codec.height));
+  if (png_get_bit_depth(png.codec, png.info) == 16) {
+    place_rows(image.deep);
+  } else {
+    place_rows(image.pixels);
   }
-  const std::uint64_t packed_area = std::uint64_t{codec.width} * codec.height;
-  if (packed_area > kSmallArea && packed_area * png_bits_per_pixel(bytes) / 8 / kMostUnpackedBytes > bytes.size()) {
-    png_image_free(&codec);
-    throw FileError(
-        fmt::format("{}: is damaged: its header promises {} x {} pixels, which {} bytes cannot hold; copy it "
-                    "again, or remove it",
-                    file.string(), codec.height, codec.width, bytes.size()));
-  }
-  codec.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
-  codec.format = PNG_FORMAT_RGBA;
-  const std::size_t area = std::size_t{codec.width} * codec.height;
-  std::vector<std::uint8_t> pixels(4 * area);
-  if (png_image_finish_read(&codec, nullptr, pixels.data(), 0, nullptr) == 0) throw damaged();
-  Image image{.height = codec.height, .width = codec.width, .pixels = std::vector<std::uint8_t>(3 * area)};
-  for (std::size_t p = 0; p < area; ++p) std::memcpy(&image.pixels[3 * p], &pixels[4 * p], 3);
-  return image;
-}
-
-std::vector<std::uint8_t> read_bytes(const std::filesystem::path& file) {
-  ByteReader reader(file);
-  std::vector<std::uint8_t> bytes(std::filesystem::file_size(file));
-  reader.read(std::as_writable_bytes(std::span(bytes)));
-  return bytes;
-}
-
-bool begins_with(std::span<const std::uint8_t> bytes, std::string_view magic) {
-  return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
+  if (!decode_png(png, rows)) refuse_as_damaged(file, png.errors.text.data());
+  return upright(std::move(image), orientation_of(png));
 }
 
 }  // namespace
 
-Image read_image(const std::filesystem::path& file) {
-  const std::vector<std::uint8_t> bytes = read_bytes(file);
-  if (begins_with(bytes, "\xFF\xD8\xFF")) return read_jpeg(file, bytes);
-  if (begins_with(bytes, "\x89PNG\r\n\x1A\n")) return read_png(file, bytes);
-  throw FileError(fmt::format("{}: is neither a JPEG nor a PNG file, whatever its name says", file.string()));
-}
-
-bool can_decode_images() noexcept { return true; }
+ImageDecoder jpeg_decoder() noexcept { return read_jpeg; }
+ImageDecoder png_decoder() noexcept { return read_png; }
 
 }  // namespace lockstep::io

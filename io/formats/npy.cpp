@@ -94,8 +94,9 @@ ArrayFile open_npy(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y) {
-  return make_array_source("npy", open_npy, x, y);
+std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
+                                       LabelMeaning labels) {
+  return make_array_source("npy", open_npy, x, y, labels);
 }
 
 }  // namespace lockstep::io

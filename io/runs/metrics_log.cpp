@@ -116,7 +116,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int6
     : path_(file), deadline_(deadline) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);
   if (append) cut_beyond(path_, resume_step);
-  descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC), "open");
+  descriptor_ = open_own_file(path_, O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC), "open");
 }
 
 MetricsLog::~MetricsLog() = default;

@@ -30,13 +30,17 @@ constexpr const char* kScores = "/scores";
 constexpr const char* kClass = "/class";
 constexpr const char* kTarget = "/target";
 constexpr const char* kIndex = "/index";
+constexpr const char* kId = "/id";
 constexpr const char* kClassNames = "class_names";
+constexpr const char* kTargetNames = "target_names";
+constexpr const char* kIdColumn = "id_column";
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string describe(const PredictionContent& content) {
-  std::string text = fmt::format("{} {} {} {} {}", content.samples, content.outputs, content.classes, content.targets,
-                                 fmt::join(content.class_names, ","));
+  std::string text = fmt::format("{} {} {} {} {} {} {} {}", content.samples, content.outputs, content.classes,
+                                 content.targets, fmt::join(content.class_names, ","),
+                                 fmt::join(content.target_names, ","), content.id_name, content.id_bytes);
   for (const auto& [name, value] : content.about) text += fmt::format("\n{}={}", name, value);
   return to_hex(checksum(std::as_bytes(std::span(text))));
 }
@@ -46,22 +50,40 @@ std::int32_t likeliest(std::span<const float> scores) {
   return static_cast<std::int32_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
+bool is_number(const std::string& text) {
+  double number = 0;
+  const std::size_t begin = text.starts_with('+') ? 1 : 0;
+  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Whether a spreadsheet would take it for a formula, as OWASP lists them (CSV injection).
+bool looks_like_formula(const std::string& text) {
+  if (text.empty() || is_number(text)) return false;
+  constexpr std::array<std::string_view, 4> kWide = {"\xEF\xBC\x9D", "\xEF\xBC\x8B", "\xEF\xBC\x8D", "\xEF\xBC\xA0"};
+  return std::string_view("=+-@\t\r\n").find(text[0]) != std::string_view::npos ||
+         std::any_of(kWide.begin(), kWide.end(), [&](std::string_view sign) { return text.starts_with(sign); });
+}
+
 std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted(1, '"');
+  const bool formula = looks_like_formula(text);
+  if (!formula && text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted(formula ? "\"'" : "\"");
   for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
   return quoted.append(1, '"');
 }
 
-/// For spreadsheets: a line of names, then `index,target,class,SCORES` for each sample of `file`, classes by their
-/// names where they have some. Returns the temporary that holds it, on the device.
+/// For spreadsheets: a line of names, then `index,id,target,class,SCORES` for each sample of `file`, samples, classes
+/// and targets by their names where they have some. Returns the temporary that holds it, on the device.
 fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* deadline) {
   const Hdf5File in(file, Hdf5File::Access::read);
   const std::vector<std::int64_t> shape = in.layout(kScores).shape;
   const std::int64_t samples = shape.at(0), outputs = shape.at(1);
   const bool classes = in.has(kClass), targets = in.has(kTarget);
   const std::int64_t target_columns = !targets ? 0 : classes ? 1 : outputs;
-  const std::vector<std::string> names = in.texts("/", kClassNames).value_or(std::vector<std::string>());
+  const std::vector<std::string> names =
+      in.texts("/", classes ? kClassNames : kTargetNames).value_or(std::vector<std::string>());
+  const std::size_t id_bytes = in.has(kId) ? static_cast<std::size_t>(in.layout(kId).shape.at(1)) : 0;
   const auto name_of_column = [&](const char* kind, std::int64_t i) {
     const auto known = static_cast<std::size_t>(i) < names.size();
     return known ? quoted(fmt::format("{}_{}", kind, names[static_cast<std::size_t>(i)]))
@@ -72,6 +94,10 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
     return i < names.size() ? quoted(names[i]) : fmt::format("{}", label);
   };
   std::vector<std::string> head{"index"};
+  if (id_bytes > 0) {
+    const std::string name = in.text("/", kIdColumn).value_or("id");
+    head.push_back(name == head[0] ? "id" : quoted(name));
+  }
   for (std::int64_t i = 0; i < target_columns; ++i) head.push_back(classes ? "target" : name_of_column("target", i));
   if (classes) head.emplace_back("class");
   for (std::int64_t i = 0; i < outputs; ++i) head.push_back(name_of_column(classes ? "score" : "predicted", i));
@@ -89,6 +115,10 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
       std::vector<float> numbers(static_cast<std::size_t>(classes ? 0 : count * target_columns));
       std::vector<std::int32_t> its_class(static_cast<std::size_t>(classes ? count : 0)),
           label(targets ? its_class.size() : 0);
+      std::string ids(static_cast<std::size_t>(count) * id_bytes, '\0');
+      if (id_bytes > 0) {
+        in.read_rows(kId, FileType::uint8, first, count, std::as_writable_bytes(std::span(ids.data(), ids.size())));
+      }
       in.read_rows(kScores, FileType::float32, first, count, std::as_writable_bytes(std::span(scores)));
       if (classes) in.read_rows(kClass, FileType::int32, first, count, std::as_writable_bytes(std::span(its_class)));
       if (!label.empty())
@@ -98,6 +128,10 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
       std::string text;
       for (std::int64_t row = 0; row < count; ++row) {
         text += fmt::format("{}", first + row);
+        if (id_bytes > 0) {
+          const std::string id = ids.substr(static_cast<std::size_t>(row) * id_bytes, id_bytes);
+          text += ',' + quoted(id.substr(0, id.find('\0')));
+        }
         if (!label.empty()) text += fmt::format(",{}", name_of_class(label[static_cast<std::size_t>(row)]));
         for (std::int64_t i = 0; !numbers.empty() && i < outputs; ++i)
           text += fmt::format(",{}", numbers[static_cast<std::size_t>(row * outputs + i)]);
@@ -176,9 +210,9 @@ bool PredictionWriter::take_over() {
 }
 
 std::uint64_t PredictionWriter::bytes() const noexcept {
-  return 64 * 1024 +
-         static_cast<std::uint64_t>(content_.samples) * (static_cast<std::uint64_t>(content_.outputs) * sizeof(float) +
-                                                         sizeof(std::int32_t) + target_bytes_ + sizeof(std::int64_t));
+  return 64 * 1024 + static_cast<std::uint64_t>(content_.samples) *
+                         (static_cast<std::uint64_t>(content_.outputs) * sizeof(float) + sizeof(std::int32_t) +
+                          target_bytes_ + sizeof(std::int64_t) + static_cast<std::uint64_t>(content_.id_bytes));
 }
 
 /// One process at a time. Whoever had it before may have finished or given up in between.
@@ -240,8 +274,20 @@ void PredictionWriter::create() {
       out.write_rows(kIndex, FileType::int64, begin, static_cast<std::int64_t>(indices.size()),
                      std::as_bytes(std::span(indices)));
     }
+    if (content_.id_bytes > 0) {
+      out.create_dataset(kId, FileType::uint8, std::array<std::int64_t, 2>{samples, content_.id_bytes});
+      std::vector<std::byte> ids;
+      for (std::int64_t begin = 0; begin < samples; begin += kAtOnce) {
+        const std::int64_t count = std::min(kAtOnce, samples - begin);
+        ids.resize(static_cast<std::size_t>(count * content_.id_bytes));
+        content_.read_ids(begin, ids);
+        out.write_rows(kId, FileType::uint8, begin, count, ids);
+      }
+      out.set_text("/", kIdColumn, content_.id_name);
+    }
     for (const auto& [name, value] : content_.about) out.set_text("/", name, value);
     if (!content_.class_names.empty()) out.set_texts("/", kClassNames, content_.class_names);
+    if (!content_.target_names.empty()) out.set_texts("/", kTargetNames, content_.target_names);
     out.close();
   } catch (...) {
     ::unlink(partial_.c_str());

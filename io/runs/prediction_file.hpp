@@ -7,13 +7,15 @@
 /// | `/class` | int32 [samples] | the likeliest class, of equal ones the first; only where there are classes |
 /// | `/target` | int32 [samples] or float32 [samples, outputs] | what the data say; only where they do |
 /// | `/index` | int64 [samples] | the sample's index in the data: 0, 1, ... |
-/// | `/`, texts | | what the caller says of it, and `class_names` where they are known |
+/// | `/id` | uint8 [samples, bytes] | the sample's name, zeros behind it; only where samples have names |
+/// | `/`, texts | | what the caller says of it, and `class_names`, `target_names`, `id_column` where they are known |
 ///
 /// Nothing in it depends on how many processes computed it, when or on which hosts.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,7 +32,12 @@ struct PredictionContent {
   std::int64_t outputs = 0;  ///< scores of a sample
   bool classes = false;
   bool targets = false;
-  std::vector<std::string> class_names = {};                    ///< may be empty
+  std::vector<std::string> class_names = {};   ///< may be empty
+  std::vector<std::string> target_names = {};  ///< of the numbers, where there are no classes
+  std::string id_name = {};                    ///< what the names of the samples are; "": they have none
+  std::int64_t id_bytes = 0;                   ///< of a name
+  /// Reads the names of samples from `first` on, as many as fit; shorter ones end in zeros.
+  std::function<void(std::int64_t first, std::span<std::byte> ids)> read_ids = {};
   std::vector<std::pair<std::string, std::string>> about = {};  ///< attributes of `/`: name, text
 };
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "io/checkpoints/checkpoint.hpp"
+#include "io/checkpoints/checkpoint_parts.hpp"
 #include "io/files/durable_file.hpp"
 
 namespace lockstep::io {
@@ -105,6 +106,12 @@ RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, Io
   const IoDeadline::Operation taking(deadline_, IoDeadline::Kind::writing, folder_);
   if (folder_.empty()) throw std::invalid_argument("a run needs a folder");
   make_folder(folder_);
+  if (std::error_code none; fs::is_symlink(fs::symlink_status(checkpoints(), none))) {
+    throw FileError(
+        fmt::format("{} is a link: checkpoints of another run could be removed through it; make it a "
+                    "folder, or let the run's own folder be the link",
+                    checkpoints().string()));
+  }
   const bool fresh = open == Open::fresh;
   if (fresh && !overwrite && holds_run(folder_)) refuse(folder_);
   make_folder(checkpoints());
@@ -145,7 +152,11 @@ void RunFolder::start_over() const {
   for (const fs::path& file : files_of_run(folder_)) {
     if (file == folder_ / "owner") continue;
     std::error_code error;
-    fs::remove_all(file, error);
+    if (fs::is_directory(fs::symlink_status(file, error))) {
+      remove_part_folder(file);
+      continue;
+    }
+    fs::remove(file, error);
     if (error) throw FileError(fmt::format("cannot remove {}: {}", file.string(), error.message()));
   }
 }

@@ -25,8 +25,9 @@ class RunFolder {
   /// fresh: the folder must not exist or hold no run (throws FileError saying --resume, --force or another --run); of
   /// two processes that start afresh at once, one is refused. With `overwrite` an existing run is taken over, then the
   /// files that a run makes are removed; all others stay. resume: continues what is there, also nothing. What writers
-  /// before left of temporaries is removed. Whoever resumes looks at the checkpoints again after this: the owner before
-  /// may have written one more until here. `deadline` is that of each access, and outlives this.
+  /// before left of temporaries is removed. RUN/checkpoints may not be a link, RUN may. Whoever resumes looks at the
+  /// checkpoints again after this: the owner before may have written one more until here. `deadline` is that of each
+  /// access, and outlives this.
   RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline = nullptr);
   /// Removes the files that a run makes, as `overwrite` does.
   void start_over() const;

@@ -157,7 +157,7 @@ TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t
                                ::getpid());
   {
     const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);
-    descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create");
+    descriptor_ = open_own_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create");
   }
   std::string version;
   append_bytes(version, 3, "brain.Event:2");

@@ -23,7 +23,7 @@ FeatureScale scale_entry(const json& object, const char* key) {
   if (!object.contains(key)) return {};
   const json& numbers = entry(object, key);
   FeatureScale scale{.mean = reals_entry(numbers, "mean"), .deviation = reals_entry(numbers, "deviation")};
-  const bool positive = std::all_of(scale.deviation.begin(), scale.deviation.end(), [](float one) { return one > 0; });
+  const bool positive = std::all_of(scale.deviation.begin(), scale.deviation.end(), [](double one) { return one > 0; });
   if (scale.mean.size() != scale.deviation.size() || !positive) {
     throw FileError(fmt::format("{} has no deviation above 0 for each mean", key));
   }
@@ -31,6 +31,12 @@ FeatureScale scale_entry(const json& object, const char* key) {
 }
 
 bool flag_entry(const json& object, const char* key) { return integer_entry(object, key) != 0; }
+
+std::vector<float> narrowed(const std::vector<double>& values) {
+  std::vector<float> narrow;
+  for (const double value : values) narrow.push_back(static_cast<float>(value));
+  return narrow;
+}
 
 }  // namespace
 
@@ -57,6 +63,9 @@ std::string to_json(const DataDescription& description) {
                {"target_units", description.target_units},
                {"name", description.x.name},
                {"source", description.source}};
+  if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
+  if (!description.target_means.empty()) text["target_means"] = description.target_means;
+  if (description.table) text["table"] = parse_json(to_json(*description.table));
   add_scale(text, "feature_scale", description.features);
   add_scale(text, "target_scale", description.targets);
   return to_text(text);
@@ -84,6 +93,10 @@ DataDescription data_description_from_json(std::string_view text) {
         .class_names = texts_entry(parsed, "class_names"),
         .target_names = texts_entry(parsed, "target_names"),
         .target_units = texts_entry(parsed, "target_units"),
+        .class_counts =
+            parsed.contains("class_counts") ? integers_entry(parsed, "class_counts") : std::vector<std::int64_t>{},
+        .target_means =
+            parsed.contains("target_means") ? narrowed(reals_entry(parsed, "target_means")) : std::vector<float>{},
         .scale = real_entry(input, "scale"),
         .shift = real_entry(input, "shift"),
         .features = scale_entry(parsed, "feature_scale"),
@@ -91,8 +104,19 @@ DataDescription data_description_from_json(std::string_view text) {
         .per_image = flag_entry(input, "per_image"),
         .augmentation = text_entry(input, "augmentation"),
         .source = text_entry(parsed, "source")};
+    if (parsed.contains("table")) {
+      description.table = table_from_json(to_text(parsed.at("table")));
+      if (description.table->features() != description.x.elements()) {
+        throw FileError("its table has other columns than its samples");
+      }
+    }
     const auto named = static_cast<std::int64_t>(description.class_names.size());
     if (named > 0 && named != description.classes) throw FileError("not every class has a name");
+    const std::vector<std::int64_t>& counts = description.class_counts;
+    if (!counts.empty() && std::ssize(counts) != description.classes) throw FileError("not every class has a count");
+    if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; })) {
+      throw FileError("a class has fewer samples than none");
+    }
     return description;
   } catch (const FileError& error) {
     throw FileError(fmt::format("{} is damaged: {}", kDescribes, error.what()));

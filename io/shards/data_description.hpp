@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +27,17 @@ struct DataDescription {
   std::vector<std::string> class_names;   ///< of each output, in their order; empty: not known
   std::vector<std::string> target_names;  ///< of each number to predict; empty: not known
   std::vector<std::string> target_units;  ///< likewise
+  /// Samples of each class, or the mean of each target as the network learns it: what a predictor knows that looks at
+  /// no sample. Empty: not known.
+  std::vector<std::int64_t> class_counts = {};
+  std::vector<float> target_means = {};
   double scale = 1, shift = 0;            ///< the network's input is scale * x + shift
   FeatureScale features = {};             ///< where there is one, x is standardised with it first
   FeatureScale targets = {};              ///< likewise what the network learns to predict
   bool per_image = false;                 ///< and then every image less its mean, over its deviation
   std::string augmentation;               ///< of training, as --augment takes it
   std::string source;                     ///< of the samples, for people
+  std::optional<TableSchema> table = {};  ///< the columns of x, where it is a table
 
   bool operator==(const DataDescription&) const = default;
 };

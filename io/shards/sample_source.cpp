@@ -10,9 +10,15 @@ std::int64_t Field::elements() const noexcept {
   return std::accumulate(sample_shape.begin(), sample_shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+std::vector<Field> SampleSource::stored_fields() const {
+  std::vector<Field> all = fields();
+  if (const std::optional<SampleId> id = sample_id()) all.push_back({kIdName, FileType::uint8, {id->bytes}});
+  return all;
+}
+
 void SampleSource::skip(std::int64_t samples) {
   constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
-  const std::vector<Field> all = fields();
+  const std::vector<Field> all = stored_fields();
   std::size_t sample_bytes = 1;
   for (const Field& field : all) sample_bytes = std::max(sample_bytes, field.bytes());
   const auto most = static_cast<std::int64_t>(std::max<std::size_t>(1, kBytesAtOnce / sample_bytes));

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "io/files/hdf5_file.hpp"
+#include "io/shards/table_schema.hpp"
+#include "io/shards/target_values.hpp"
 #include "io/text/token_info.hpp"
 
 namespace lockstep::io {
@@ -25,16 +27,30 @@ struct Field {
   bool operator==(const Field&) const = default;
 };
 
+inline constexpr const char* kWeightName = "weight";
+/// The names of samples: of the column of a table that holds them, or of files.
+struct SampleId {
+  std::string name;        ///< of the column; "file" of files
+  std::int64_t bytes = 0;  ///< of the longest, at least 1; shorter ones end in zeros
+  bool operator==(const SampleId&) const = default;
+};
+inline constexpr const char* kIdName = "id";  ///< the dataset
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  /// x, and y where there are labels or targets; or "tokens" alone, one integer each.
+  /// x, and y where there are labels or targets, and beside them perhaps kWeightName, a float32 of 0 or more, what a
+  /// sample's loss is multiplied by; or "tokens" alone, one integer each.
   virtual std::vector<Field> fields() const = 0;
   virtual std::int64_t count() const = 0;       ///< samples in all, known before the first read
   virtual std::string description() const = 0;  ///< for the manifest: "idx train-images-idx3-ubyte.gz"
   /// Labels are class indices (cross-entropy) rather than regression targets.
   virtual bool labels_are_classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// Of a table: its columns.
+  virtual std::optional<TableSchema> table() const { return std::nullopt; }
+  /// What samples are called, where each has a name of its own.
+  virtual std::optional<SampleId> sample_id() const { return std::nullopt; }
   /// What the user should know about how the samples were understood, a sentence each.
   virtual std::vector<std::string> remarks() const { return {}; }
   /// Of a corpus: its vocabulary (tokens and bytes_per_token are filled in by who reads it to the end).
@@ -44,32 +60,56 @@ class SampleSource {
   /// Recomputes the checksums of part, part + parts, ... of the files, where they have any: what is packed gets new
   /// ones, which would hide their damage. Throws FileError at the first that differs.
   virtual void verify(int part, int parts);
-  /// Reads the next `samples` samples; buffers[f] has samples * fields()[f].bytes(). Throws FileError naming file and
-  /// position when the file ends early or holds nonsense.
+  /// fields(), and behind them the names of the samples, where they have some.
+  std::vector<Field> stored_fields() const;
+  /// Reads the next `samples` samples; buffers[f] has samples * stored_fields()[f].bytes(). Throws FileError naming
+  /// file and position when the file ends early or holds nonsense.
   virtual void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) = 0;
   /// Passes over the next `samples`. Reads them, unless the source knows better.
   virtual void skip(std::int64_t samples);
 };
 
 /// IDX (yann.lecun.com format), plain or .gz: x images, y labels (may be empty: no labels).
-std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y);
-/// NumPy .npy, C order; y may be empty. Float y: targets; integer y of one element: classes.
-std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y);
+std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y,
+                                       LabelMeaning labels = LabelMeaning::automatic);
+/// NumPy .npy, C order; y may be empty.
+std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
+                                       LabelMeaning labels = LabelMeaning::automatic);
+
+/// How the cells of one table became numbers, for another one of the same columns.
+struct TableEncoding {
+  TableSchema table;
+  bool labels_are_classes = true;
+  std::int64_t classes = 0;
+  std::vector<std::string> class_names = {};  ///< empty: classes are numbered
+  std::string from = {};                      ///< for messages
+};
 
 struct CsvOptions {
   bool header = true;
+  bool numbers_may_be_names = false;  ///< a header of numbers is meant
   char separator = ',';
-  std::string label_column = {};  ///< a header name, or a 0-based index, "" = no label; negative index counts from the
-                                  ///< end. Of regression several with commas between them
-  bool label_is_class = true;     ///< false: regression target. Textual classes get indices in order of first sight.
-  std::vector<std::string> ignored = {};  ///< columns that are left out, named in the same way
+  char decimal = '.';
+  char thousands = 0;              ///< between groups of three digits; 0: none
+  std::string label_column = {};   ///< a header name, or a 0-based index, "" = no label; negative index counts from the
+                                   ///< end. Of regression several with commas between them
+  bool label_is_class = true;      ///< false: regression target
+  std::string weight_column = {};  ///< of a labelled sample's weight, named in the same way; "": none
+  std::vector<std::string> ignored = {};     ///< columns that are left out, named in the same way
+  std::vector<std::string> categories = {};  ///< likewise: columns of categories, whatever their cells look like
+  std::string id_column = {};                ///< likewise: the names of the samples; "": none
   enum class Text { one_hot, error };
   Text text = Text::one_hot;  ///< of columns of texts: one input of 0 or 1 for each different text
   enum class Missing { error, drop, mean };
   Missing missing = Missing::error;  ///< of cells that hold nothing: a line is left out, or gets its column's mean
+  /// Columns, categories, means and classes are those of another table: then `label_is_class`, `ignored`, `categories`
+  /// and `text` say nothing, and without `label_column` the labels are the columns of its labels, where there are any.
+  std::optional<TableEncoding> encoding = {};
+  UnknownCategories unknown = UnknownCategories::error;  ///< with `encoding`
 
   std::vector<std::string> label_columns() const;
 };
+/// Throws FileError: everything that the table has and the options do not allow for.
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
 
 /// Classification: Gaussian clusters around centres that the seed decides, so far apart (8 standard deviations between
@@ -115,14 +155,15 @@ struct ImageFolderOptions {
   std::int64_t height = 0, width = 0;
   /// Scaled until the shorter side fits, then the centre; false: scaled to exactly this size.
   bool crop = true;
+  bool scale = true;          ///< false: all images have this size already
   std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey where all images are
   int threads = 0;            ///< that decode; 0: one per core
 };
-/// A folder with one sub-folder of JPEG and PNG files per class: x uint8 [height, width, channels] (palette becomes
-/// RGB, transparency is dropped, rotations noted in the file are not applied), y the class. Classes and files in the
-/// order of their names.
+/// A folder with one sub-folder of image files per class, at any depth: x uint8 [height, width, channels], uint16 where
+/// images have more than 8 bits a channel (palette becomes RGB, opacity is left out, images are upright as their EXIF
+/// orientation says, no gamma is applied), y the class. Classes and files in the order of their names.
 std::unique_ptr<SampleSource> open_image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options);
-/// Whether this program was built with the libraries for JPEG and PNG.
+/// Whether this program was built with the libraries for JPEG and PNG, at least.
 bool can_decode_images() noexcept;
 
 /// The smallest type that holds tokens of a vocabulary: uint8, uint16 or int32.

@@ -21,8 +21,11 @@ namespace {
 
 std::string datasets_in(const Hdf5File& file) {
   constexpr std::size_t kMostShown = 20;
-  const std::vector<std::string> all = file.datasets("/");
-  if (all.empty()) return "nothing";
+  std::vector<std::string> all = file.datasets("/");
+  for (const std::string& name : file.children("/")) {
+    if (std::string why = file.dangling(name); !why.empty()) all.push_back(fmt::format("{}, which {}", name, why));
+  }
+  if (all.empty()) return "no dataset";
   const auto shown = std::span(all).first(std::min(all.size(), kMostShown));
   return fmt::format("{}{}", fmt::join(shown, ", "),
                      all.size() > shown.size() ? fmt::format(" and {} more", all.size() - shown.size()) : "");
@@ -68,8 +71,8 @@ bool StoredField::splits_samples() const noexcept {
 }
 
 ShardFile::ShardFile(const std::filesystem::path& path, const std::string& wanted_x, const std::string& wanted_y,
-                     IoDeadline* deadline, Unlabelled unlabelled)
-    : path_(path), deadline_(deadline) {
+                     IoDeadline* deadline, Unlabelled unlabelled, Gaps gaps)
+    : path_(path), deadline_(deadline), gaps_(gaps) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::reading, path_);
   Hdf5File file(path, Hdf5File::Access::read);
   descriptor_ = open_file(path, O_RDONLY, "open");
@@ -83,7 +86,7 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& wante
   std::string x = wanted_x, y = wanted_y;
   if (!attributes_) choose(file, x, y, unlabelled);
   fields_.push_back(describe(file, "x", x));
-  const bool labelled = !y.empty() && (unlabelled == Unlabelled::refused || file.has(y));
+  const bool labelled = !y.empty() && (unlabelled == Unlabelled::refused || file.has(y) || !file.dangling(y).empty());
   if (labelled) fields_.push_back(describe(file, "y", y));
   file.close();
   if (fields_.size() > 1 && fields_[1].count != count()) {
@@ -101,30 +104,45 @@ ShardFile::Identity ShardFile::identity_of(const struct stat& status) noexcept {
   const auto nanoseconds = [](const timespec& time) {
     return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
   };
-  return {status.st_ino, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+  return {.inode = status.st_ino,
+          .bytes = static_cast<std::uint64_t>(status.st_size),
+          .changed = nanoseconds(status.st_mtim),
+          .inode_changed = nanoseconds(status.st_ctim)};
+}
+
+std::string ShardFile::change(const Identity& before, const Identity& now) {
+  if (now.inode != before.inode) return "another file has taken its place";
+  if (now.bytes != before.bytes) {
+    return fmt::format("it had {} bytes when the run opened it and has {}", before.bytes, now.bytes);
+  }
+  return now.changed != before.changed ? "it was written to" : "";
 }
 
 bool ShardFile::check_unchanged() {
-  struct stat status {};
-  if (::stat(path_.c_str(), &status) != 0) return false;
-  const Identity now = identity_of(status);
-  const auto bytes = static_cast<std::uint64_t>(status.st_size);
-  std::string what;
-  if (now.inode != identity_.inode) {
-    what = "another file has taken its place";
-  } else if (bytes != bytes_) {
-    what = fmt::format("it had {} bytes when the run opened it and has {}", bytes_, bytes);
-  } else if (now.changed != identity_.changed) {
-    what = "it was written to";
-  }
-  if (!what.empty()) {
+  const auto require = [](const std::filesystem::path& file, const std::string& what) {
+    if (what.empty()) return;
     throw FileError(
-        {.file = path_,
+        {.file = file,
          .what = fmt::format("has changed since the run opened it: {}. Put the data back as they were, then --resume "
                              "goes on from the last checkpoint; or start a new run with the new data",
                              what)});
+  };
+  struct stat status {};
+  for (const OtherFile& other : others_) {
+    const bool there = ::stat(other.path.c_str(), &status) == 0;
+    require(other.path, there ? change(other.identity, identity_of(status))
+                              : fmt::format("it is gone, and {} takes data from it", path_.string()));
   }
+  if (::stat(path_.c_str(), &status) != 0) return false;
+  const Identity now = identity_of(status);
+  require(path_, change(identity_, now));
   return std::exchange(identity_.inode_changed, now.inode_changed) != now.inode_changed;
+}
+
+std::vector<std::filesystem::path> ShardFile::other_files() const {
+  std::vector<std::filesystem::path> files;
+  for (const OtherFile& other : others_) files.push_back(other.path);
+  return files;
 }
 
 /// A header may say anything; the file's size is a fact. Compared before memory is taken for what the header says.
@@ -133,7 +151,8 @@ void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& la
   constexpr std::uint64_t kMostPacked = std::uint64_t{1} << 16;
   const std::uint64_t promised = static_cast<std::uint64_t>(stored.field.elements()) * layout.stored_size *
                                  static_cast<std::uint64_t>(stored.count);
-  if (stored.offset || !layout.in_this_file || promised == 0) {
+  const bool fills = gaps_.accept_unwritten && !layout.chunk.empty();  // may promise more than it holds
+  if (stored.offset || !layout.in_this_file || promised == 0 || fills) {
     if (!stored.offset || (*stored.offset <= bytes_ && promised <= bytes_ - *stored.offset)) return;
     throw FileError(
         fmt::format("{}: is truncated: the {} bytes of {} begin at byte {}, the file has {}; copy or pack "
@@ -158,8 +177,21 @@ void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& la
       bytes_));
 }
 
+namespace {
+
+/// "has no x: takes data for the samples"; an empty name was not looked for, or not found.
+std::string choice_text(const std::string& x, const std::string& y) {
+  if (x.empty() && y.empty()) return "";
+  if (y.empty()) return fmt::format("has no x: takes {} for the samples", x);
+  if (x.empty()) return fmt::format("has no y: takes {} for the labels", y);
+  return fmt::format("has no x and y: takes {} for the samples and {} for the labels", x, y);
+}
+
+}  // namespace
+
 /// Names that nobody gave are x and y. Where there is no such data set, what fits takes its place.
 void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unlabelled unlabelled) {
+  if (!file.dangling(x).empty() || (!y.empty() && !file.dangling(y).empty())) return;  // describe() says so
   const bool wants_x = x == "x" && !file.has(x), wants_y = y == "y" && !file.has(y);
   if (!wants_x && !wants_y) return;
   struct Candidate {
@@ -173,13 +205,13 @@ void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unl
                                    named_y = wants_y ? alone_of_name(datasets, y) : y;
   if (named_x && named_y) {
     x = *named_x, y = *named_y;
-    chosen_ = fmt::format("takes {} for the samples{}", x, y.empty() ? "" : fmt::format(" and {} for the labels", y));
+    chosen_ = choice_text(wants_x ? x : "", wants_y ? y : "");
     return;
   }
   for (const std::string& name : datasets) {
     if ((!wants_x && name == x) || (!wants_y && name == y)) continue;
     const DatasetLayout layout = file.layout(name);
-    if (layout.shape.empty() || (layout.type == FileType::other && !layout.text)) continue;
+    if (layout.shape.empty() || layout.dimension || (layout.type == FileType::other && !layout.text)) continue;
     Candidate& candidate = candidates.emplace_back(Candidate{.name = name, .count = layout.shape[0], .elements = 1});
     candidate.text = layout.text;
     for (std::size_t axis = 1; axis < layout.shape.size(); ++axis) candidate.elements *= layout.shape[axis];
@@ -201,9 +233,7 @@ void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unl
     x = candidates[1].name;
     y = candidates[0].name;
   }
-  if (file.has(x)) {
-    chosen_ = fmt::format("takes {} for the samples{}", x, file.has(y) ? fmt::format(" and {} for the labels", y) : "");
-  }
+  if (file.has(x)) chosen_ = choice_text(wants_x ? x : "", wants_y && file.has(y) ? y : "");
 }
 
 void ShardFile::number_texts(const std::vector<std::string>& names) {
@@ -214,22 +244,27 @@ void ShardFile::number_texts(const std::vector<std::string>& names) {
 }
 
 StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, const std::string& dataset) {
+  if (const std::string why = file.dangling(dataset); !why.empty()) {
+    throw FileError({.file = path_, .what = fmt::format("{} {}", dataset, why)});
+  }
   if (!file.has(dataset)) {
     throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{}", path_.string(), dataset,
                                 datasets_in(file), name));
   }
   if (attributes_) file.require_plain(dataset);
   const DatasetLayout layout = file.layout(dataset);
-  const bool names_classes = layout.text && name == "y" && layout.shape.size() == 1;
+  const auto is_one = [](std::int64_t extent) { return extent == 1; };
+  const bool names_classes = layout.text && name == "y" && !layout.shape.empty() &&
+                             std::all_of(layout.shape.begin() + 1, layout.shape.end(), is_one);
   if (layout.type == FileType::other && !names_classes) {
     throw FileError(fmt::format("{}: the elements of {} are {}", path_.string(), dataset,
-                                layout.text ? "texts: only labels may be, one for each sample"
-                                            : "neither integers nor floats of a known kind"));
+                                layout.text ? "texts: only labels may be, one for each sample" : layout.other));
   }
   if (layout.shape.empty()) {
     throw FileError(
         fmt::format("{}: {} is a single number; its first dimension should count samples", path_.string(), dataset));
   }
+  if (!layout.in_this_file) note_other_files(file, dataset);
   StoredField stored;
   stored.dataset = dataset;
   stored.field = {name, layout.type, {layout.shape.begin() + 1, layout.shape.end()}};
@@ -238,18 +273,20 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   if (names_classes) {
     stored.field.type = FileType::int32;
     stored.chunk = layout.chunk;
-    texts_ = file.read_texts(dataset);
-    std::vector<std::string> names = texts_;
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    number_texts(names);
+    read_labels(file, dataset);
     return stored;
   }
   stored.native_order = layout.native_order;
+  stored.in_this_file = layout.in_this_file;
   if (layout.native_order) stored.offset = layout.offset;
   stored.chunk = layout.chunk;
   stored.compressed = layout.compressed;
   if (attributes_) stored.checksum = file.text(dataset, kChecksumAttribute).value_or("");
+  if (!attributes_) {
+    stored.meaning = meaning_of(file, dataset, layout.type);
+    if (gaps_.deliver_missing && name == "x") stored.meaning.deliver_missing();
+    stored.field.type = stored.meaning.numbers;
+  }
   if (stored.field.elements() < 1) {
     throw FileError(fmt::format("{}: the samples of {} are empty", path_.string(), dataset));
   }
@@ -257,7 +294,67 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   return stored;
 }
 
+void ShardFile::note_other_files(const Hdf5File& file, const std::string& dataset) {
+  for (const std::filesystem::path& other : file.other_files(dataset, gaps_.accept_unwritten)) {
+    struct stat status {};
+    if (::stat(other.c_str(), &status) != 0) {
+      throw FileError({.file = path_,
+                       .what = fmt::format("{} takes data from {}: {}", dataset, other.string(),
+                                           std::generic_category().message(errno)),
+                       .error_number = errno});
+    }
+    others_.push_back({.path = other, .identity = identity_of(status)});
+  }
+}
+
+void ShardFile::read_labels(const Hdf5File& file, const std::string& dataset) {
+  texts_ = file.read_texts(dataset);
+  const auto empty = std::count(texts_.begin(), texts_.end(), "");
+  if (empty > 0 && !gaps_.accept_unwritten) {
+    throw FileError({.file = path_,
+                     .what = fmt::format(
+                         "{} of the {} labels in {} are empty texts, that of sample {} first: they were never "
+                         "written. Write them, or give --allow-fill if they are a class of their own",
+                         empty, texts_.size(), dataset, std::find(texts_.begin(), texts_.end(), "") - texts_.begin())});
+  }
+  std::vector<std::string> names = texts_;
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  number_texts(names);
+}
+
 void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
+  const StoredField& stored = fields_[field];
+  if (stored.text || !stored.meaning.matters()) return read_stored(field, first, rows, out);
+  std::vector<std::byte> elements(stored.stored_bytes() * static_cast<std::size_t>(rows));
+  read_stored(field, first, rows, elements);
+  const auto missing = stored.meaning.apply(elements, out);
+  if (!missing || gaps_.deliver_missing) return;
+  throw FileError({.file = path_,
+                   .what = fmt::format(
+                       "sample {} of {} holds {}: it is missing. `lockstep pack --x {} --missing drop --out FOLDER` "
+                       "leaves such samples out, --missing mean fills them",
+                       first + static_cast<std::int64_t>(missing->element) / stored.field.elements(), stored.dataset,
+                       missing->why, path_.string())});
+}
+
+std::vector<bool> ShardFile::missing_rows(std::size_t field, std::int64_t first, std::int64_t rows) const {
+  const StoredField& stored = fields_[field];
+  std::vector<bool> result(static_cast<std::size_t>(rows), false);
+  if (stored.text) return result;
+  std::vector<std::byte> elements(stored.stored_bytes() * static_cast<std::size_t>(rows));
+  read_stored(field, first, rows, elements);
+  StoredMeaning meaning = stored.meaning;
+  if (meaning.meant == FileType::other) meaning.meant = stored.field.type;
+  const std::vector<bool> flags = meaning.missing(elements);
+  const auto each = static_cast<std::size_t>(stored.field.elements());
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i]) result[i / each] = true;
+  }
+  return result;
+}
+
+void ShardFile::read_stored(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
   const IoDeadline::Operation reading(deadline_, IoDeadline::Kind::reading, path_);
   const StoredField& stored = fields_[field];
   if (stored.text) {
@@ -267,10 +364,11 @@ void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t ro
     return;
   }
   if (!stored.offset) {
-    Hdf5File(path_, Hdf5File::Access::read).read_rows(stored.dataset, stored.field.type, first, rows, out);
+    const FileType type = stored.meaning.matters() ? stored.meaning.stored : stored.field.type;
+    Hdf5File(path_, Hdf5File::Access::read).read_rows(stored.dataset, type, first, rows, out);
     return;
   }
-  std::uint64_t at = *stored.offset + stored.field.bytes() * static_cast<std::uint64_t>(first);
+  std::uint64_t at = *stored.offset + stored.stored_bytes() * static_cast<std::uint64_t>(first);
   while (!out.empty()) {
     const ssize_t got = ::pread(descriptor_.get(), out.data(), out.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
@@ -287,7 +385,7 @@ void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t ro
 void ShardFile::will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept {
   const StoredField& stored = fields_[field];
   if (!stored.offset) return;
-  const std::size_t row = stored.field.bytes();
+  const std::size_t row = stored.stored_bytes();
   ::posix_fadvise(descriptor_.get(), static_cast<off_t>(*stored.offset + row * static_cast<std::uint64_t>(first)),
                   static_cast<off_t>(row * static_cast<std::uint64_t>(rows)), POSIX_FADV_WILLNEED);
 }

@@ -15,6 +15,7 @@
 #include "io/files/io_deadline.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_manifest.hpp"
+#include "io/shards/stored_meaning.hpp"
 
 struct stat;
 
@@ -29,8 +30,15 @@ struct StoredField {
   std::vector<std::int64_t> chunk;      ///< empty when contiguous
   bool compressed = false;
   bool native_order = true;
-  bool text = false;     ///< strings, whose numbers are those of their names; field.type is int32
-  std::string checksum;  ///< hex; "" where the file has none
+  bool in_this_file = true;    ///< false: behind an external link, or in virtual or external storage
+  bool text = false;           ///< strings, whose numbers are those of their names; field.type is int32
+  StoredMeaning meaning = {};  ///< of files made by others; field.type is meaning.numbers then
+  std::string checksum;        ///< hex; "" where the file has none
+
+  /// Bytes of a sample in the file, as they are read.
+  std::size_t stored_bytes() const noexcept {
+    return static_cast<std::size_t>(field.elements()) * size_of(meaning.matters() ? meaning.stored : field.type);
+  }
 
   /// Samples per chunk, at least 1.
   std::int64_t chunk_rows() const noexcept { return chunk.empty() || chunk[0] < 1 ? 1 : chunk[0]; }
@@ -53,16 +61,24 @@ enum class Unlabelled {
   accepted,  ///< as if y had been empty
 };
 
+/// The treatment of numbers that nobody has given, in files made by others.
+struct Gaps {
+  /// Never written: refused (inspect() does it, and labels that are empty texts), or the fill value counts as data.
+  bool accept_unwritten = false;
+  /// Missing, as attributes say (StoredMeaning): refused as they are read, or delivered: as NaN, a label as class 0.
+  bool deliver_missing = false;
+};
+
 class ShardFile {
  public:
   /// Empty y: the file has no labels. Names are paths within the file. Where nothing is called x (or y), the only one
   /// of that name in a group is taken; else two data sets of equal length that are alone in the file, of which the one
   /// with more numbers per sample is x. Throws FileError: everything that Hdf5File throws, a dataset missing (lists
   /// those there are), of an unreadable type, without a sample dimension, x and y of different lengths, data beyond the
-  /// end of the file, a newer schema. One descriptor stays open when both fields are read by offset. `deadline` is that
-  /// of opening and reading, and outlives the file.
+  /// end of the file, other files that take part in it and are not there, a newer schema. One descriptor stays open
+  /// when both fields are read by offset. `deadline` is that of opening and reading, and outlives the file.
   ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
-            IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused);
+            IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused, Gaps gaps = {});
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -72,39 +88,56 @@ class ShardFile {
   const std::optional<ShardAttributes>& attributes() const noexcept { return attributes_; }
   /// The data set names that were taken where those asked for are not there, for the user; "" where they are.
   const std::string& chosen() const noexcept { return chosen_; }
+  /// Files that x and y take data from, besides this one: behind links, of virtual datasets, of external storage.
+  std::vector<std::filesystem::path> other_files() const;
   /// Of y, where it is text: one for each sample, in order.
   const std::vector<std::string>& texts() const noexcept { return texts_; }
   /// The place of each of the texts in `names`, which has all of them, sorted, becomes what read_rows() gives.
   void number_texts(const std::vector<std::string>& names);
 
-  /// One stat: throws FileError where another inode has the file's name now, or its size or time of change is another
-  /// than at opening. A file that is gone is left to those who read it: an open descriptor still does. Returns true,
-  /// once, where only the inode's own time is new: its permissions changed, or its content by someone who gave it its
-  /// old time back.
+  /// One stat, and one for each of other_files(): throws FileError where another inode has the file's name now, or its
+  /// size or time of change is another than at opening. A file that is gone is left to those who read it: an open
+  /// descriptor still does; one of other_files() that is gone is an error, as the library would read fill values in its
+  /// place. Returns true, once, where only the inode's own time is new: its permissions changed, or its content by
+  /// someone who gave it its old time back.
   bool check_unchanged();
 
   /// Elements as stored, in native byte order. Thread-safe. By offset: one pread. Otherwise the file is opened for the
   /// call (0.1 ms): ask for large blocks.
+  /// Throws FileError, also where a number is missing and not to be delivered.
   void read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
+  /// Tells of each row whether any number is missing: as attributes say, or NaN. Reads them.
+  std::vector<bool> missing_rows(std::size_t field, std::int64_t first, std::int64_t rows) const;
   /// Asks the kernel to read ahead (POSIX_FADV_WILLNEED); does nothing for data that goes through the library.
   void will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept;
 
  private:
   StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset);
+  void note_other_files(const Hdf5File& file, const std::string& dataset);
+  void read_labels(const Hdf5File& file, const std::string& dataset);
+  void read_stored(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
   void choose(const Hdf5File& file, std::string& x, std::string& y, Unlabelled unlabelled);
   void check_promise(const StoredField& stored, const DatasetLayout& layout) const;
 
   struct Identity {
-    std::uint64_t inode = 0;
+    std::uint64_t inode = 0, bytes = 0;
     std::int64_t changed = 0;        ///< ns since 1970: the content (mtime)
     std::int64_t inode_changed = 0;  ///< ns: anything (ctime)
   };
   static Identity identity_of(const struct stat& status) noexcept;
+  /// "" where it is the same file with the same content.
+  static std::string change(const Identity& before, const Identity& now);
+  struct OtherFile {
+    std::filesystem::path path;
+    Identity identity;
+  };
 
   std::filesystem::path path_;
   IoDeadline* deadline_;
+  Gaps gaps_;
   std::uint64_t bytes_ = 0;
   Identity identity_;
+  std::vector<OtherFile> others_;
   std::vector<StoredField> fields_;
   std::optional<ShardAttributes> attributes_;
   std::string chosen_;

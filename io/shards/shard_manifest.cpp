@@ -18,6 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "lockstep shards";
 constexpr const char* kTargetValues = "target_values";  // only where there is something to say
+constexpr const char* kTable = "table";                 // likewise
 constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
 
 /// Over the compact text with sorted keys, so that indentation and order may change.
@@ -47,6 +48,8 @@ json as_json(const ShardManifest& manifest) {
   }
   if (manifest.target_values != TargetValues::any) result[kTargetValues] = name_of(manifest.target_values);
   if (manifest.tokens) result[kTokensName] = parse_json(to_json(*manifest.tokens));
+  if (manifest.table) result[kTable] = parse_json(to_json(*manifest.table));
+  if (manifest.id) result[kIdName] = {{"name", manifest.id->name}, {"bytes", manifest.id->bytes}};
   for (const ManifestShard& shard : manifest.shards) {
     result["shards"].push_back({{"file", shard.file},
                                 {"first", shard.first},
@@ -54,6 +57,7 @@ json as_json(const ShardManifest& manifest) {
                                 {"bytes", shard.bytes},
                                 {"xxh3_64_x", shard.checksum_x},
                                 {"xxh3_64_y", shard.checksum_y}});
+    if (manifest.id) result["shards"].back()["xxh3_64_id"] = shard.checksum_id;
   }
   return result;
 }
@@ -78,11 +82,25 @@ void check_fields(const ShardManifest& manifest) {
     }
     return;
   }
-  const bool has_y = fields.size() == 2 && fields[1].name == "y";
-  if (fields.empty() || fields[0].name != "x" || fields.size() > 2 || has_y != (fields.size() == 2) ||
-      has_y != (manifest.labels != Labels::none)) {
-    throw Contradiction("its fields are not x, or x and y with labels");
+  const bool has_y = fields.size() >= 2 && fields[1].name == "y";
+  const bool has_weight = fields.size() == 3 && fields[2] == Field{kWeightName, FileType::float32, {}};
+  if (fields.empty() || fields[0].name != "x" || fields.size() > 3 || has_y != (fields.size() >= 2) ||
+      has_weight != (fields.size() == 3) || has_y != (manifest.labels != Labels::none)) {
+    throw Contradiction("its fields are not x, or x and y with labels, and perhaps weight");
   }
+}
+
+/// A table's columns are the features of x, its labels those of y.
+void check_table(const ShardManifest& manifest) {
+  const TableSchema& table = *manifest.table;
+  if (manifest.tokens || table.features() != manifest.fields[0].elements()) {
+    throw Contradiction("its table has other columns than its samples");
+  }
+  const auto labels = static_cast<std::int64_t>(table.labels.size());
+  const std::int64_t learnt = manifest.fields.size() < 2           ? 0
+                              : manifest.labels == Labels::targets ? manifest.fields[1].elements()
+                                                                   : 1;
+  if (labels != learnt) throw Contradiction("its table has other labels than its samples");
 }
 
 /// As Hdf5File believes it: neither elements nor bytes overflow.
@@ -123,6 +141,15 @@ ShardManifest from_json(const json& text) {
   }
   if (text.contains(kTokensName)) manifest.tokens = token_info_from_json(to_text(text.at(kTokensName)));
   check_fields(manifest);
+  if (text.contains(kTable)) {
+    manifest.table = table_from_json(to_text(text.at(kTable)));
+    check_table(manifest);
+  }
+  if (text.contains(kIdName)) {
+    const json& id = entry(text, kIdName);
+    manifest.id = SampleId{.name = text_entry(id, "name"), .bytes = integer_entry(id, "bytes")};
+    if (!possible_shape({manifest.id->bytes})) throw Contradiction("its names of samples have an impossible length");
+  }
   if ((manifest.labels == Labels::classes) != (manifest.classes > 0)) {
     throw Contradiction("its labels and its number of classes contradict each other");
   }
@@ -137,7 +164,8 @@ ShardManifest from_json(const json& text) {
                               .count = integer_entry(entry, "count"),
                               .bytes = static_cast<std::uint64_t>(integer_entry(entry, "bytes")),
                               .checksum_x = text_entry(entry, "xxh3_64_x"),
-                              .checksum_y = text_entry(entry, "xxh3_64_y")};
+                              .checksum_y = text_entry(entry, "xxh3_64_y"),
+                              .checksum_id = manifest.id ? text_entry(entry, "xxh3_64_id") : ""};
     if (shard.file.empty() || shard.file.find('/') != std::string::npos) {
       throw Contradiction(fmt::format("\"{}\" is no file name within the folder", shard.file));
     }

@@ -48,11 +48,12 @@ struct ManifestShard {
   std::int64_t count = 0;
   std::uint64_t bytes = 0;             ///< of the file
   std::string checksum_x, checksum_y;  ///< of a corpus: of its tokens, and nothing
+  std::string checksum_id = {};        ///< of the names of the samples, where they have some
 };
 
 struct ShardManifest {
   std::int64_t samples = 0;   ///< of a corpus: tokens
-  std::vector<Field> fields;  ///< x; x and y; or tokens alone
+  std::vector<Field> fields;  ///< x; x and y; x, y and weight; or tokens alone
   Labels labels = Labels::none;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
@@ -60,7 +61,9 @@ struct ShardManifest {
   double value_min = 0, value_max = 1;
   double mean = 0, standard_deviation = 1;
   std::string source;
-  std::optional<TokenInfo> tokens;  ///< set: a corpus
+  std::optional<TokenInfo> tokens;   ///< set: a corpus
+  std::optional<TableSchema> table;  ///< set: x are the columns of a table
+  std::optional<SampleId> id;        ///< set: samples have names, in a dataset of bytes
   std::vector<ManifestShard> shards;
 
   std::int64_t schema_version() const noexcept { return tokens ? 2 : 1; }

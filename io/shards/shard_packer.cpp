@@ -16,6 +16,7 @@
 #include "io/files/durable_file.hpp"
 #include "io/files/element_cast.hpp"
 #include "io/files/hdf5_file.hpp"
+#include "io/shards/target_values.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -47,6 +48,9 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
   manifest_.source = source.description();
   manifest_.class_names = source.class_names();
   manifest_.tokens = source.token_info();
+  manifest_.table = source.table();
+  manifest_.id = source.sample_id();
+  stored_ = source.stored_fields();
   if (manifest_.samples < 1) {
     throw FileError(fmt::format("{}: holds no {}", manifest_.source, manifest_.tokens ? "tokens" : "samples"));
   }
@@ -61,9 +65,9 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
                  : classes > 0                  ? classes
                                                 : std::numeric_limits<std::int32_t>::max();
   classes_known_ = !manifest_.class_names.empty() || classes > 0;
-  for (const Field& field : manifest_.fields) sample_bytes_ += field.bytes();
+  for (const Field& field : stored_) sample_bytes_ += field.bytes();
   block_samples_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPackedBlockBytes / sample_bytes_));
-  for (const Field& field : manifest_.fields) {
+  for (const Field& field : stored_) {
     buffers_.emplace_back(field.bytes() * static_cast<std::size_t>(block_samples_));
   }
   // For all processes, before any of them has taken a part of it.
@@ -104,8 +108,10 @@ void ShardPacker::know(std::span<const std::string> found) {
       const std::int64_t index = measured.index;
       manifest_.shards.push_back({shard_file_name(index), boundary(index), boundary(index + 1) - boundary(index), 0,
                                   to_hex(measured.checksum_x),
-                                  manifest_.fields.size() > 1 ? to_hex(measured.checksum_y) : ""});
+                                  manifest_.fields.size() > 1 ? to_hex(measured.checksum_y) : "",
+                                  manifest_.id ? to_hex(measured.checksum_id) : ""});
       if (!manifest_.tokens) statistics.add(measured.statistics);
+      smallest_label_ = std::min(smallest_label_, measured.smallest_label);
       largest_label_ = std::max(largest_label_, measured.largest_label);
       targets.add(measured.targets);
       source_bytes = measured.source_bytes;
@@ -146,13 +152,14 @@ std::string ShardPacker::describe(const LabelsOfWhole& labels) {
   manifest_.target_values = labels.targets;
   std::vector<std::uint64_t> bytes;
   for (const Measured& measured : own_) {
-    bytes.push_back(describe(manifest_.shards[static_cast<std::size_t>(measured.index)]));
+    bytes.push_back(describe(manifest_.shards[static_cast<std::size_t>(measured.index)], measured.checksum_weight));
   }
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size() * sizeof(std::uint64_t)};
 }
 
 PackSummary ShardPacker::finish(std::span<const std::string> described) {
   PackSummary summary{manifest_.samples, shard_count_, 0};
+  if (!classes_known_ && smallest_label_ != kNoLabel) summary.first_class = smallest_label_;
   auto shard = manifest_.shards.begin();
   for (const std::string& of_one : described) {
     for (std::size_t at = 0; at < of_one.size(); at += sizeof(std::uint64_t), ++shard) {
@@ -182,12 +189,12 @@ void ShardPacker::write_shard(std::int64_t index) {
   const std::filesystem::path path = folder_ / shard_file_name(index);
   Hdf5File file(path, Hdf5File::Access::create);
   reserve_shard(path, sample_bytes_ * static_cast<std::uint64_t>(count));
-  for (const Field& field : manifest_.fields) {
+  for (const Field& field : stored_) {
     std::vector<std::int64_t> shape{count};
     shape.insert(shape.end(), field.sample_shape.begin(), field.sample_shape.end());
     file.create_dataset(field.name, field.type, shape);
   }
-  std::vector<Checksum> checksums(manifest_.fields.size());
+  std::vector<Checksum> checksums(stored_.size());
   Measured measured;
   measured.index = index;
   TargetPattern targets(manifest_.fields.size() > 1 ? manifest_.fields[1].elements() : 1);
@@ -196,14 +203,16 @@ void ShardPacker::write_shard(std::int64_t index) {
     const auto blocks = read_block(samples, measured, targets);
     for (std::size_t f = 0; f < blocks.size(); ++f) {
       checksums[f].add(blocks[f]);
-      file.write_rows(manifest_.fields[f].name, manifest_.fields[f].type, at, samples, blocks[f]);
+      file.write_rows(stored_[f].name, stored_[f].type, at, samples, blocks[f]);
     }
     done_ += samples;
     report(false);
   }
   file.close();
   measured.checksum_x = checksums[0].value();
-  if (checksums.size() > 1) measured.checksum_y = checksums[1].value();
+  if (manifest_.fields.size() > 1) measured.checksum_y = checksums[1].value();
+  if (manifest_.fields.size() > 2) measured.checksum_weight = checksums[2].value();
+  if (manifest_.id) measured.checksum_id = checksums.back().value();
   measured.targets = targets.values();
   if (manifest_.tokens) measured.source_bytes = source_.source_bytes();
   own_.push_back(measured);
@@ -213,7 +222,7 @@ std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, 
                                                           TargetPattern& targets) {
   std::vector<std::span<std::byte>> blocks;
   for (std::size_t f = 0; f < buffers_.size(); ++f) {
-    blocks.push_back(std::span(buffers_[f]).first(manifest_.fields[f].bytes() * static_cast<std::size_t>(samples)));
+    blocks.push_back(std::span(buffers_[f]).first(stored_[f].bytes() * static_cast<std::size_t>(samples)));
   }
   source_.read(samples, blocks);
   if (manifest_.tokens) {
@@ -221,8 +230,8 @@ std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, 
   } else {
     measure(0, blocks[0], measured.statistics);
   }
-  if (blocks.size() > 1 && manifest_.labels == Labels::classes) check_labels(blocks[1], measured.largest_label);
-  if (blocks.size() > 1 && manifest_.labels == Labels::targets) {
+  if (manifest_.labels == Labels::classes) check_labels(blocks[1], measured);
+  if (manifest_.labels == Labels::targets) {
     measure(1, blocks[1], target_statistics_);
     targets.add(manifest_.fields[1].type, blocks[1]);
   }
@@ -237,23 +246,33 @@ void ShardPacker::measure(std::size_t f, std::span<const std::byte> block, Runni
       throw FileError(fmt::format("{}: sample {} holds NaN or infinity in {}; clean the data first", manifest_.source,
                                   sample, field.name));
     }
+    if constexpr (std::is_same_v<typename decltype(elements)::value_type, double>) {
+      constexpr double kMax = std::numeric_limits<float>::max();
+      const auto large = std::ranges::find_if(elements, [](double number) { return std::abs(number) > kMax; });
+      if (large == elements.end()) return;
+      throw FileError(
+          fmt::format("{}: sample {} holds {:.6g} in {}, which is beyond the range of float32, in which "
+                      "networks compute; scale the data first",
+                      manifest_.source, done_ + (large - elements.begin()) / field.elements(), *large, field.name));
+    }
   });
 }
 
-void ShardPacker::check_labels(std::span<const std::byte> block, std::int64_t& largest) {
+void ShardPacker::check_labels(std::span<const std::byte> block, Measured& measured) {
   with_elements(manifest_.fields[1].type, block, [&](auto labels) {
     for (std::size_t i = 0; i < labels.size(); ++i) {
       // Unsigned 64-bit labels beyond the signed range turn negative here: out of range either way.
       const auto label = static_cast<std::int64_t>(labels[i]);
       if (label < 0 || label >= class_limit_) {
         throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", manifest_.source,
-                                    done_ + static_cast<std::int64_t>(i), label, class_limit_));
+                                    done_ + static_cast<std::int64_t>(i), label_text(labels[i]), class_limit_));
       }
-      largest = std::max(largest, label);
+      measured.smallest_label = std::min(measured.smallest_label, label);
+      measured.largest_label = std::max(measured.largest_label, label);
       if (!classes_known_ && !plausible_classes(label + 1, manifest_.samples)) {
         throw FileError(
             fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, or the "
-                        "labels are no class numbers (numbers to predict are floats; csv: --regression)",
+                        "labels are no class numbers (--regression takes them as numbers to predict)",
                         manifest_.source, done_ + static_cast<std::int64_t>(i), label, manifest_.samples));
       }
     }
@@ -273,7 +292,7 @@ void ShardPacker::check_tokens(std::span<const std::byte> block) const {
 }
 
 /// Only now are range and classes of the whole known: each file gets them too, so that it can stand alone.
-std::uint64_t ShardPacker::describe(const ManifestShard& shard) const {
+std::uint64_t ShardPacker::describe(const ManifestShard& shard, std::uint64_t checksum_weight) const {
   const std::filesystem::path path = folder_ / shard.file;
   Hdf5File file(path, Hdf5File::Access::modify);
   file.set_integer("/", shard_attribute::kVersion, manifest_.schema_version());
@@ -286,6 +305,8 @@ std::uint64_t ShardPacker::describe(const ManifestShard& shard) const {
   file.set_real("/", shard_attribute::kValueMax, manifest_.value_max);
   file.set_text(manifest_.fields[0].name, kChecksumAttribute, shard.checksum_x);
   if (manifest_.fields.size() > 1) file.set_text("y", kChecksumAttribute, shard.checksum_y);
+  if (manifest_.fields.size() > 2) file.set_text(kWeightName, kChecksumAttribute, to_hex(checksum_weight));
+  if (manifest_.id) file.set_text(kIdName, kChecksumAttribute, shard.checksum_id);
   file.close();
   sync_file(path);
   return std::filesystem::file_size(path);

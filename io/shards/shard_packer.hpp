@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,12 +50,13 @@ class ShardPacker {
   PackSummary finish(std::span<const std::string> described);
 
  private:
+  static constexpr std::int64_t kNoLabel = std::numeric_limits<std::int64_t>::max();
   /// A shard, and what its samples are like.
   struct Measured {
     std::int64_t index = 0;
-    std::uint64_t checksum_x = 0, checksum_y = 0;
+    std::uint64_t checksum_x = 0, checksum_y = 0, checksum_weight = 0, checksum_id = 0;
     RunningStatistics statistics;  ///< of x
-    std::int64_t largest_label = 0;
+    std::int64_t smallest_label = kNoLabel, largest_label = 0;
     TargetValues targets = TargetValues::any;
     std::uint64_t source_bytes = 0;  ///< of a corpus: of its text, up to the end of this shard
   };
@@ -64,15 +66,16 @@ class ShardPacker {
   void write_shard(std::int64_t index);
   std::vector<std::span<std::byte>> read_block(std::int64_t samples, Measured& measured, TargetPattern& targets);
   void measure(std::size_t field, std::span<const std::byte> block, RunningStatistics& statistics);
-  void check_labels(std::span<const std::byte> block, std::int64_t& largest);
+  void check_labels(std::span<const std::byte> block, Measured& measured);
   void check_tokens(std::span<const std::byte> block) const;
-  std::uint64_t describe(const ManifestShard& shard) const;
+  std::uint64_t describe(const ManifestShard& shard, std::uint64_t checksum_weight) const;
 
   SampleSource& source_;
   std::int64_t shard_count_;
   std::filesystem::path folder_;
   const PackProgress& progress_;
   ShardManifest manifest_;
+  std::vector<Field> stored_;  ///< the manifest's fields, and the names of the samples
   std::int64_t class_limit_ = 0;
   bool classes_known_ = false;
   std::size_t sample_bytes_ = 0;
@@ -80,7 +83,8 @@ class ShardPacker {
   std::vector<std::vector<std::byte>> buffers_;
   RunningStatistics target_statistics_;
   std::vector<Measured> own_;
-  std::int64_t largest_label_ = 0;            ///< of the whole
+  std::int64_t smallest_label_ = kNoLabel;    ///< of the whole
+  std::int64_t largest_label_ = 0;            ///< likewise
   TargetValues targets_ = TargetValues::any;  ///< likewise
   std::int64_t done_ = 0;                     ///< place in the source
   std::int64_t first_ = 0, end_ = 0;          ///< samples of the shards of write()

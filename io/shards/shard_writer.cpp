@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -67,19 +69,19 @@ class TemporarySibling {
   std::filesystem::path path_;
 };
 
-/// Ours to replace: shards, or the two folders of a split.
+/// Ours to replace: shards, or the folders of a split.
 bool is_packed_folder(const std::filesystem::path& folder) {
   if (is_shard_folder(folder)) return true;
   int parts = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if ((name != kTrainName && name != kValidationName) || entry.is_symlink() || !entry.is_directory() ||
-        !is_shard_folder(entry.path())) {
+    if ((name != kTrainName && name != kValidationName && name != kTestName) || entry.is_symlink() ||
+        !entry.is_directory() || !is_shard_folder(entry.path())) {
       return false;
     }
     ++parts;
   }
-  return parts == 2;
+  return parts >= 2;
 }
 
 void require_replaceable(const std::filesystem::path& folder, bool overwrite) {
@@ -181,39 +183,54 @@ PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options
   return pack_together(all, peers, temporary).front();
 }
 
-SplitSummary write_split(const OpenSource& open, const SplitOptions& split, const ShardWriterOptions& options,
-                         const PackProgress& progress) {
+std::vector<PackSummary> write_parts(const OpenParts& open, const ShardWriterOptions& options,
+                                     const PackProgress& progress) {
   PackPeers alone;
   PackPeers& peers = options.peers != nullptr ? *options.peers : alone;
-  std::unique_ptr<SampleSource> train, validation;
-  std::int64_t all = 0;
+  std::vector<NamedSource> parts;
   peers.all_succeed([&] {
     if (peers.rank() == 0) require_replaceable(folder_of(options), options.overwrite);
-    train = make_part(open(), SplitPart::train, split);
-    validation = make_part(open(), SplitPart::validation, split);
-    all = train->count() + validation->count();
+    parts = open();
   });
-  const std::int64_t validation_shards = std::max<std::int64_t>(1, options.shards * validation->count() / all);
-  // Of this process: its part of the one and then of the other.
-  std::int64_t train_done = 0, train_of = 0;
-  const PackProgress of_train = [&](std::int64_t done, std::int64_t of) {
-    train_done = done, train_of = of;
-    if (progress) progress(done, of * all / train->count());
-  };
-  const PackProgress of_validation = [&](std::int64_t done, std::int64_t of) {
-    if (progress) progress(train_done + done, train_of + of);
+  std::int64_t all = 0;
+  for (const NamedSource& part : parts) all += part.source->count();
+  // Samples of this process. How many it has of parts to come follows from the first.
+  std::vector<std::int64_t> done(parts.size()), of(parts.size(), -1);
+  const auto report = [&] {
+    std::int64_t own = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      own += of[i] >= 0 ? of[i] : of[0] * parts[i].source->count() / parts[0].source->count();
+    }
+    if (progress) progress(std::accumulate(done.begin(), done.end(), std::int64_t{0}), own);
   };
 
   SharedTemporary temporary(peers, options);
-  const std::filesystem::path train_folder = temporary.part(kTrainName);
-  const std::filesystem::path validation_folder = temporary.part(kValidationName);
-  std::optional<ShardPacker> train_packer, validation_packer;
-  peers.all_succeed([&] {
-    train_packer.emplace(*train, options.shards, options.classes, train_folder, of_train);
-    validation_packer.emplace(*validation, validation_shards, options.classes, validation_folder, of_validation);
-  });
-  ShardPacker* const both[] = {&*train_packer, &*validation_packer};
-  const std::vector<PackSummary> summaries = pack_together(both, peers, temporary);
+  std::deque<PackProgress> of_parts;  // outlive their packers
+  std::deque<ShardPacker> packers;
+  std::vector<ShardPacker*> pointers;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::filesystem::path folder = temporary.part(parts[i].name.c_str());
+    const std::int64_t share = options.shards * parts[i].source->count() / all;
+    const std::int64_t shards = i == 0 ? options.shards : std::max<std::int64_t>(1, share);
+    const PackProgress& of_part = of_parts.emplace_back([&, i](std::int64_t done_now, std::int64_t of_now) {
+      done[i] = done_now, of[i] = of_now;
+      report();
+    });
+    peers.all_succeed([&] { packers.emplace_back(*parts[i].source, shards, options.classes, folder, of_part); });
+    pointers.push_back(&packers.back());
+  }
+  return pack_together(pointers, peers, temporary);
+}
+
+SplitSummary write_split(const OpenSource& open, const SplitOptions& split, const ShardWriterOptions& options,
+                         const PackProgress& progress) {
+  const OpenParts open_parts = [&] {
+    std::vector<NamedSource> parts;
+    parts.push_back({kTrainName, make_part(open(), SplitPart::train, split)});
+    parts.push_back({kValidationName, make_part(open(), SplitPart::validation, split)});
+    return parts;
+  };
+  const std::vector<PackSummary> summaries = write_parts(open_parts, options, progress);
   return {.train = summaries[0], .validation = summaries[1]};
 }
 

@@ -40,6 +40,7 @@ struct PackSummary {
   std::int64_t samples = 0;
   std::int64_t shards = 0;
   std::uint64_t bytes = 0;
+  std::int64_t first_class = 0;  ///< of class labels without names: the smallest label; those below have no samples
 };
 
 /// `progress(samples done, samples in all)`, of this process's part, is called a few times a second; throwing from it
@@ -52,6 +53,7 @@ PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options
 
 inline constexpr const char* kTrainName = "train";
 inline constexpr const char* kValidationName = "validation";
+inline constexpr const char* kTestName = "test";
 
 /// Who trains and who validates. Of samples, a random choice that depends on the seed and nothing else; of a corpus,
 /// its last part validates.
@@ -63,6 +65,17 @@ struct SplitOptions {
 struct SplitSummary {
   PackSummary train, validation;
 };
+
+/// What becomes FOLDER/NAME.
+struct NamedSource {
+  std::string name;
+  std::unique_ptr<SampleSource> source;
+};
+using OpenParts = std::function<std::vector<NamedSource>()>;
+/// The parts of data that are split already, all or none. options.shards are those of the first; others have their
+/// share of as many. All have the classes of the whole.
+std::vector<PackSummary> write_parts(const OpenParts& open, const ShardWriterOptions& options,
+                                     const PackProgress& progress);
 
 /// The same source from its beginning: each part is read by a pass of its own.
 using OpenSource = std::function<std::unique_ptr<SampleSource>()>;

@@ -21,6 +21,8 @@ class Part : public SampleSource {
   bool labels_are_classes() const override { return whole_->labels_are_classes(); }
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
   std::optional<TokenInfo> token_info() const override { return whole_->token_info(); }
+  std::optional<TableSchema> table() const override { return whole_->table(); }
+  std::optional<SampleId> sample_id() const override { return whole_->sample_id(); }
 
  protected:
   SampleSource& whole() const noexcept { return *whole_; }
@@ -61,7 +63,7 @@ class RandomPart final : public Part {
         seed_(split.seed),
         wanted_(split.validation),
         left_(Part::whole().count()),
-        fields_(Part::fields()) {}
+        fields_(Part::stored_fields()) {}
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
     std::vector<std::span<std::byte>> out(buffers.begin(), buffers.end());

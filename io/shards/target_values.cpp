@@ -1,5 +1,6 @@
 #include "io/shards/target_values.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "io/files/element_cast.hpp"
@@ -23,6 +24,24 @@ std::optional<TargetValues> target_values_of_name(std::string_view name) noexcep
     if (name == name_of(values)) return values;
   }
   return std::nullopt;
+}
+
+void WholeNumbers::add(FileType type, std::span<const std::byte> values) {
+  if (!whole_) return;
+  with_elements(type, values, [&](auto elements) {
+    for (const auto number : elements) {
+      whole_ = whole_ && is_whole(number);
+      if (!whole_) return;
+      largest_ = std::max(largest_, static_cast<double>(number));
+      if (number < kMaxClasses) seen_.set(static_cast<std::size_t>(number));
+    }
+    count_ += elements.size();
+  });
+}
+
+bool WholeNumbers::are_classes() const noexcept {
+  const std::size_t occur = seen_.count();
+  return whole_ && largest_ < kMaxClasses && 2 * occur > static_cast<std::size_t>(largest_) && 2 * occur <= count_;
 }
 
 void TargetPattern::add(FileType type, std::span<const std::byte> rows) {

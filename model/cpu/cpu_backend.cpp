@@ -4,9 +4,11 @@
 #include <array>
 
 #include <fmt/format.h>
+#include <oneapi/dnnl/dnnl.h>
 
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
+#include "model/cpu_code.hpp"
 #include "model/formulas/update.hpp"
 
 namespace lockstep::model::cpu {
@@ -29,6 +31,23 @@ LossSums sum(const LossSums& a, const LossSums& b) {
   return {.loss = a.loss + b.loss, .metric = a.metric + b.metric, .found = a.found + b.found};
 }
 
+/// Rows [begin, begin + count) one by one, each times its weight: loss_of(row, options) of one without weights.
+template <class LossOfRow>
+LossSums weighted_rows(std::size_t begin, std::size_t count, const LossOptions& options, const LossOfRow& loss_of) {
+  const auto weights = options.weights.elements<float>();
+  LossOptions of_row = options;
+  of_row.weights = {};
+  LossSums sums;
+  for (std::size_t row = begin; row < begin + count; ++row) {
+    const auto weight = static_cast<double>(weights[row]);
+    of_row.scale = options.scale * weight;
+    LossSums part = loss_of(row, of_row);
+    part.loss *= weight;
+    sums = sum(sums, part);
+  }
+  return sums;
+}
+
 UpdateSpans part_of(const UpdateSpans& spans, std::size_t begin, std::size_t end) {
   const auto part = [&](std::span<float> all) { return all.empty() ? all : all.subspan(begin, end - begin); };
   return {.parameters = part(spans.parameters),
@@ -40,11 +59,10 @@ UpdateSpans part_of(const UpdateSpans& spans, std::size_t begin, std::size_t end
 
 }  // namespace
 
-CpuBackend::CpuBackend(int threads) : gemm_name_(prepare_gemm()), threads_(threads) {}
+CpuBackend::CpuBackend(int threads) : threads_(threads) { prepare_gemm(); }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu: {}, loops {}, {} thread{}", gemm_name_, loop_instruction_set(), threads_.size(),
-                     threads_.size() == 1 ? "" : "s");
+  return fmt::format("cpu: {}, {} thread{}", cpu_code(), threads_.size(), threads_.size() == 1 ? "" : "s");
 }
 
 void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
@@ -107,45 +125,61 @@ void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& la
              columns = static_cast<std::size_t>(logits.columns);
   const auto z = logits.elements<float>();
   const auto answers = labels.elements<std::int32_t>();
+  const auto loss_of_row = [&](std::size_t b, const LossOptions& of_row) {
+    const auto row = z.subspan(b * columns, columns);
+    const LossSums part = cross_entropy(row.first(classes), classes, answers.subspan(b, 1), of_row);
+    if (of_row.want_gradient) std::ranges::fill(row.subspan(classes), 0.0f);
+    return part;
+  };
   add(sum_of_blocks<LossSums>(static_cast<std::size_t>(logits.rows), rows_threshold(logits),
                               [&](std::size_t begin, std::size_t count) {
+                                if (options.weights.present()) {
+                                  return weighted_rows(begin, count, options, loss_of_row);
+                                }
                                 if (classes == columns) {
                                   return cross_entropy(z.subspan(begin * classes, count * classes), classes,
                                                        answers.subspan(begin, count), options);
                                 }
                                 LossSums part;
                                 for (std::size_t b = begin; b < begin + count; ++b) {
-                                  const auto row = z.subspan(b * columns, columns);
-                                  part = sum(
-                                      part, cross_entropy(row.first(classes), classes, answers.subspan(b, 1), options));
-                                  if (options.want_gradient) std::ranges::fill(row.subspan(classes), 0.0f);
+                                  part = sum(part, loss_of_row(b, options));
                                 }
                                 return part;
                               }),
       sums);
 }
 
-void CpuBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                                       const Tensor& sums) {
+/// loss(predictions, targets, outputs, options) of any whole elements.
+template <class Loss>
+void CpuBackend::add_loss_of_outputs(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                                     const Tensor& sums, Loss loss) {
   const auto outputs = static_cast<std::size_t>(predictions.columns);
-  const auto p = predictions.elements<float>();
+  const auto p = predictions.elements<float>(), t = targets.elements<float>();
+  if (options.weights.present()) {
+    const auto loss_of_row = [&](std::size_t row, const LossOptions& of_row) {
+      return loss(p.subspan(row * outputs, outputs), t.subspan(row * outputs, outputs), outputs, of_row);
+    };
+    return add(sum_of_blocks<LossSums>(static_cast<std::size_t>(predictions.rows), rows_threshold(predictions),
+                                       [&](std::size_t begin, std::size_t count) {
+                                         return weighted_rows(begin, count, options, loss_of_row);
+                                       }),
+               sums);
+  }
   add(sum_of_blocks<LossSums>(p.size(), kThreadingElements,
                               [&](std::size_t begin, std::size_t count) {
-                                return squared_error(p.subspan(begin, count),
-                                                     targets.elements<float>().subspan(begin, count), outputs, options);
+                                return loss(p.subspan(begin, count), t.subspan(begin, count), outputs, options);
                               }),
       sums);
 }
 
+void CpuBackend::do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                               const Tensor& sums) {
+  add_loss_of_outputs(predictions, targets, options, sums, cpu::mean_error);
+}
+
 void CpuBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                                          const Tensor& sums) {
-  const auto z = logits.elements<float>(), t = targets.elements<float>();
-  add(sum_of_blocks<LossSums>(z.size(), kThreadingElements,
-                              [&](std::size_t begin, std::size_t count) {
-                                return cpu::binary_cross_entropy(z.subspan(begin, count), t.subspan(begin, count),
-                                                                 static_cast<std::size_t>(logits.columns), options);
-                              }),
-      sums);
+  add_loss_of_outputs(logits, targets, options, sums, cpu::binary_cross_entropy);
 }
 
 void CpuBackend::do_add(const Tensor& x, const Tensor& to) {
@@ -234,3 +268,14 @@ void CpuBackend::do_download(const Tensor& from, std::span<float> host) {
 }
 
 }  // namespace lockstep::model::cpu
+
+namespace lockstep::model {
+
+std::string cpu_libraries() {
+  const dnnl_version_t& onednn = *dnnl_version();
+  return fmt::format("{}, oneDNN {}.{}.{}", cpu::blas_library(), onednn.major, onednn.minor, onednn.patch);
+}
+
+std::string cpu_code() { return fmt::format("{}, loops {}", cpu::gemm_code(), cpu::loop_instruction_set()); }
+
+}  // namespace lockstep::model

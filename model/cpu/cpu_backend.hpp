@@ -34,8 +34,8 @@ class CpuBackend : public HostBackend {
                           Accumulate accumulate) override;
   void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
-  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                             const Tensor& sums) override;
+  void do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                     const Tensor& sums) override;
   void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                                const Tensor& sums) override;
   void do_add(const Tensor& x, const Tensor& to) override;
@@ -52,10 +52,12 @@ class CpuBackend : public HostBackend {
   /// result.
   template <class Part, class Block>
   Part sum_of_blocks(std::size_t count, std::size_t smallest, const Block& block);
+  template <class Loss>
+  void add_loss_of_outputs(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                           const Tensor& sums, Loss loss);
 
   void update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice, std::span<double> norms);
 
-  std::string gemm_name_;
   ArenaMemory memory_;
   ThreadPool threads_;
   CpuImages images_{threads_};

@@ -4,6 +4,7 @@
 
 #include "model/cpu/clones.hpp"
 #include "model/formulas/activations.hpp"
+#include "model/formulas/losses.hpp"
 #include "model/formulas/update.hpp"
 
 namespace lockstep::model::cpu {
@@ -150,8 +151,39 @@ LOCKSTEP_CLONES void activation_gradient(Activation activation, std::span<const 
   }
 }
 
-LOCKSTEP_CLONES LossSums squared_error(std::span<float> predictions, std::span<const float> targets,
-                                       std::size_t outputs, const LossOptions& options) {
+namespace {
+
+/// The same for errors that cost other things: add(p, t, sums), gradient(p, t, factor).
+template <class Add, class Gradient>
+LOCKSTEP_INLINE LossSums error_loop(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
+                                    const LossOptions& options, Add add, Gradient gradient) {
+  float* __restrict p = predictions.data();
+  const float* __restrict t = targets.data();
+  LossSums sums;
+  for (std::size_t i = 0; i < predictions.size(); ++i) add(p[i], t[i], sums);
+  if (options.want_gradient) {
+    const auto factor = static_cast<float>(options.scale / static_cast<double>(outputs));
+    for (std::size_t i = 0; i < predictions.size(); ++i) p[i] = gradient(p[i], t[i], factor);
+  }
+  return {.loss = sums.loss / static_cast<double>(outputs), .metric = sums.metric / static_cast<double>(outputs)};
+}
+
+}  // namespace
+
+LOCKSTEP_CLONES LossSums mean_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
+                                    const LossOptions& options) {
+  if (options.of_error == ErrorLoss::absolute) {
+    return error_loop(
+        predictions, targets, outputs, options,
+        [](float p, float t, LossSums& sums) { formulas::add_absolute_error(p, t, sums); },
+        [](float p, float t, float factor) { return formulas::absolute_error_gradient(p, t, factor); });
+  }
+  if (options.of_error == ErrorLoss::huber) {
+    return error_loop(
+        predictions, targets, outputs, options,
+        [](float p, float t, LossSums& sums) { formulas::add_huber_error(p, t, sums); },
+        [](float p, float t, float factor) { return formulas::huber_error_gradient(p, t, factor); });
+  }
   float* __restrict p = predictions.data();
   const float* __restrict t = targets.data();
   double squares = 0, magnitudes = 0;

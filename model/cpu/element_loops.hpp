@@ -42,9 +42,10 @@ void add_column_sums(std::span<const float> x, std::size_t columns, std::size_t 
 void activation_gradient(Activation activation, std::span<const float> y, std::span<float> d_y, std::size_t columns,
                          std::size_t begin, std::size_t end, std::span<float> d_bias);
 
-/// loss += (p - t)^2 / outputs, metric += |p - t| / outputs; p becomes 2 (p - t) / outputs * scale.
-LossSums squared_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
-                       const LossOptions& options);
+/// Without LossOptions::weights: loss += what the error p - t costs / outputs, metric += |p - t| / outputs; with
+/// gradient p becomes its slope / outputs * scale.
+LossSums mean_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
+                    const LossOptions& options);
 
 /// The arrays of one slice of one update; state and average are empty where the rule has none.
 struct UpdateSpans {

@@ -88,9 +88,14 @@ void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::siz
   product_with_packed(shape, a, packed_, begin, accumulate, c, stride);
 }
 
-std::string prepare_gemm() {
-  openblas_set_num_threads(1);
+void prepare_gemm() { openblas_set_num_threads(1); }
+
+std::string gemm_code() {
   if (const char* const set = blocked_gemm_instruction_set()) return fmt::format("own products {}", set);
+  return blas_library();
+}
+
+std::string blas_library() {
   std::istringstream config(openblas_get_config());
   std::string library, version;
   config >> library >> version;

@@ -54,8 +54,11 @@ class SharedFactor {
   PackedFactor packed_;  ///< no data: not packed
 };
 
-/// "own products x86-64-v4", or "OpenBLAS 0.3.21 Haswell" where there are none for this processor. Also sets the
-/// library to one thread, for the whole process: the threads are ours.
-std::string prepare_gemm();
+/// "OpenBLAS 0.3.21 Haswell": the library, its version, and the processor that it takes this one for.
+std::string blas_library();
+/// "own products x86-64-v4", or blas_library() where there are none for this processor.
+std::string gemm_code();
+/// Sets the library to one thread, for the whole process: the threads are ours.
+void prepare_gemm();
 
 }  // namespace lockstep::model::cpu

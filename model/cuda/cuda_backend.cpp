@@ -213,10 +213,10 @@ void CudaBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& l
   cuda::softmax_cross_entropy(stream_.get(), logits, labels, options, sums, scratch(), device_.shared_bytes);
 }
 
-void CudaBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                                        const Tensor& sums) {
+void CudaBackend::do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                                const Tensor& sums) {
   if (predictions.count() == 0) return;
-  cuda::mean_squared_error(stream_.get(), predictions, targets, options, sums, scratch());
+  cuda::mean_error(stream_.get(), predictions, targets, options, sums, scratch());
 }
 
 void CudaBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,

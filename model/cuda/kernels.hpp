@@ -59,8 +59,8 @@ void activation_gradient(cudaStream_t stream, Activation activation, const Tenso
 /// room on a multiprocessor.
 void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
                            const Tensor& sums, const Scratch& scratch, std::size_t shared_bytes = 0);
-void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
-                        const LossOptions& options, const Tensor& sums, const Scratch& scratch);
+void mean_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                const Tensor& sums, const Scratch& scratch);
 void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
                           const Tensor& sums, const Scratch& scratch);
 /// to += x

@@ -47,11 +47,13 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   const formulas::SoftTarget target = formulas::soft_target(options.smoothing, classes);
   auto* const z = static_cast<T*>(logits.data);
   const auto* const answers = static_cast<const std::int32_t*>(labels.data);
+  const auto* const weights = static_cast<const float*>(options.weights.data);
   if (logits.columns > kMostNarrow) {
     constexpr int kWidth = kWideWidth<T>;
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(logits.rows, kMostParts));
     if constexpr (std::is_same_v<T, Bfloat16>) {
-      if (logits.columns % kHeldWidth == 0 && takes_packs<kHeldWidth>(z) && holds_two_rows(classes, shared_bytes)) {
+      if (weights == nullptr && logits.columns % kHeldWidth == 0 && takes_packs<kHeldWidth>(z) &&
+          holds_two_rows(classes, shared_bytes)) {
         launch("softmax_cross_entropy", cross_entropy_in_shared,
                {.blocks = blocks,
                 .threads = kWideBlock,
@@ -62,8 +64,9 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
         return finish(stream, blocks, parts, 1, sums);
       }
     }
-    launch("softmax_cross_entropy", cross_entropy_wide<kWidth, T>,
-           {.blocks = blocks, .threads = kWideBlock, .shared_bytes = sizeof(RowOfBlock)}, stream, z, answers,
+    const auto kernel = weights == nullptr ? cross_entropy_wide<kWidth, false, T> : cross_entropy_wide<kWidth, true, T>;
+    launch("softmax_cross_entropy", kernel,
+           {.blocks = blocks, .threads = kWideBlock, .shared_bytes = sizeof(RowOfBlock)}, stream, z, answers, weights,
            logits.rows, logits.columns, classes, target, options.scale, options.want_gradient, takes_packs<kWidth>(z),
            parts, sums);
     return finish(stream, blocks, parts, 1, sums);
@@ -74,9 +77,11 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   const std::int64_t needed = logits.rows <= 4 * kWarps ? 1 : (logits.rows + kWarps - 1) / kWarps;
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(needed, kMostParts));
   const auto run = [&]<int kPerLane>() {
-    launch("softmax_cross_entropy", cross_entropy_narrow<kPerLane, T>,
-           {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, z, answers, logits.rows,
-           logits.columns, classes, target, options.scale, options.want_gradient, parts, sums);
+    const auto kernel =
+        weights == nullptr ? cross_entropy_narrow<kPerLane, false, T> : cross_entropy_narrow<kPerLane, true, T>;
+    launch("softmax_cross_entropy", kernel, {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)},
+           stream, z, answers, weights, logits.rows, logits.columns, classes, target, options.scale,
+           options.want_gradient, parts, sums);
   };
   if (logits.columns <= kWarp) {
     run.template operator()<1>();
@@ -94,7 +99,7 @@ struct LossOfOutputs {
   cudaStream_t stream;
   const Tensor& predictions;
   const Tensor& targets;
-  bool want_gradient;
+  const LossOptions& options;
   Sums* parts;
   double* sums;
 };
@@ -106,17 +111,19 @@ void run_typed(const LossOfOutputs& work, const Loss& loss) {
   const auto* const t = static_cast<const float*>(work.targets.data);
   const std::int64_t columns = work.predictions.columns, outputs = work.targets.columns;
   const double factor = 1 / static_cast<double>(outputs);
-  if (columns != outputs) {
+  const auto* const weights = static_cast<const float*>(work.options.weights.data);
+  if (columns != outputs || weights != nullptr) {
+    const auto kernel = weights == nullptr ? loss_of_rows<false, T, Loss> : loss_of_rows<true, T, Loss>;
     const unsigned blocks = blocks_of_sum(work.predictions.count());
-    launch(work.name, loss_of_padded_rows<T, Loss>,
-           {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, work.stream, loss, p, t,
-           work.predictions.count(), columns, outputs, factor, work.want_gradient, work.parts, work.sums);
+    launch(work.name, kernel, {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, work.stream,
+           loss, p, t, weights, work.predictions.count(), columns, outputs, factor, work.options.want_gradient,
+           work.parts, work.sums);
     return finish(work.stream, blocks, work.parts, factor, work.sums);
   }
   const unsigned blocks = blocks_of_sum(work.predictions.count() / kWidth);
   launch(work.name, loss_of_outputs<kWidth, T, Loss>,
          {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, work.stream, loss, p, t,
-         work.predictions.count(), takes_packs<kWidth>(p) && takes_packs<kWidth>(t), factor, work.want_gradient,
+         work.predictions.count(), takes_packs<kWidth>(p) && takes_packs<kWidth>(t), factor, work.options.want_gradient,
          work.parts, work.sums);
   finish(work.stream, blocks, work.parts, factor, work.sums);
 }
@@ -152,21 +159,29 @@ void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tens
   throw std::invalid_argument(std::string("softmax_cross_entropy: logits of ") + name_of(logits.type));
 }
 
-void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
-                        const LossOptions& options, const Tensor& sums, const Scratch& scratch) {
+void mean_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                const Tensor& sums, const Scratch& scratch) {
   if (predictions.count() == 0) return;
-  const double factor = 2 * options.scale / static_cast<double>(targets.columns);
-  run({"mean_squared_error", stream, predictions, targets, options.want_gradient, parts_in(scratch),
-       static_cast<double*>(sums.data)},
-      SquaredError{.factor = static_cast<float>(factor)});
+  const LossOfOutputs work{
+      "mean_error", stream, predictions, targets, options, parts_in(scratch), static_cast<double*>(sums.data)};
+  const auto factor = [&](double slope) {
+    return static_cast<float>(slope * options.scale / static_cast<double>(targets.columns));
+  };
+  switch (options.of_error) {
+    case ErrorLoss::squared:
+      return run(work, SquaredError{.factor = factor(2)});
+    case ErrorLoss::absolute:
+      return run(work, AbsoluteError{.factor = factor(1)});
+    case ErrorLoss::huber:
+      return run(work, HuberError{.factor = factor(1)});
+  }
 }
 
 void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
                           const Tensor& sums, const Scratch& scratch) {
   if (logits.count() == 0) return;
   const double factor = options.scale / static_cast<double>(targets.columns);
-  run({"binary_cross_entropy", stream, logits, targets, options.want_gradient, parts_in(scratch),
-       static_cast<double*>(sums.data)},
+  run({"binary_cross_entropy", stream, logits, targets, options, parts_in(scratch), static_cast<double*>(sums.data)},
       BinaryCrossEntropy{.factor = static_cast<float>(factor), .smoothing = options.smoothing});
 }
 

@@ -59,21 +59,24 @@ __device__ inline RowExtras sum_of_warp(RowExtras extras) {
   return extras;
 }
 
-/// One row to the sums of the thread that has them.
+/// One row to the sums of the thread that has them; weight: of its loss.
 __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, const RowExtras& extras, float right,
-                               std::int32_t label, const formulas::SoftTarget& target, bool want_gradient) {
-  sums.loss += formulas::cross_entropy_of(row, right, target, extras.logits);
+                               std::int32_t label, const formulas::SoftTarget& target, bool want_gradient,
+                               float weight = 1) {
+  sums.loss += static_cast<double>(weight) * formulas::cross_entropy_of(row, right, target, extras.logits);
   sums.metric += formulas::is_correct(row, label) ? 1 : 0;
   if (!want_gradient) sums.found += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
 }
 
 /// Rows of at most kWarp * kPerLane columns, one warp a row: lane l holds logits l, l + 32, … in registers. A label
 /// that is no class makes the loss NaN. Columns from `classes` on are padding: not read, and their gradient is 0.
-template <int kPerLane, class T>
+/// weights: LossOptions::weights, of kWeighted alone.
+template <int kPerLane, bool kWeighted, class T>
 __global__ void __launch_bounds__(kBlock)
-    cross_entropy_narrow(T* logits, const std::int32_t* labels, std::int64_t rows, int columns, int classes,
-                         formulas::SoftTarget target, float scale, bool want_gradient, Sums* parts, double* sums) {
-  const formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
+    cross_entropy_narrow(T* logits, const std::int32_t* labels, const float* weights, std::int64_t rows, int columns,
+                         int classes, formulas::SoftTarget target, float scale, bool want_gradient, Sums* parts,
+                         double* sums) {
+  formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
   Sums sum;
@@ -81,6 +84,11 @@ __global__ void __launch_bounds__(kBlock)
        row += warps) {
     T* const z = logits + row * columns;
     const std::int32_t label = labels[row];
+    float weight = 1;
+    if constexpr (kWeighted) {
+      weight = weights[row];
+      scaled_target = formulas::scaled(target, scale * weight);
+    }
     float values[kPerLane];
     formulas::SoftmaxPart part;
     float right = formulas::kNan;
@@ -106,9 +114,9 @@ __global__ void __launch_bounds__(kBlock)
       }
       extras = sum_of_warp(extras);
     }
-    if (lane == 0) add_row(sum, part, extras, right, label, target, want_gradient);
+    if (lane == 0) add_row(sum, part, extras, right, label, target, want_gradient, weight);
     if (!want_gradient) continue;
-    const float share = scale / part.total;
+    const float share = scale * weight / part.total;
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
       const int o = lane + k * static_cast<int>(kWarp);
@@ -162,12 +170,12 @@ __device__ inline RowExtras extras_of(const RowOfBlock& block) {
 /// row in the cache. A row is cut at multiples of kWidth elements from the start of the matrix, so that packs are
 /// aligned in rows of any length: `head` single elements, packs, and the single elements that are left. Padding as
 /// above. Two blocks a multiprocessor.
-template <int kWidth, class T>
+template <int kWidth, bool kWeighted, class T>
 __global__ void __launch_bounds__(kWideBlock)
-    cross_entropy_wide(T* logits, const std::int32_t* labels, std::int64_t rows, int columns, int classes,
-                       formulas::SoftTarget target, float scale, bool want_gradient, bool wide, Sums* parts,
-                       double* sums) {
-  const formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
+    cross_entropy_wide(T* logits, const std::int32_t* labels, const float* weights, std::int64_t rows, int columns,
+                       int classes, formulas::SoftTarget target, float scale, bool want_gradient, bool wide,
+                       Sums* parts, double* sums) {
+  formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
   const bool needs_extras = !want_gradient || target.of_each != 0;
   auto& block = shared<RowOfBlock>();
   const auto thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(kWideBlock);
@@ -175,6 +183,11 @@ __global__ void __launch_bounds__(kWideBlock)
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     T* const z = logits + row * columns;
     const std::int32_t label = labels[row];
+    float weight = 1;
+    if constexpr (kWeighted) {
+      weight = weights[row];
+      scaled_target = formulas::scaled(target, scale * weight);
+    }
     const auto beyond = static_cast<int>(row * columns % kWidth);
     const int head = beyond == 0 ? 0 : kWidth - beyond;
     const int packs = classes > head ? (classes - head) / kWidth : 0;
@@ -220,12 +233,12 @@ __global__ void __launch_bounds__(kWideBlock)
     for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) part = formulas::merge(part, block.of_warp[warp]);
     if (threadIdx.x == 0) {
       extras = extras_of(block);
-      add_row(sum, part, extras, right, label, target, want_gradient);
+      add_row(sum, part, extras, right, label, target, want_gradient, weight);
     }
     __syncthreads();  // the next row writes what this one has read
     if (!want_gradient) continue;
 
-    const float share = scale / part.total;
+    const float share = scale * weight / part.total;
     for (int pack = thread; pack < packs; pack += threads) {
       const int first = head + pack * kWidth;
       load<kWidth>(z + first, wide, values);
@@ -392,6 +405,26 @@ struct SquaredError {
     return formulas::squared_error_gradient(prediction, target, factor);
   }
 };
+struct AbsoluteError {
+  float factor;  ///< scale / outputs
+
+  __device__ void add(float prediction, float target, Sums& sums) const {
+    formulas::add_absolute_error(prediction, target, sums);
+  }
+  __device__ float gradient(float prediction, float target) const {
+    return formulas::absolute_error_gradient(prediction, target, factor);
+  }
+};
+struct HuberError {
+  float factor;  ///< scale / outputs
+
+  __device__ void add(float prediction, float target, Sums& sums) const {
+    formulas::add_huber_error(prediction, target, sums);
+  }
+  __device__ float gradient(float prediction, float target) const {
+    return formulas::huber_error_gradient(prediction, target, factor);
+  }
+};
 struct BinaryCrossEntropy {
   float factor;  ///< scale / labels
   float smoothing;
@@ -435,11 +468,13 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
 }
 
-/// The same where rows of predictions have padding behind the `outputs` of a row of targets: its gradient is 0.
-template <class T, class Loss>
+/// The same where an element's row matters: rows of predictions may have padding behind the `outputs` of a row of
+/// targets, whose gradient is 0; and rows may have weights (LossOptions::weights, of kWeighted alone).
+template <bool kWeighted, class T, class Loss>
 __global__ void __launch_bounds__(kBlock)
-    loss_of_padded_rows(Loss loss, T* predictions, const float* targets, std::int64_t count, std::int64_t columns,
-                        std::int64_t outputs, double factor, bool want_gradient, Sums* parts, double* sums) {
+    loss_of_rows(Loss loss, T* predictions, const float* targets, const float* weights, std::int64_t count,
+                 std::int64_t columns, std::int64_t outputs, double factor, bool want_gradient, Sums* parts,
+                 double* sums) {
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   Sums sum;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
@@ -447,8 +482,17 @@ __global__ void __launch_bounds__(kBlock)
     float gradient[1] = {0};
     if (column < outputs) {
       const float value = to_float(predictions[i]), wanted = targets[row * outputs + column];
-      loss.add(value, wanted, sum);
-      gradient[0] = loss.gradient(value, wanted);
+      if constexpr (kWeighted) {
+        const float weight = weights[row];
+        Sums own;
+        loss.add(value, wanted, own);
+        own.loss *= static_cast<double>(weight);
+        add(sum, own);
+        gradient[0] = weight * loss.gradient(value, wanted);
+      } else {
+        loss.add(value, wanted, sum);
+        gradient[0] = loss.gradient(value, wanted);
+      }
     }
     if (want_gradient) store<1>(gradient, true, predictions + i);
   }

@@ -9,14 +9,16 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 Staging::Staging(DeviceMemory& memory, int slots, const StageBytes& bytes)
-    : block_(memory, static_cast<std::size_t>(slots) * (rounded(bytes.x) + rounded(bytes.y) + rounded(bytes.keys))),
+    : block_(memory, static_cast<std::size_t>(slots) *
+                         (rounded(bytes.x) + rounded(bytes.y) + rounded(bytes.keys) + rounded(bytes.weights))),
       copies_(make_stream()) {
   auto* next = static_cast<std::byte*>(block_.data());
   for (int i = 0; i < slots; ++i) {
     std::byte* const y = next + rounded(bytes.x);
     std::byte* const keys = y + rounded(bytes.y);
-    slots_.push_back({next, y, keys, make_event(), make_event()});
-    next = keys + rounded(bytes.keys);
+    std::byte* const weights = keys + rounded(bytes.keys);
+    slots_.push_back({next, y, keys, weights, make_event(), make_event()});
+    next = weights + rounded(bytes.weights);
   }
 }
 
@@ -24,8 +26,9 @@ StagedBatch Staging::stage(int slot, const StagedBatch& host, cudaStream_t compu
   Slot& to = slots_[static_cast<std::size_t>(slot)];
   // An event that was never recorded lets pass.
   check(cudaStreamWaitEvent(copies_.get(), to.released.get(), 0), "waiting for a slot of the input");
-  StagedBatch batch{upload(host.x, to.x), upload(host.y, to.y), {}};
+  StagedBatch batch{.x = upload(host.x, to.x), .y = upload(host.y, to.y), .keys = {}};
   if (host.keys.present()) batch.keys = upload(host.keys, to.keys);
+  if (host.weights.present()) batch.weights = upload(host.weights, to.weights);
   check(cudaEventRecord(to.uploaded.get(), copies_.get()), "marking an upload");
   check(cudaStreamWaitEvent(compute, to.uploaded.get(), 0), "waiting for an upload");
   latest_ = to.uploaded.get();

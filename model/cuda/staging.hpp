@@ -32,6 +32,7 @@ class Staging {
     std::byte* x = nullptr;
     std::byte* y = nullptr;
     std::byte* keys = nullptr;
+    std::byte* weights = nullptr;
     Event uploaded, released;
   };
   Tensor upload(const Tensor& host, std::byte* to);

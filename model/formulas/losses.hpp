@@ -27,6 +27,34 @@ LOCKSTEP_HOST_DEVICE float squared_error_gradient(float prediction, float target
   return (prediction - target) * factor;
 }
 
+/// Adds one output's absolute error, twice.
+LOCKSTEP_HOST_DEVICE void add_absolute_error(float prediction, float target, LossSums& sums) {
+  const double error = static_cast<double>(prediction) - static_cast<double>(target);
+  const double magnitude = error < 0 ? -error : error;
+  sums.loss += magnitude;
+  sums.metric += magnitude;
+}
+
+/// factor: scale / outputs. 0 where nothing is wrong; a NaN stays one.
+LOCKSTEP_HOST_DEVICE float absolute_error_gradient(float prediction, float target, float factor) {
+  const float error = prediction - target;
+  return error > 0 ? factor : error < 0 ? -factor : error * factor;
+}
+
+/// Adds what ErrorLoss::huber says, and the absolute error.
+LOCKSTEP_HOST_DEVICE void add_huber_error(float prediction, float target, LossSums& sums) {
+  const double error = static_cast<double>(prediction) - static_cast<double>(target);
+  const double magnitude = error < 0 ? -error : error;
+  sums.loss += magnitude > 1 ? magnitude - 0.5 : 0.5 * error * error;
+  sums.metric += magnitude;
+}
+
+/// factor: scale / outputs.
+LOCKSTEP_HOST_DEVICE float huber_error_gradient(float prediction, float target, float factor) {
+  const float error = prediction - target;
+  return error > 1 ? factor : error < -1 ? -factor : error * factor;
+}
+
 /// What a label's 0 or 1 becomes where targets are smoothed: (1 - smoothing) of it and smoothing of a half.
 LOCKSTEP_HOST_DEVICE float smoothed_label(float target, float smoothing) {
   return target * (1 - smoothing) + 0.5f * smoothing;

@@ -136,9 +136,7 @@ class OperationRecorder final : public HostBackend {
   void do_softmax_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override {
     refuse("softmax_cross_entropy");
   }
-  void do_mean_squared_error(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override {
-    refuse("mean_squared_error");
-  }
+  void do_mean_error(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override { refuse("mean_error"); }
   void do_binary_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override {
     refuse("binary_cross_entropy");
   }

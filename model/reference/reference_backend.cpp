@@ -98,6 +98,25 @@ void ReferenceBackend::do_linear_backward(const LinearBackwardOperands& operands
   }
 }
 
+namespace {
+
+double weight_of(const LossOptions& options, std::size_t row) {
+  return options.weights.present() ? static_cast<double>(options.weights.elements<float>()[row]) : 1;
+}
+
+/// What an error costs, and the slope of that.
+struct ErrorCost {
+  double cost, slope;
+};
+ErrorCost cost_of(ErrorLoss loss, double error) {
+  const double magnitude = std::abs(error), sign = error > 0 ? 1 : error < 0 ? -1 : error;
+  if (loss == ErrorLoss::squared) return {error * error, 2 * error};
+  if (loss == ErrorLoss::absolute) return {magnitude, sign};
+  return magnitude > 1 ? ErrorCost{magnitude - 0.5, sign} : ErrorCost{error * error / 2, error};
+}
+
+}  // namespace
+
 void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                                 const Tensor& sums) {
   LossSums part;
@@ -116,7 +135,9 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
     double total = 0;
     for (const double v : z) total += std::exp(v - greatest);
     for (std::size_t o = 0; o < classes; ++o) {
-      if (target(o == label) > 0) part.loss += target(o == label) * (std::log(total) + greatest - z[o]);
+      if (target(o == label) > 0) {
+        part.loss += weight_of(options, b) * target(o == label) * (std::log(total) + greatest - z[o]);
+      }
     }
     // The order of the answers: greatest first, of equal ones the first; a row with a NaN has none.
     std::size_t before = 0;
@@ -127,7 +148,7 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
     if (before < 5 && !std::isnan(total) && !options.want_gradient) part.found += 1;
     if (options.want_gradient) {
       for (std::size_t o = 0; o < classes; ++o) {
-        z[o] = (std::exp(z[o] - greatest) / total - target(o == label)) * options.scale;
+        z[o] = (std::exp(z[o] - greatest) / total - target(o == label)) * options.scale * weight_of(options, b);
       }
       std::ranges::fill(row.subspan(classes), 0.0);
     }
@@ -135,17 +156,18 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
   add(part, sums);
 }
 
-void ReferenceBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets,
-                                             const LossOptions& options, const Tensor& sums) {
+void ReferenceBackend::do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                                     const Tensor& sums) {
   LossSums part;
   const auto outputs = static_cast<double>(predictions.columns);
   const auto p = predictions.elements<double>();
   const auto t = targets.elements<float>();
   for (std::size_t i = 0; i < p.size(); ++i) {
-    const double error = p[i] - static_cast<double>(t[i]);
-    part.loss += error * error / outputs;
+    const double error = p[i] - static_cast<double>(t[i]), weight = weight_of(options, i / columns(predictions));
+    const ErrorCost of_one = cost_of(options.of_error, error);
+    part.loss += weight * of_one.cost / outputs;
     part.metric += std::abs(error) / outputs;
-    if (options.want_gradient) p[i] = 2 * error / outputs * options.scale;
+    if (options.want_gradient) p[i] = of_one.slope / outputs * options.scale * weight;
   }
   add(part, sums);
 }
@@ -158,10 +180,11 @@ void ReferenceBackend::do_binary_cross_entropy(const Tensor& logits, const Tenso
   const auto t = targets.elements<float>();
   for (std::size_t i = 0; i < z.size(); ++i) {
     const double wanted = (1 - smoothing) * static_cast<double>(t[i]) + smoothing / 2;
-    part.loss += std::max(z[i], 0.0) + std::log1p(std::exp(-std::abs(z[i]))) - wanted * z[i];
+    const double weight = weight_of(options, i / columns(logits));
+    part.loss += weight * (std::max(z[i], 0.0) + std::log1p(std::exp(-std::abs(z[i]))) - wanted * z[i]);
     part.metric += (z[i] > 0) == (t[i] > 0.5f) && !std::isnan(z[i]) ? 1 : 0;
     part.found += z[i] > 0 && t[i] > 0.5f ? 1 : 0;
-    if (options.want_gradient) z[i] = (1 / (1 + std::exp(-z[i])) - wanted) / labels * options.scale;
+    if (options.want_gradient) z[i] = (1 / (1 + std::exp(-z[i])) - wanted) / labels * options.scale * weight;
   }
   part = {.loss = part.loss / labels, .metric = part.metric / labels, .found = part.found / labels};
   add(part, sums);

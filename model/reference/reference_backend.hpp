@@ -26,8 +26,8 @@ class ReferenceBackend final : public HostBackend {
                           Accumulate accumulate) override;
   void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
-  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                             const Tensor& sums) override;
+  void do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                     const Tensor& sums) override;
   void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                                const Tensor& sums) override;
   void do_add(const Tensor& x, const Tensor& to) override;

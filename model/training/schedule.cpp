@@ -61,12 +61,12 @@ LearningRateSchedule::LearningRateSchedule(ScheduleOptions options) : options_(s
   require(o.kind != Kind::polynomial || (std::isfinite(o.power) && o.power > 0), "the power must be positive");
 }
 
-double LearningRateSchedule::at(std::int64_t step) const noexcept {
+double LearningRateSchedule::at(std::int64_t steps) const noexcept {
   const ScheduleOptions& o = options_;
-  if (step < o.warmup_steps) {
-    return o.base * static_cast<double>(step + 1) / static_cast<double>(o.warmup_steps);
-  }
-  const auto s = static_cast<double>(step - o.warmup_steps);
+  const double step = o.clock.after(steps);
+  const auto warmup = static_cast<double>(o.warmup_steps);
+  if (step < warmup) return o.base * std::min(step + 1, warmup) / warmup;
+  const double s = step - warmup;
   const double progress =
       std::min(1.0, s / static_cast<double>(std::max<std::int64_t>(1, o.total_steps - o.warmup_steps)));
   switch (o.kind) {
@@ -77,7 +77,8 @@ double LearningRateSchedule::at(std::int64_t step) const noexcept {
       return o.base * std::pow(o.decay_rate, o.staircase ? std::floor(exponent) : exponent);
     }
     case Kind::step: {
-      const auto passed = std::upper_bound(o.boundaries.begin(), o.boundaries.end(), step) - o.boundaries.begin();
+      const auto passed = std::ranges::count_if(
+          o.boundaries, [&](std::int64_t boundary) { return static_cast<double>(boundary) <= step; });
       return o.base * std::pow(o.decay_rate, static_cast<double>(passed));
     }
     case Kind::cosine:

@@ -8,8 +8,17 @@
 
 namespace lockstep::model {
 
-/// Steps count from 0. After the warm-up of `warmup_steps` (linear from base/warmup_steps to base), with
-/// s = step - warmup_steps and S = total_steps - warmup_steps:
+/// How a schedule counts the steps of a run: after `step` of them it stands at `at`, and each later one counts
+/// `per_step`. A run that goes on with another global batch counts as much for a sample as before.
+struct ScheduleClock {
+  std::int64_t step = 0;
+  double at = 0, per_step = 1;
+  double after(std::int64_t steps) const noexcept { return at + static_cast<double>(steps - step) * per_step; }
+  bool operator==(const ScheduleClock&) const = default;
+};
+
+/// Steps are those of the clock, and count from 0. After the warm-up of `warmup_steps` (linear from base/warmup_steps
+/// to base), with s = step - warmup_steps and S = total_steps - warmup_steps:
 ///   constant     base
 ///   exponential  base * decay_rate^(s / decay_steps), floor of the exponent when staircase
 ///   step         base * decay_rate^(number of boundaries <= step)
@@ -28,6 +37,7 @@ struct ScheduleOptions {
   double power = 1;
   std::int64_t warmup_steps = 0;
   std::int64_t total_steps = 0;  ///< cosine, polynomial
+  ScheduleClock clock = {};
   bool operator==(const ScheduleOptions&) const = default;
 };
 
@@ -38,7 +48,7 @@ class LearningRateSchedule {
  public:
   /// Throws std::invalid_argument on contradictory numbers (decay_steps <= 0, boundaries not ascending …).
   explicit LearningRateSchedule(ScheduleOptions options);
-  double at(std::int64_t step) const noexcept;
+  double at(std::int64_t steps) const noexcept;
   /// The same schedule with all rates times `factor`.
   LearningRateSchedule scaled(double factor) const;
 

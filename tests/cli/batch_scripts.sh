@@ -56,5 +56,5 @@ for script in train sweep; do
   env -u LOCKSTEP_SLURM PATH="$work/bin:$PATH" SLURM_JOB_ID=40 SLURM_ARRAY_JOB_ID=40 SLURM_ARRAY_TASK_ID=3 \
     timeout 60 bash spool/slurm_script "${arguments[@]}" >out 2>err
   expect grep -q '^scontrol requeue 40_3$' asked
-  sed -E 's/ --?[a-z]+( |$)/ /g' asked | grep -v '40_3' && failed "$script.sbatch asked for another job"
+  ! grep -v '40_3' asked || failed "$script.sbatch asked for another job"
 done

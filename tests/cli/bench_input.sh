@@ -26,7 +26,8 @@ per_epoch = -(-600 // batch)
 samples = 600 * (30 // per_epoch) + batch * (30 % per_epoch)
 for row in rows:
     assert row["bench"] == "input" and row["world"] == ranks and row["samples"] == samples, row
-    assert 0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"] and 0 <= row["stall_share"] <= 1, row
+    assert 0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"], row
+    assert row["stall_share"] is None if row["way"] == "raw reads" else 0 <= row["stall_share"] <= 1, row
 PYTHON
 done
 

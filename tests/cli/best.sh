@@ -6,8 +6,10 @@ pack_small data
 pack_small data/validation --seed 7
 train=(train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off
   --evaluate-every 5 --checkpoint-every 5 --keep 1 --no-tensorboard)
-# best_step RUN: of the validations in its metrics, the first of the best.
-best_step() { metric "$1" validation accuracy | sort -s -k2,2gr | head -n 1 | cut -d ' ' -f 1; }
+# best_step RUN: of the validations in its metrics, the best; of equal ones that of the lowest loss.
+best_step() {
+  paste -d ' ' <(metric "$1" validation accuracy) <(metric "$1" validation loss) | sort -s -k2,2gr -k4,4g | head -n 1 | cut -d ' ' -f 1
+}
 linked_step() { readlink "$1/checkpoints/best" | sed 's/step-0*//; s/[.]h5//'; }
 # is_best RUN: the link is right, and what it points at is there and whole, beside the newest alone.
 is_best() {
@@ -23,6 +25,19 @@ expect_status 0; is_best runs/a
 best=$(best_step runs/a)
 [ "$best" != 100 ] || failed "the last is the best: this shows nothing"
 expect_out "; checkpoint runs/a/checkpoints/step-0000000100.h5, the best step-[0-9]+.h5$"
+
+check "of equal ones the best is that of the lower loss"
+must_run pack --format synthetic --samples 40 --features 20 --classes 2 --out easy
+run train --data easy --validation easy --batch 10 --hidden 16 --steps 60 --evaluate-every 4 --checkpoint-every 4 --keep 1 --progress off \
+  --no-tensorboard --run runs/equal
+expect_status 0
+metric runs/equal validation accuracy | awk '$2 == 1 { n++ } END { exit !(n > 2) }' || failed "no equal ones: this shows nothing"
+[ "$(linked_step runs/equal)" = "$(best_step runs/equal)" ] || failed "best is step $(linked_step runs/equal), not $(best_step runs/equal)"
+[ "$(best_step runs/equal)" != "$(metric runs/equal validation accuracy | awk '$2 == 1 { print $1; exit }')" ] || failed "it is the first, too"
+expect_out "^the best +$(best_step runs/equal) "
+check "also after a resume"
+must_run train --resume --run runs/equal --steps 80
+[ "$(linked_step runs/equal)" = "$(best_step runs/equal)" ] || failed "best is step $(linked_step runs/equal), not $(best_step runs/equal)"
 
 check "eval takes the best, and says so"
 run eval runs/a --json best.json

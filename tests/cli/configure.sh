@@ -18,6 +18,14 @@ check "OFF looks for nothing"
 configure off -DLOCKSTEP_CUDA=OFF
 [ "$status" = 0 ] || failed "ended with $status"
 grep -q CUDA line && failed "it looked for CUDA"
+check "whoever builds the program alone can install it: its manual pages come with it"
+command_line="ninja -t query share/man/man1/lockstep.1"
+ninja -C off -t query share/man/man1/lockstep.1 >out 2>err
+expect_out 'CXX_EXECUTABLE_LINKER__lockstep_'
+check "a new commit compiles one source, and links the program alone"
+command_line="grep program_commit.cpp build.ninja"
+sed -n 's/^build \([^: ]*\.o\): [^ ]* [^ ]*off\/program_commit\.cpp .*/\1/p' off/build.ninja >out
+[ "$(cat out)" = CMakeFiles/lockstep.dir/program_commit.cpp.o ] || failed "it is compiled into other things"
 
 check "AUTO without nvcc says so and goes on"
 configure auto CUDACXX=/bin/false
@@ -43,3 +51,32 @@ command_line="cmake -S copied"
 cmake -S copied -B copied/build -G Ninja -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_CUDA=OFF >out 2>err
 status=$?
 expect_status 0
+
+check "whoever may not install packages is told a line that does"
+command_line="install_packages one two"
+(
+  . "$tree/app/setup.sh"
+  id() { echo 1000; }
+  sudo() { return 1; }
+  is_installed() { return 1; }
+  install_packages one two
+) >out 2>err </dev/null
+status=$?
+expect_status 1
+expect_err '^Run this as root, then start again:$'
+sed -n 's/^  //p' err >line.sh
+apt-get() { echo "apt-get $*"; }
+(. ./line.sh) >out 2>err
+printf '%s\n' "apt-get update -q" "apt-get install -q -y --no-install-recommends one two" | expect_same out -
+check "whoever has a password for sudo is asked for it, at a terminal"
+cat >asked.sh <<'END'
+. "$1/app/setup.sh"
+id() { echo 1000; }
+sudo() { [ "$1" != -n ] && echo "sudo: $*"; }
+is_installed() { return 1; }
+install_packages one two
+END
+python3 -c 'import pty, sys; sys.exit(pty.spawn(["bash", "asked.sh", sys.argv[1]]))' "$tree" >out 2>err </dev/null
+status=$?
+expect_status 0
+expect_out '^sudo: sh -c apt-get update -q && .* one two'

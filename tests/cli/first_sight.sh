@@ -44,7 +44,7 @@ learns() { expect awk "BEGIN { exit !($(best "$1") > 0.7) }"; }
 
 check "two data sets that fit are found, and a part is put aside for validation"
 run $train --data found.h5 --validation 0.25 --run runs/found
-expect_status 0; expect_err "takes features for the samples and species for the labels"
+expect_status 0; expect_err "found.h5 has no x and y: takes features for the samples and species for the labels"
 expect_out "data: 180 samples in 1 file, 4 classes; validation: 60 samples"
 learns runs/found
 run -n 2 eval runs/found
@@ -55,6 +55,20 @@ run eval runs/found --data half.h5 --x species
 expect_error 1 "has no dataset species"
 run $train --data three.h5 --run runs/three
 expect_error 1 "has no dataset x; it holds features, species, weight: choose with --x"
+
+check "what is there is not said to be missing"
+python3 - <<'END'
+import h5py, numpy
+for name, x, y in (("only_x", "x", "species"), ("only_y", "features", "y")):
+    with h5py.File(name + ".h5", "w") as f: f[x], f[y] = numpy.random.rand(20, 3).astype("f4"), numpy.zeros(20, "i4")
+END
+run $train --data only_x.h5 --dry-run
+expect_status 0; expect_err "only_x.h5 has no y: takes species for the labels"
+expect_out "data: 20 samples in 1 file, 1 class;"
+run $train --data only_y.h5 --dry-run
+expect_status 0; expect_err "only_y.h5 has no x: takes features for the samples \("
+run info only_x.h5
+expect_status 0; expect_out "labels of 1 class$"; expect_out "learns 1 class by"
 
 check "what is to be packed first"
 run $train --data houses.csv --run runs/never
@@ -172,7 +186,7 @@ expect_status 0
 expect_out "x +float64 \[3\], -?[0-9.]+(e-[0-9]+)? to [0-9]{5}"; expect_out "data set x, contiguous"
 expect_out "sees 3 features; predicts 1 number"
 run info first.h5
-expect_out "1 +60"; expect_out "images of 8 x 8 pixels, 3 channels; learns 4 class"
+expect_out "1 +60"; expect_out "images of 8 x 8 pixels, 3 channels; learns 4 classes by cross-entropy"
 
 check "wide numbers are standardised, the same at any number of ranks, and told in their units"
 for n in 1 2 3; do

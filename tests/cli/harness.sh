@@ -93,8 +93,9 @@ start() {
 }
 # Waits are counted in turns of 20 ms of this script's own: where the machine stands still or is loaded, the script waits
 # as the program does. Three times as long by the clock is the end in any case.
+exec {never}<> <(:)  # nothing comes from there: to wait without a process for each turn
 begin_wait() { turns=$((50 * patience * $1)) last_second=$((SECONDS + 3 * patience * $1)); }
-take_turn() { [ $((turns--)) -gt 0 ] && [ $SECONDS -le "$last_second" ] && sleep 0.02; }
+take_turn() { [ $((turns--)) -gt 0 ] && [ $SECONDS -le "$last_second" ] && ! read -r -t 0.02 -u "$never"; }
 # finish SECONDS: waits for the started job; a job still there by then is a failure and is killed.
 finish() {
   local turns last_second
@@ -172,6 +173,17 @@ pack_small() {
   local folder=$1
   shift
   must_run pack --format synthetic --samples 600 --features 20 --classes 5 --shards 3 --out "$folder" "$@"
+}
+# pack_house FOLDER: a table of 400 rows, and 100 for validation, whose columns and targets are not near 0 and 1.
+pack_house() {
+  "$python" - "$1.csv" <<'END' || exit 1
+import numpy as np, sys
+r = np.random.default_rng(1)
+x = r.normal(size=(500, 3)) * [300, 1, 1e5] + [1000, 0, 5e5]
+y = x @ [3, 100, 0.001] + r.normal(size=500) * 10
+np.savetxt(sys.argv[1], np.column_stack([x, y]), delimiter=",", header="a,b,c,y", comments="")
+END
+  must_run pack --x "$1.csv" --label-column y --regression --validation 0.2 --out "$1"
 }
 # metric RUN KIND KEY: "STEP VALUE" lines from a run's metrics.jsonl.
 metric() {

@@ -45,7 +45,91 @@ expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
 expect_out "^  dense_3/weight +8 x 3  new values, as asked for$"
 check "a shape that differs"
 run -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --initialize-from runs/a --run runs/d
-expect_error 1 "dense_3/weight has shape \[8, 5\], this network wants \[8, 3\]: --reinitialize dense_3/weight leaves it new"
+expect_error 1 "dense_3/weight has shape \[8, 5\], this network wants \[8, 3\]; dense_3/bias .*: --reinitialize 'dense_3/\*' leaves that layer new"
+proposed=$(own_words | sed -n "s/.*--reinitialize '\([^']*\)'.*/\1/p")
+run -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize "$proposed" --run runs/d
+expect_status 0
+
+check "the network's options are the source's, unless they are given"
+for more in "" "--hidden auto"; do
+  # shellcheck disable=SC2086  # words
+  run -n 2 "${train[@]}" $more --steps 1 --initialize-from runs/a --run runs/own
+  expect_status 0; expect_silence
+  expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
+  rm -rf runs/own
+done
+run train --data three --steps 1 --batch 20 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/own
+expect_status 0; expect_out "^  dense_1/weight +20 x 16  the checkpoint's values$"; expect_out "^optimiser: adam"
+
+check "--dry-run and check look at the weights"
+looked=(--data data --validation data/validation --run runs/looked --initialize-from)
+for how in "train --dry-run" check; do
+  # shellcheck disable=SC2086  # words
+  run -n 2 $how "${looked[@]}" nowhere
+  expect_status 1; expect grep -q "nowhere: no such checkpoint" <(cat out err)
+  # shellcheck disable=SC2086
+  run -n 2 $how "${looked[@]}" runs/a --hidden 12,8
+  expect_status 1; expect grep -q "dense_1/weight has shape \[20, 16\], this network wants \[20, 12\]" <(cat out err)
+  # shellcheck disable=SC2086
+  run -n 2 $how "${looked[@]}" runs/a --reinitialize 'dense_9/*'
+  expect grep -q "no tensor is called dense_9/\*" <(cat out err)
+  [ "$status" != 0 ] || failed "exit 0"
+done
+run -n 2 train --dry-run "${looked[@]}" runs/a
+expect_status 0; expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
+expect_no_file runs/looked
+
+check "inputs and targets are to mean what they did"
+"$python" - <<'END' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+def table(name, n, scale):
+    x = r.normal(size=(n, 3)) * np.array([300, 1, 1e5]) * scale + [1000, 0, 5e5]
+    y = x @ [3, 100, 0.001] + r.normal(size=n) * 10
+    with h5py.File(name, "w") as f: f["x"], f["y"] = x.astype("f4"), y.astype("f4")
+    with h5py.File("two-" + name, "w") as f: f["x"], f["y"] = x.astype("f4"), np.column_stack([y, 100 * y]).astype("f4")
+table("house.h5", 500, 1)
+table("narrow.h5", 300, 0.1)
+images = r.integers(0, 256, (64, 8, 8)).astype("u1")
+labels = r.integers(0, 3, 64).astype("i4")
+for name, x in (("bytes.h5", images), ("ones.h5", (images / 255).astype("f4"))):
+    with h5py.File(name, "w") as f: f["x"], f["y"] = x, labels
+END
+must_run train --data house.h5 --epochs 4 --progress off --run runs/house
+run eval runs/house --data narrow.h5 --json a.json
+run train --data narrow.h5 --validation narrow.h5 --steps 1 --learning-rate 1e-30 --progress off --initialize-from runs/house --run runs/narrow
+expect_status 0; expect_out "^targets: 1 target to mean 0, deviation 1"
+run eval runs/narrow --json b.json
+python3 - <<'END' || failed "the two evaluations"
+import json
+a, b = (json.loads(open(f).readlines()[-1]) for f in ("a.json", "b.json"))
+assert a["loss"] == b["loss"] and a["mean_absolute_error"] == b["mean_absolute_error"], (a, b)
+END
+check "but where others are asked for, or the last layer is new"
+run train --data narrow.h5 --steps 1 --normalize per-feature --progress off --initialize-from runs/house --run runs/others
+expect_status 0
+run train --data two-narrow.h5 --steps 1 --progress off --initialize-from runs/house --reinitialize 'dense_3/*' --run runs/two
+expect_status 0; expect_out "^targets: 2 targets to mean 0, deviation 1"
+cat >means.py <<'END'
+import h5py, json, sys
+def description(file):
+    with h5py.File(file) as f:
+        state = f["state"]
+        text = state.attrs["data_description"] if "data_description" in state.attrs else state["data_description"][...].tobytes()
+    found = json.loads(text)
+    return found["feature_scale"], found["target_scale"]
+house, narrow, others, two = map(description, sys.argv[1:])
+assert house == narrow, (house, narrow)
+assert others[0] != house[0] and others[1] == house[1], others
+assert two[0] == house[0] and two[1] != house[1], two
+END
+python3 means.py $(for run in house narrow others two; do newest_checkpoint runs/$run; done) >said 2>&1 || failed "$(tail -n 1 said)"
+check "images whose bytes are numbers from 0 to 1 elsewhere"
+must_run train --data ones.h5 --steps 2 --progress off --run runs/ones
+run -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --run runs/bytes
+expect_error 2 "bytes.h5 holds uint8, and the network was trained on float32 of a range that is not known"
+run -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --normalize range --run runs/bytes
+expect_status 0
 check "tensors that only one of the two has"
 run "${train[@]}" --hidden 16 --steps 1 --initialize-from runs/a --reinitialize 'dense_2/*' --run runs/e
 expect_status 0

@@ -17,6 +17,13 @@ for file in bin/lockstep share/doc/lockstep/{LICENSE,README.md,slurm/README.md,i
   expect_file "$prefix/$file"
 done
 [ -f "$prefix/bin/lockstep" ] || exit 1
+
+check "links in its documents lead somewhere"
+python3 "$tree/tests/cli/dead_links.py" "$share/doc/lockstep" >dead
+[ ! -s dead ] || failed "dead links: $(cat dead)"
+printf '[there](README.md) and [not](missing.md#part) and [elsewhere](https://example.org/x.md)\n' >links.md
+[ "$(python3 "$tree/tests/cli/dead_links.py" .  | grep -c '^links.md: missing.md$')" = 1 ] || failed "the search finds nothing"
+
 lockstep=$prefix/bin/lockstep
 run --version
 expect_status 0

@@ -133,7 +133,11 @@ if grep -q 'built without libjpeg' err; then
 else
   expect_status 0; expect_out '\[8, 8, 3\]'
   run info pictures-8
-  expect_status 0; expect_out 'cat +2'; expect_out 'dog +1'
+  expect_status 0; expect_out 'cat +2'; expect_out 'dog +1'; expect_out 'names +of the samples: file'
+  must_run train --data pictures-8 --model mlp --steps 2 --batch 2 --progress off --run runs/pictures
+  run predict runs/pictures --data pictures-8 --out pictures.h5 --csv pictures.csv
+  expect_status 0
+  [ "$(cut -d, -f2 pictures.csv | tr '\n' ' ')" = "file cat/rgb.jpg cat/rgb.png dog/grey.png " ] || failed "$(cat pictures.csv)"
   head -c 300 "$tree/tests/io/fixtures/images/rgb.jpg" >pictures/dog/bad.jpg
   run pack --x pictures --size 8 --out pictures-9
   expect_error 1 'pictures/dog/bad\.jpg.*damaged'; expect_no_file pictures-9

@@ -37,9 +37,49 @@ expect_status 0; expect_silence; expect_out '^both.svg: [0-9]+ pictures of 2 run
 python3 - <<'PYTHON' || failed "the SVG"
 import xml.etree.ElementTree as tree
 words = [e.text for e in tree.parse("both.svg").iter("{http://www.w3.org/2000/svg}text")]
-assert {"Loss of validation", "Accuracy of training", "Gradient norm", "Time in steps", "a", "b"} <= set(words), words
+assert {"Validation loss", "Training accuracy", "Gradient norm", "Time in steps", "a", "b"} <= set(words), words
 PYTHON
 expect grep -q 'prefers-color-scheme: dark' both.svg
+
+check "along epochs or time"
+run report runs/a --out epochs.html --along epoch
+expect_status 0; expect grep -q '<th scope="col">epoch</th>' epochs.html
+run report runs --out time.html --along time
+expect_status 0; expect grep -q '<th scope="col">time</th>' time.html
+! grep -q '<th scope="col">step</th><th scope="col">loss' time.html || failed "a chart along steps"
+run plot runs/a --svg time.svg --along day
+expect_error 2 '--along'
+
+check "on a telephone other pictures are shown, whose text is not shrunk"
+python3 - <<'PYTHON' || failed "the narrow pictures"
+import re
+page = open("a.html").read()
+narrow = re.findall(r'<div class="when-narrow"><svg[^>]*viewBox="0 0 (\d+) \d+"', page)
+assert len(narrow) == page.count("<figure") and max(map(int, narrow)) <= 350, narrow
+assert re.search(r"@media \(max-width:36rem\)\{\.when-wide\{display:none\}", page)
+assert len(re.findall(r'id="([^"]+)"', page)) == len(set(re.findall(r'id="([^"]+)"', page))), "an id stands twice"
+PYTHON
+
+check "runs on other data, or of another metric, are not compared"
+python3 - <<'PYTHON'
+import h5py, numpy
+random = numpy.random.default_rng(1)
+with h5py.File("numbers.h5", "w") as f:
+    f["x"] = random.normal(size=(80, 5)).astype("f4")
+    f["y"] = random.normal(size=80).astype("f4")
+PYTHON
+must_run train --data numbers.h5 --validation 0.2 --hidden 8 --epochs 2 --progress off --run runs/numbers
+must_run train --data data/train --validation 0.2 --hidden 8 --batch 20 --epochs 2 --progress off --run runs/share
+run report runs --out groups.html
+expect_status 0
+expect_out '^accuracy on data/test:$'; expect_out '^accuracy on 20 % of data/train:$'
+expect_out '^mean absolute error on 20 % of numbers.h5:$'
+[ "$(grep -c '^1\. ' out)" = 3 ] || failed "not three rankings"
+expect grep -q '3 groups: only runs with the same metric on the same data are compared' groups.html
+cp -r data/test moved
+must_run train --data data/train --validation moved --hidden 8 --batch 20 --epochs 2 --progress off --run runs/moved
+run report runs/a runs/moved --out moved.html
+expect_status 0; expect_out '^2\. '
 
 check "what is no run"
 run report data --out c.html

@@ -84,6 +84,20 @@ expect_status 0; expect_out 'in 6 virtual ranks'
 run -n 8 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
 expect_error 2 '--reproducible: a step of 70 samples in 6 parts on 8 ranks'
 
+check "the parts of a small step are as many on any number of ranks; more ranks than those are refused"
+small="--data data --hidden 8 --reproducible --global-batch 10 --steps 20"
+trained one 1 $small
+expect_out 'in 6 virtual ranks'
+trained many 5 $small
+expect cmp one.h5 many.h5
+run -n 8 train $small --run runs/refused
+expect_error 2 '--reproducible: a step of 10 samples in 6 parts on 8 ranks: every rank needs a part: give fewer ranks, or --virtual-ranks 10 '
+trained one 1 $small --virtual-ranks 10
+trained many 8 $small --virtual-ranks 10
+expect cmp one.h5 many.h5
+run -n 8 train --data data --reproducible --global-batch 4 --steps 5 --run runs/refused
+expect_error 2 'in 3 parts on 8 ranks: .*give a larger --global-batch or fewer ranks'
+
 check "a number that is not finite is found in its virtual rank"
 run -n 3 train --data data --optimizer sgd --learning-rate 1e30 --reproducible --global-batch 70 --steps 5 --run runs/spoilt
 expect_status 1; expect_err 'is not finite: .* in micro-step 1 of 8'

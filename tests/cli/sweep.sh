@@ -69,6 +69,14 @@ case $line in *hidden*) hidden= ;; *) hidden="--hidden 4" ;; esac
 must_run train "${common[@]}" $hidden $line --run runs/whole --progress off
 [ "$(metric runs/whole validation loss | tail -n 1)" = "$(metric runs/h/$winner validation loss | tail -n 1)" ] || failed "another result"
 
+check "halving of a table: each rung goes on with what the first one has decided"
+pack_house house
+printf -- '--learning-rate 0.003\n--learning-rate 0.00001\n' >rates.txt
+run sweep rates.txt --data house --epochs 8 --run runs/table --halving
+expect_status 0
+must_run train --data house --epochs 8 --learning-rate 0.003 --run runs/table-whole --progress off
+metric runs/table/1 validation loss >halved; metric runs/table-whole validation loss >whole; expect_same whole halved
+
 check "under a launcher, and what sweep says itself may be said"
 printf -- '--hidden 4\n' >one.txt
 run sweep one.txt --data data --batch 20 --steps 4 --progress off --run runs/two --launch "$tree/app/launch 2"

@@ -64,7 +64,7 @@ make_small() {
 }
 
 # number KEY: of the first JSON object on standard input.
-number() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" | head -n 1; }
+number() { sed -n "s/.*\"$1\": *\([^,} ]*\).*/\1/p" | head -n 1; }
 
 # step NAME: a measurement of Lockstep.
 step() {

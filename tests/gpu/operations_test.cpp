@@ -230,7 +230,7 @@ TEST_P(Operations, LinearOfNoSamples) {
 
 TEST_P(Operations, SoftmaxCrossEntropy) {
   Random random;
-  device_->reserve_stages(1, {.x = 4096, .y = 4096 * sizeof(std::int32_t)});
+  device_->reserve_stages(1, {.x = 4096, .y = 4096 * sizeof(std::int32_t), .weights = 4096 * sizeof(float)});
   for (int i = 0; i < (subject().quick ? 40 : 120); ++i) {
     const std::int64_t batch = random.pick(kBatches),
                        classes = random.pick<std::int64_t>({1, 2, 3, 10, 33, 100, 1000, 5000});
@@ -247,10 +247,20 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
     const Tensor host_labels{labels.data(), ElementType::int32, batch, 1};
     const Array on_logits = compute(logits, batch, columns);
     const Scalars sums(*device_, {5, 7, 9});
-    const StagedBatch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_labels, {}});
-    const LossOptions options{
-        .scale = scale, .want_gradient = want_gradient, .smoothing = smoothing, .classes = classes};
+    Floats factors = random.numbers(batch, Precision::fp32, 1);
+    for (float& factor : factors) factor = std::abs(factor);
+    auto weights = host_array<float>(*device_, factors);
+    const bool weighted = random.generator()() % 2 != 0;
+    const Tensor host_weights = weighted ? Tensor{weights.data(), ElementType::float32, batch, 1} : Tensor{};
+    const StagedBatch staged =
+        device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_labels, {}, host_weights});
+    LossOptions options{.scale = scale,
+                        .want_gradient = want_gradient,
+                        .smoothing = smoothing,
+                        .classes = classes,
+                        .weights = staged.weights};
     device_->softmax_cross_entropy(on_logits.tensor(), staged.y, options, sums.tensor());
+    options.weights = host_weights;
     device_->release_stage(0);
     Doubles exact = widened(logits), exact_sums{5, 7, 9};
     reference_->softmax_cross_entropy(view(exact, batch, columns), host_labels, options, view(exact_sums, 1, 3));
@@ -274,7 +284,7 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
 
 TEST_P(Operations, MeanSquaredError) {
   Random random;
-  device_->reserve_stages(1, {.x = 1000, .y = 1000 * 200 * sizeof(float)});
+  device_->reserve_stages(1, {.x = 1000, .y = 1000 * 200 * sizeof(float), .weights = 1000 * sizeof(float)});
   for (int i = 0; i < (subject().quick ? 20 : 60); ++i) {
     const std::int64_t batch = random.pick(kBatches), outputs = random.pick<std::int64_t>({1, 2, 10, 17, 128, 200});
     const bool want_gradient = random.generator()() % 4 != 0;
@@ -286,12 +296,23 @@ TEST_P(Operations, MeanSquaredError) {
     const Tensor host_targets{targets.data(), ElementType::float32, batch, outputs};
     const Array on_predictions = compute(predictions, batch, outputs);
     const Scalars sums(*device_, {5, 7, 9});
-    const StagedBatch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}});
-    const LossOptions options{.scale = scale, .want_gradient = want_gradient};
-    device_->mean_squared_error(on_predictions.tensor(), staged.y, options, sums.tensor());
+    Floats factors = random.numbers(batch, Precision::fp32, 1);
+    for (float& factor : factors) factor = std::abs(factor);
+    auto weights = host_array<float>(*device_, factors);
+    const bool weighted = random.generator()() % 2 != 0;
+    const Tensor host_weights = weighted ? Tensor{weights.data(), ElementType::float32, batch, 1} : Tensor{};
+    const StagedBatch staged =
+        device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}, host_weights});
+    LossOptions options{.scale = scale,
+                        .want_gradient = want_gradient,
+                        .of_error = random.pick<ErrorLoss>(
+                            {ErrorLoss::squared, ErrorLoss::squared, ErrorLoss::absolute, ErrorLoss::huber}),
+                        .weights = staged.weights};
+    device_->mean_error(on_predictions.tensor(), staged.y, options, sums.tensor());
+    options.weights = host_weights;
     device_->release_stage(0);
     Doubles exact = widened(predictions), exact_sums{5, 7, 9};
-    reference_->mean_squared_error(view(exact, batch, outputs), host_targets, options, view(exact_sums, 1, 3));
+    reference_->mean_error(view(exact, batch, outputs), host_targets, options, view(exact_sums, 1, 3));
     const Doubles got = sums.fetch();
     ASSERT_TRUE(is_near(got[0], exact_sums[0], 1e-5 * exact_sums[0]));
     ASSERT_TRUE(is_near(got[1], exact_sums[1], 1e-5 * exact_sums[1]));
@@ -307,7 +328,7 @@ TEST_P(Operations, MeanSquaredError) {
 
 TEST_P(Operations, BinaryCrossEntropy) {
   Random random;
-  device_->reserve_stages(1, {.x = 1000, .y = 1000 * 200 * sizeof(float)});
+  device_->reserve_stages(1, {.x = 1000, .y = 1000 * 200 * sizeof(float), .weights = 1000 * sizeof(float)});
   for (int i = 0; i < (subject().quick ? 20 : 60); ++i) {
     const std::int64_t batch = random.pick(kBatches), labels = random.pick<std::int64_t>({1, 2, 10, 17, 128, 200});
     const bool want_gradient = random.generator()() % 4 != 0;
@@ -335,9 +356,17 @@ TEST_P(Operations, BinaryCrossEntropy) {
     const Tensor host_targets{targets.data(), ElementType::float32, batch, labels};
     const Array on_logits = compute(padded, batch, columns);
     const Scalars sums(*device_, {5, 7, 9});
-    const StagedBatch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}});
-    const LossOptions options{.scale = scale, .want_gradient = want_gradient, .smoothing = smoothing};
+    Floats factors = random.numbers(batch, Precision::fp32, 1);
+    for (float& factor : factors) factor = std::abs(factor);
+    auto weights = host_array<float>(*device_, factors);
+    const bool weighted = random.generator()() % 2 != 0;
+    const Tensor host_weights = weighted ? Tensor{weights.data(), ElementType::float32, batch, 1} : Tensor{};
+    const StagedBatch staged =
+        device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}, host_weights});
+    LossOptions options{
+        .scale = scale, .want_gradient = want_gradient, .smoothing = smoothing, .weights = staged.weights};
     device_->binary_cross_entropy(on_logits.tensor(), staged.y, options, sums.tensor());
+    options.weights = host_weights;
     device_->release_stage(0);
     Doubles exact = widened(logits), exact_sums{5, 7, 9};
     reference_->binary_cross_entropy(view(exact, batch, labels), host_targets, options, view(exact_sums, 1, 3));
@@ -394,7 +423,7 @@ TEST_P(Operations, NotFiniteComesThrough) {
     const Scalars sums(*device_, {0, 0, 0});
     const StagedBatch staged =
         device_->stage(0, {{no_x.data(), ElementType::uint8, 3, 1}, {targets.data(), ElementType::float32, 3, 1}, {}});
-    device_->mean_squared_error(predictions.tensor(), staged.y, {.want_gradient = true}, sums.tensor());
+    device_->mean_error(predictions.tensor(), staged.y, {.want_gradient = true}, sums.tensor());
     device_->release_stage(0);
     EXPECT_FALSE(std::isfinite(sums.fetch()[0]));
     const Floats gradient = predictions.fetch();

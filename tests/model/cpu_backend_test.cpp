@@ -174,6 +174,70 @@ TEST_P(CpuBackendSweep, MeanSquaredError) {
   }
 }
 
+TEST_P(CpuBackendSweep, OtherErrors) {
+  for (const ErrorLoss of_error : {ErrorLoss::absolute, ErrorLoss::huber}) {
+    for (const std::int64_t outputs : {1, 2, 10, 17, 512}) {
+      auto fast = samples<float>("predictions", batch_ * outputs, 3);
+      auto targets = samples<float>("targets", batch_ * outputs, 3);
+      if (!fast.empty()) fast[0] = targets[0];
+      auto exact = std::vector<double>(fast.begin(), fast.end());
+      const auto before = fast;
+      LossOptions options{.scale = 0.5, .of_error = of_error};
+      const LossSums only =
+          test::mean_error(*cpu_, view(fast, batch_, outputs), view(targets, batch_, outputs), options);
+      EXPECT_EQ(fast, before);
+      options.want_gradient = true;
+      const LossSums got =
+          test::mean_error(*cpu_, view(fast, batch_, outputs), view(targets, batch_, outputs), options);
+      const LossSums expected =
+          test::mean_error(*reference_, view(exact, batch_, outputs), view(targets, batch_, outputs), options);
+      EXPECT_NEAR(got.loss, expected.loss, 1e-12 * (1 + expected.loss));
+      EXPECT_NEAR(got.metric, expected.metric, 1e-12 * (1 + expected.metric));
+      EXPECT_EQ(only.loss, got.loss);
+      EXPECT_LE(distance(fast, exact), 16 * kUnit);
+      EXPECT_EQ(fast.empty() ? 0 : fast[0], 0) << "nothing is wrong";
+    }
+  }
+}
+
+TEST_P(CpuBackendSweep, WeightsOfRows) {
+  auto weight = test::weights(batch_);
+  auto answer = labels(batch_, 17);
+  auto targets = samples<float>("targets", batch_ * 17, 3), there = binary(batch_ * 17);
+  const auto check = [&](auto loss, std::int64_t columns, const char* what) {
+    for (const bool want_gradient : {false, true}) {
+      LossOptions options{.scale = 0.5, .want_gradient = want_gradient, .weights = view(weight, batch_, 1)};
+      auto fast = samples<float>("z", batch_ * columns, 3);
+      auto exact = std::vector<double>(fast.begin(), fast.end());
+      const LossSums got = loss(*cpu_, view(fast, batch_, columns), options);
+      const LossSums expected = loss(*reference_, view(exact, batch_, columns), options);
+      EXPECT_NEAR(got.loss, expected.loss, 1e-6 * (1 + expected.loss)) << what;
+      EXPECT_NEAR(got.metric, expected.metric, 1e-9 * (1 + expected.metric)) << what;
+      EXPECT_NEAR(got.found, expected.found, 1e-9 * (1 + expected.found)) << what;
+      EXPECT_LE(distance(fast, exact), 16 * kUnit) << what;
+    }
+  };
+  for (const std::int64_t padding : {0, 3}) {
+    check(
+        [&](Backend& backend, const Tensor& z, LossOptions options) {
+          options.classes = 17;
+          return softmax_cross_entropy(backend, z, view(answer, batch_, 1), options);
+        },
+        17 + padding, "softmax cross-entropy");
+  }
+  check([&](Backend& backend, const Tensor& z,
+            const LossOptions& options) { return binary_cross_entropy(backend, z, view(there, batch_, 17), options); },
+        17, "binary cross-entropy");
+  for (const ErrorLoss of_error : {ErrorLoss::squared, ErrorLoss::absolute, ErrorLoss::huber}) {
+    check(
+        [&](Backend& backend, const Tensor& z, LossOptions options) {
+          options.of_error = of_error;
+          return test::mean_error(backend, z, view(targets, batch_, 17), options);
+        },
+        17, "error");
+  }
+}
+
 TEST_P(CpuBackendSweep, BinaryCrossEntropy) {
   for (const std::int64_t labels : {1, 2, 3, 17, 512, 700}) {
     for (const float smoothing : {0.0f, 0.2f}) {

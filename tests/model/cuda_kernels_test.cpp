@@ -309,7 +309,7 @@ TEST(Scratch, IsCheckedAndLargeEnough) {
   EXPECT_THROW(activation_gradient(nullptr, Activation::none, {}, d_y.tensor(), Accumulate::no, d_bias.tensor(), {}),
                std::invalid_argument);
   EXPECT_THROW(sum_of_squares(nullptr, x.tensor(), out.tensor(), Accumulate::no, {}), std::invalid_argument);
-  EXPECT_THROW(mean_squared_error(nullptr, d_y.tensor(), d_y.tensor(), {}, out.tensor(), {}), std::invalid_argument);
+  EXPECT_THROW(mean_error(nullptr, d_y.tensor(), d_y.tensor(), {}, out.tensor(), {}), std::invalid_argument);
   EXPECT_LE(scratch_bytes(std::int64_t{1} << 40), std::size_t{2} << 20);
   EXPECT_GE(scratch_bytes(0), std::size_t{1});
 }
@@ -429,7 +429,7 @@ TEST(Kernels, RefuseTypesThatTheyDoNotKnow) {
   EXPECT_THROW(activation_gradient(nullptr, Activation::relu, d.tensor(), d.tensor(), Accumulate::no, {}, scratch),
                std::invalid_argument);
   EXPECT_THROW(softmax_cross_entropy(nullptr, d.tensor(), i.tensor(), {}, d.tensor(), scratch), std::invalid_argument);
-  EXPECT_THROW(mean_squared_error(nullptr, d.tensor(), f.tensor(), {}, d.tensor(), scratch), std::invalid_argument);
+  EXPECT_THROW(mean_error(nullptr, d.tensor(), f.tensor(), {}, d.tensor(), scratch), std::invalid_argument);
   EXPECT_THROW(add(nullptr, d.tensor(), d.tensor()), std::invalid_argument);
   EXPECT_THROW(sum_of_squares(nullptr, i.tensor(), d.tensor(), Accumulate::no, scratch), std::invalid_argument);
 }

@@ -228,8 +228,8 @@ TEST(MeanSquaredError, MatchesFloat64) {
               sums.set(0, 3);
               sums.set(1, 5);
               sums.set(2, 7);
-              mean_squared_error(nullptr, predictions.tensor(), targets.tensor(),
-                                 {.scale = 0.25, .want_gradient = want_gradient}, sums.tensor(), t.scratch(0));
+              mean_error(nullptr, predictions.tensor(), targets.tensor(),
+                         {.scale = 0.25, .want_gradient = want_gradient}, sums.tensor(), t.scratch(0));
             },
             [&](Tensors& t) {
               const auto count = static_cast<double>(outputs);
@@ -291,6 +291,120 @@ TEST(BinaryCrossEntropy, MatchesFloat64) {
               EXPECT_NEAR(t["sums"].get(2), found, 1e-12 * found) << what;
               expect_close(t["logits"].values(), expected, want_gradient ? tolerance(type) : 0, what);
             });
+      }
+    }
+  }
+}
+
+TEST(MeanError, OtherErrorsMatchFloat64) {
+  for (const ElementType type : kTypes) {
+    for (const auto& [rows, outputs] : shapes()) {
+      for (const ErrorLoss of_error : {ErrorLoss::absolute, ErrorLoss::huber}) {
+        const std::size_t shift = static_cast<std::size_t>(rows + outputs) % 2;
+        const std::string what = shape_name("error", type, rows, outputs, shift);
+        std::vector<double> p, target;
+        in_every_order(
+            shift,
+            [&, rows = rows, outputs = outputs](Tensors& t) {
+              GuardedTensor& predictions = t.add_filled("predictions", type, rows, outputs, 3);
+              GuardedTensor& targets = t.add_filled("targets", ElementType::float32, rows, outputs);
+              p = predictions.values();
+              target = targets.values();
+              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
+              for (std::size_t i = 0; i < 3; ++i) sums.set(i, 3);
+              mean_error(nullptr, predictions.tensor(), targets.tensor(),
+                         {.scale = 0.25, .want_gradient = true, .of_error = of_error}, sums.tensor(), t.scratch(0));
+            },
+            [&, outputs = outputs](Tensors& t) {
+              const auto count = static_cast<double>(outputs);
+              double loss = 3, metric = 3;
+              std::vector<double> expected = p;
+              for (std::size_t i = 0; i < p.size(); ++i) {
+                const double error = p[i] - target[i], size = std::abs(error);
+                const bool within = of_error == ErrorLoss::huber && size <= 1;
+                loss += (of_error == ErrorLoss::absolute ? size : within ? error * error / 2 : size - 0.5) / count;
+                metric += size / count;
+                expected[i] = (within ? error : error > 0 ? 1 : error < 0 ? -1 : 0) / count * 0.25;
+              }
+              EXPECT_NEAR(t["sums"].get(0), loss, 1e-12 * loss) << what;
+              EXPECT_NEAR(t["sums"].get(1), metric, 1e-12 * metric) << what;
+              expect_close(t["predictions"].values(), expected, tolerance(type), what);
+            });
+      }
+    }
+  }
+}
+
+/// Each row by itself, times its weight, is what all rows with weights come to: for every kernel of the losses.
+TEST(Weights, AreFactorsOfEachRow) {
+  enum class Kind { softmax, error, labels };
+  struct WeightedCase {
+    Kind kind;
+    std::int64_t columns, outputs;
+  };
+  for (const ElementType type : kTypes) {
+    for (const WeightedCase& of :
+         {WeightedCase{Kind::softmax, 10, 10}, WeightedCase{Kind::softmax, 100, 90},
+          WeightedCase{Kind::softmax, 512, 500}, WeightedCase{Kind::softmax, 1000, 1000},
+          WeightedCase{Kind::softmax, 1003, 1000}, WeightedCase{Kind::error, 3, 3}, WeightedCase{Kind::error, 17, 17},
+          WeightedCase{Kind::error, 8, 5}, WeightedCase{Kind::labels, 4, 4}}) {
+      const auto [kind, columns, outputs] = of;
+      if (columns != outputs && kind == Kind::error && type == ElementType::float32) continue;  // has no padding
+      for (const std::int64_t rows : {1, 5, 40}) {
+        for (const bool want_gradient : {true, false}) {
+          const std::string what = shape_name("weights", type, rows, columns, 0);
+          const auto answers = model::test::labels(rows, outputs);
+          const auto there = model::test::binary(rows * outputs);
+          const auto weight = model::test::weights(rows);
+          GuardedTensor all(type, rows, columns), memory(ElementType::float64, 1, 8192),
+              sums(ElementType::float64, 1, 3);
+          GuardedTensor weights(ElementType::float32, rows, 1), total(ElementType::float64, 1, 3);
+          const Scratch scratch{memory.tensor().data, memory.bytes().size()};
+          const auto value = [&](std::int64_t row, std::int64_t column) {
+            return 3 * model::test::sample("z", static_cast<std::size_t>(row * columns + column));
+          };
+          const auto run = [&](std::int64_t first, std::int64_t count, GuardedTensor& z, LossOptions options,
+                               GuardedTensor& into) {
+            for (std::size_t i = 0; i < 3; ++i) into.set(i, 0);
+            GuardedTensor labels(ElementType::int32, count, 1), targets(ElementType::float32, count, outputs);
+            for (std::int64_t row = 0; row < count; ++row) {
+              labels.set(static_cast<std::size_t>(row), answers[static_cast<std::size_t>(first + row)]);
+              for (std::int64_t o = 0; o < columns; ++o) {
+                z.set(static_cast<std::size_t>(row * columns + o), value(first + row, o));
+                if (o >= outputs) continue;
+                targets.set(static_cast<std::size_t>(row * outputs + o),
+                            static_cast<double>(there[static_cast<std::size_t>((first + row) * outputs + o)]));
+              }
+            }
+            if (kind == Kind::softmax) {
+              options.classes = outputs;
+              return softmax_cross_entropy(nullptr, z.tensor(), labels.tensor(), options, into.tensor(), scratch,
+                                           kHopper);
+            }
+            if (kind == Kind::labels) {
+              return binary_cross_entropy(nullptr, z.tensor(), targets.tensor(), options, into.tensor(), scratch);
+            }
+            mean_error(nullptr, z.tensor(), targets.tensor(), options, into.tensor(), scratch);
+          };
+          for (std::size_t i = 0; i < weight.size(); ++i) weights.set(i, static_cast<double>(weight[i]));
+          const LossOptions options{.scale = 0.25, .want_gradient = want_gradient, .smoothing = 0.1f};
+          LossOptions weighted = options;
+          weighted.weights = weights.tensor();
+          run(0, rows, all, weighted, total);
+          double loss = 0, metric = 0, found = 0;
+          std::vector<double> expected;
+          for (std::int64_t row = 0; row < rows; ++row) {
+            GuardedTensor one(type, 1, columns);
+            run(row, 1, one, options, sums);
+            const auto factor = static_cast<double>(weight[static_cast<std::size_t>(row)]);
+            loss += factor * sums.get(0), metric += sums.get(1), found += sums.get(2);
+            for (const double v : one.values()) expected.push_back(want_gradient ? factor * v : v);
+          }
+          EXPECT_NEAR(total.get(0), loss, 1e-6 * (1 + loss)) << what;
+          EXPECT_NEAR(total.get(1), metric, 1e-9 * (1 + metric)) << what;
+          EXPECT_NEAR(total.get(2), found, 1e-9 * (1 + found)) << what;
+          expect_close(all.values(), expected, tolerance(type), what, 1e-7);
+        }
       }
     }
   }

@@ -17,6 +17,7 @@ using test::binary;
 using test::binary_cross_entropy;
 using test::kActivations;
 using test::labels;
+using test::mean_error;
 using test::mean_squared_error;
 using test::samples;
 using test::softmax_cross_entropy;
@@ -127,6 +128,62 @@ TEST(Gradient, BinaryCrossEntropy) {
                      .loss;
         },
         "logit");
+  }
+}
+
+/// Errors on both sides of where Huber's loss changes, none nearer to a corner than a step.
+TEST(Gradient, OtherErrors) {
+  const auto reference = make_backend("reference");
+  const std::int64_t batch = 9, outputs = 3;
+  for (const ErrorLoss of_error : {ErrorLoss::absolute, ErrorLoss::huber}) {
+    auto predictions = samples<double>("p", batch * outputs, 2);
+    auto targets = samples<float>("t", batch * outputs);
+    LossOptions options{.scale = 0.2, .want_gradient = true, .of_error = of_error};
+    auto gradient = predictions;
+    mean_error(*reference, view(gradient, batch, outputs), view(targets, batch, outputs), options);
+    options.want_gradient = false;
+    expect_slopes(
+        predictions, gradient,
+        [&] {
+          return options.scale *
+                 mean_error(*reference, view(predictions, batch, outputs), view(targets, batch, outputs), options).loss;
+        },
+        "prediction");
+  }
+}
+
+TEST(Gradient, WeightsOfRows) {
+  const auto reference = make_backend("reference");
+  const std::int64_t batch = 7, outputs = 3;
+  auto weight = test::weights(batch), targets = samples<float>("t", batch * outputs), there = binary(batch * outputs);
+  auto answer = labels(batch, outputs);
+  const auto check = [&](const std::function<LossSums(const Tensor&, const LossOptions&)>& loss,
+                         std::string_view what) {
+    LossOptions options{.scale = 0.2, .want_gradient = true, .smoothing = 0, .weights = view(weight, batch, 1)};
+    auto z = samples<double>("z", batch * outputs, 2);
+    auto gradient = z;
+    const LossSums weighted = loss(view(gradient, batch, outputs), options);
+    options.want_gradient = false;
+    expect_slopes(
+        z, gradient, [&] { return options.scale * loss(view(z, batch, outputs), options).loss; }, what);
+    options.weights = {};
+    const LossSums plain = loss(view(z, batch, outputs), options);
+    EXPECT_EQ(weighted.metric, plain.metric) << what << ": weights are of the loss alone";
+    EXPECT_NE(weighted.loss, plain.loss) << what;
+  };
+  check([&](const Tensor& z,
+            const LossOptions& o) { return softmax_cross_entropy(*reference, z, view(answer, batch, 1), o); },
+        "softmax cross-entropy");
+  check([&](const Tensor& z,
+            const LossOptions& o) { return binary_cross_entropy(*reference, z, view(there, batch, outputs), o); },
+        "binary cross-entropy");
+  for (const ErrorLoss of_error : {ErrorLoss::squared, ErrorLoss::absolute, ErrorLoss::huber}) {
+    check(
+        [&](const Tensor& z, LossOptions o) {
+          o.of_error = of_error;
+          return mean_error(*reference, z, view(targets, batch, outputs), o);
+        },
+        "error");
   }
 }
 

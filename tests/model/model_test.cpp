@@ -121,6 +121,40 @@ TEST_F(ModelTest, RanksPartsSumToOneBigBatch) {
   expect_close(sum, gradients(whole), 1e-6);
 }
 
+/// A weight is how often a sample counts.
+TEST_F(ModelTest, WeightsCountSamplesSoOften) {
+  SeededTraining weighted(*backend_, *network_, {.weighted = true, .max_batch = kSamples}, {}),
+      repeated(*backend_, *network_, {.max_batch = kSamples}, {});
+  std::vector<float> x, weights;
+  std::vector<std::int32_t> y;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    weights.push_back(static_cast<float>(i % 3));
+    for (std::int64_t times = 0; times < i % 3; ++times) {
+      x.insert(x.end(), x_.begin() + i * kFeatures, x_.begin() + (i + 1) * kFeatures);
+      y.push_back(y_[static_cast<std::size_t>(i)]);
+    }
+  }
+  Batch of_weights = batch(0, 20);
+  of_weights.weights = weights.data();
+  const LossSums got = forward_backward(weighted, of_weights, 1.0 / 20);
+  const LossSums expected =
+      forward_backward(repeated, {.x = x.data(), .y = y.data(), .count = std::ssize(y)}, 1.0 / 20);
+  EXPECT_NEAR(got.loss, expected.loss, 1e-5);
+  expect_close(gradients(weighted), gradients(repeated), 1e-6);
+  EXPECT_EQ(weighted.model.evaluate(of_weights).loss, repeated.model.evaluate(batch(0, 20)).loss)
+      << "weights are of training";
+  EXPECT_THROW(repeated.model.stage(of_weights), std::invalid_argument) << "a model that was not told of weights";
+}
+
+TEST_F(ModelTest, EvaluationGivesTheOutputsToo) {
+  auto training = make();
+  std::vector<float> outputs(10 * kClasses), predicted(outputs.size());
+  const LossSums sums = training.model.evaluate(batch(0, 10), Weights::current, outputs);
+  EXPECT_EQ(sums.loss, training.model.evaluate(batch(0, 10)).loss);
+  training.model.predict(batch(0, 10), Weights::current, predicted);
+  EXPECT_EQ(outputs, predicted);
+}
+
 TEST_F(ModelTest, ReadyIsCalledInAscendingOrderUpToTheEnd) {
   auto training = make();
   for (const std::int64_t count : {0, 1, 64}) {

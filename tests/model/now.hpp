@@ -26,11 +26,16 @@ inline LossSums softmax_cross_entropy(Backend& backend, const Tensor& logits, co
   return softmax_cross_entropy(backend, logits, labels, {.scale = scale, .want_gradient = want_gradient});
 }
 
+inline LossSums mean_error(Backend& backend, const Tensor& predictions, const Tensor& targets,
+                           const LossOptions& options) {
+  std::array<double, 3> sums{};
+  backend.mean_error(predictions, targets, options, scalars(sums));
+  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
+}
+
 inline LossSums mean_squared_error(Backend& backend, const Tensor& predictions, const Tensor& targets, double scale,
                                    bool want_gradient) {
-  std::array<double, 3> sums{};
-  backend.mean_squared_error(predictions, targets, {.scale = scale, .want_gradient = want_gradient}, scalars(sums));
-  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
+  return mean_error(backend, predictions, targets, {.scale = scale, .want_gradient = want_gradient});
 }
 
 inline LossSums binary_cross_entropy(Backend& backend, const Tensor& logits, const Tensor& targets,

@@ -51,6 +51,15 @@ inline std::vector<float> binary(std::int64_t count) {
   return values;
 }
 
+/// Weights of `count` rows: some are 0.
+inline std::vector<float> weights(std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = i % 5 == 3 ? 0.0f : static_cast<float>(1 + sample("weights", i));
+  }
+  return values;
+}
+
 /// The keys of `count` samples of one epoch from the sample `first` on.
 inline std::vector<std::uint64_t> sample_keys(std::int64_t count, std::int64_t first = 0) {
   std::vector<std::uint64_t> keys(static_cast<std::size_t>(count));

@@ -87,6 +87,27 @@ TEST(Schedule, RefusesContradictions) {
   EXPECT_THROW(make({.kind = Kind::polynomial, .power = 0, .total_steps = 100}), std::invalid_argument);
 }
 
+TEST(Schedule, AClockTakesLargerStepsFurther) {
+  const ScheduleOptions options{.kind = Kind::cosine, .base = 0.8, .warmup_steps = 10, .total_steps = 100};
+  const LearningRateSchedule whole(options);
+  ScheduleOptions changed = options;
+  changed.clock = {.step = 40, .at = 40, .per_step = 2};
+  const LearningRateSchedule larger(changed);
+  EXPECT_EQ(larger.at(40), whole.at(40));
+  EXPECT_EQ(larger.at(55), whole.at(70));
+  EXPECT_EQ(larger.at(70), whole.at(100));
+  changed.clock = {.step = 4, .at = 4, .per_step = 0.5};
+  const LearningRateSchedule smaller(changed);
+  EXPECT_EQ(smaller.at(4), whole.at(4));
+  EXPECT_EQ(smaller.at(6), whole.at(5));
+  EXPECT_LE(smaller.at(15), 0.8) << "no more than the rate, in the last step of the warm-up either";
+  EXPECT_EQ(smaller.at(16), 0.8);
+  changed.kind = Kind::step, changed.boundaries = {20}, changed.decay_rate = 0.5;
+  const LearningRateSchedule steps(changed);
+  EXPECT_EQ(steps.at(35), 0.8);
+  EXPECT_EQ(steps.at(36), 0.4);
+}
+
 TEST(Schedule, Names) {
   for (const char* name : {"constant", "exponential", "step", "cosine", "polynomial"}) {
     EXPECT_EQ(name_of(parse_schedule(name)), name);

@@ -13,3 +13,15 @@ bare_debian() {
   cp -r /etc/apt/trusted.gpg.d/. "$2/etc/apt/trusted.gpg.d/" 2>/dev/null
   return 0
 }
+
+# bare_ubuntu RELEASE FOLDER: likewise an Ubuntu, from its own mirror. Needs its keyring (Debian's package ubuntu-keyring).
+bare_ubuntu() {
+  local keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+  [ -f $keyring ] || { echo "$keyring is not here" >err; return 1; }
+  # All releases since 2007 are made alike; an older debootstrap does not know the newer names.
+  debootstrap --variant=minbase --keyring=$keyring --components=main,universe "$1" "$2" "" gutsy >out 2>err ||
+    { tail -n 3 out >>err; return 1; }
+  cp /etc/resolv.conf "$2/etc/" 2>/dev/null
+  cp -r /etc/apt/apt.conf.d "$2/etc/apt/" 2>/dev/null
+  return 0
+}

@@ -129,8 +129,10 @@ TEST(AgreeReport, RowsHaveEveryValidationAndWhatIsChosen) {
             "mode,learning_rate,seed,chosen,step,samples,seconds,loss,accuracy\n"
             "\"all\",0.5,1,0,10,100,1.000000,0.5,0.5\n"
             "\"async --servers 1\",0.5,2,1,10,100,1.000000,0.25,0.75\n");
-  const std::string json = format_json(all, {all[1]}, setting());
-  EXPECT_THAT(json, AllOf(HasSubstr("\"mode\":\"async --servers 1\""), HasSubstr("\"chosen\":1")));
+  const std::vector<io::MetricRecord> records = to_records(all, {all[1]}, setting());
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_THAT(io::to_json_line(records[1]),
+              AllOf(HasSubstr("\"mode\":\"async --servers 1\""), HasSubstr("\"chosen\":1")));
 }
 
 TEST(AgreeReport, ThePictureHasTheTrainingOfTheMiddleOfEachMode) {

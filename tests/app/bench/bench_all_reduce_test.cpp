@@ -418,7 +418,7 @@ TEST(BenchRows, HaveBandwidths) {
   }
   const std::string head = csv_head(), cells = csv_row(row);
   EXPECT_EQ(std::count(head.begin(), head.end(), ','), std::count(cells.begin(), cells.end(), ','));
-  EXPECT_THAT(json_line(row),
+  EXPECT_THAT(io::to_json_line(to_record(row)),
               AllOf(HasSubstr("\"bench\":\"all-reduce\",\"transport\":\"ring\",\"world\":4"),
                     HasSubstr("\"time_us\":2000.0,\"time_us_min\":1000.0"), HasSubstr("\"percent_of_bound\":50.0")));
 

@@ -251,10 +251,11 @@ TEST_F(ScalingReportTest, CsvHasAsManyCellsInEachRow) {
 }
 
 TEST_F(ScalingReportTest, JsonHasALineForEachWorld) {
-  const std::string text = format_json(curves_, setting_);
+  std::string text;
+  for (const io::MetricRecord& record : to_records(curves_, setting_)) text += io::to_json_line(record) + "\n";
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
   EXPECT_THAT(text, HasSubstr("\"straggler_rank\":1,\"straggler_host\":\"node1\""));
-  EXPECT_THAT(text, HasSubstr("\"straggler_rank\":-1,\"straggler_host\":\"\""));
+  EXPECT_THAT(text, HasSubstr("\"straggler_rank\":null,\"straggler_host\":null"));
   EXPECT_THAT(text, HasSubstr("\"explanation\":\"At 2 ranks "));
 }
 

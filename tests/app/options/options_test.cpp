@@ -87,8 +87,11 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
   EXPECT_EQ(parse_pack({"--x", "a.npy", "--out", "o"}).format, PackFormat::npy);
   EXPECT_EQ(parse_pack({"--x", "a.csv", "--out", "o"}).format, PackFormat::csv);
   EXPECT_EQ(parse_pack({"--x", "a.bin", "--format", "idx", "--out", "o"}).format, PackFormat::idx);
-  EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}),
-            "--x: the name a.bin does not tell the format; add --format idx, npy, csv, hdf5, cifar10, cifar100, "
+  EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}), "--x: there is no file or folder a.bin");
+  EXPECT_EQ(parse_pack({"a.npy", "--out", "o"}).x, "a.npy");
+  EXPECT_EQ(complaint(parse_pack, {"a.npy", "b", "--out", "o"}), "a.npy and b contradict each other");
+  EXPECT_EQ(complaint(parse_pack, {"--x", "/dev/null", "--out", "o"}),
+            "--x: the name /dev/null does not tell the format; add --format idx, npy, csv, hdf5, cifar10, cifar100, "
             "images, text or "
             "tokens");
   EXPECT_EQ(parse_pack({"--x", "a/data_batch_1.bin,a/data_batch_2.bin", "--out", "o"}).format, PackFormat::cifar10);

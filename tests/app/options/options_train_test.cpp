@@ -384,7 +384,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
                     Enumerated{"loss", "mean-square-error", "mean-squared-error",
-                               "auto, softmax-cross-entropy, mean-squared-error and binary-cross-entropy"}));
+                               "auto, softmax-cross-entropy, mean-squared-error, mean-absolute-error, huber and "
+                               "binary-cross-entropy"}));
+
+TEST(TrainOptionsTest, ClassesHaveWeights) {
+  EXPECT_EQ(parse({}).loss.class_weights, ClassWeights{});
+  EXPECT_TRUE(parse({"--class-weight", "balanced"}).loss.class_weights.balanced);
+  EXPECT_THAT(parse({"--class-weight", "1,0,2.5"}).loss.class_weights.given, testing::ElementsAre(1, 0, 2.5));
+  EXPECT_EQ(train_options_from_ini(parse({"--class-weight", "1,0,0.1"}).to_ini()).loss.class_weights,
+            parse({"--class-weight", "1,0,0.1"}).loss.class_weights);
+  for (const char* wrong : {"", "1,,2", "1,-1", "1,nan", "balance", "1;2"}) {
+    EXPECT_THROW(parse({"--class-weight", wrong}), UsageError) << wrong;
+  }
+}
 
 TEST(TrainOptionsTest, SumsBetweenHostsGoByAScheduleOrByTwoSizes) {
   EXPECT_EQ(parse({}).execution.all_reduce, comm::AllReduceChoice{});
@@ -564,8 +576,23 @@ TEST_F(ConfigFile, OfARunIsReadWhenTheRunIsResumedByName) {
   EXPECT_EQ(o.data.path, "elsewhere");
   EXPECT_EQ(o.work.epochs, 9);
   EXPECT_EQ(o.run.resume.from, Resume::From::newest);
-  EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).work.epochs, 0)
-      << "the whole job is described anew";
+  const std::vector<std::string> with_data{"--resume", "--run", folder_.string(), "--data", "d", "--normalize", "auto"};
+  EXPECT_EQ(parse_train(with_data).work.epochs, 0) << "there is no checkpoint: the whole job is described anew";
+  std::ofstream(folder_ / "config.ini") << "data = elsewhere\nepochs = 7\nnormalize = per-feature\nglobal-batch = 25\n";
+  std::filesystem::create_directories(folder_ / "checkpoints");
+  std::ofstream(folder_ / "checkpoints" / "step-0000000001.h5") << "";
+  const TrainOptions kept = parse_train(with_data);
+  EXPECT_EQ(kept.work.epochs, 7);
+  EXPECT_EQ(kept.data.path, "d");
+  EXPECT_EQ(kept.data.normalize.kind, Normalization::Kind::per_feature) << "what leaves it open does not undo it";
+  EXPECT_TRUE(kept.was_set("epochs"));
+  EXPECT_FALSE(kept.is_given("epochs"));
+  EXPECT_TRUE(kept.is_given("data"));
+  std::vector<std::string> otherwise = with_data;
+  otherwise.insert(otherwise.end(), {"--batch", "4", "--steps", "3"});
+  const TrainOptions said = parse_train(otherwise);
+  EXPECT_EQ(said.work.global_batch, 0) << "the command line wins, also where the two contradict";
+  EXPECT_EQ(said.work.epochs, 0);
   EXPECT_EQ(complaint_about("epochs = 2\n", {"--resume", "--run", folder_.string()}), "");
 }
 
@@ -574,7 +601,9 @@ TEST_F(ConfigFile, OfAResumedRunKeepsWhatItsStartHasMeasured) {
   std::vector<std::string> resumed = again;
   resumed.push_back("--resume");
   EXPECT_TRUE(parse_train(resumed).execution.all_reduce.measured) << "nothing to go on from";
-  std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = auto\n";
+  std::filesystem::create_directories(folder_ / "checkpoints");
+  std::ofstream(folder_ / "checkpoints" / "step-0000000001.h5") << "";
+  std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = measured\n";
   EXPECT_TRUE(parse_train(resumed).execution.all_reduce.measured) << "not yet measured";
   std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = 4096,65536\n";
   const comm::AllReduceLimits limits{.doubling = 4096, .halving = 65536};

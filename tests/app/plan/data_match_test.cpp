@@ -70,6 +70,14 @@ TEST(MatchClassesTest, WithoutNamesNumbersCountAndAWarningSaysSoWhereThatMayBeWr
   EXPECT_THAT(match({}, 3, {"a", "b"}, 2).warning, HasSubstr("only those of the data have names"));
 }
 
+TEST(MatchClassesTest, NamesThatAreWholeNumbersAreComparedAsNumbers) {
+  EXPECT_THAT(match({}, 3, {"0", "2.0"}, 2).output_of_class, ElementsAre(0, 2)) << "classes without names are numbers";
+  EXPECT_EQ(match({}, 3, {"0.0", "1.0", "2.0"}, 3).note + match({}, 3, {"0.0", "1.0", "2.0"}, 3).warning, "");
+  EXPECT_THAT(match({"1", "5"}, 2, {"5.0"}, 1).output_of_class, ElementsAre(1));
+  EXPECT_THAT(refusal([] { match({}, 3, {"1", "3"}, 2); }), HasSubstr("does not know: 3; it knows 0, 1, 2"));
+  EXPECT_THAT(refusal([] { match({"1", "2"}, 2, {}, 3); }), HasSubstr("does not know: 0; it knows 1, 2"));
+}
+
 /// Trained on this type and range.
 io::DataDescription trained_on(io::FileType type, double least, double greatest) {
   io::DataDescription description;

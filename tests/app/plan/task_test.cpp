@@ -31,6 +31,15 @@ TEST(Task, ClassesAreCountedAndSoAreTheFirstFiveOfManyClasses) {
   EXPECT_TRUE(task_of(10).is_better(0.9, 0.8));
 }
 
+TEST(Task, ZeroAndNanHaveNoSign) {
+  const Task task = task_of(1, model::LossKind::mean_squared_error);
+  const double none = -std::nan("");
+  EXPECT_EQ(task.format_evaluation(task.score({.loss = none, .metric = none}, 1, false)),
+            "loss nan  mean absolute error nan  (1 sample)");
+  EXPECT_EQ(task.format_evaluation(task.score({.loss = -0.0, .metric = -0.0}, 2, false)),
+            "loss 0  mean absolute error 0  (2 samples)");
+}
+
 TEST(Task, ErrorsAreBetterWhenSmaller) {
   const Task task = task_of(1, model::LossKind::mean_squared_error);
   EXPECT_STREQ(task.metric_key(), "mean_absolute_error");

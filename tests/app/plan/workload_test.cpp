@@ -29,7 +29,7 @@ TEST(WorkPlanTest, TheGlobalBatchIsWhatAllRanksTakeInAllMicroSteps) {
   EXPECT_EQ(work.largest_part, 25);
   EXPECT_EQ(work.steps_per_epoch, 5);
   EXPECT_EQ(work.total_steps, 5);
-  EXPECT_EQ(work.evaluate_every, 5);
+  EXPECT_EQ(work.evaluate_every.steps, 5);
 }
 
 TEST(WorkPlanTest, NoBatchIsLargerThanTheData) {
@@ -76,6 +76,53 @@ TEST(WorkPlanTest, SmallDataMakeSmallerStepsAndMoreEpochsWhereNobodySaysOtherwis
   text.network = model::with_defaults({.name = "gpt"});
   EXPECT_EQ(work_plan(text, 400, 1).epochs, 1);
   EXPECT_EQ(work_plan(text, 400, 1).global_batch, 128);
+}
+
+TEST(WorkPlanTest, EpochsCountTheSamplesOfEveryGlobalBatch) {
+  TrainOptions options = options_with(10, 1);
+  options.work.epochs = 8;
+  WorkPlan work = work_plan(options, 100, 2);  // 5 steps per epoch
+  go_on_at(work, options, 20, {.epoch = 4, .position = 0});
+  EXPECT_EQ(work.total_steps, 40) << "none of another";
+  EXPECT_EQ(work.epoch_shift, 0);
+  go_on_at(work, options, 40, {.epoch = 4, .position = 0});  // each of half as many samples
+  EXPECT_EQ(work.total_steps, 60);
+  EXPECT_EQ(work.epochs_after(40), 4);
+  EXPECT_EQ(work.epochs_after(60), 8);
+  EXPECT_TRUE(work.evaluate_every.lies_between(44, 45));
+  EXPECT_FALSE(work.evaluate_every.lies_between(45, 49));
+  EXPECT_EQ(work.evaluate_every.next(40), 45);
+  go_on_at(work, options, 43, {.epoch = 4, .position = 30});  // 20 + 20 + 20 + 10 samples are left of the epoch
+  EXPECT_EQ(work.total_steps, 43 + 4 + 15);
+  EXPECT_EQ(work.evaluate_every.next(43), 47);
+  options.work.epochs = work.epochs = 4.5;
+  go_on_at(work, options, 43, {.epoch = 4, .position = 30});
+  EXPECT_EQ(work.total_steps, 45);
+  options.work.steps = 50;
+  go_on_at(work, options, 43, {.epoch = 4, .position = 30});
+  EXPECT_EQ(work.total_steps, 50) << "steps are steps";
+}
+
+TEST(WorkPlanTest, TheUsualVirtualRanksDependOnTheGlobalBatchAlone) {
+  TrainOptions options;
+  options.work.reproducible = true;
+  for (const auto& [batch, parts] :
+       {std::pair<std::int64_t, std::int64_t>{1000, 24}, {24, 24}, {23, 12}, {10, 6}, {1, 1}}) {
+    options.work.global_batch = batch;
+    for (const int world : {1, 2, 8, 16, 24}) {
+      if (world <= parts) {
+        EXPECT_EQ(work_plan(options, 100000, world).virtual_ranks, parts) << world;
+      } else {
+        EXPECT_THROW(work_plan(options, 100000, world), UsageError) << world;
+      }
+    }
+  }
+  options.work.global_batch = 4;
+  EXPECT_EQ(work_plan(options, 100000, 3).global_batch, 4);
+  options.work.global_batch = 1000;
+  EXPECT_THROW(work_plan(options, 100000, 25), UsageError);
+  options.work.virtual_ranks = 48;
+  EXPECT_EQ(work_plan(options, 100000, 25).virtual_ranks, 48);
 }
 
 TEST(WorkPlanTest, TheScalingRuleUsesTheGlobalBatch) {

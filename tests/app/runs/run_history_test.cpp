@@ -116,6 +116,80 @@ TEST_F(RunsTest, AreRankedWithWhatDiffers) {
   EXPECT_THAT(format_ranking(runs), AllOf(HasSubstr("--learning-rate"), HasSubstr("90.00 %")));
 }
 
+TEST_F(RunsTest, OptionsThatDifferStandBesideTheMetric) {
+  make("1", 0.5, 0.1), make("2", 0.9, 0.01);
+  const std::vector<RunHistory> runs = read_runs({folder_});
+  EXPECT_THAT(format_ranking(runs), HasSubstr("accuracy  --learning-rate  at step"));
+  EXPECT_EQ(different_options(differences_of(runs), 1), "--learning-rate 0.01");
+}
+
+TEST_F(RunsTest, OnlyTheSameMetricOnTheSameDataIsCompared) {
+  make("1", 0.5), make("2", 0.9), make("3", 0.7), make("4", 0.8), make("5", 0.6);
+  std::vector<RunHistory> runs = read_runs({folder_});
+  runs[1].validation_path = "/data/other";
+  runs[2].metric = "mean_absolute_error";
+  for (io::MetricRecord& record : runs[2].records) {
+    for (auto& entry : record) entry.first = entry.first == "accuracy" ? "mean_absolute_error" : entry.first;
+  }
+  std::vector<RunGroup> groups = groups_of(runs);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].title, "accuracy on /data/<odd>");
+  EXPECT_EQ(groups[0].runs.size(), 3u);
+  EXPECT_EQ(groups[1].title, "accuracy on /data/other");
+  EXPECT_EQ(groups[2].title, "mean absolute error on /data/<odd>");
+  EXPECT_THAT(ranking_of(runs), ElementsAre(3, 4, 0, 1, 2));
+  EXPECT_THAT(format_ranking(runs), AllOf(HasSubstr("accuracy on /data/other:\n"), HasSubstr("1.  "), HasSubstr("3.  "),
+                                          Not(HasSubstr("4.  "))));
+  const std::string page = page_of(runs);
+  EXPECT_THAT(page, AllOf(HasSubstr("3 groups"), HasSubstr("id=\"group-1-ranking-table\""),
+                          HasSubstr("id=\"group-2-loss\""), HasSubstr("Course of training: mean absolute error on")));
+
+  // What the records say of the data counts more than its path.
+  for (RunHistory& run : runs) run.validation_data = "same";
+  EXPECT_EQ(groups_of(runs).size(), 2u);
+  runs[0].validation_data = "another";
+  EXPECT_EQ(groups_of(runs).size(), 3u);
+}
+
+TEST_F(RunsTest, ARunThatHasNotReportedGoesWithThoseOnItsData) {
+  make("1", 0.5), make("2", 0.9);
+  std::vector<RunHistory> runs = read_runs({folder_});
+  runs[0].records.clear();
+  runs[0].metric.clear();
+  EXPECT_EQ(groups_of(runs).size(), 1u);
+  EXPECT_THAT(format_ranking(runs), HasSubstr("accuracy"));
+}
+
+TEST_F(RunsTest, CurvesGoAlongStepsEpochsOrTime) {
+  const RunHistory run = read_run(make("a", 0.75), "a");
+  const auto places = [&](std::string_view kind, Progress along) {
+    std::vector<double> x;
+    for (const ChartPoint& point : curve_of(run, kind, "loss", along)) x.push_back(point.x);
+    return x;
+  };
+  EXPECT_THAT(places("validation", Progress::steps), ElementsAre(10, 20));
+  EXPECT_THAT(places("validation", Progress::epochs), ElementsAre(1, 2));
+  EXPECT_THAT(places("train", Progress::time),
+              ElementsAre(testing::DoubleEq(1), testing::DoubleEq(2), testing::DoubleEq(3.5), testing::DoubleEq(4.5)));
+  EXPECT_THAT(places("validation", Progress::time), ElementsAre(testing::DoubleEq(2.5), testing::DoubleEq(5)));
+  const std::vector<RunChart> charts = charts_of({run}, {}, Progress::time);
+  EXPECT_EQ(charts[0].chart.x.title, "time");
+}
+
+TEST_F(RunsTest, WhatAConstantReachesIsALineOfTheChart) {
+  RunHistory run = read_run(make("a", 0.75), "a");
+  for (io::MetricRecord& record : run.records) {
+    if (string_of(record, "kind") == "validation") record.emplace_back("constant_accuracy", 0.25);
+  }
+  for (const RunChart& picture : charts_of({run}, {})) {
+    const ChartSeries& last = picture.chart.series.back();
+    EXPECT_EQ(last.reference, picture.id == "accuracy");
+    if (last.reference) {
+      EXPECT_EQ(last.points.back().y, 25);
+    }
+  }
+}
+
 TEST_F(RunsTest, APageIsOneFileThatNeedsNothing) {
   make("1", 0.5, 0.1), make("2", 0.9, 0.01);
   const std::vector<RunHistory> both = read_runs({folder_});

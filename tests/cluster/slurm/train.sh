@@ -4,6 +4,7 @@
 # seconds: 1200
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
+pack_house house
 cluster_start 3
 options=(--data data --hidden 16 --batch 20 --optimizer momentum --learning-rate 0.05 --report-every 10 --progress off
   --checkpoint-every -1)
@@ -52,6 +53,13 @@ check "TERM to all tasks, srun"
 interrupted tasks-srun srun --signal=TERM
 check "TERM to the batch script and all below it, srun"
 interrupted full-srun srun --signal=TERM --full
+
+check "a table: what was decided at the start stays, though the command line is repeated"
+numbers=("${options[@]}")
+options=(--data house --batch 20 --report-every 10 --progress off --checkpoint-every -1)
+interrupted table mpirun --signal=USR1 --batch
+! grep -Eq 'options that differ now: .*normalize' out || failed "another normalisation"
+options=("${numbers[@]}")
 
 # The ranks are done and its launcher ends badly all the same: what the run folder says counts.
 check "told to end after the last step"

@@ -1,6 +1,11 @@
 // Checkpoints that several processes write, each a part.
 #include "io/checkpoints/checkpoint_parts.hpp"
 
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -159,6 +164,36 @@ TEST_F(CheckpointParts, ForceRemovesThem) {
   }
   const RunFolder again(run, RunFolder::Open::fresh, true);
   EXPECT_THAT(folder_names(again.checkpoints()), ElementsAre("mine"));
+}
+
+TEST_F(CheckpointParts, AnOwnerBeforeThatStillWritesThemStopsNobody) {
+  const fs::path run = folder_.path() / "run", checkpoints = run / "checkpoints";
+  const fs::path parts = checkpoints / "step-0000000009.parts-0a";
+  const RunFolder before(run, RunFolder::Open::fresh, false);
+  const auto write = [&](const std::string& name) {
+    std::error_code gone_again;
+    fs::create_directories(parts, gone_again);
+    std::ofstream(parts / name);
+  };
+  const auto fill = [&] {
+    for (int i = 0; i < 200; ++i) write("old-" + std::to_string(i));  // their removal takes its time
+  };
+  std::atomic<bool> noticed = false;
+  std::thread owner_before([&] {
+    for (int i = 0; !noticed; ++i) write("part-" + std::to_string(i));
+  });
+  EXPECT_NO_THROW({
+    for (int i = 0; i < 5; ++i) {
+      fill();
+      CheckpointWriter({.folder = checkpoints});  // as --resume does
+      fill();
+      RunFolder(run, RunFolder::Open::fresh, true);  // as --force does
+    }
+  });
+  noticed = true;
+  owner_before.join();
+  const CheckpointWriter next({.folder = checkpoints});
+  EXPECT_TRUE(part_folders(checkpoints).empty());
 }
 
 }  // namespace

@@ -142,7 +142,15 @@ TEST(Checkpoint, TheBestStayBesidesTheNewest) {
   write_sample(writer, 60);  // was not validated
   EXPECT_THAT(steps_in(folder.path()), ElementsAre(60, 40, 20));
   EXPECT_EQ(best_checkpoint(folder.path()), folder.path() / "step-0000000020.h5") << "of equal ones the earlier";
-  EXPECT_EQ(verify_checkpoint(folder.path() / "latest").step, 60);
+  writer.validated(20, 0.9, 0.4);
+  writer.validated(40, 0.9, 0.3);
+  write_sample(writer, 61);
+  EXPECT_EQ(best_checkpoint(folder.path()), folder.path() / "step-0000000040.h5") << "the one with the lower loss";
+  writer.validated(20, 0.9, 0.2);
+  write_sample(writer, 62);
+  EXPECT_EQ(best_checkpoint(folder.path()), folder.path() / "step-0000000020.h5");
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(62, 40, 20));
+  EXPECT_EQ(verify_checkpoint(folder.path() / "latest").step, 62);
   writer.validated(70, std::numeric_limits<double>::quiet_NaN());
   write_sample(writer, 70);
   EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 20);

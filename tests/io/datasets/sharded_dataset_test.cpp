@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/datasets/standardized_dataset.hpp"
 #include "io/io_test_support.hpp"
 #include "io/memory_source.hpp"
 #include "io/shards/shard_writer.hpp"
@@ -150,6 +151,35 @@ TEST_F(ShardedDatasetTest, ConvertsEveryType) {
   }
 }
 
+TEST_F(ShardedDatasetTest, NumbersThatFloat32DoesNotHoldStayApart) {
+  constexpr double kFirst = 1'700'000'000;
+  for (const FileType type :
+       {FileType::int32, FileType::int64, FileType::uint32, FileType::uint64, FileType::float64}) {
+    const auto value = [](std::int64_t sample, std::int64_t) { return kFirst + static_cast<double>(sample); };
+    pack({.samples = 40,
+          .x_type = type,
+          .x_shape = {1},
+          .y_type = type,
+          .y_shape = {1},
+          .classes = false,
+          .label = [](std::int64_t sample) { return kFirst - static_cast<double>(sample); },
+          .value = value});
+    const auto data = std::make_shared<ShardedDataset>(DatasetOptions{.path = set(), .wide_targets = true});
+    EXPECT_EQ(data->x_type(), FileType::float64) << name_of(type);
+    EXPECT_EQ(data->y_type(), FileType::float64);
+    EXPECT_EQ(ShardedDataset({.path = set()}).y_type(), FileType::float32);
+    const StandardizedDataset scaled(data, {.mean = {kFirst}, .deviation = {1}}, {.mean = {kFirst}, .deviation = {2}});
+    EXPECT_EQ(scaled.x_type(), FileType::float32);
+    EXPECT_EQ(scaled.y_bytes(), sizeof(float));
+    std::vector<float> x(1), y(1);
+    for (const std::int64_t sample : {0, 1, 39}) {
+      scaled.read({&sample, 1}, kNoEpoch, std::as_writable_bytes(std::span(x)), std::as_writable_bytes(std::span(y)));
+      EXPECT_EQ(x[0], static_cast<float>(sample));
+      EXPECT_EQ(y[0], static_cast<float>(-sample) / 2);
+    }
+  }
+}
+
 TEST_F(ShardedDatasetTest, SamplesWithoutLabels) {
   pack({.samples = 20, .labelled = false});
   const ShardedDataset data({.path = set()});
@@ -205,7 +235,8 @@ TEST_F(ShardedDatasetTest, ReadsFilesMadeByOthers) {
   expect_formula(read<float, std::int32_t>(open("signed_words.h5", "x", "y"), samples), samples, 3, -100);
   labels_match(read<float, std::int32_t>(open("signed_words.h5", "x", "y"), samples));
   const auto wide = open("wide.h5", "x", "y");
-  expect_formula(read<float, std::int32_t>(wide, samples), samples, 3, 0);
+  EXPECT_EQ(wide.x_type(), FileType::float64) << "float32 does not hold all integers of 64 bits";
+  expect_formula(read<double, std::int32_t>(wide, samples), samples, 3, 0);
   EXPECT_EQ(wide.info().classes, 2) << "booleans are two classes";
   EXPECT_EQ(wide.verify(0, 1), 0U) << "no checksums, nothing to verify";
 }
@@ -273,7 +304,7 @@ TEST_F(ShardedDatasetTest, UnderstandsFilesOfOthersAtFirstSight) {
   EXPECT_THAT(several.warnings().back(), HasSubstr("taken as 3 labels"));
   EXPECT_FALSE(ShardedDataset(file({0, 1, 2, 1, 0, 0}, {2, 4})).info().targets_are_binary);
   DatasetOptions as_numbers = file({0, 0, 1, 1, 0, 0}, {2, 4});
-  as_numbers.one_hot = OneHot::numbers;
+  as_numbers.labels = LabelMeaning::numbers;
   const ShardedDataset numbers(as_numbers);
   EXPECT_TRUE(numbers.info().targets_are_binary);
   EXPECT_EQ((read<std::uint8_t, float>(numbers, {1}).y), (std::vector<float>{1, 0, 0}));

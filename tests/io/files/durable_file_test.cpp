@@ -128,7 +128,24 @@ TEST(DurableFile, ReadsWholeFilesAndTellsNoneFromUnreadable) {
   write_text(folder.path() / "a", long_text);
   EXPECT_EQ(read_whole(folder.path() / "a"), long_text);
   EXPECT_FALSE(read_whole(folder.path() / "b").has_value());
-  EXPECT_THAT(error_text<FileError>([&] { read_whole(folder.path()); }), HasSubstr("Is a directory"));
+  EXPECT_THAT(error_text<FileError>([&] { read_whole(folder.path()); }), HasSubstr("it is a folder"));
+}
+
+TEST(DurableFile, OwnFilesAreNoLinksPipesOrDevices) {
+  const TemporaryFolder folder;
+  const fs::path link = folder.path() / "link", pipe = folder.path() / "pipe", other = folder.path() / "other";
+  write_text(other, "somebody else's");
+  fs::create_symlink(other, link);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const int flags : {O_WRONLY | O_CREAT | O_APPEND, O_WRONLY | O_CREAT | O_TRUNC, O_RDONLY}) {
+    EXPECT_THAT(error_text<FileError>([&] { open_own_file(link, flags, "open"); }), HasSubstr("it is a link"));
+    EXPECT_THAT(error_text<FileError>([&] { open_own_file(pipe, flags, "open"); }), HasSubstr("a pipe"));
+    EXPECT_THAT(error_text<FileError>([&] { open_own_file("/dev/null", flags, "open"); }), HasSubstr("a device"));
+  }
+  EXPECT_EQ(read_text(other), "somebody else's");
+  EXPECT_THAT(error_text<FileError>([&] { read_whole(pipe); }), HasSubstr("a pipe"));
+  append_whole(open_own_file(other, O_WRONLY | O_APPEND, "open"), " words", other);
+  EXPECT_EQ(read_whole(other), "somebody else's words");
 }
 
 TEST(DurableFile, SyncsFilesAndFoldersAndSaysWhatIsMissing) {

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 /// Everything that the source holds, in blocks of `block` samples: one byte string per field.
 std::vector<std::string> drain(SampleSource& source, std::int64_t block) {
-  const auto fields = source.fields();
+  const auto fields = source.stored_fields();
   std::vector<std::string> all(fields.size());
   for (std::int64_t at = 0; at < source.count(); at += block) {
     const std::int64_t samples = std::min(block, source.count() - at);
@@ -201,6 +201,12 @@ TEST_F(Npy, KindOfLabelsFollowsTheirType) {
                                          stored({1.0F, 2.0F, 3.0F, 4.0F}, false)));
   EXPECT_TRUE(open_npy(x, classes)->labels_are_classes());
   EXPECT_FALSE(open_npy(x, targets)->labels_are_classes());
+  const auto floats =
+      with("f.npy", npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", stored({1.0F, 1.0F}, false)));
+  EXPECT_TRUE(open_npy(x, floats)->labels_are_classes());
+  EXPECT_EQ(open_npy(x, floats)->fields()[1].type, FileType::int32);
+  EXPECT_FALSE(open_npy(x, floats, LabelMeaning::numbers)->labels_are_classes());
+  EXPECT_FALSE(open_npy(x, classes, LabelMeaning::numbers)->labels_are_classes());
   EXPECT_EQ(open_npy(x, targets)->fields()[1].elements(), 2);
   EXPECT_EQ(open_npy(x, targets)->fields()[0].sample_shape, std::vector<std::int64_t>{});
 }
@@ -340,12 +346,12 @@ TEST_F(Csv, ReadsNumbersAndClassNumbers) {
   EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{2, 0, 1}));
 }
 
-TEST_F(Csv, TextualClassesGetNumbersInOrderOfFirstSight) {
+TEST_F(Csv, TextualClassesGetNumbersInTheOrderOfTheirNames) {
   const auto source = open("x;kind\n1;\"cat; big\"\n2;dog\n3;7\n4;\"cat; big\"\n5;\"say \"\"woof\"\"\nloud\"",
                            {.separator = ';', .label_column = "-1"});
-  EXPECT_EQ(source->class_names(), (std::vector<std::string>{"cat; big", "dog", "7", "say \"woof\"\nloud"}));
+  EXPECT_EQ(source->class_names(), (std::vector<std::string>{"7", "cat; big", "dog", "say \"woof\"\nloud"}));
   const auto all = drain(*source, 3);
-  EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{0, 1, 2, 0, 3}));
+  EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{1, 2, 0, 1, 3}));
   EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{1, 2, 3, 4, 5}));
 }
 
@@ -370,9 +376,8 @@ TEST_F(Csv, ReadsTargetsAndUnlabelledRowsAndGzip) {
 TEST_F(Csv, ColumnsOfTextsBecomeOneInputForEachText) {
   const auto source = open("ocean,rooms,price\nNEAR,3,1\nINLAND,4,2\nNEAR,5,3\n", {.label_column = "price"});
   EXPECT_EQ(source->fields()[0].sample_shape, std::vector<std::int64_t>{3});
-  EXPECT_EQ(elements<float>(drain(*source, 2)[0]), (std::vector<float>{1, 0, 3, 0, 1, 4, 1, 0, 5}));
-  EXPECT_EQ(source->remarks(),
-            std::vector<std::string>{"column 0 (ocean) holds 2 different texts: one input of 0 or 1 for each"});
+  EXPECT_EQ(elements<float>(drain(*source, 2)[0]), (std::vector<float>{0, 1, 3, 1, 0, 4, 0, 1, 5}));
+  EXPECT_EQ(source->remarks().front(), "column 0 (ocean) holds 2 different texts: one input of 0 or 1 for each");
   const std::string names = "name,y\nAda,1\nBob,2\n";
   EXPECT_THAT(error(names, {.label_column = "y", .text = CsvOptions::Text::error}),
               AllOf(HasSubstr("data.csv:2"), HasSubstr("Ada"), HasSubstr("--ignore-columns")));
@@ -389,6 +394,7 @@ TEST_F(Csv, MissingCellsByChoice) {
   };
   EXPECT_THAT(error("a,y\n1,2\n,3\n", options(CsvOptions::Missing::error)),
               AllOf(HasSubstr(":3"), HasSubstr("missing"), HasSubstr("--missing drop")));
+  EXPECT_EQ(open(text, options(CsvOptions::Missing::drop))->table()->columns[0].filled, 0);
   const auto dropped = open(text, options(CsvOptions::Missing::drop));
   ASSERT_EQ(dropped->count(), 1);
   const auto one = drain(*dropped, 1);
@@ -397,7 +403,111 @@ TEST_F(Csv, MissingCellsByChoice) {
   EXPECT_EQ(dropped->remarks().back(), "3 lines with missing cells are left out");
   const auto filled = open("a,b,y\n1,NA,10\n2,x,20\n,y,30\n", options(CsvOptions::Missing::mean));
   EXPECT_EQ(elements<float>(drain(*filled, 2)[0]), (std::vector<float>{1, 0, 0, 2, 1, 0, 1.5F, 0, 1}));
+  EXPECT_EQ(filled->table()->columns[0], (TableColumn{.name = "a", .fill = 1.5, .filled = 1}));
   EXPECT_THAT(error(text, options(CsvOptions::Missing::mean)), AllOf(HasSubstr(":5"), HasSubstr("column 2 (y)")));
+}
+
+TEST_F(Csv, KnowsItsColumns) {
+  const auto source =
+      open("id,colour,size,label\nx1,red,1,b\nx22,blue,3,a\n", {.label_column = "label", .id_column = "id"});
+  using Kind = TableColumn::Kind;
+  EXPECT_EQ(source->table(),
+            (TableSchema{.named = true,
+                         .columns = {{.name = "colour", .kind = Kind::categories, .categories = {"blue", "red"}},
+                                     {.name = "size", .fill = 2}},
+                         .labels = {"label"}}));
+  EXPECT_EQ(source->sample_id(), (SampleId{.name = "id", .bytes = 3}));
+  const auto all = drain(*source, 2);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[2], std::string("x1\0x22", 6));
+  EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{0, 1, 1, 1, 0, 3}));
+  EXPECT_FALSE(open("1,2\n3,4\n", {.header = false})->table()->named);
+}
+
+TEST_F(Csv, WholeNumbersAreOneClassInAnySpelling) {
+  const auto source = open("a,y\n1,2.0\n2,0\n3,1.\n4,+2\n", {.label_column = "y"});
+  EXPECT_TRUE(source->class_names().empty());
+  EXPECT_EQ(elements<std::int32_t>(drain(*source, 3)[1]), (std::vector<std::int32_t>{2, 0, 1, 2}));
+  const auto from_one = open("a,y\n1,10\n2,9\n3,1\n", {.label_column = "y"});
+  EXPECT_EQ(from_one->class_names(), (std::vector<std::string>{"1", "9", "10"})) << "no empty classes in between";
+  EXPECT_EQ(elements<std::int32_t>(drain(*from_one, 3)[1]), (std::vector<std::int32_t>{2, 1, 0}));
+  EXPECT_THAT(from_one->remarks().back(), HasSubstr("3 different whole numbers, 1 to 10"));
+  EXPECT_EQ(open("a,y\n1,-1\n2,1\n", {.label_column = "y"})->class_names(), (std::vector<std::string>{"-1", "1"}));
+}
+
+TEST_F(Csv, LabelsThatAreNoClassesAreRefused) {
+  const CsvOptions options{.label_column = "y"};
+  EXPECT_THAT(error("a,y\n1,0.5\n2,1\n", options), AllOf(HasSubstr(":2"), HasSubstr("--regression")));
+  EXPECT_THAT(error("a,y\n1,0\n2,nan\n", options), AllOf(HasSubstr(":3"), HasSubstr("missing")));
+  EXPECT_THAT(error("a,y\n1,0\n2,2000000000\n", options), HasSubstr("2 samples do not explain"));
+  EXPECT_THAT(error("a,y\n1,\"0,5\"\n2,\"1,5\"\n", options), HasSubstr("--decimal ,"));
+}
+
+TEST_F(Csv, HeadersThatNameNothingAreRefused) {
+  const CsvOptions options{.label_column = "-1"};
+  EXPECT_THAT(error("a,b,a,y\n1,2,3,0\n", options), AllOf(HasSubstr("columns 0 and 2 are both called a")));
+  EXPECT_EQ(open("a,b,a,y\n1,2,3,0\n", {.label_column = "y", .ignored = {"2"}})->count(), 1);
+  EXPECT_THAT(error("a,a\n1,2\n", {.label_column = "a"}), HasSubstr("two columns are called a"));
+  for (const char* unnamed : {"", "Unnamed: 0"}) {
+    const std::string text = std::string(unnamed) + ",b,y\n0,2,0\n1,3,1\n";
+    EXPECT_THAT(error(text, options), AllOf(HasSubstr("column 0 has no name"), HasSubstr("--ignore-columns 0")));
+    EXPECT_EQ(open(text, {.label_column = "y", .ignored = {"0"}})->count(), 2);
+  }
+  EXPECT_THAT(error("5.1,3.5,setosa\n4.9,3,setosa\n", options), AllOf(HasSubstr("--no-header"), HasSubstr("--header")));
+  EXPECT_EQ(open("2019,2020,y\n1,2,0\n", {.numbers_may_be_names = true, .label_column = "y"})->count(), 1);
+  std::string lines = "id,y\n";
+  for (int i = 100; i < 120; ++i) lines += std::to_string(i) + "," + std::to_string(i % 2) + "\n";
+  EXPECT_THAT(open(lines, {.label_column = "y"})->remarks(), testing::ElementsAre(HasSubstr("--id-column \"id\"")));
+}
+
+TEST_F(Csv, NumbersInAnotherSpellingAreNoCategories) {
+  const CsvOptions options{.label_column = "y"};
+  for (const char* cell : {"\"1,5\"", "\"1,234\"", "12%", "$5", "1 234", "5 kg"}) {
+    const std::string text =
+        std::string("a,y\n") + cell + ",0\n" + (cell == std::string("5 kg") ? "6 kg" : cell) + ",1\n";
+    EXPECT_THAT(error(text, options), AllOf(HasSubstr("column 0 (a)"), HasSubstr("--categories \"a\""))) << cell;
+    EXPECT_GE(open(text, {.label_column = "y", .categories = {"a"}})->fields()[0].elements(), 1);
+  }
+  EXPECT_THAT(error("a,y\n1.5,0\n\"2,5\",1\n", options), AllOf(HasSubstr(":3"), HasSubstr("--decimal ,")));
+  const auto commas =
+      open("a;y\n1,5;0\n1.234,5;1\n", {.separator = ';', .decimal = ',', .thousands = '.', .label_column = "y"});
+  EXPECT_EQ(elements<float>(drain(*commas, 2)[0]), (std::vector<float>{1.5F, 1234.5F}));
+  EXPECT_EQ(elements<float>(drain(*open("a,y\n \"1.5\" ,0\n", options), 1)[0]), std::vector<float>{1.5F})
+      << "a blank before the quote";
+  const auto codes = open("zip,y\n10115,0\n9999,1\n10115.0,0\n", {.label_column = "y", .categories = {"zip"}});
+  EXPECT_EQ(codes->table()->columns[0].categories, (std::vector<std::string>{"9999", "10115"}));
+}
+
+TEST_F(Csv, ProposesTheSeparator) {
+  EXPECT_THAT(error("a;b;y\n1;2;0\n", {.label_column = "y"}), HasSubstr("--separator \";\""));
+  EXPECT_THAT(error("a\tb\n1,5\t2,5\n", {}), HasSubstr("--separator tab"));
+  EXPECT_THAT(error("1,5;2,5\n1;2,5\n", {.header = false}), HasSubstr("--separator \";\""));
+}
+
+TEST_F(Csv, IsEncodedAsAnotherTable) {
+  const auto first = open("colour,size,y\nred,1,b\nblue,3,a\n", {.label_column = "y"});
+  const TableEncoding encoding{
+      .table = *first->table(), .labels_are_classes = true, .classes = 2, .class_names = {"a", "b"}, .from = "first"};
+  const auto with = [&](CsvOptions::Missing missing, UnknownCategories unknown) {
+    return CsvOptions{.missing = missing, .encoding = encoding, .unknown = unknown};
+  };
+  const auto second =
+      open("extra,y,size,colour\n0,a,7,blue\n0,b,,blue\n", with(CsvOptions::Missing::mean, UnknownCategories::error));
+  const auto all = drain(*second, 2);
+  EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{1, 0, 7, 1, 0, 2})) << "the first table's mean";
+  EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(second->class_names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(second->table()->columns[1].filled, 1);
+  EXPECT_THAT(second->remarks(), testing::Contains(HasSubstr("not used, for first has no such column: extra")));
+  const CsvOptions strict = with(CsvOptions::Missing::error, UnknownCategories::error);
+  EXPECT_THAT(error("colour,y\nred,a\n", strict), HasSubstr("lacks a column, which first has: size"));
+  EXPECT_THAT(error("colour,size,y\ngreen,1,a\n", strict),
+              AllOf(HasSubstr(":2"), HasSubstr("\"green\", a category that is not known"), HasSubstr("blue, red")));
+  EXPECT_THAT(error("colour,size,y\nred,1,c\n", strict), HasSubstr("\"c\", a class that first does not know"));
+  EXPECT_THAT(error("colour,size,y\nred,big,a\n", strict), HasSubstr("\"big\", which is no finite number"));
+  const auto lenient = open("colour,size\ngreen,1\n", with(CsvOptions::Missing::error, UnknownCategories::none));
+  EXPECT_EQ(elements<float>(drain(*lenient, 1)[0]), (std::vector<float>{0, 0, 1}));
+  EXPECT_EQ(lenient->fields().size(), 1U) << "without labels";
 }
 
 TEST_F(Csv, SeveralTargetsAndDates) {
@@ -427,6 +537,11 @@ TEST_F(Csv, NamesFileLineAndColumn) {
   EXPECT_THAT(error("a,b\n1,\"two\nlines\"\n3x,c\n", {.label_column = "b"}), HasSubstr(":4"));
   EXPECT_THAT(error("a,b,label\n", options), HasSubstr("no samples"));
   EXPECT_THAT(error("", options), HasSubstr("empty"));
+  EXPECT_THAT(error(std::string("\xFF\xFE"
+                                "a\0,\0b\0\n\0",
+                                10),
+                    options),
+              HasSubstr("is UTF-16"));
   EXPECT_THAT(error(head, {.label_column = "labl"}), AllOf(HasSubstr("labl"), HasSubstr("a, b, label")));
   EXPECT_THAT(error(head, {.label_column = "3"}), HasSubstr("no label column 3"));
   EXPECT_THAT(error(head, {.label_column = "-4"}), HasSubstr("no label column -4"));

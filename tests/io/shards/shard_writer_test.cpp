@@ -179,7 +179,7 @@ int pack_by(int size, const std::function<void(ShardWriterOptions, int rank)>& w
   return failures;
 }
 
-std::string bytes_of(const std::filesystem::path& folder) {
+std::string shard_bytes(const std::filesystem::path& folder) {
   std::string all;
   for (const std::string& name : folder_names(folder)) all += name + read_text(folder / name);
   return all;
@@ -195,14 +195,14 @@ TEST(ShardWriter, SeveralProcessesWriteTheBytesOfOne) {
     EXPECT_EQ(pack_by(size, [&](const ShardWriterOptions& own, int) { pack(samples, own); },
                       {.folder = together, .shards = 5, .overwrite = true}),
               0);
-    EXPECT_EQ(bytes_of(together), bytes_of(alone)) << size;
+    EXPECT_EQ(shard_bytes(together), shard_bytes(alone)) << size;
   }
   const OpenSource open = [&] { return std::make_unique<MemorySource>(samples); };
   write_split(open, {.validation = 31}, {.folder = folder.path() / "split", .shards = 4}, {});
   pack_by(3, [&](const ShardWriterOptions& own, int) { write_split(open, {.validation = 31}, own, {}); },
           {.folder = folder.path() / "split_together", .shards = 4});
   for (const char* part : {kTrainName, kValidationName}) {
-    EXPECT_EQ(bytes_of(folder.path() / "split_together" / part), bytes_of(folder.path() / "split" / part));
+    EXPECT_EQ(shard_bytes(folder.path() / "split_together" / part), shard_bytes(folder.path() / "split" / part));
   }
 }
 

@@ -27,6 +27,7 @@
 #include "io/files/checksum.hpp"
 #include "io/files/file_error.hpp"
 #include "io/foreign_files.hpp"
+#include "io/formats/image_file.hpp"
 #include "io/runs/metrics_log.hpp"
 #include "io/runs/run_folder.hpp"
 #include "io/runs/tensorboard_log.hpp"
@@ -284,19 +285,27 @@ void add_texts(std::vector<Subject>& all) {
 
 void add_images(std::vector<Subject>& all, const fs::path& fixtures) {
   if (!io::can_decode_images()) return;
-  const std::vector<std::string> files{"set/a/rgb.jpg", "set/a/progressive.jpg", "set/a/cmyk.jpg",
-                                       "set/b/rgb.png", "set/b/palette.png",     "set/b/grey16.png"};
-  all.push_back({"images",
-                 [=](const fs::path& folder) {
-                   for (const std::string& file : files) {
-                     fs::create_directories((folder / file).parent_path());
-                     fs::copy_file(fixtures / "images" / fs::path(file).filename(), folder / file);
-                   }
-                 },
-                 files,
-                 [](const fs::path& folder) {
-                   return pack(folder, io::open_image_folder(folder / "set", {.height = 8, .width = 8, .threads = 1}));
-                 }});
+  // All images of a folder have one depth.
+  const auto add = [&](const char* name, const std::vector<std::string>& files) {
+    all.push_back({name,
+                   [=](const fs::path& folder) {
+                     for (const std::string& file : files) {
+                       fs::create_directories((folder / file).parent_path());
+                       fs::copy_file(fixtures / "images" / fs::path(file).filename(), folder / file);
+                     }
+                   },
+                   files,
+                   [](const fs::path& folder) {
+                     return pack(folder,
+                                 io::open_image_folder(folder / "set", {.height = 8, .width = 8, .threads = 1}));
+                   }});
+  };
+  std::vector<std::string> files{"set/a/rgb.jpg",           "set/a/progressive.jpg", "set/a/cmyk.jpg",
+                                 "set/a/orientation_6.jpg", "set/b/rgb.png",         "set/b/palette.png",
+                                 "set/b/orientation_7.png"};
+  if (io::can_decode("WebP")) files.emplace_back("set/b/orientation_8.webp");
+  add("images", files);
+  add("deep images", {"set/a/grey16.png", "set/b/grey12.png"});
 }
 
 void add_shards(std::vector<Subject>& all) {

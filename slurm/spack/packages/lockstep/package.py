@@ -20,7 +20,7 @@ class Lockstep(CMakePackage):
     version("0.1.0")
 
     variant("cuda", default=False, description="Compute on GPUs, too")
-    variant("images", default=True, description="Read JPEG and PNG files")
+    variant("images", default=True, description="Read JPEG, PNG and WebP files")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -40,6 +40,7 @@ class Lockstep(CMakePackage):
     depends_on("zlib-api")
     depends_on("libjpeg", when="+images")
     depends_on("libpng", when="+images")
+    depends_on("libwebp", when="+images")
     depends_on("cuda@12.4:", when="+cuda")
     depends_on("nccl@2.18:", when="+cuda")
 

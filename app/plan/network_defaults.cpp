@@ -1,0 +1,104 @@
+#include "app/plan/network_defaults.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr std::int64_t kMaxPhotoChannels = 4;
+/// Sides of an image that is padded by one zero, or cropped by one pixel in four, all around.
+constexpr std::int64_t kSidePerPad = 6;
+
+bool came_from_network(const TrainOptions& options, const char* name) {
+  return std::find(options.from_network.begin(), options.from_network.end(), name) != options.from_network.end();
+}
+
+/// Everything about how the weights move, and what is done to the samples. A schedule that ends with the run suits any
+/// optimiser.
+void fit_to_numbers(TrainOptions& options, std::vector<std::string>& left_out) {
+  std::vector<std::string> names{"augment", "normalize", "l2", "average-decay"};
+  if (came_from_network(options, "optimizer")) {
+    names.insert(names.end(), {"optimizer", "learning-rate"});
+    if (options.schedule.kind != model::ScheduleOptions::Kind::cosine) {
+      names.insert(names.end(), {"schedule", "decay-rate", "staircase"});
+    }
+  }
+  std::erase_if(names, [&](const std::string& name) { return !came_from_network(options, name.c_str()); });
+  if (names.empty()) return;
+  std::vector<std::string> texts;
+  for (const std::string& name : names) texts.push_back(fmt::format("--{} {}", name, option_text(options, name)));
+  forget_network_defaults(options, names);
+  left_out.push_back(fmt::format("{} (the data hold numbers to predict, which --optimizer {} learns)",
+                                 fmt::join(texts, " "), option_text(options, "optimizer")));
+}
+
+void fit_to_images(const io::Field& x, TrainOptions& options, std::vector<std::string>& left_out) {
+  const std::vector<std::int64_t>& shape = x.sample_shape;
+  const std::int64_t height = shape[0], width = shape[1], channels = shape.size() > 2 ? shape[2] : 1;
+  const std::int64_t side = std::min(height, width), longer = std::max(height, width);
+  const bool photo = channels >= 3 && channels <= kMaxPhotoChannels;
+  const std::string size = fmt::format("images of {} x {}", height, width);
+  const std::string kind = fmt::format("{} channel{}", channels, channels == 1 ? "" : "s");
+  if (came_from_network(options, "augment")) {
+    AugmentOptions& augment = options.data.augment;
+    if (augment.crop && (side < augment.crop->height || longer >= 2 * augment.crop->height)) {
+      left_out.push_back(fmt::format("crop={} ({})", augment.crop->height, size));
+      augment.crop.reset();
+    }
+    if (augment.pad > 0 && side < kSidePerPad * augment.pad) {
+      left_out.push_back(fmt::format("pad={} ({})", augment.pad, size));
+      augment.pad = 0;
+    }
+    if (!photo && augment.flip) {
+      left_out.push_back(fmt::format("flip ({}: a mirror image may mean something else)", kind));
+      augment.flip = false;
+    }
+    const AugmentOptions none;
+    if (!photo && (augment.brightness != none.brightness || augment.contrast_low != none.contrast_low ||
+                   augment.contrast_high != none.contrast_high)) {
+      left_out.push_back(fmt::format("brightness and contrast ({}: they may be what tells classes apart)", kind));
+      augment.brightness = none.brightness;
+      augment.contrast_low = none.contrast_low;
+      augment.contrast_high = none.contrast_high;
+    }
+  }
+  if (!photo && came_from_network(options, "normalize") &&
+      options.data.normalize.kind == Normalization::Kind::per_image) {
+    if (shape.size() == 2 || has_channels(x)) {
+      left_out.push_back(fmt::format("--normalize per-image ({}: per-feature keeps how bright an image is)", kind));
+      options.data.normalize.kind = Normalization::Kind::per_feature;
+    } else {
+      left_out.push_back(fmt::format("--normalize per-image ({})", kind));
+      forget_network_defaults(options, {"normalize"});
+    }
+  }
+}
+
+}  // namespace
+
+std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind loss, TrainOptions& options) {
+  if (info.tokens || options.from_network.empty()) return "";
+  const std::size_t extents = info.x.sample_shape.size();
+  std::vector<std::string> left_out;
+  const bool classes = loss == model::LossKind::softmax_cross_entropy || loss == model::LossKind::binary_cross_entropy;
+  if (!classes) {
+    fit_to_numbers(options, left_out);
+  } else if (extents == 2 || extents == 3) {
+    fit_to_images(info.x, options, left_out);
+  }
+  if (left_out.empty()) return "";
+  return fmt::format("left out of the defaults of {}: {}", options.network.name, fmt::join(left_out, "; "));
+}
+
+bool has_channels(const io::Field& x) {
+  const std::vector<std::int64_t>& shape = x.sample_shape;
+  return shape.size() == 3 && (shape[2] <= kMaxPhotoChannels || 4 * shape[2] <= std::min(shape[0], shape[1]));
+}
+
+}  // namespace lockstep::app

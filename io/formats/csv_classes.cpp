@@ -1,0 +1,121 @@
+#include "io/formats/csv_classes.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "io/shards/class_names.hpp"
+#include "io/shards/shard_manifest.hpp"
+
+namespace lockstep::io {
+
+std::string CsvClasses::name_of(std::string_view text) const { return class_name(csv_plain(text, *style_)); }
+
+void CsvClasses::follow(Known known) {
+  known_ = std::move(known);
+  names_ = known_->names;
+  const std::vector<std::string> all = names_.empty() ? numbered_classes(known_->classes) : names_;
+  for (std::size_t i = 0; i < all.size(); ++i) place_.emplace(class_name(all[i]), static_cast<std::int32_t>(i));
+}
+
+void CsvClasses::add(std::string_view text, std::int64_t line) {
+  const auto first = [&](std::optional<Seen>& seen) {
+    if (!seen) seen = Seen{.cell = std::string(text), .line = line};
+  };
+  const std::string name = name_of(text);
+  if (known_) {
+    if (!place_.contains(name)) first(first_unknown_);
+    return;
+  }
+  if (place_.contains(name)) {
+    return;
+  }
+  if (const std::optional<std::int64_t> number = class_number(name)) {
+    ++whole_;
+    negative_ = negative_ || *number < 0;
+    if (*number > largest_) {
+      largest_ = *number;
+      first_large_ = Seen{.cell = std::string(text), .line = line};
+    }
+  } else if (csv_missing(text)) {
+    first(first_missing_);
+  } else if (csv_number(text, *style_)) {
+    first(first_fraction_);
+  } else {
+    ++texts_;
+    if (odd_number(text, *style_)) {
+      ++odd_;
+      first(first_odd_);
+    }
+  }
+  if (place_.size() > kMaxClasses) return;
+  place_.emplace(name, static_cast<std::int32_t>(place_.size()));
+  names_.push_back(name);
+}
+
+bool CsvClasses::too_many() const noexcept {
+  return !known_ && names_.size() > kMaxClasses && (texts_ > 0 || negative_ || first_fraction_ || first_missing_);
+}
+
+void CsvClasses::finish(std::int64_t samples) {
+  samples_ = samples;
+  if (known_) return;
+  const bool numbers = whole_ > 0 && !negative_ && texts_ == 0 && !first_fraction_ && !first_missing_;
+  const bool gapless = numbers && largest_ + 1 == std::ssize(names_);
+  if (gapless || (numbers && names_.size() > kMaxClasses)) {
+    names_.clear();
+    place_.clear();
+    return;
+  }
+  sort_class_names(names_);
+  for (std::size_t i = 0; i < names_.size(); ++i) place_[names_[i]] = static_cast<std::int32_t>(i);
+}
+
+std::optional<std::string> CsvClasses::complaint(const std::string& file, const std::string& column) const {
+  const auto at = [&](const Seen& seen) {
+    return fmt::format("{}:{}: {} holds \"{}\"", file, seen.line, column, csv_shown(seen.cell));
+  };
+  if (first_unknown_) {
+    const std::vector<std::string> all =
+        known_->names.empty() ? numbered_classes(std::min<std::int64_t>(known_->classes, 1 << 16)) : known_->names;
+    return fmt::format("{}, a class that {} does not know; it knows {}: leave such lines out, or train on them",
+                       at(*first_unknown_), known_->from, csv_listed(all));
+  }
+  if (known_) return std::nullopt;
+  if (texts_ == 0 && first_fraction_) {
+    return fmt::format("{}, which is no whole number, and so is no class: --regression predicts numbers",
+                       at(*first_fraction_));
+  }
+  if (texts_ == 0 && whole_ > 0 && first_missing_) {
+    return fmt::format(
+        "{}, and other labels are numbers: it is missing. Leave such lines out, or make the cell empty "
+        "and give --missing drop",
+        at(*first_missing_));
+  }
+  if (odd_ > 0 && odd_ == texts_) {
+    return fmt::format("{}: {}", at(*first_odd_), odd_number(first_odd_->cell, *style_).value_or(""));
+  }
+  if (texts_ == 0 && largest_ >= 0 && !negative_ && !plausible_classes(largest_ + 1, samples_)) {
+    return fmt::format(
+        "{}, which {} samples do not explain: it is damaged, or the labels are no class numbers: "
+        "--regression predicts numbers",
+        at(*first_large_), samples_);
+  }
+  return std::nullopt;
+}
+
+std::string CsvClasses::remark(const std::string& column) const {
+  if (known_ || names_.empty() || !all_whole_numbers(names_)) return "";
+  return fmt::format(
+      "{} holds {} different whole numbers, {} to {}: {} classes with these names, and class {} is output "
+      "0 of the network (--regression predicts numbers)",
+      column, names_.size(), names_.front(), names_.back(), names_.size(), names_.front());
+}
+
+std::int32_t CsvClasses::index(std::string_view text) const {
+  if (known_ || !names_.empty()) return place_.at(name_of(text));
+  return static_cast<std::int32_t>(class_number(csv_plain(text, *style_)).value());
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,63 @@
+/// \file
+/// The labels of a table that are classes: which there are, and their numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "io/formats/csv_number.hpp"
+
+namespace lockstep::io {
+
+/// Whole numbers 0, 1, ... without a gap are class numbers, and have no names. Other labels are names, sorted: whole
+/// numbers by their size, in one spelling (2 and 2.0 are one class), texts by their bytes.
+class CsvClasses {
+ public:
+  /// Those that another table has; without names, classes are numbered. `style` outlives it.
+  struct Known {
+    std::vector<std::string> names;
+    std::int64_t classes = 0;
+    std::string from;  ///< for messages
+  };
+  explicit CsvClasses(const NumberStyle& style) : style_(&style) {}
+  void follow(Known known);
+
+  void add(std::string_view text, std::int64_t line);
+  /// More different labels than can be classes.
+  bool too_many() const noexcept;
+  /// After the last label.
+  void finish(std::int64_t samples);
+  /// Why these are no classes, one sentence: numbers with fractions, a missing label among numbers, a class that is not
+  /// known. `column`: what messages call it.
+  std::optional<std::string> complaint(const std::string& file, const std::string& column) const;
+  /// What the user should know, one sentence; "": nothing.
+  std::string remark(const std::string& column) const;
+
+  /// Empty: they are numbers.
+  const std::vector<std::string>& names() const noexcept { return names_; }
+  std::int32_t index(std::string_view text) const;
+  static constexpr std::size_t kMaxClasses = 65'536;
+
+ private:
+  struct Seen {
+    std::string cell;
+    std::int64_t line = 0;
+  };
+  std::string name_of(std::string_view text) const;
+
+  const NumberStyle* style_;
+  std::optional<Known> known_;
+  std::optional<Seen> first_fraction_, first_missing_, first_odd_, first_unknown_, first_large_;
+  std::int64_t whole_ = 0, texts_ = 0, odd_ = 0;  ///< different labels
+  std::int64_t largest_ = -1, samples_ = 0;
+  bool negative_ = false;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, std::int32_t> place_;
+};
+
+}  // namespace lockstep::io

@@ -1,0 +1,79 @@
+/// \file
+/// The first pass over a table: what its columns are, which of them are inputs and labels, and what is wrong with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/formats/csv_classes.hpp"
+#include "io/formats/csv_column.hpp"
+#include "io/formats/csv_records.hpp"
+#include "io/shards/sample_source.hpp"
+
+namespace lockstep::io {
+
+class CsvTable {
+ public:
+  /// Reads the file to its end. `complaints`: where there is one, what would end the reading is added to it, as far as
+  /// reading can go on. Throws FileError otherwise.
+  CsvTable(const std::filesystem::path& file, const CsvOptions& options,
+           std::vector<std::string>* complaints = nullptr);
+  CsvTable(const CsvTable&) = delete;
+  CsvTable& operator=(const CsvTable&) = delete;
+
+  std::int64_t count() const noexcept { return count_; }
+  std::size_t width() const noexcept { return columns_.size(); }
+  bool label_is_class() const noexcept { return label_is_class_; }
+  /// In the order of the features and of the targets.
+  const std::vector<std::size_t>& inputs() const noexcept { return inputs_; }
+  const std::vector<std::size_t>& labels() const noexcept { return labels_; }
+  const CsvColumn& column(std::size_t index) const { return columns_.at(index); }
+  const CsvClasses& classes() const noexcept { return classes_; }
+  const NumberStyle& style() const noexcept { return style_; }
+  /// The column of the samples' weights, which is no input.
+  std::optional<std::size_t> weight() const noexcept { return weight_; }
+  std::optional<std::size_t> id() const noexcept { return id_; }
+  std::optional<SampleId> sample_id() const;
+  TableSchema schema() const;
+  const std::vector<std::string>& remarks() const noexcept { return remarks_; }
+  /// With --missing drop: a cell that is used is missing.
+  bool left_out(const CsvRecords& record) const;
+
+ private:
+  void complain(std::string text);
+  void read_header(CsvRecords& records);
+  void begin_columns(std::size_t count);
+  void choose_columns();
+  void follow_encoding();
+  void require_names();
+  std::size_t find(const std::string& wanted, std::string_view what) const;
+  void scan(CsvRecords& records);
+  void see_label(const CsvRecords& records, std::size_t column);
+  void see_weight(const CsvRecords& records) const;
+  void remark(std::int64_t dropped);
+  std::string separator_hint() const;
+
+  std::filesystem::path file_;
+  CsvOptions options_;
+  std::vector<std::string>* complaints_;
+  NumberStyle style_;
+  bool label_is_class_;
+  std::vector<std::string> names_;  ///< of the header; empty: there is none
+  std::vector<CsvColumn> columns_;
+  std::vector<std::size_t> inputs_, labels_;
+  std::optional<std::size_t> id_, weight_;
+  std::size_t id_bytes_ = 1;
+  CsvClasses classes_;
+  std::vector<std::string> remarks_;
+  std::int64_t count_ = 0;
+};
+
+/// Between the cells of the first lines, where these fall into as many cells each; nullopt: none of , ; | and tabs.
+std::optional<char> likely_separator(const std::filesystem::path& file);
+
+}  // namespace lockstep::io

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The launchers end a launcher that misses the end of its ranks, and do without names in TMPDIR that another user may have
+# taken.
+. "$(dirname "$0")/harness.sh"
+
+check "a launcher whose ranks have all ended does not wait for ever"
+cat >stuck <<END
+#!$python
+import os, time
+if os.fork() == 0:
+    os._exit(1)
+time.sleep(300)
+END
+chmod +x stuck
+command_line="slurm/stop_in_time ./stuck"
+timeout 60 "$tree/slurm/stop_in_time" ./stuck >out 2>err
+status=$?
+[ "$status" != 124 ] || failed "it waits"
+[ "$status" != 0 ] || failed "exit 0"
+expect_err 'all ranks have ended'
+check "one whose ranks work is left alone"
+cat >busy <<END
+#!$python
+import os, time
+if os.fork() == 0:
+    time.sleep(14)
+    os._exit(0)
+os.wait()
+END
+chmod +x busy
+"$tree/slurm/stop_in_time" ./busy >out 2>err
+status=$?
+expect_status 0
+expect_silence
+
+mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "not run: this is not Open MPI"; exit; }
+[ "$(id -u)" = 0 ] || { echo "not run: only root can plant another user's folder"; exit; }
+as_user=(setpriv --reuid 65533 --regid 65533 --clear-groups)
+chmod 755 "$work"
+"${as_user[@]}" test -x "$lockstep" || { echo "not run: the other user cannot reach $lockstep"; exit; }
+mkdir shared
+chmod 1777 shared
+taken=shared/ompi.$(hostname | cut -d. -f1).65533
+mkdir "$taken"
+chown 65534:65534 "$taken"
+chmod 700 "$taken"
+
+# launch WORDS...: by that user, two ranks
+launch() {
+  command_line="$*"
+  (cd shared && TMPDIR=$work/shared HOME=$work/shared timeout 60 "${as_user[@]}" "$@" "$lockstep" bench all-reduce --max 4 --repeat 1) >out 2>err
+  status=$?
+}
+
+check "Open MPI by itself does not start where somebody has taken its folder"
+launch mpirun --oversubscribe -np 2
+[ "$status" != 0 ] || { echo "not run: this Open MPI has another name for its folder"; exit; }
+check "app/launch does, and leaves nothing behind"
+launch "$tree/app/launch" 2
+expect_status 0
+[ "$(ls shared)" = "$(basename "$taken")" ] || failed "left behind: $(ls shared)"

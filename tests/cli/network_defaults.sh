@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# seconds: 60
+# Defaults train: what a network brings for photographs in classes is left out where the data are something else.
+. "$(dirname "$0")/harness.sh"
+python3 - <<'PYTHON'
+import h5py, numpy
+random = numpy.random.default_rng(6)
+def write(name, x, y):
+    with h5py.File(f"{name}.h5", "w") as f: f["x"], f["y"] = x, y
+n = 240
+# Balls of a random radius in volumes: the outer slices are nearly always empty.
+grid = numpy.stack(numpy.meshgrid(*[numpy.arange(12)] * 3, indexing="ij"), -1)
+radius, centre = random.uniform(1, 5.5, n), random.normal(5.5, .5, (n, 3))
+balls = (((grid - centre[:, None, None, None]) ** 2).sum(-1) < radius[:, None, None, None] ** 2).astype("f4")
+write("volumes", 1000 * balls, radius.astype("f4"))
+write("volume_classes", 1000 * balls, (radius > 3.2).astype("i4"))
+# Small grey images: which corner is bright; and how bright they are.
+corner = random.integers(0, 4, n)
+small = random.integers(0, 60, (n, 8, 8)).astype("u1")
+for i, c in enumerate(corner): small[i, 4 * (c // 2):4 * (c // 2) + 4, 4 * (c % 2):4 * (c % 2) + 4] += 150
+write("small", small, corner.astype("i4"))
+level = random.integers(20, 230, n)
+write("bright", (level[:, None, None] + random.integers(-9, 9, (n, 12, 12))).clip(0, 255).astype("u1"), (level > 125).astype("i4"))
+# Spectra as images of one column: where the line is.
+place = random.uniform(10, 90, n)
+spectra = numpy.exp(-(numpy.arange(100) - place[:, None]) ** 2 / 50) + .02 * random.normal(size=(n, 100))
+write("spectra", spectra[:, :, None].astype("f4"), (place // 34).astype("i4"))
+write("spectra_numbers", spectra[:, :, None].astype("f4"), place.astype("f4"))
+write("photos", random.integers(0, 256, (24, 32, 32, 3)).astype("u1"), random.integers(0, 2, 24).astype("i4"))
+write("large", random.integers(0, 256, (4, 64, 64, 3)).astype("u1"), numpy.arange(4, dtype="i4") % 2)
+write("bands", (random.normal(size=(20, 32, 32, 8)) * 100 + 500).astype("f4"), numpy.arange(20, dtype="i4") % 2)
+PYTHON
+# beats MODEL DATA EPOCHS: validation is better than a constant, with nothing but defaults.
+beats() {
+  check "$1 on $2 with its defaults is better than a constant"
+  run train --data $2.h5 --validation 0.25 --model $1 --epochs $3 --evaluate-every -1 --progress off --run runs/$1-$2
+  expect_status 0; expect_out '^  to beat: a constant'
+  ! own_words | grep -q 'is no better than' || failed "it is worse"
+}
+beats mlp volumes 20
+beats cnn volumes 12
+beats resnet volumes 20
+beats mlp volume_classes 10
+beats cnn small 20
+beats cnn bright 10
+beats cnn spectra 10
+beats cnn spectra_numbers 6
+
+plan() { run train --data $2.h5 --model $1 --dry-run; expect_status 0; }
+check "numbers are learnt with Adam from samples that nothing changes, and the plan says what was left out"
+plan resnet volumes
+expect_out '^optimiser: adam,'; expect_out 'augmentation none$'; expect_out '^learning rate: cosine, 0.001 to 0'
+expect_out '^left out of the defaults of resnet: --augment pad=4,flip .*--optimizer nesterov .*numbers to predict'
+expect_out '^defaults of resnet: --schedule cosine --batch 128$'
+plan cnn spectra_numbers
+expect_out '^optimiser: adam,'; expect_out '^learning rate: constant, 0.001$'
+
+check "what the user gives stays"
+run train --data volumes.h5 --model resnet --dry-run --optimizer sgd --augment flip
+expect_status 0; expect_out '^optimiser: sgd'; expect_out 'augmentation flip$'; expect_out '^learning rate: .*0\.1 to 0'
+
+check "volumes have one mean and deviation, channels one each"
+plan mlp volumes
+expect_out '^input: normalisation affine\('; expect_out '^samples of 12 x 12 x 12 are taken as volumes: .*--normalize per-feature'
+plan mlp bands
+expect_out 'normalisation per-feature \(8 features'
+run train --data volumes.h5 --normalize per-feature --dry-run
+expect_out 'normalisation per-feature \(12 features'
+check "the configuration of such a run makes the same run"
+must_run train --config runs/mlp-volumes/config.ini --run runs/again --progress off
+metric runs/mlp-volumes validation loss >first && metric runs/again validation loss >second && expect_same first second
+
+check "images of another size are not cropped, grey ones not mirrored"
+plan cnn small
+expect_out 'augmentation none$'; expect_out 'left out of the defaults of cnn: crop=24 \(images of 8 x 8\); flip \(1 channel: '
+expect_out 'normalisation per-feature \(1 feature '
+plan cnn large
+expect_out 'augmentation flip,brightness=63,contrast=0.2:1.8$'; expect_out 'crop=24 \(images of 64 x 64\)'
+plan resnet small
+expect_out 'augmentation none$'; expect_out 'pad=4 \(images of 8 x 8\)'
+
+check "photographs in classes keep what the tutorial does"
+plan cnn photos
+expect_out 'normalisation per-image, augmentation crop=24,flip,brightness=63,contrast=0.2:1.8$'; expect_no_out 'left out'
+plan resnet photos
+expect_out 'augmentation pad=4,flip$'; expect_no_out 'left out'
