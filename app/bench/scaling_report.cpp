@@ -82,7 +82,7 @@ std::string csv_cell(const io::MetricValue& value) {
   return std::isnan(real) ? std::string() : fmt::format("{:.9g}", real);
 }
 
-/// What 100 % are: those of the fewest ranks.
+/// The figures that count as 100 %: those of the fewest ranks.
 std::string efficiency_title(const std::vector<ScalingCurve>& curves) {
   return fmt::format("samples/s per rank, of those on {}", counted(curves.front().points.front().ranks, "rank"));
 }

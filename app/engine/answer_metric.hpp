@@ -47,7 +47,7 @@ class AnswerMetric {
   std::size_t outputs_;
   bool spoilt_ = false;         ///< an answer is no number
   std::vector<double> counts_;  ///< three of each class or label: samples, answers, right ones
-  /// Of the area, of each column, this rank's samples as area_under_roc() takes them. Two classes are one column.
+  /// This rank's samples for the area, column by column, as area_under_roc() takes them. Two classes are one column.
   std::vector<std::vector<std::uint64_t>> columns_;
 };
 

@@ -30,7 +30,7 @@ class Reader {
             .y = y_.data(),
             .count = static_cast<std::int64_t>(samples.size())};
   }
-  /// Of the samples that were read last, so many.
+  /// Labels or targets of the first `samples` samples that were read last.
   std::span<const std::byte> targets(std::size_t samples) const {
     return std::span(y_).first(samples * dataset_.y_bytes());
   }

@@ -395,7 +395,7 @@ struct CheckpointOnRank0::Wanted {
   std::vector<std::int64_t> shape;
 };
 
-/// What such tensors begin with.
+/// Weights that such tensors begin with.
 struct CheckpointOnRank0::Beginning {
   std::vector<const io::StoredTensor*> stored;  ///< of each; nullptr: new values
   std::string table;

@@ -63,10 +63,10 @@ class TrainedModel {
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
   /// What the checkpoint says of the data that it was trained on; nothing where it does not say it.
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
-  /// What predicts alike whatever it sees, of the labels that the network was trained on; empty where the checkpoint
+  /// The constant predictor of the labels that the network was trained on; empty where the checkpoint
   /// does not know them.
   const ConstantPredictor& constant() const noexcept { return constant_; }
-  /// Of the numbers that it predicts, or the labels; empty: not known.
+  /// Names of the numbers that it predicts, or of the labels; empty: not known.
   std::vector<std::string> target_names() const;
   /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
   std::string description() const;

@@ -201,6 +201,7 @@ refused() {
   expect_error "$code" "$words"
   expect_no_file runs/none
 }
+refused 2 "--loss huber needs numbers to predict, and the data holds class labels" --data table --loss huber
 refused 2 "--class-weight names 2 weights, and the data have 3 classes: give one for each class" --data classes.h5 --class-weight 1,2
 refused 2 "--class-weight balance: is neither balanced nor a list of numbers of 0 or more|--class-weight.* is neither balanced" --data classes.h5 --class-weight balance
 refused 2 "is neither balanced nor a list of numbers" --data classes.h5 --class-weight 1,-2,1
