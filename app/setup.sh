@@ -48,6 +48,9 @@ cmake_is_new_enough() {
   [ -n "$version" ] && version_at_least "$version" "$cmake_needed"
 }
 
+# For x86 and Arm, as PyPI had them.
+cmake_wheel="cmake==3.31.6 --hash=sha256:1c8b05df0602365da91ee6a3336fe57525b137706c4ab5675498f662ae1dbcec
+  --hash=sha256:42d9883b8958da285d53d5f69d40d9650c2d1bcf922d82b3ebdceb2b3a7d4521"
 # Sets $cmake and $ctest: the system's, or (Ubuntu 22.04 has 3.22) one from PyPI in build/tools.
 find_cmake() {
   local tools=$PWD/build/tools
@@ -57,7 +60,8 @@ find_cmake() {
   cmake_is_new_enough "$cmake" && return
   say "this system's CMake is older than $cmake_needed: installing a newer one into build/tools"
   is_debian && install_packages python3-venv
-  python3 -m venv "$tools" && "$tools/bin/pip" install --quiet "cmake>=$cmake_needed" && cmake_is_new_enough "$cmake" ||
+  python3 -m venv "$tools" && "$tools/bin/pip" install --quiet --require-hashes --only-binary :all: -r <(echo ${cmake_wheel}) &&
+    cmake_is_new_enough "$cmake" ||
     stop "CMake $cmake_needed or newer is needed (https://cmake.org/download); put it first in PATH and start again"
 }
 
