@@ -56,7 +56,7 @@ const std::vector<Command>& commands() {
       command("predict", "write what a checkpoint says of every sample", parse_predict, run_predict),
       command("generate", "let a trained language model write text", parse_generate, run_generate,
               {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
-      command("export", "write a checkpoint's network for other programs: ONNX, safetensors, npz", parse_export,
+      command("export", "write a checkpoint's network for other programs: ONNX, safetensors", parse_export,
               run_export, {.processes = Processes::alone}),
       command("import", "make a checkpoint of weights from other programs: GPT-2, safetensors", parse_import,
               run_import, {.processes = Processes::alone}),

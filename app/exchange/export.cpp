@@ -11,7 +11,7 @@
 #include "app/exchange/trained_network.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "io/exchange/npz.hpp"
+#include "io/exchange/safetensors.hpp"
 
 namespace lockstep::app {
 
@@ -28,9 +28,6 @@ int run_export(const ExportOptions& options) {
       break;
     case ExportFormat::safetensors:
       io::write_safetensors(options.out, trained.weights, describe_network(trained), if_there);
-      break;
-    case ExportFormat::npz:
-      io::write_npz(options.out, trained.weights, if_there);
       break;
   }
   double bytes = 0;

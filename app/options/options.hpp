@@ -51,7 +51,7 @@ struct PredictOptions {
   ExecutionOptions execution;
 };
 
-enum class ExportFormat { onnx, safetensors, npz };
+enum class ExportFormat { onnx, safetensors };
 
 struct ExportOptions {
   CheckpointChoice checkpoint;

@@ -5,9 +5,9 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::string_view kExportUsage =
-    "Usage: lockstep export RUN --format onnx|safetensors|npz --out FILE [options]\n"
+    "Usage: lockstep export RUN --format onnx|safetensors --out FILE [options]\n"
     "\n"
-    "Writes a checkpoint's network for other programs: onnx to compute with it, safetensors and npz its weights.\n";
+    "Writes a checkpoint's network for other programs: onnx to compute with it, safetensors its weights.\n";
 constexpr std::string_view kExportExamples =
     "\n"
     "Examples\n"
@@ -20,7 +20,6 @@ std::optional<ExportFormat> format_of_name(const std::filesystem::path& file) {
   const std::string end = file.extension().string();
   if (end == ".onnx") return ExportFormat::onnx;
   if (end == ".safetensors") return ExportFormat::safetensors;
-  if (end == ".npz") return ExportFormat::npz;
   return std::nullopt;
 }
 
@@ -32,7 +31,7 @@ ExportOptions parse_export(const std::vector<std::string>& arguments) {
   table.group("What");
   const CheckpointRows checkpoint(table);
   static const std::vector<Choice<std::optional<ExportFormat>>> formats{
-      {"onnx", ExportFormat::onnx}, {"safetensors", ExportFormat::safetensors}, {"npz", ExportFormat::npz}};
+      {"onnx", ExportFormat::onnx}, {"safetensors", ExportFormat::safetensors}};
   table.add_choice("format", options.format, "FORMAT", "of the file; default: by the end of its name", formats);
   table.add("out", options.out, "FILE", "the file to write");
   static const std::vector<Choice<std::optional<bool>>> weights{{"average", true}, {"raw", false}};
@@ -45,7 +44,7 @@ ExportOptions parse_export(const std::vector<std::string>& arguments) {
   options.checkpoint = checkpoint.chosen();
   table.require("out", "name the file to write");
   if (!options.format) options.format = format_of_name(options.out);
-  if (!options.format) table.require("format", "the end of --out does not say which: onnx, safetensors or npz");
+  if (!options.format) table.require("format", "the end of --out does not say which: onnx or safetensors");
   return options;
 }
 

@@ -86,12 +86,12 @@ TEST(ExportOptionsTest, TheEndOfTheNameSaysWhichFormat) {
   const auto format = [](const char* out) { return parse_export({"runs/a", "--out", out}).format; };
   EXPECT_EQ(format("a.onnx"), ExportFormat::onnx);
   EXPECT_EQ(format("a.safetensors"), ExportFormat::safetensors);
-  EXPECT_EQ(format("a.npz"), ExportFormat::npz);
   EXPECT_THROW(format("a.h5"), UsageError);
-  EXPECT_EQ(parse_export({"runs/a", "--out", "a.h5", "--format", "npz"}).format, ExportFormat::npz);
-  EXPECT_EQ(parse_export({"runs/a", "--out", "a.npz"}).average, std::nullopt);
-  EXPECT_EQ(parse_export({"runs/a", "--out", "a.npz", "--weights", "raw"}).average, false);
-  EXPECT_EQ(parse_export({"runs/a", "--out", "a.npz", "--weights", "average"}).average, true);
+  EXPECT_THROW(format("a.npz"), UsageError);
+  EXPECT_EQ(parse_export({"runs/a", "--out", "a.h5", "--format", "onnx"}).format, ExportFormat::onnx);
+  EXPECT_EQ(parse_export({"runs/a", "--out", "a.onnx"}).average, std::nullopt);
+  EXPECT_EQ(parse_export({"runs/a", "--out", "a.onnx", "--weights", "raw"}).average, false);
+  EXPECT_EQ(parse_export({"runs/a", "--out", "a.onnx", "--weights", "average"}).average, true);
 }
 
 }  // namespace
