@@ -85,12 +85,23 @@ void splice(std::string& bytes, std::string_view other, Random& random) {
   bytes.replace(place(bytes, random), random() % 2 == 0 ? part.size() : 0, part);
 }
 
+/// A bracket that opens many thousand times, or a part that comes a thousand times: deep and long texts.
+void pile_up(std::string& bytes, Random& random) {
+  constexpr std::array<std::string_view, 4> kOpening = {"[", "{\"a\":", "(", "<"};
+  const std::string_view part = random() % 2 == 0
+                                    ? kOpening[below(kOpening.size(), random)]
+                                    : std::string_view(bytes).substr(place(bytes, random), 1 + below(64, random));
+  std::string pile;
+  for (std::size_t count = std::size_t{1} << below(17, random); count > 0; --count) pile += part;
+  bytes.insert(place(bytes, random), pile);
+}
+
 }  // namespace
 
 std::string mutated(std::string bytes, std::string_view other, Random& random) {
   const std::size_t changes = 1 + below(4, random);
   for (std::size_t i = 0; i < changes && !bytes.empty(); ++i) {
-    switch (below(13, random)) {
+    switch (below(14, random)) {
       case 0:
       case 1:
       case 2:
@@ -120,6 +131,9 @@ std::string mutated(std::string bytes, std::string_view other, Random& random) {
         break;
       case 11:
         repeat(bytes, random);
+        break;
+      case 12:
+        pile_up(bytes, random);
         break;
       default:
         splice(bytes, other, random);

@@ -438,6 +438,10 @@ void add_foreign(std::vector<Subject>& all, const fs::path& fixtures) {
                      return samples_of(folder / "plain.h5", file.x, file.y);
                    }});
   }
+  all.push_back({"HDF5, links in circles", copied("circles"), {"plain.h5"}, [](const fs::path& folder) {
+                   info_on(folder / "plain.h5");
+                   return samples_of(folder / "plain.h5", "x", "y");
+                 }});
   all.push_back({"HDF5, info", copied("wide"), {"plain.h5"}, [](const fs::path& folder) {
                    return info_on(folder / "plain.h5");
                  }});
@@ -454,6 +458,7 @@ std::vector<Subject> subjects(const fs::path& fixtures) {
   add_runs(all, fixtures);
   add_weights(all);
   add_foreign(all, fixtures);
+  add_commands(all);
   return all;
 }
 
