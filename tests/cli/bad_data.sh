@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Data that is not what it should be: one message that names the file, and no run folder is left behind as if it were one.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small good
 train=(train --data data --optimizer sgd --steps 50 --run runs/r)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # bench agree: the same training under several ways to agree.
+# label: more
 # alone
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

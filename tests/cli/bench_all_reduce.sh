@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The benchmark of all-reduces: its table, its files, its check of every element.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 # rows WAY: the table's rows of that way.

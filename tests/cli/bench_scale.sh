@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # `lockstep bench scale`: every world is timed, figures fit together, a slow rank is named.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 small=(--device cpu --features 20 --outputs 5 --hidden 16 --batch 12 --warmup 1)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The best checkpoint: kept, named, found again; and a run that ends when nothing gets better.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --best-by: which validation is the best, by metrics that need every answer; the same at any number of ranks.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 cat >data.py <<'END'

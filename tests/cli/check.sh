@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The preflight: OK where all is well, and each thing that is not found, named with where and what to do.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data
 job_options=(--data data --hidden 16 --seconds 0.5)

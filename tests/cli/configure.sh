@@ -1,4 +1,5 @@
 # Configuring with and without what GPUs need: found things are named, missing ones are, too.
+# label: more
 . "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 
 # configure NAME [ENVIRONMENT...] [-D...]: its output in ./out, its end in $status.

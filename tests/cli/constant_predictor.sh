@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# label: more
 # seconds: 240
 # What a predictor reaches that looks at no sample stands beside every validation, and a network that is worse is told so.
 . "$(dirname "$0")/harness.sh"

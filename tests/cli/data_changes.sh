@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Data that change under a run: the run ends alike on every rank, names the file, and writes no checkpoint of weights that
 # have seen other data than it began with.
+# label: more
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
 pack_small good

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Which device a job takes: what it says where there is no GPU, and where there is one what it refuses. The second half
 # is not run without a GPU, and says so; training on GPUs is tests/gpu's.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # HDF5 files made by others, damaged so that libhdf5 crashes on them, takes all memory, or believes an impossible header:
 # one sentence that names the file, from every command that opens data, on every number of ranks.
+# label: more
 . "$(dirname "$0")/harness.sh"
 sanitized || ulimit -v 8000000  # what a header promises must not be taken from the machine
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"  # libhdf5 loses memory over damaged metadata

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # HDF5 files made by others mean what the HDF5 library says: links to other files, raw files beside them, virtual data sets,
 # numbers of fewer bits, netCDF's attributes. What was never written is no data, and a failed read says why.
+# label: more
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Training of a part of a network: what is frozen stays, costs nothing, and goes with everything else that a run may be asked for.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

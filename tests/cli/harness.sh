@@ -1,4 +1,4 @@
-# Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE [long]
+# Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE [more|long]
 # A script works in an empty folder of its own; `check` opens a case; run, start and finish call the program; the expect_
 # functions judge what the last call did. All cases run; the script ends with 1 when one failed, with 77 when skipped.
 set -u
@@ -37,7 +37,9 @@ trap 'exit 1' INT TERM HUP PIPE
 sanitized() { grep -q -a -E '__(asan|tsan)_init' "$lockstep"; }
 # Such programs take several times as long for everything.
 patience=$(sanitized && echo 5 || echo 1)
-# Scripts that say "# long: SECONDS" have two entries, the long one with the label slow.
+# Scripts that say "# more: SECONDS" have a second entry, with the label more, for what the short form leaves out; those
+# that say "# long: SECONDS" have one with the label slow, for everything.
+in_short_form() { [ "$form" = short ]; }
 in_long_form() { [ "$form" = long ]; }
 # some COUNT WORD...: a line each: the first COUNT of them; in the long form all.
 some() {
@@ -45,6 +47,17 @@ some() {
   shift
   in_long_form && count=$#
   printf '%s\n' "${@:1:count}"
+}
+# share COUNT MORE WORD...: a line each: in the short form the first COUNT of them, with `more` the next MORE, in the long
+# form all.
+share() {
+  local count=$1 more=$2
+  shift 2
+  case $form in
+    short) printf '%s\n' "${@:1:count}" ;;
+    more) printf '%s\n' "${@:count + 1:more}" ;;
+    long) printf '%s\n' "$@" ;;
+  esac
 }
 check() { case=$1; cases=$((cases + 1)); }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # An installation: what lies where, the manual pages as man reads them, completion as shells do it, scripts and module file
 # that find the program.
+# label: more
 . "$(dirname "$0")/harness.sh"
 build=$(dirname "$lockstep")
 prefix=$work/prefix share=$work/prefix/share

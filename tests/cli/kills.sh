@@ -2,6 +2,7 @@
 # kill -9 at random moments, of one rank or of all, while checkpoints are written beside the training, in one file and in
 # parts: what was said to be safe is there, and the run that went on after all kills has every bit of the one that nobody
 # killed. KILLS: how many (kills_many.sh: 200). SEED: of the moments.
+# label: more
 . "$(dirname "$0")/harness.sh"
 kills=${KILLS:-8}
 RANDOM=${SEED:-1}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The launchers end a launcher that misses the end of its ranks, and do without names in TMPDIR that another user may have
 # taken.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 check "a launcher whose ranks have all ended does not wait for ever"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Limits of the shell that a process starts in: what does not fit is said before it is taken.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 16 --batch 20 --steps 4)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --agree local: islands of ranks that train by themselves for a round, then agree.
+# label: more
 # long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Weights of classes and samples, and the losses of numbers: a linear network after some steps beside the same steps in numpy
 # in float64, at any number of ranks; and what is refused.
+# label: more
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A rank that dies or stands still: the others notice, say who, and nobody stays behind.
 # label: mpich
+# more: 300
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 
@@ -10,7 +11,7 @@ everybody_is_gone() {
   for pid in "$@"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done
 }
 
-for transport in shared-memory ring mpi; do
+for transport in $(share 1 2 shared-memory ring mpi); do
   train=(-n 3 train --data data --optimizer sgd --hidden 16 --batch 20 --steps 100000000 --report-every 50 --checkpoint-every 100 --transport $transport)
 
   check "kill -9 of one rank, $transport"

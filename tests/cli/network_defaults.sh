@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# label: more
 # seconds: 60
 # Defaults train: what a network brings for photographs in classes is left out where the data are something else.
 . "$(dirname "$0")/harness.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Where one may not write. Root may everywhere, so as root the program runs as nobody.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data
 mkdir closed; chmod 555 closed

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Checkpoints when somebody asks for one, and by the clock: training goes on.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A network that the program does not have (tests/networks/elman.cpp), added as one file: every command knows of it what
 # its NetworkKind tells.
+# label: more
 # program: lockstep_with_elman
 . "$(dirname "$0")/harness.sh"
 

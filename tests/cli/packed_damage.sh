@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packed data and checkpoints that somebody changed: values elsewhere than in the file, flipped bits, headers that promise
 # memory. One sentence that names the file, from every command, and never other data, a signal or all the memory.
+# label: more
 . "$(dirname "$0")/harness.sh"
 sanitized || ulimit -v 8000000  # what a header promises must not be taken from the machine
 pack_small good

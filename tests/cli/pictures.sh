@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Folders of image files as people have them: sub-folders, other formats, splits, depths, orientations, no classes at all.
+# label: more
 . "$(dirname "$0")/harness.sh"
 images=$tree/tests/io/fixtures/images
 mkdir -p probe/a && cp "$images/rgb.png" probe/a

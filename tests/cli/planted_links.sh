@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Links, pipes and devices in the place of a run's files: nothing of others is changed, and nothing waits for ever.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 8 --batch 20 --progress off)

@@ -2,6 +2,7 @@
 # The commands of the documents that follow a line <!-- run --> do what they say: each block of them in a copy of the
 # tree's layout, with a build at build/release and what app/quickstart leaves in data/raw. C++ that follows a line
 # <!-- compile --> compiles.
+# label: more
 . "$(dirname "$0")/harness.sh"
 raw=/usr/share/datasets/fashion-mnist
 [ -d $raw ] || raw=$tree/data/fashion-mnist/raw

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A new run that goes on from a checkpoint of another one.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A file system that stalls: nobody waits for ever, the sentence names the file, and a stall that ends in time ends nothing.
+# label: more
 # seconds: 600
 # long: 900
 . "$(dirname "$0")/harness.sh"

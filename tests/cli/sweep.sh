@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # sweep: a training for each line of a file, resumable, shared, halved.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train --noise 4
 pack_small data/test --first 600 --noise 4

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # What a terminal shows: lines that fit, colours unless NO_COLOR says no, and the long form in the log.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600

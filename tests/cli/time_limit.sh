@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A job whose time is short: it stops by itself, early enough for a checkpoint, with 75, and the run goes on from there to
 # the same weights.
+# label: more
 . "$(dirname "$0")/harness.sh"
 unset SLURM_JOB_ID SLURM_JOB_END_TIME SLURM_RESTART_COUNT
 pack_small data/train

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Byte pair tokenizers: learnt, packed with, trained on, written with.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 for i in $(seq 60); do echo "The quick brown fox $i jumps over the lazy dog; it's naïve — don't!"; done >corpus.txt

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Numbers that float32 does not hold: Unix times, long integers. They are standardised before they are narrowed, in HDF5
 # files, tables and packed data; what is beyond the range of float32 is refused, and the sample named.
+# label: more
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The number of ranks is nobody's business but the clock's.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -57,7 +57,7 @@ sys.exit(not (loss <= tolerance and norm <= 10 * tolerance and moved <= 10 * tol
 END
 }
 
-for network in $(some 3 gpt resnet lstm mlp cnn); do
+for network in $(share 1 2 gpt resnet lstm mlp cnn); do
   check "$network: the CPU's curve on two ranks, recorded and plain"
   trained cpu 2 ${!network} --device cpu
   trained gpu 2 ${!network} $on_gpu
@@ -67,6 +67,7 @@ for network in $(some 3 gpt resnet lstm mlp cnn); do
   close gpu plain 0
 done
 
+in_short_form && exit
 check "lstm: layers side by side have the same bits in any order of their streams, on one rank and on two"
 trained cpu 1 $lstm --device cpu
 for ranks in $(some 1 2 1); do
