@@ -37,7 +37,7 @@ class ImageDataset final : public Dataset {
   std::vector<std::int64_t> shard_counts() const override { return {info_.samples}; }
   std::size_t stored_bytes() const noexcept override { return info_.x.bytes(); }
   std::int64_t block_multiple() const noexcept override { return 1; }
-  void will_need(std::int64_t, std::int64_t) const noexcept override {}
+  void will_need(std::int64_t, std::int64_t, std::int64_t) const noexcept override {}
   std::uint64_t verify(int, int) const override { return 0; }
   void check_unchanged(int, int) override {}
 

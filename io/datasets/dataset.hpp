@@ -98,8 +98,8 @@ class Dataset {
   virtual std::int64_t block_multiple() const noexcept = 0;
   /// Most bytes that are kept of data that cannot be read sample by sample (chunked, compressed); 0: there is none.
   virtual std::size_t cache_bytes() const noexcept { return 0; }
-  /// Asks the kernel to read samples [first, first + count) ahead. Returns at once.
-  virtual void will_need(std::int64_t first, std::int64_t count) const noexcept = 0;
+  /// Asks the kernel to read samples [first, first + count) of an epoch ahead. Returns at once.
+  virtual void will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept = 0;
 
   /// Recomputes the checksums of shards part, part + parts, ... and throws FileError at the first that differs.
   /// Returns the bytes read.

@@ -199,7 +199,7 @@ struct Prefetcher::Reader {
       count = std::min(options.global_batch, order.samples() - position);
       for (int rank = options.rank; rank < options.rank + options.parts; ++rank) {
         for (const Slice& range : order.upcoming(position, count, rank, options.world, begin)) {
-          dataset.will_need(range.first, range.count);
+          dataset.will_need(range.first, range.count, epoch);
         }
       }
       begin = false;
@@ -226,7 +226,7 @@ struct Prefetcher::Reader {
       if (asked < length && step + piece >= asked) {
         const std::int64_t count = std::min(step + 2 * piece, length) - asked;
         for (std::int64_t sequence = first_sequence; sequence < end_lane; ++sequence)
-          dataset.will_need(sequence * length + asked, count);
+          dataset.will_need(sequence * length + asked, count, epoch);
         asked += count;
       }
       for (int i = 0; i < options.parts; ++i) {

@@ -32,8 +32,8 @@ void gather(std::span<const std::byte> from, std::size_t row_bytes, std::size_t 
 
 }  // namespace
 
-RearrangedDataset::RearrangedDataset(std::unique_ptr<Dataset> data, Arrangement arrangement, TableSchema table)
-    : data_(std::move(data)), arrangement_(std::move(arrangement)), info_(data_->info()) {
+RearrangedDataset::RearrangedDataset(std::shared_ptr<Dataset> data, Arrangement arrangement, TableSchema table)
+    : DatasetView(std::move(data)), arrangement_(std::move(arrangement)), info_(this->data().info()) {
   if (info_.x.sample_shape.size() != 1) throw std::invalid_argument("samples that are no rows of a table");
   if (!arrangement_.features.empty()) {
     require_places(arrangement_.features, -1, info_.x.elements());
@@ -53,7 +53,7 @@ std::size_t RearrangedDataset::x_bytes() const noexcept {
 }
 
 std::size_t RearrangedDataset::y_bytes() const noexcept {
-  return arrangement_.targets.empty() ? data_->y_bytes() : arrangement_.targets.size() * size_of(y_type());
+  return arrangement_.targets.empty() ? data().y_bytes() : arrangement_.targets.size() * size_of(y_type());
 }
 
 void RearrangedDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
@@ -65,10 +65,10 @@ void RearrangedDataset::read(std::span<const std::int64_t> samples, std::int64_t
     return std::span(memory);
   };
   const bool features = !arrangement_.features.empty() && !x.empty(), targets = !arrangement_.targets.empty();
-  data_->read(samples, epoch, room(features, stored_x, data_->x_bytes(), x),
-              room(targets, stored_y, data_->y_bytes(), y));
-  if (features) gather(stored_x, data_->x_bytes(), size_of(x_type()), arrangement_.features, x);
-  if (targets) gather(stored_y, data_->y_bytes(), size_of(y_type()), arrangement_.targets, y);
+  data().read(samples, epoch, room(features, stored_x, data().x_bytes(), x),
+              room(targets, stored_y, data().y_bytes(), y));
+  if (features) gather(stored_x, data().x_bytes(), size_of(x_type()), arrangement_.features, x);
+  if (targets) gather(stored_y, data().y_bytes(), size_of(y_type()), arrangement_.targets, y);
 }
 
 }  // namespace lockstep::io

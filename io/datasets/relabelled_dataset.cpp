@@ -8,9 +8,9 @@
 
 namespace lockstep::io {
 
-RelabelledDataset::RelabelledDataset(std::unique_ptr<Dataset> data, std::vector<std::int32_t> new_class,
+RelabelledDataset::RelabelledDataset(std::shared_ptr<Dataset> data, std::vector<std::int32_t> new_class,
                                      std::int64_t classes, std::vector<std::string> names)
-    : data_(std::move(data)), new_class_(std::move(new_class)), info_(data_->info()) {
+    : DatasetView(std::move(data)), new_class_(std::move(new_class)), info_(this->data().info()) {
   if (!info_.labels_are_classes || info_.y.name.empty() || info_.classes != std::ssize(new_class_)) {
     throw std::invalid_argument(fmt::format("new numbers for {} classes, and the data have {}", new_class_.size(),
                                             info_.labels_are_classes ? info_.classes : 0));
@@ -24,7 +24,7 @@ RelabelledDataset::RelabelledDataset(std::unique_ptr<Dataset> data, std::vector<
 
 void RelabelledDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                              std::span<std::byte> y) const {
-  data_->read(samples, epoch, x, y);
+  data().read(samples, epoch, x, y);
   relabel(y);
 }
 

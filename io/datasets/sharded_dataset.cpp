@@ -584,7 +584,7 @@ ShardedDataset::MissingRows ShardedDataset::missing(std::int64_t first, std::int
           .y = files_->has_y() ? file.missing_rows(1, within, samples) : std::vector<bool>()};
 }
 
-void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noexcept {
+void ShardedDataset::will_need(std::int64_t first, std::int64_t count, std::int64_t) const noexcept {
   files_->set.will_need(first, count);
 }
 

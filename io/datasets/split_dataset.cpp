@@ -61,16 +61,16 @@ std::int64_t SampleSplit::validation_before(std::int64_t samples) const noexcept
 }
 
 SplitDataset::SplitDataset(std::shared_ptr<Dataset> data, double share, Part part)
-    : data_(std::move(data)),
-      split_(data_->info().samples, validation_samples(data_->info(), share)),
+    : DatasetView(std::move(data)),
+      split_(this->data().info().samples, validation_samples(this->data().info(), share)),
       part_(part),
-      info_(data_->info()) {
+      info_(this->data().info()) {
   info_.samples = part == Part::training ? split_.training() : split_.validation();
-  if (part == Part::training) warnings_ = data_->warnings();
+  if (part == Part::training) warnings_ = this->data().warnings();
 }
 
 std::string SplitDataset::fingerprint() const {
-  return fmt::format("{}, {} of them for {}", data_->fingerprint(), info_.samples,
+  return fmt::format("{}, {} of them for {}", data().fingerprint(), info_.samples,
                      part_ == Part::training ? "training" : "validation");
 }
 
@@ -88,21 +88,21 @@ std::vector<std::int64_t> SplitDataset::in_all(std::span<const std::int64_t> sam
 
 void SplitDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                         std::span<std::byte> y) const {
-  data_->read(in_all(samples), epoch, x, y);
+  data().read(in_all(samples), epoch, x, y);
 }
 
 void SplitDataset::read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const {
-  data_->read_weights(in_all(samples), weights);
+  data().read_weights(in_all(samples), weights);
 }
 
 void SplitDataset::read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const {
-  data_->read_ids(in_all(samples), ids);
+  data().read_ids(in_all(samples), ids);
 }
 
 std::vector<std::int64_t> SplitDataset::shard_counts() const {
   std::vector<std::int64_t> counts;
   std::int64_t end = 0, before = 0;
-  for (const std::int64_t count : data_->shard_counts()) {
+  for (const std::int64_t count : data().shard_counts()) {
     end += count;
     const std::int64_t now = part_ == Part::training ? split_.training_before(end) : split_.validation_before(end);
     if (now > before) counts.push_back(now - before);
@@ -111,18 +111,18 @@ std::vector<std::int64_t> SplitDataset::shard_counts() const {
   return counts;
 }
 
-void SplitDataset::will_need(std::int64_t first, std::int64_t count) const noexcept {
+void SplitDataset::will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept {
   if (count < 1) return;
   const std::int64_t begin = sample(first), end = sample(std::min(first + count, info_.samples) - 1) + 1;
-  data_->will_need(begin, end - begin);
+  data().will_need(begin, end - begin, epoch);
 }
 
 std::uint64_t SplitDataset::verify(int part, int parts) const {
-  return part_ == Part::training ? data_->verify(part, parts) : 0;
+  return part_ == Part::training ? data().verify(part, parts) : 0;
 }
 
 void SplitDataset::check_unchanged(int part, int parts) {
-  if (part_ == Part::training) data_->check_unchanged(part, parts);
+  if (part_ == Part::training) data().check_unchanged(part, parts);
 }
 
 }  // namespace lockstep::io

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/datasets/dataset.hpp"
+#include "io/datasets/dataset_view.hpp"
 
 namespace lockstep::io {
 
@@ -34,7 +34,7 @@ class SampleSplit {
   std::int64_t samples_, validation_;
 };
 
-class SplitDataset final : public Dataset {
+class SplitDataset final : public DatasetView {
  public:
   enum class Part { training, validation };
   /// `share` of the samples are for validation: at least one, and one is left. Throws FileError where there are too
@@ -42,23 +42,14 @@ class SplitDataset final : public Dataset {
   SplitDataset(std::shared_ptr<Dataset> data, double share, Part part);
 
   const DatasetInfo& info() const noexcept override { return info_; }
-  const std::vector<ShardInfo>& shards() const noexcept override { return data_->shards(); }
   const std::vector<std::string>& warnings() const noexcept override { return warnings_; }
   std::string fingerprint() const override;
-  FileType x_type() const noexcept override { return data_->x_type(); }
-  FileType y_type() const noexcept override { return data_->y_type(); }
-  std::size_t x_bytes() const noexcept override { return data_->x_bytes(); }
-  std::size_t y_bytes() const noexcept override { return data_->y_bytes(); }
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
-  bool has_weights() const noexcept override { return data_->has_weights(); }
   void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const override;
   void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const override;
   std::vector<std::int64_t> shard_counts() const override;
-  std::size_t stored_bytes() const noexcept override { return data_->stored_bytes(); }
-  std::int64_t block_multiple() const noexcept override { return data_->block_multiple(); }
-  std::size_t cache_bytes() const noexcept override { return data_->cache_bytes(); }
-  void will_need(std::int64_t first, std::int64_t count) const noexcept override;
+  void will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept override;
   /// The training part answers for the files of both.
   std::uint64_t verify(int part, int parts) const override;
   void check_unchanged(int part, int parts) override;
@@ -71,7 +62,6 @@ class SplitDataset final : public Dataset {
 
   std::vector<std::int64_t> in_all(std::span<const std::int64_t> samples) const;
 
-  std::shared_ptr<Dataset> data_;
   SampleSplit split_;
   Part part_;
   DatasetInfo info_;

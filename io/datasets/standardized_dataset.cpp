@@ -24,7 +24,7 @@ void require_features(const FeatureScale& scale, const Field& field) {
 }  // namespace
 
 StandardizedDataset::StandardizedDataset(std::shared_ptr<Dataset> data, FeatureScale x, FeatureScale y)
-    : data_(std::move(data)), x_(std::move(x)), y_(std::move(y)) {
+    : DatasetView(std::move(data)), x_(std::move(x)), y_(std::move(y)) {
   require_features(x_, info().x);
   if (y_.empty()) return;
   if (info().labels_are_classes || info().y.name.empty()) throw std::invalid_argument("only targets have a scale");
@@ -32,29 +32,29 @@ StandardizedDataset::StandardizedDataset(std::shared_ptr<Dataset> data, FeatureS
 }
 
 std::size_t StandardizedDataset::x_bytes() const noexcept {
-  return x_.empty() ? data_->x_bytes() : static_cast<std::size_t>(info().x.elements()) * sizeof(float);
+  return x_.empty() ? data().x_bytes() : static_cast<std::size_t>(info().x.elements()) * sizeof(float);
 }
 
 std::size_t StandardizedDataset::y_bytes() const noexcept {
-  return data_->y_type() == FileType::float64 ? data_->y_bytes() / 2 : data_->y_bytes();
+  return data().y_type() == FileType::float64 ? data().y_bytes() / 2 : data().y_bytes();
 }
 
 void StandardizedDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                                std::span<std::byte> y) const {
-  const bool wide_y = data_->y_type() == FileType::float64 && !y.empty();
+  const bool wide_y = data().y_type() == FileType::float64 && !y.empty();
   std::vector<double> targets(wide_y ? y.size() / sizeof(float) : 0);
   const std::span<std::byte> delivered_y = wide_y ? std::as_writable_bytes(std::span(targets)) : y;
-  if (x_.empty() || x.empty() || data_->x_type() == FileType::float32) {
-    data_->read(samples, epoch, x, delivered_y);
+  if (x_.empty() || x.empty() || data().x_type() == FileType::float32) {
+    data().read(samples, epoch, x, delivered_y);
     if (!x_.empty() && !x.empty()) x_.apply(floats_in(x));
-  } else if (data_->x_type() == FileType::float64) {
+  } else if (data().x_type() == FileType::float64) {
     std::vector<double> stored(x.size() / sizeof(float));
-    data_->read(samples, epoch, std::as_writable_bytes(std::span(stored)), delivered_y);
+    data().read(samples, epoch, std::as_writable_bytes(std::span(stored)), delivered_y);
     x_.apply(stored, floats_in(x));
   } else {
-    std::vector<std::byte> stored(samples.size() * data_->x_bytes());
-    data_->read(samples, epoch, stored, delivered_y);
-    with_elements(data_->x_type(), stored, [&](auto elements) {
+    std::vector<std::byte> stored(samples.size() * data().x_bytes());
+    data().read(samples, epoch, stored, delivered_y);
+    with_elements(data().x_type(), stored, [&](auto elements) {
       std::transform(elements.begin(), elements.end(), floats_in(x).begin(),
                      [](auto element) { return static_cast<float>(element); });
     });

@@ -213,7 +213,7 @@ std::size_t TokenDataset::cache_bytes() const noexcept { return files_->set.cach
 std::int64_t TokenDataset::block_multiple() const noexcept {
   return (files_->set.block_multiple() + files_->context - 1) / files_->context;
 }
-void TokenDataset::will_need(std::int64_t first, std::int64_t count) const noexcept {
+void TokenDataset::will_need(std::int64_t first, std::int64_t count, std::int64_t) const noexcept {
   files_->set.will_need(first * files_->context, (count + 1) * files_->context);  // one more: the epoch's shift
 }
 

@@ -46,7 +46,7 @@ class TokenDataset final : public Dataset {
   std::size_t stored_bytes() const noexcept override;
   std::int64_t block_multiple() const noexcept override;
   std::size_t cache_bytes() const noexcept override;
-  void will_need(std::int64_t first, std::int64_t count) const noexcept override;
+  void will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept override;
   std::uint64_t verify(int part, int parts) const override;
   void check_unchanged(int part, int parts) override;
 

@@ -103,7 +103,7 @@ TEST_F(SharedShardsTest, AShardThatIsSwappedLaterIsSeenByWhoOpensItThen) {
   EXPECT_THAT(error_text<FileError>([&] { unopened.check_unchanged(4, 7); }),
               AllOf(HasSubstr("shard-00004.h5"), HasSubstr("belongs to another folder, or was changed")));
   EXPECT_THAT(error_text<FileError>([&] { all_of(unopened); }), HasSubstr("shard-00004.h5"));
-  EXPECT_NO_THROW(unopened.will_need(0, 105)) << "who reads it says so";
+  EXPECT_NO_THROW(unopened.will_need(0, 105, kNoEpoch)) << "who reads it says so";
 }
 
 TEST_F(SharedShardsTest, WhatIsSlowToReadIsKnownToAll) {
