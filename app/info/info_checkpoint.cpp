@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -116,25 +117,24 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
   return text;
 }
 
-/// A line for what the run did not train; "" where it trained everything.
-std::string frozen_tensors(const io::TrainingRecord& record) {
+/// What the run was told to do otherwise than usual, as far as it says what was learnt; a line each.
+std::string describe_training(const io::TrainingRecord& record) {
+  static const TrainOptions usual;
+  std::string text;
+  const auto add = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) text += fmt::format("  {:<15}{}\n", name, value);
+  };
   try {
     const TrainOptions options = train_options_from_ini(record.configuration);
-    if (!options.tuning.freeze.empty()) {
-      return fmt::format("  frozen         {}\n", fmt::join(options.tuning.freeze, ", "));
+    add("agreement", agreement_text(options));
+    for (const char* const name : {"sampling", "class-weight", "sample-weight"}) {
+      const std::string value = option_text(options, name);
+      if (value != option_text(usual, name)) add(name, value);
     }
+    add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
   } catch (const UsageError&) {  // of another version of the program: what else it says is worth reading
   }
-  return "";
-}
-
-std::string agreement_line(const io::TrainingRecord& record) {
-  try {
-    const std::string agreement = agreement_text(train_options_from_ini(record.configuration));
-    return agreement.empty() ? "" : fmt::format("  agreement      {}\n", agreement);
-  } catch (const UsageError&) {  // of another version
-    return "";
-  }
+  return text;
 }
 
 std::string describe_record(const io::TrainingRecord& record) {
@@ -143,8 +143,7 @@ std::string describe_record(const io::TrainingRecord& record) {
   text += fmt::format("  network        {}\n", io::to_text(record.network));
   text += describe_trained_on(record);
   text += fmt::format("  optimizer      {}\n", record.optimizer);
-  text += agreement_line(record);
-  text += frozen_tensors(record);
+  text += describe_training(record);
   const std::string own = own_metric(record);
   text += fmt::format("  validation     {}\n", own.empty() ? "not at this step" : own);
   if (!std::isnan(record.best_metric)) text += fmt::format("  best so far    {:.6g}\n", record.best_metric);

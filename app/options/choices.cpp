@@ -97,6 +97,11 @@ std::vector<Choice<TargetScale>> choices() {
 }
 
 template <>
+std::vector<Choice<ClassSampling>> choices() {
+  return {{"uniform", ClassSampling::uniform}, {"balanced", ClassSampling::balanced}};
+}
+
+template <>
 std::vector<Choice<model::OptimizerKind>> choices() {
   using enum model::OptimizerKind;
   return named({sgd, momentum, nesterov, adam, adamw, lars, lamb});

@@ -96,6 +96,7 @@ constexpr OtherName kOtherNames[] = {
      "clip-norm"},
     {"smoothing", "label-smoothing"},
     {"class-weights", "class-weight"},
+    {"sampler oversample oversampling resample balanced-sampling class-balanced-sampling", "sampling"},
     {"sample-weights weight-column", "sample-weight"},
     {"monitor metric-for-best-model eval-metric", "best-by"},
     {"ema ema-decay model-ema swa polyak", "average-decay"},

@@ -75,6 +75,12 @@ enum class TargetScale {
   standard,  ///< each target to mean 0, deviation 1
 };
 
+/// Which training samples an epoch has.
+enum class ClassSampling {
+  uniform,   ///< each of them once
+  balanced,  ///< as many of each class
+};
+
 /// Which checksums are recomputed before training.
 enum class VerifyData {
   automatic,  ///< all, where all shards together hold less than 4 GiB
@@ -95,6 +101,7 @@ struct DataOptions {
   io::UnknownCategories unknown_categories = io::UnknownCategories::error;  ///< of validation data
   AugmentOptions augment;                                                   ///< of training images
   VerifyData verify = VerifyData::automatic;
+  ClassSampling sampling = ClassSampling::uniform;
   bool shuffle = true;
   bool shift_windows = true;  ///< of a corpus
   bool operator==(const DataOptions&) const = default;

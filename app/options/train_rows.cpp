@@ -337,6 +337,11 @@ void add_data_options(OptionTable& table, DataOptions& options) {
       "Validation sees the central crop",
       parse_augment, to_text);
   add_verify_option(table, options.verify);
+  table.add_choice(
+      "sampling", options.sampling, "HOW",
+      "which training samples an epoch has: uniform (each of them once) or balanced (as many of each class, "
+      "as many samples in all: those of rare classes come again and again, those of frequent ones in some "
+      "of the epochs)");
   table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
   table.add("shift-windows", options.shift_windows,
             "of a corpus: in each epoch its windows begin at other tokens, drawn anew");
@@ -358,16 +363,19 @@ void add_loss_options(OptionTable& table, LossOptions& options) {
            "validation does not")
       .at_least(0)
       .below(1);
-  table.add_parsed(
-      "class-weight", options.class_weights, "balanced|LIST",
-      "factors of the losses of training samples, by their classes: balanced (samples / (classes * samples "
-      "of the class): rare classes count as much as frequent ones) or a number for each class, in the "
-      "order of their numbers. They are scaled to a mean of 1 over the training data; validation counts "
-      "every sample alike",
-      parse_class_weights, to_text);
-  table.add("sample-weight", options.sample_weight, "NAME",
-            "the data set of the training files that holds a factor for the loss of each sample, 0 or more; times the "
-            "one of its class, where both are given, and scaled likewise");
+  table
+      .add_parsed("class-weight", options.class_weights, "balanced|LIST",
+                  "factors of the losses of training samples, by their classes: balanced (samples / (classes * samples "
+                  "of the class): rare classes count as much as frequent ones) or a number for each class, in the "
+                  "order of their numbers. They are scaled to a mean of 1 over the training data; validation counts "
+                  "every sample alike. --sampling balanced is for the same end: take one of the two",
+                  parse_class_weights, to_text)
+      .contradicts("sampling");
+  table
+      .add("sample-weight", options.sample_weight, "NAME",
+           "the data set of the training files that holds a factor for the loss of each sample, 0 or more; times the "
+           "one of its class, where both are given, and scaled likewise")
+      .contradicts("sampling");
 }
 
 void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options) {

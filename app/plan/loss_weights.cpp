@@ -8,6 +8,7 @@
 
 #include "app/options/usage_error.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/training_labels.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 
@@ -26,12 +27,8 @@ std::vector<double> chosen_weights(const ClassWeights& options, std::span<const 
   return options.balanced ? balanced_weights(counts) : options.given;
 }
 
-void require_classes(const ClassWeights& options, const io::DatasetInfo& info) {
-  if (info.tokens) throw UsageError("--class-weight needs samples of classes, and the data are a corpus of tokens");
-  if (!info.labels_are_classes) {
-    throw UsageError(fmt::format("--class-weight needs samples of which each has one class, and the data hold {}",
-                                 info.targets_are_binary ? "labels, any of which a sample has" : "numbers to predict"));
-  }
+void require_class_weights(const ClassWeights& options, const io::DatasetInfo& info) {
+  require_classes("class-weight", info);
   if (options.balanced || std::ssize(options.given) == info.classes) return;
   throw UsageError(
       fmt::format("--class-weight names {}, and the data have {}: give one for each class, in the order "
@@ -52,28 +49,6 @@ void LossWeights::write(std::span<const std::int64_t> samples, std::span<const s
 }
 
 namespace {
-
-/// Collective. The weights of all samples on every rank, each of which reads a part.
-std::vector<float> read_all_weights(comm::Communicator& communicator, const io::Dataset& data) {
-  const std::int64_t samples = data.info().samples, size = communicator.size();
-  std::vector<float> weights(static_cast<std::size_t>(samples));
-  const auto part = [&](std::int64_t rank) {
-    const std::int64_t begin = samples * rank / size, end = samples * (rank + 1) / size;
-    return std::span(weights).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-  };
-  comm::all_succeed(communicator, [&] {
-    const comm::LongOperation reading(communicator, "reading the samples' weights");
-    const std::span<float> own = part(communicator.rank());
-    std::vector<std::int64_t> numbers(own.size());
-    std::iota(numbers.begin(), numbers.end(), samples * communicator.rank() / size);
-    data.read_weights(numbers, own);
-  });
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    communicator.broadcast(std::as_writable_bytes(part(rank)), rank);
-    communicator.wait("reading the samples' weights");
-  }
-  return weights;
-}
 
 /// Collective. Of each class the sum of its samples' weights, which are 1 where there are none; of data without classes
 /// one sum. The same bits at any number of ranks: the data are cut into sections that do not depend on it.
@@ -135,7 +110,7 @@ LossWeights gather_loss_weights(comm::Communicator& communicator, const LossOpti
   const bool of_classes = options.class_weights.any(), of_samples = !options.sample_weight.empty();
   if (!of_classes && !of_samples) return {};
   all_succeed_or_usage(communicator, [&] {
-    if (of_classes) require_classes(options.class_weights, training.info());
+    if (of_classes) require_class_weights(options.class_weights, training.info());
     if (of_samples && training.info().tokens) {
       throw UsageError("--sample-weight needs samples, and the data are a corpus of tokens");
     }
@@ -143,7 +118,11 @@ LossWeights gather_loss_weights(comm::Communicator& communicator, const LossOpti
   std::vector<double> factors(1, 1.0);
   if (of_classes) factors = chosen_weights(options.class_weights, count_classes(communicator, training));
   std::vector<float> weights;
-  if (of_samples) weights = read_all_weights(communicator, training);
+  if (of_samples) {
+    weights = read_everywhere<float>(
+        communicator, training.info().samples, "reading the samples' weights",
+        [&](std::span<const std::int64_t> numbers, std::span<float> to) { training.read_weights(numbers, to); });
+  }
   const std::vector<double> sums = sum_by_class(communicator, training, weights);
   double sum = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) sum += factors[of_classes ? i : 0] * sums[i];

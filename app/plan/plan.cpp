@@ -15,6 +15,7 @@
 #include "app/plan/configuration.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
+#include "app/plan/sampling.hpp"
 #include "app/plan/standardization.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
@@ -502,6 +503,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   standardize(communicator, *workload.options, known_scales(options, start.record, start.weights, workload), workload);
   workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
   workload.model.weighted = !workload.weights.empty();
+  workload.training = sampled(communicator, *workload.options, *workload.network, std::move(workload.training));
   return workload;
 }
 

@@ -114,13 +114,29 @@ std::string input_text(const Plan& plan) {
                         workload.targets.mean.size() > 1 ? "in standard deviations" : "in the units of the data"));
 }
 
+/// "sampling: balanced, ...\n"; "" where each sample comes once.
+std::string sampling_text(const Plan& plan) {
+  if (plan.settings.data.sampling == ClassSampling::uniform) return "";
+  const io::DatasetInfo& info = plan.workload.training->info();
+  const std::int64_t draws = info.samples / info.classes;
+  std::string text = fmt::format("sampling: balanced, {}{} of each of {} in an epoch", with_commas(draws),
+                                 info.samples % info.classes == 0 ? "" : fmt::format(" or {}", with_commas(draws + 1)),
+                                 counted(info.classes, "class"));
+  if (const std::vector<double>& counts = plan.workload.constant.counts; !counts.empty()) {
+    const auto [least, greatest] = std::ranges::minmax(counts);
+    text += fmt::format("; there are {:.0f} to {:.0f}", least, greatest);
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string format_training(const Plan& plan) {
   const TrainOptions& settings = plan.settings;
-  std::string text = fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}{}\ninput: {}\n",
-                                 optimizer_text(settings.optimizer), schedule_text(settings, plan.workload.work),
-                                 loss_text(settings), weights_text(plan.workload), input_text(plan));
+  std::string text =
+      fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}{}\ninput: {}\n{}", optimizer_text(settings.optimizer),
+                  schedule_text(settings, plan.workload.work), loss_text(settings), weights_text(plan.workload),
+                  input_text(plan), sampling_text(plan));
   text += format_tuning(settings.tuning, *plan.workload.network);
   std::vector<std::string> usual;
   for (const std::string& name : settings.from_network) {

@@ -36,7 +36,8 @@ enum class RandomPurpose : std::uint32_t {
   noise,
   centre,
   validation_split,
-  window_shift
+  window_shift,
+  class_draws
 };
 
 constexpr RandomBlock random_block(std::uint64_t key, RandomPurpose purpose, std::uint64_t major,

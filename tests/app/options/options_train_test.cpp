@@ -389,6 +389,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(TrainOptionsTest, ClassesHaveWeights) {
   EXPECT_EQ(parse({}).loss.class_weights, ClassWeights{});
+  EXPECT_EQ(parse({"--sampling", "balanced"}).data.sampling, ClassSampling::balanced);
+  EXPECT_EQ(train_options_from_ini(parse({"--sampling", "balanced"}).to_ini()).data.sampling, ClassSampling::balanced);
+  EXPECT_THROW(parse({"--sampling", "balanced", "--class-weight", "balanced"}), UsageError);
+  EXPECT_THROW(parse({"--sampling", "balanced", "--sample-weight", "w"}), UsageError);
   EXPECT_TRUE(parse({"--class-weight", "balanced"}).loss.class_weights.balanced);
   EXPECT_THAT(parse({"--class-weight", "1,0,2.5"}).loss.class_weights.given, testing::ElementsAre(1, 0, 2.5));
   EXPECT_EQ(train_options_from_ini(parse({"--class-weight", "1,0,0.1"}).to_ini()).loss.class_weights,

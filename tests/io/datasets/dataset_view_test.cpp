@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/datasets/balanced_dataset.hpp"
 #include "io/datasets/rearranged_dataset.hpp"
 #include "io/datasets/relabelled_dataset.hpp"
 #include "io/datasets/split_dataset.hpp"
@@ -121,6 +122,10 @@ const std::vector<View>& views() {
          return std::make_unique<StandardizedDataset>(data, FeatureScale{.mean = {1, 1}, .deviation = {2, 2}},
                                                       FeatureScale{});
        }},
+      {"balanced", true,  // of a single class: an epoch is what there is
+       [](auto data) -> std::unique_ptr<Dataset> {
+         return std::make_unique<BalancedDataset>(data, std::vector<std::int32_t>(kTalks, 0), 1);
+       }},
       {"for training", false,
        [](auto data) -> std::unique_ptr<Dataset> {
          return std::make_unique<SplitDataset>(data, 0.25, Part::training);
@@ -138,7 +143,8 @@ TEST(DatasetViewTest, WhatAViewDoesNotChangeIsWhatTheDataSay) {
     SCOPED_TRACE(kind.name);
     const auto data = std::make_shared<TalkingDataset>(kind.classes);
     const std::unique_ptr<Dataset> view = kind.over(data);
-    const bool validation = kind.name == "for validation", split = kind.name.starts_with("for ");
+    const bool validation = kind.name == "for validation", split = kind.name.starts_with("for "),
+               balanced = kind.name == "balanced";
     EXPECT_EQ(view->info().source, "a talk");
     EXPECT_TRUE(view->info().holds_weights);
     ASSERT_TRUE(view->info().id);
@@ -153,10 +159,10 @@ TEST(DatasetViewTest, WhatAViewDoesNotChangeIsWhatTheDataSay) {
     EXPECT_TRUE(view->has_weights());
     EXPECT_EQ(view->stored_bytes(), 77);
     EXPECT_EQ(view->block_multiple(), 5);
-    EXPECT_EQ(view->cache_bytes(), 4321);
+    EXPECT_EQ(view->cache_bytes(), 4321 + (balanced ? 8 * kTalks : 0));
     const std::vector<std::int64_t> counts = view->shard_counts();
     EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), view->info().samples);
-    if (!split) {
+    if (!split && !balanced) {
       EXPECT_THAT(counts, ElementsAre(15, 25));
     }
 

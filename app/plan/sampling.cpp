@@ -1,0 +1,71 @@
+#include "app/plan/sampling.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/usage_error.hpp"
+#include "app/plan/agreement.hpp"
+#include "app/plan/training_labels.hpp"
+#include "app/plan/workload.hpp"
+#include "app/report/figures.hpp"
+#include "io/datasets/balanced_dataset.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr const char* kOption = "sampling balanced";
+
+/// Of data whose labels nobody has read yet.
+void require_drawable(const TrainOptions& options, const model::Network& network, const io::DatasetInfo& info) {
+  require_classes(kOption, info);
+  if (is_recurrent(network)) {
+    throw UsageError(fmt::format("--{} does not go with --model {}: its sequences go on from step to step", kOption,
+                                 options.network.name));
+  }
+  constexpr std::int64_t kMinOfAClass = 2;  // draws in an epoch
+  if (info.classes > info.samples / kMinOfAClass) {
+    throw UsageError(
+        fmt::format("--{}: the training data have {} of {}: an epoch would not draw {} of each: leave it out", kOption,
+                    counted(info.samples, "sample"), counted(info.classes, "class"), kMinOfAClass));
+  }
+  if (info.samples > io::BalancedDataset::kMaxSamples) {
+    throw UsageError(fmt::format("--{} keeps the class of each sample, and goes up to {} of them: leave it out",
+                                 kOption, with_commas(io::BalancedDataset::kMaxSamples)));
+  }
+}
+
+void require_samples_of_each(const std::vector<std::int32_t>& labels, const io::DatasetInfo& info) {
+  std::vector<bool> seen(static_cast<std::size_t>(info.classes));
+  for (const std::int32_t label : labels) seen.at(static_cast<std::size_t>(label)) = true;
+  constexpr std::size_t kFew = 5;
+  std::vector<std::string> missing;
+  for (std::size_t number = 0; number < seen.size(); ++number) {
+    if (seen[number]) continue;
+    missing.push_back(number < info.class_names.size() ? info.class_names[number] : fmt::format("{}", number));
+  }
+  if (missing.empty()) return;
+  const std::size_t all = missing.size();
+  if (all > kFew) missing = {missing.begin(), missing.begin() + kFew}, missing.emplace_back("...");
+  throw UsageError(fmt::format(
+      "--{}: {} of the {} has no training sample that could be drawn ({}): pack the data with labels of those that are "
+      "there, or leave it out",
+      kOption, with_commas(static_cast<std::int64_t>(all)), counted(info.classes, "class"), fmt::join(missing, ", ")));
+}
+
+}  // namespace
+
+std::unique_ptr<io::Dataset> sampled(comm::Communicator& communicator, const TrainOptions& options,
+                                     const model::Network& network, std::unique_ptr<io::Dataset> training) {
+  if (options.data.sampling == ClassSampling::uniform) return training;
+  const io::DatasetInfo& info = training->info();
+  all_succeed_or_usage(communicator, [&] { require_drawable(options, network, info); });
+  std::vector<std::int32_t> labels = read_labels(communicator, *training);
+  require_samples_of_each(labels, info);
+  return std::make_unique<io::BalancedDataset>(std::move(training), std::move(labels), options.work.seed);
+}
+
+}  // namespace lockstep::app
