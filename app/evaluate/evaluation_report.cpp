@@ -148,17 +148,19 @@ std::string format_classes(const ClassCounts& counts, const std::vector<std::str
              100 * report.confidence);
 }
 
-std::string format_targets(const std::vector<TargetErrors>& errors, const std::vector<TargetErrors>& constant,
-                           const std::vector<std::string>& names) {
+std::string format_targets(const EvaluationReport& report) {
+  const std::vector<TargetErrors>&errors = report.targets, &constant = report.constant;
+  const std::vector<std::string>& names = report.names;
   const std::size_t width = widest(names, 8);
+  const std::string of_constant = fmt::format("MAE of the training {}", report.medians ? "median" : "mean");
   std::string text = fmt::format("{:{}}  {:>11}  {:>11}  {:>11}  {:>9}{}", "target", width, "samples", "MAE", "RMSE",
-                                 "R2", constant.empty() ? "" : "  MAE of the training mean");
+                                 "R2", constant.empty() ? "" : "  " + of_constant);
   for (std::size_t i = 0; i < errors.size(); ++i) {
     text +=
         fmt::format("\n{:{}}  {:>11}  {:>11.5g}  {:>11.5g}  {:>9}", names[i], width,
                     with_commas(static_cast<std::int64_t>(errors[i].samples)), shown(errors[i].mean_absolute_error()),
                     shown(errors[i].root_mean_squared_error()), format_share(errors[i].r_squared()));
-    if (!constant.empty()) text += fmt::format("  {:>24.5g}", constant[i].mean_absolute_error());
+    if (!constant.empty()) text += fmt::format("  {:>{}.5g}", constant[i].mean_absolute_error(), of_constant.size());
   }
   return text;
 }
@@ -186,14 +188,15 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   const std::int64_t chunks = divide_up(samples, chunk);
   const auto outputs = static_cast<std::size_t>(outputs_of(subject));
   EvaluationReport report{.network = fmt::format("{}, {}", subject.description(), subject.data().string()),
+                          .medians = subject.constant().medians,
                           .names = names_of(subject)};
   if (subject.loss() == model::LossKind::softmax_cross_entropy) report.classes.emplace_back(outputs_of(subject));
   if (subject.loss() == model::LossKind::binary_cross_entropy) report.labels.emplace_back(outputs_of(subject));
   const bool counted = !report.classes.empty() || !report.labels.empty();
   // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
-  std::vector<float> means = counted ? std::vector<float>{} : subject.constant().means;
-  subject.target_scale().undo(means);
-  const std::size_t columns = counted ? 0 : outputs + means.size();  // of the network, and of the constant
+  std::vector<float> constant = counted ? std::vector<float>{} : subject.constant().values;
+  subject.target_scale().undo(constant);
+  const std::size_t columns = counted ? 0 : outputs + constant.size();  // of the network, and of the constant
   std::vector<TargetErrors> of_chunks(static_cast<std::size_t>(chunks) * columns);
   comm::all_succeed(communicator, [&] {
     // float32 does not hold some targets: what both are in deviations is told in double.
@@ -215,8 +218,8 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
         const std::span<TargetErrors> errors =
             std::span(of_chunks).subspan(static_cast<std::size_t>(k) * columns, columns);
         add_targets(own, wanted, scale, errors.first(outputs));
-        if (means.empty()) continue;
-        for (std::size_t i = 0; i < own.size(); ++i) own[i] = means[i % outputs];
+        if (constant.empty()) continue;
+        for (std::size_t i = 0; i < own.size(); ++i) own[i] = constant[i % outputs];
         add_targets(own, wanted, scale, errors.subspan(outputs));
       }
     }
@@ -227,7 +230,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
                                                    : std::span(&of_chunks.data()->samples, 5 * of_chunks.size()));
   communicator.wait("adding up the report");
   report.targets.resize(counted ? 0 : outputs);
-  report.constant.resize(means.size());
+  report.constant.resize(constant.size());
   for (std::size_t i = 0; i < of_chunks.size(); ++i) {
     const std::size_t column = i % columns;
     (column < outputs ? report.targets[column] : report.constant[column - outputs]).add(of_chunks[i]);
@@ -238,7 +241,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
 std::string format_report(const EvaluationReport& report) {
   if (!report.classes.empty()) return format_classes(report.classes.front(), report.names);
   if (!report.labels.empty()) return format_labels(report.labels.front(), report.names);
-  return format_targets(report.targets, report.constant, report.names);
+  return format_targets(report);
 }
 
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {

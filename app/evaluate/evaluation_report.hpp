@@ -20,7 +20,8 @@ struct EvaluationReport {
   std::vector<ClassCounts> classes = {};  ///< one, or none
   std::vector<LabelCounts> labels = {};   ///< one, or none
   std::vector<TargetErrors> targets = {};
-  std::vector<TargetErrors> constant = {};  ///< likewise, of the mean of the training targets; empty: it is not known
+  std::vector<TargetErrors> constant = {};  ///< likewise, of a constant predictor; empty: it is not known
+  bool medians = false;                     ///< which predicts the median of the training targets, not their mean
   std::vector<std::string> names = {};      ///< of the classes, the labels or the numbers to predict
 };
 

@@ -1,10 +1,12 @@
 #include "app/plan/constant_predictor.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 #include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -14,28 +16,30 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::uint64_t kMaxRead = std::uint64_t{4} << 30;
 constexpr std::uint64_t kMaxTokensRead = std::uint64_t{1} << 28;
 constexpr std::size_t kBlockOfLabels = std::size_t{1} << 20;  ///< bytes of labels read at once
 constexpr std::int64_t kMaxSections = 64, kMaxSums = std::int64_t{1} << 18;
+constexpr const char* kReading = "reading the labels";
 constexpr std::size_t kMaxStored = 65'536;  ///< classes or targets: a checkpoint says them all
+
+/// Losses of which the median of the targets, or nearly so, is the best constant.
+bool has_medians(model::LossKind loss) {
+  return loss == model::LossKind::mean_absolute_error || loss == model::LossKind::huber;
+}
 
 bool has_classes(const io::DatasetInfo& info) { return info.labels_are_classes || info.tokens.has_value(); }
 
-/// Adds over the samples up, in sections: each is added by one rank, in order, so that the sums have the same bits at
-/// any number of ranks. add(y of some samples, sums of the section).
-template <class Add>
-std::vector<double> add_up(comm::Communicator& communicator, const io::Dataset& data, std::size_t width,
-                           std::int64_t stride, const Add& add) {
+/// Collective. Cuts the samples into sections, the same at any number of ranks, each of which one rank reads in order:
+/// use(section, y of some samples). Of `stride` blocks of samples one is read.
+template <class Use>
+void read_sections(comm::Communicator& communicator, const io::Dataset& data, std::int64_t sections,
+                   std::int64_t stride, const Use& use) {
   const std::int64_t samples = data.info().samples;
   const std::size_t of_sample = data.y_bytes() + (data.info().tokens ? data.x_bytes() : 0);
   const auto rows =
       static_cast<std::int64_t>(std::max<std::size_t>(1, kBlockOfLabels / std::max<std::size_t>(1, of_sample)));
-  const std::int64_t sections =
-      std::min(samples, std::clamp<std::int64_t>(kMaxSums / static_cast<std::int64_t>(width), 1, kMaxSections));
-  std::vector<double> sums(static_cast<std::size_t>(sections) * width);  // zeros where another rank adds
   comm::all_succeed(communicator, [&] {
-    const comm::LongOperation reading(communicator, "reading the labels");
+    const comm::LongOperation reading(communicator, kReading);
     std::vector<std::int64_t> block;
     std::vector<std::byte> y;
     const std::int64_t rank = communicator.rank(), size = communicator.size();
@@ -46,12 +50,25 @@ std::vector<double> add_up(comm::Communicator& communicator, const io::Dataset& 
         std::iota(block.begin(), block.end(), at);
         y.resize(block.size() * data.y_bytes());
         data.read_y(block, y);
-        add(std::span<const std::byte>(y), std::span(sums).subspan(static_cast<std::size_t>(k) * width, width));
+        use(static_cast<std::size_t>(k), std::span<const std::byte>(y));
       }
     }
   });
+}
+
+/// Adds over the samples up: each section by itself, so that the sums have the same bits at any number of ranks.
+/// add(y of some samples, sums of the section).
+template <class Add>
+std::vector<double> add_up(comm::Communicator& communicator, const io::Dataset& data, std::size_t width,
+                           std::int64_t stride, const Add& add) {
+  const std::int64_t sections = std::min(
+      data.info().samples, std::clamp<std::int64_t>(kMaxSums / static_cast<std::int64_t>(width), 1, kMaxSections));
+  std::vector<double> sums(static_cast<std::size_t>(sections) * width);  // zeros where another rank adds
+  read_sections(communicator, data, sections, stride, [&](std::size_t section, std::span<const std::byte> y) {
+    add(y, std::span(sums).subspan(section * width, width));
+  });
   communicator.all_reduce(std::span<double>(sums));
-  communicator.wait("reading the labels");
+  communicator.wait(kReading);
   std::vector<double> total(width);
   for (std::size_t i = 0; i < sums.size(); ++i) total[i % width] += sums[i];
   return total;
@@ -70,32 +87,97 @@ std::vector<std::size_t> by_count(const std::vector<double>& counts) {
   return order;
 }
 
+/// Numbers in the order of the floats that have these bits.
+std::uint32_t key_of(float number) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(number);
+  return bits >> 31 != 0 ? ~bits : bits | std::uint32_t{1} << 31;
+}
+float number_of(std::uint32_t key) noexcept {
+  return std::bit_cast<float>(key >> 31 != 0 ? key & ~(std::uint32_t{1} << 31) : ~key);
+}
+
+/// Collective. Of each target the median: the mean of the two numbers in the middle. A pass over the labels finds a
+/// digit of each of the two, from the first on: it counts those that share the digits before. Counts are exact, so they
+/// are the same at any number of ranks.
+std::vector<float> find_medians(comm::Communicator& communicator, const io::Dataset& data, std::int64_t stride) {
+  struct Search {
+    double before = 0;         ///< how many numbers with the same first digits come before the wanted one
+    std::uint32_t digits = 0;  ///< of its key, those that are known
+  };
+  constexpr std::size_t kMaxCounts = std::size_t{1} << 21;
+  const auto targets = static_cast<std::size_t>(data.info().y.elements());
+  std::vector<Search> searches(2 * targets);
+  const int bits = searches.size() << 16 <= kMaxCounts ? 16 : searches.size() << 8 <= kMaxCounts ? 8 : 4;
+  const std::size_t width = std::size_t{1} << bits;
+  const std::int64_t sections = std::min(data.info().samples, kMaxSections);
+  std::vector<double> counts;
+  for (int shift = 32 - bits; shift >= 0; shift -= bits) {
+    const bool first = shift + bits == 32;
+    counts.assign(searches.size() * width, 0);
+    read_sections(communicator, data, sections, stride, [&](std::size_t, std::span<const std::byte> y) {
+      const std::span<const float> numbers = numbers_in<float>(y);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const std::uint32_t digits = key_of(numbers[i]) >> shift;
+        for (std::size_t k = i % targets * 2; k < i % targets * 2 + 2; ++k) {
+          if (first || digits >> bits == searches[k].digits) counts[k * width + (digits & (width - 1))] += 1;
+        }
+      }
+    });
+    communicator.all_reduce(std::span<double>(counts));
+    communicator.wait(kReading);
+    for (std::size_t k = 0; k < searches.size(); ++k) {
+      Search& search = searches[k];
+      const std::span<const double> own = std::span(counts).subspan(k * width, width);
+      if (first) {
+        const double all = std::accumulate(own.begin(), own.end(), 0.0);
+        search.before = std::floor((k % 2 == 0 ? all - 1 : all) / 2);
+      }
+      std::uint32_t digit = 0;
+      for (; digit + 1 < width && search.before >= own[digit]; ++digit) search.before -= own[digit];
+      search.digits = first ? digit : search.digits << bits | digit;
+    }
+  }
+  std::vector<float> medians;
+  for (std::size_t i = 0; i < targets; ++i) {
+    const auto low = static_cast<double>(number_of(searches[2 * i].digits));
+    const auto high = static_cast<double>(number_of(searches[2 * i + 1].digits));
+    medians.push_back(static_cast<float>((low + high) / 2));
+  }
+  return medians;
+}
+
 std::string words_of(const ConstantPredictor& constant, model::LossKind loss, bool tokens,
                      const std::vector<std::string>& names) {
-  if (tokens) return "the frequencies of the training tokens";
+  const std::string_view of = constant.in_part ? "some of the training" : "the training";
+  if (tokens) return fmt::format("the frequencies of {} tokens", of);
   if (!constant.counts.empty()) {
     const auto most = static_cast<std::size_t>(std::max_element(constant.counts.begin(), constant.counts.end()) -
                                                constant.counts.begin());
-    return fmt::format("the most frequent class of the training data, {}",
+    return fmt::format("the most frequent class of {} data, {}", of,
                        most < names.size() ? names[most] : fmt::format("{}", most));
   }
-  return loss == model::LossKind::binary_cross_entropy ? "what most training samples have of each label"
-                                                       : "the mean of the training targets";
+  if (loss == model::LossKind::binary_cross_entropy) {
+    return fmt::format("what most {} samples have of each label", constant.in_part ? "of some training" : "training");
+  }
+  return fmt::format("the {} of {} targets", constant.medians ? "median" : "mean", of);
 }
 
 }  // namespace
 
-ConstantPredictor find_constant(comm::Communicator& communicator, const io::Dataset& training, model::LossKind loss) {
+ConstantPredictor find_constant(comm::Communicator& communicator, const io::Dataset& training, model::LossKind loss,
+                                std::uint64_t max_bytes) {
   const io::DatasetInfo& info = training.info();
   const std::uint64_t bytes = static_cast<std::uint64_t>(info.samples) * training.y_bytes();
-  const std::uint64_t most = info.tokens ? kMaxTokensRead : kMaxRead;
+  const std::uint64_t most = info.tokens ? std::min(kMaxTokensRead, max_bytes) : max_bytes;
   const auto stride = static_cast<std::int64_t>(std::max<std::uint64_t>(1, (bytes + most - 1) / most));
-  ConstantPredictor constant;
+  ConstantPredictor constant{.medians = has_medians(loss), .in_part = stride > 1};
   if (has_classes(info)) {
     const auto classes = static_cast<std::size_t>(info.tokens ? info.tokens->vocabulary : info.classes);
     constant.counts = add_up(communicator, training, classes, stride, [](auto y, std::span<double> sums) {
       for (const std::int32_t label : numbers_in<std::int32_t>(y)) sums[static_cast<std::size_t>(label)] += 1;
     });
+  } else if (constant.medians) {
+    constant.values = find_medians(communicator, training, stride);
   } else {
     const auto targets = static_cast<std::size_t>(info.y.elements());
     const std::vector<double> sums =
@@ -104,26 +186,42 @@ ConstantPredictor find_constant(comm::Communicator& communicator, const io::Data
           for (std::size_t i = 0; i < numbers.size(); ++i) sums_here[i % targets] += static_cast<double>(numbers[i]);
           sums_here[targets] += static_cast<double>(numbers.size() / targets);
         });
-    for (std::size_t i = 0; i < targets; ++i) constant.means.push_back(static_cast<float>(sums[i] / sums[targets]));
+    for (std::size_t i = 0; i < targets; ++i) constant.values.push_back(static_cast<float>(sums[i] / sums[targets]));
   }
   constant.words = words_of(constant, loss, info.tokens.has_value(), info.class_names);
   return constant;
 }
 
 ConstantPredictor stored_constant(const io::DataDescription& description, model::LossKind loss) {
-  ConstantPredictor constant{.means = description.target_means};
+  ConstantPredictor constant{.medians = !description.target_medians.empty(), .in_part = description.labels_in_part};
+  constant.values = constant.medians ? description.target_medians : description.target_means;
   constant.counts.assign(description.class_counts.begin(), description.class_counts.end());
   if (!constant.empty()) constant.words = words_of(constant, loss, false, description.class_names);
   return constant;
+}
+
+ConstantPredictor known_constant(const io::TrainingRecord& record, const io::Dataset& training,
+                                 const io::FeatureScale& targets, model::LossKind loss) {
+  if (record.data_description.empty() || record.dataset != training.fingerprint()) return {};
+  const bool checked =
+      std::ranges::all_of(training.shards(), [](const io::ShardInfo& shard) { return !shard.checksum_y.empty(); });
+  const io::DataDescription before = io::data_description_from_json(record.data_description);
+  if (!checked || before.targets != targets || before.class_names != training.info().class_names) return {};
+  ConstantPredictor constant = stored_constant(before, loss);
+  const bool fits = has_classes(training.info()) ? std::ssize(constant.counts) == training.info().classes
+                                                 : std::ssize(constant.values) == training.info().y.elements() &&
+                                                       constant.medians == has_medians(loss);
+  return fits ? constant : ConstantPredictor{};
 }
 
 void store_constant(const ConstantPredictor& constant, io::DataDescription& description) {
   if (description.labels == io::Labels::classes && constant.counts.size() <= kMaxStored) {
     description.class_counts.assign(constant.counts.begin(), constant.counts.end());
   }
-  if (description.labels == io::Labels::targets && constant.means.size() <= kMaxStored) {
-    description.target_means = constant.means;
+  if (description.labels == io::Labels::targets && constant.values.size() <= kMaxStored) {
+    (constant.medians ? description.target_medians : description.target_means) = constant.values;
   }
+  description.labels_in_part = constant.in_part;
 }
 
 Score score_of(comm::Communicator& communicator, const ConstantPredictor& constant, const io::Dataset& data,
@@ -148,19 +246,20 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
       }
     });
   } else {
-    const auto outputs = constant.means.size();
+    const auto outputs = constant.values.size();
     const bool labels = loss == model::LossKind::binary_cross_entropy;
     sums = add_up(communicator, data, kSums, 1, [&](auto y, std::span<double> here) {
       const auto targets = numbers_in<float>(y);
       for (std::size_t i = 0; i < targets.size(); ++i) {
-        const double mean = static_cast<double>(constant.means[i % outputs]), target = static_cast<double>(targets[i]);
+        const double value = static_cast<double>(constant.values[i % outputs]),
+                     target = static_cast<double>(targets[i]);
         if (labels) {
-          const bool there = target > 0.5, said = mean > 0.5;
-          here[0] -= std::log(there ? mean : 1 - mean);
+          const bool there = target > 0.5, said = value > 0.5;
+          here[0] -= std::log(there ? value : 1 - value);
           here[1] += there == said ? 1 : 0;
           here[2] += there && said ? 1 : 0;
         } else {
-          const double error = std::abs(mean - target);
+          const double error = std::abs(value - target);
           here[0] += loss == model::LossKind::mean_absolute_error ? error
                      : loss != model::LossKind::huber             ? error * error
                      : error <= 1                                 ? error * error / 2

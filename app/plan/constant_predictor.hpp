@@ -9,6 +9,7 @@
 
 #include "app/plan/task.hpp"
 #include "comm/communicator.hpp"
+#include "io/checkpoints/checkpoint.hpp"
 #include "io/datasets/dataset.hpp"
 #include "io/shards/data_description.hpp"
 #include "model/network.hpp"
@@ -18,19 +19,31 @@ namespace lockstep::app {
 struct ConstantPredictor {
   /// Samples of each class, or tokens of each kind; empty: it predicts numbers or labels.
   std::vector<double> counts = {};
-  /// The mean of each target as the network learns it (standardised where that is); of labels the share of the samples
-  /// that have one.
-  std::vector<float> means = {};
+  /// For each target as the network learns it (standardised where that is): what it predicts. Of labels the share of
+  /// the samples that have one.
+  std::vector<float> values = {};
+  bool medians = false;    ///< `values` are medians: the least absolute error; else means: the least squared one
+  bool in_part = false;    ///< some of the labels alone are known: there are very many
   std::string words = {};  ///< "the most frequent class of the training data, cat"
 
-  bool empty() const noexcept { return counts.empty() && means.empty(); }
+  bool empty() const noexcept { return counts.empty() && values.empty(); }
 };
 
+/// Bytes of labels, beyond which find_constant() reads some of them alone.
+inline constexpr std::uint64_t kMaxLabelBytes = std::uint64_t{4} << 30;
+
 /// Collective. Of the labels of `training`, which delivers them as the network learns them; the same bits at any number
-/// of ranks. Labels of more than 4 GiB are read in part.
-ConstantPredictor find_constant(comm::Communicator& communicator, const io::Dataset& training, model::LossKind loss);
-/// The one that a checkpoint keeps (DataDescription::class_counts, target_means); empty where it keeps none.
+/// of ranks. Numbers that are learnt with a loss of absolute errors (Huber's too) have their median, exactly: their
+/// labels are read two times, those of more than 16 targets four times or more.
+ConstantPredictor find_constant(comm::Communicator& communicator, const io::Dataset& training, model::LossKind loss,
+                                std::uint64_t max_bytes = kMaxLabelBytes);
+/// The one that a checkpoint keeps (DataDescription::class_counts, target_means, target_medians); empty where it keeps
+/// none.
 ConstantPredictor stored_constant(const io::DataDescription& description, model::LossKind loss);
+/// The same for a run that goes on: empty, too, unless `training` are those data, with the same classes and the same
+/// `targets`, and all have checksums.
+ConstantPredictor known_constant(const io::TrainingRecord& record, const io::Dataset& training,
+                                 const io::FeatureScale& targets, model::LossKind loss);
 /// For the checkpoint of a run; nothing is kept of tokens, nor of very many classes.
 void store_constant(const ConstantPredictor& constant, io::DataDescription& description);
 

@@ -542,7 +542,13 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
   Workload workload = open_workload(communicator, begun, start.deadline, start);
-  workload.constant = find_constant(communicator, *workload.training, workload.model.loss);
+  all_succeed_or_usage(communicator, [&] {
+    if (start.record == nullptr) return;
+    workload.constant = known_constant(*start.record, *workload.training, workload.targets, workload.model.loss);
+  });
+  if (workload.constant.empty()) {
+    workload.constant = find_constant(communicator, *workload.training, workload.model.loss);
+  }
   if (workload.validation) {
     workload.constant_score =
         score_of(communicator, workload.constant, *workload.validation, workload.model.loss, *workload.task);

@@ -32,9 +32,11 @@ FeatureScale scale_entry(const json& object, const char* key) {
 
 bool flag_entry(const json& object, const char* key) { return integer_entry(object, key) != 0; }
 
-std::vector<float> narrowed(const std::vector<double>& values) {
+/// Empty where there are none: checkpoints of older versions know fewer.
+std::vector<float> floats_entry(const json& object, const char* key) {
   std::vector<float> narrow;
-  for (const double value : values) narrow.push_back(static_cast<float>(value));
+  if (!object.contains(key)) return narrow;
+  for (const double value : reals_entry(object, key)) narrow.push_back(static_cast<float>(value));
   return narrow;
 }
 
@@ -65,6 +67,8 @@ std::string to_json(const DataDescription& description) {
                {"source", description.source}};
   if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
   if (!description.target_means.empty()) text["target_means"] = description.target_means;
+  if (!description.target_medians.empty()) text["target_medians"] = description.target_medians;
+  if (description.labels_in_part) text["labels_in_part"] = 1;
   if (description.table) text["table"] = parse_json(to_json(*description.table));
   add_scale(text, "feature_scale", description.features);
   add_scale(text, "target_scale", description.targets);
@@ -95,8 +99,9 @@ DataDescription data_description_from_json(std::string_view text) {
         .target_units = texts_entry(parsed, "target_units"),
         .class_counts =
             parsed.contains("class_counts") ? integers_entry(parsed, "class_counts") : std::vector<std::int64_t>{},
-        .target_means =
-            parsed.contains("target_means") ? narrowed(reals_entry(parsed, "target_means")) : std::vector<float>{},
+        .target_means = floats_entry(parsed, "target_means"),
+        .target_medians = floats_entry(parsed, "target_medians"),
+        .labels_in_part = parsed.contains("labels_in_part") && flag_entry(parsed, "labels_in_part"),
         .scale = real_entry(input, "scale"),
         .shift = real_entry(input, "shift"),
         .features = scale_entry(parsed, "feature_scale"),

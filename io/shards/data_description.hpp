@@ -27,10 +27,11 @@ struct DataDescription {
   std::vector<std::string> class_names;   ///< of each output, in their order; empty: not known
   std::vector<std::string> target_names;  ///< of each number to predict; empty: not known
   std::vector<std::string> target_units;  ///< likewise
-  /// Samples of each class, or the mean of each target as the network learns it: what a predictor knows that looks at
-  /// no sample. Empty: not known.
+  /// Samples of each class, or the mean or the median of each target as the network learns it: what a predictor knows
+  /// that looks at no sample. Empty: not known, or another one of them is.
   std::vector<std::int64_t> class_counts = {};
-  std::vector<float> target_means = {};
+  std::vector<float> target_means = {}, target_medians = {};
+  bool labels_in_part = false;            ///< these are of some of the samples: there are very many
   double scale = 1, shift = 0;            ///< the network's input is scale * x + shift
   FeatureScale features = {};             ///< where there is one, x is standardised with it first
   FeatureScale targets = {};              ///< likewise what the network learns to predict

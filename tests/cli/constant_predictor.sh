@@ -14,6 +14,7 @@ classes = random.choice(7, size=300, p=[.1, .1, .3, .2, .1, .1, .1]).astype("i4"
 write("classes", x, classes, xv, random.choice(7, size=90).astype("i4"))
 write("numbers", x, (x[:, :3] * [1, 40, 3] + [0, 100, -2]).astype("f4"), xv, (xv[:, :3] * [1, 40, 3] + [0, 100, -2]).astype("f4"))
 write("one", x, (x[:, 0] * 9 + 50).astype("f4"), xv, (xv[:, 0] * 9 + 50).astype("f4"))
+write("skewed", x, numpy.exp(2 * x[:, :2]).astype("f4"), xv, numpy.exp(2 * xv[:, :2]).astype("f4"))
 write("labels", x, (random.random((300, 4)) < [.2, .7, .5, .9]).astype("f4"), xv, (random.random((90, 4)) < [.3, .6, .5, .9]).astype("f4"))
 write("noise", x, random.normal(size=300).astype("f4"), xv, random.normal(size=90).astype("f4"))
 write("sole", x[:20], numpy.zeros(20, "i4"), xv[:9], numpy.zeros(9, "i4"))
@@ -25,9 +26,9 @@ train() {
 }
 
 cat >compare.py <<'PYTHON'
-# compare.py NAME RECORD: what a constant reaches, by numpy, against the entries of a record (JSON).
+# compare.py NAME RECORD [LOSS]: what a constant reaches, by numpy, against the entries of a record (JSON).
 import h5py, json, numpy, sys
-name, record = sys.argv[1], json.loads(sys.argv[2])
+name, record, *loss = sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:]
 y, v = (h5py.File(f"{name}-{part}.h5")["y"][:].astype("f8") for part in ("train", "test"))
 if name == "classes":
     counts = numpy.bincount(y.astype(int), minlength=7)
@@ -39,12 +40,16 @@ elif name == "labels":
     want["f1"] = 2 * found / (said + v.sum())
 else:
     y, v = y.reshape(len(y), -1), v.reshape(len(v), -1)
-    error, unit = v - y.mean(0), y.std(0)
-    want = {"loss": ((error / unit) ** 2).mean(), "mean_absolute_error": abs(error / (unit if y.shape[1] > 1 else 1)).mean()}
+    error, unit = v - (numpy.median(y, 0) if loss else y.mean(0)), y.std(0)
+    e = abs(error / unit)
+    of_loss = {"mean-absolute-error": e, "huber": numpy.where(e <= 1, e ** 2 / 2, e - .5)}
+    want = {"loss": (of_loss[loss[0]] if loss else e ** 2).mean(), "mean_absolute_error": abs(error / (unit if y.shape[1] > 1 else 1)).mean()}
 for key, value in want.items():
     told = record["constant_" + key]
     assert abs(told / value - 1) < 1e-5, (key, told, value)
 PYTHON
+
+of_constant() { grep -o '"constant_[a-z_1]*":[^,}]*' "$1"; }
 
 for ranks in 1 3; do
   for name in classes numbers one labels; do
@@ -60,8 +65,21 @@ for ranks in 1 3; do
     python3 compare.py $name "$(head -n 1 $name-$ranks.json)" || failed "the figures of eval"
   done
 done
+for loss in mean-absolute-error huber; do
+  for ranks in 1 3; do
+    check "$loss on $ranks: the constant is the median, and eval says so"
+    train skewed -n $ranks train --loss $loss --normalize-targets standard
+    expect_out '^  to beat: a constant \(the median of the training targets\) reaches loss [0-9.]+  '
+    grep '"kind":"validation"' "runs/skewed-$ranks/metrics.jsonl" | tail -n 1 >record
+    python3 compare.py skewed "$(cat record)" $loss || failed "the figures"
+    run -n $ranks eval "runs/skewed-$ranks" --report --json skewed-$ranks.json
+    expect_status 0; expect_out 'R2  MAE of the training median$'
+    python3 compare.py skewed "$(head -n 1 skewed-$ranks.json)" $loss || failed "the figures of eval"
+  done
+  of_constant skewed-1.json >one && of_constant skewed-3.json >three && [ -s one ] && expect_same one three
+done
+
 check "the same bits at any number of ranks"
-of_constant() { grep -o '"constant_[a-z_1]*":[^,}]*' "$1"; }
 for name in classes numbers one labels; do
   of_constant $name-1.json >one && of_constant $name-3.json >three && [ -s one ] && expect_same one three
 done
