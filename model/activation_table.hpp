@@ -14,7 +14,7 @@
 
 namespace lockstep::model {
 
-/// What the elements are: their type is the backend's.
+/// Element type of an activation; the backend maps it to a concrete type.
 enum class Holds {
   activations,  ///< compute type
   statistics,   ///< master type
@@ -24,12 +24,13 @@ enum class Holds {
 };
 
 struct ActivationSpec {
-  std::string name;       ///< "dense_1"; of a layer's output, for messages, or "" for all else
-  std::int64_t rows = 1;  ///< per sample; or in all, where `per_batch`
+  std::string name;       ///< "dense_1" for a layer's output, as messages name it; "" for everything else
+  std::int64_t rows = 1;  ///< per sample, or in total with `per_batch`
   std::int64_t columns = 0;
   Holds holds = Holds::activations;
-  bool per_batch = false;  ///< as many rows whatever the batch
-  /// Columns in bfloat16, where products want aligned rows; 0: no others. Who asks for more fills them.
+  bool per_batch = false;  ///< the row count does not depend on the batch
+  /// Columns in bfloat16, where matrix products want aligned rows; 0: the same as `columns`. The code that asks for
+  /// more columns fills them.
   std::int64_t padded_columns = 0;
 };
 
@@ -37,14 +38,14 @@ class ActivationTable {
  public:
   /// Index of the new activation. Throws std::invalid_argument where an extent is not positive.
   std::size_t add(ActivationSpec spec);
-  /// An activation in the memory of another one, which becomes as large as the largest of them: for what is never
-  /// needed at the same time, as gradients on their way back.
+  /// Index of an activation that shares the memory of another one. The memory becomes as large as the largest of them.
+  /// For values that are never needed at the same time, such as gradients on their way back.
   std::size_t overlay(std::size_t on, ActivationSpec spec);
   struct Entry : ActivationSpec {
-    std::size_t memory_of = 0;  ///< index of the entry whose memory this is
+    std::size_t memory_of = 0;  ///< index of the entry that owns the memory
   };
   const std::vector<Entry>& all() const noexcept { return entries_; }
-  /// Elements per sample, of activations alone: for plans.
+  /// Elements per sample of the activations alone: for plans.
   std::int64_t elements_per_sample() const noexcept;
 
  private:

@@ -26,7 +26,7 @@
 
 namespace lockstep::model {
 
-/// An image, channels fastest.
+/// Shape of an image, channels fastest.
 struct ImageShape {
   std::int64_t height = 0, width = 0, channels = 0;
   std::int64_t pixels() const noexcept { return height * width; }
@@ -45,7 +45,7 @@ struct Augmentation {
   float brightness = 0;
   float contrast_low = 1, contrast_high = 1;
   bool per_image = false;
-  /// The last one stands for all channels beyond.
+  /// The last channel's values serve all channels beyond.
   std::array<float, kMostAugmentedChannels> scale{1, 1, 1, 1}, shift{};
   bool operator==(const Augmentation&) const = default;
 };

@@ -20,7 +20,7 @@ void require_slices(std::span<const UpdateSlice> slices, const Tensor& arena, co
   }
 }
 
-/// Rows of y are as long as those of w, or longer where such rows are padded.
+/// Rows of y are as long as those of w, or longer if y is padded.
 bool has_outputs(const Tensor& y, ElementType type, std::int64_t rows, const Tensor& w) {
   const bool padded = type == ElementType::bfloat16 && y.columns > w.columns;
   return is(y, type, rows, padded ? y.columns : w.columns);

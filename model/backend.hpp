@@ -1,7 +1,7 @@
 /// \file
-/// The coarse operations that networks are made of. One implementation per kind of device: cpu/ (fp32, fast),
-/// cuda/ (one GPU), reference/ (float64, obvious). Network code is written once against this class and its two
-/// departments: images() (image_operations.hpp) and sequences() (sequence_operations.hpp).
+/// The coarse operations that networks are made of. One implementation per kind of device: cpu/ (fp32, fast), cuda/
+/// (one GPU), reference/ (float64, obvious). Network code is written once against this class and its two departments:
+/// images() (image_operations.hpp) and sequences() (sequence_operations.hpp).
 ///
 /// Conventions: activations are [batch, features] row-major in compute_type(); weights are [inputs, outputs] row-major.
 /// Parameters, their gradients and the optimiser's state are kept in master_type(); GEMMs read parameters in
@@ -9,10 +9,9 @@
 /// gradients always with `=`. Sums over samples are double and their order is fixed, so a call repeats bit for bit.
 /// Nothing here allocates after construction and reserve_stages().
 ///
-/// Operations are enqueued and run in the order of the calls, but for those that name a side queue (Lstm::queue); a CPU
-/// has done each one when the call returns, a GPU may do it later. What an operation decides therefore stays in
-/// tensors: sums and verdicts are float64 scalars in the backend's memory, and whoever wants one on the host reads it
-/// and synchronises.
+/// Operations are enqueued and run in the order of the calls, except those that name a side queue (Lstm::queue). A CPU
+/// has finished an operation when the call returns; a GPU may run it later. Results therefore stay in tensors: sums and
+/// verdicts are float64 scalars in the backend's memory. A caller that needs one on the host reads it and synchronises.
 #pragma once
 
 #include <cstddef>
@@ -44,27 +43,27 @@ struct InputTransform {
 
 /// Sums over the rows (samples, or positions of samples) of one batch.
 struct LossSums {
-  double loss = 0;    ///< of classes: nats per row; else: mean over the outputs of a row
-  double metric = 0;  ///< of classes: correct answers; of labels: their share in a row; of numbers: mean absolute error
-  double found = 0;   ///< of classes, without gradient: rows whose label is among the five greatest logits; of labels:
-                      ///< the share of a row that is 1 and said to be
+  double loss = 0;    ///< classes: nats per row; otherwise: mean over the outputs of a row
+  double metric = 0;  ///< classes: correct answers; labels: their share in a row; numbers: mean absolute error
+  double found = 0;   ///< classes, without gradient: rows whose label is among the five greatest logits; labels: share
+                      ///< of a row that is 1 and predicted
 };
 inline constexpr std::int64_t kLossSums = 3;  ///< a tensor of sums: float64 [1, kLossSums] in the order above
 
-/// What an error e = prediction - target costs.
+/// Cost of an error e = prediction - target.
 enum class ErrorLoss {
   squared,   ///< e^2
   absolute,  ///< |e|
   huber,     ///< e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Huber 1964)
 };
 
-/// What a loss gives besides its sums.
+/// Options of a loss.
 struct LossOptions {
-  double scale = 1;            ///< of the gradient
+  double scale = 1;            ///< factor of the gradient
   bool want_gradient = false;  ///< else the logits or predictions stay as they are
-  float smoothing = 0;         ///< the target is (1 - s) of the label and s / classes of every class (of labels: s / 2)
-  std::int64_t classes = 0;    ///< of classes: columns beyond are padding, their gradient is 0; 0: there are none
-  ErrorLoss of_error = ErrorLoss::squared;  ///< of numbers
+  float smoothing = 0;         ///< target = (1 - s) label + s / classes for every class (labels: s / 2)
+  std::int64_t classes = 0;    ///< number of classes: columns beyond are padding with gradient 0; 0: no padding
+  ErrorLoss of_error = ErrorLoss::squared;  ///< cost of an error, for losses of numbers
   /// float32 [batch, 1]: factors of each row's loss and gradient, but not of its metric; empty: 1 each.
   Tensor weights = {};
 
@@ -88,40 +87,40 @@ struct UpdateRule {
   double clip_norm = 0;           ///< > 0: scale the gradient to this norm where it exceeds it
 };
 
-/// One range of the arenas with one verdict: one parameter, for the rules that look at a whole one.
+/// A range of the arenas that is one parameter, for rules that look at whole parameters.
 struct UpdateSlice {
   std::size_t offset = 0;
   std::size_t count = 0;
-  bool decayed = false;    ///< weight decay and L2 apply; so do the ratios of lars and lamb
+  bool decayed = false;    ///< weight decay, L2 and the ratios of lars and lamb apply
   bool statistic = false;  ///< not trained: follows what the "gradient" holds (UpdateRule::statistics_decay)
-  float rate_scale = 1;    ///< the rule's learning rate times this is the slice's
+  float rate_scale = 1;    ///< multiplies the rule's learning rate for the slice
 };
 
 /// Arenas of one update, all of the same length and layout, in master_type(); state and average are empty where not
 /// used. `compute_copy`: the parameters in compute_type(), written with them; empty where the two types are one.
 struct UpdateArenas {
   Tensor parameters, gradients, state1, state2, average, compute_copy;
-  Tensor norms;  ///< lars, lamb: float64 [1, 2 * slices], room for sums of squares; else empty
+  Tensor norms;  ///< lars, lamb: float64 [1, 2 * slices], memory for sums of squares; else empty
 };
 
-/// What an update waits for; float64 [1, 1] each.
+/// Conditions of an update; float64 [1, 1] each.
 struct UpdateGate {
   Tensor non_finite;        ///< StepStatus: > 0 (or NaN): nothing is written
   Tensor gradient_squares;  ///< sum of squares of the gradients; not finite: nothing is written
 };
 
-/// A batch where operations can read it.
+/// A batch in memory that operations can read.
 struct StagedBatch {
   Tensor x, y;
-  Tensor keys;          ///< uint64 [samples, 1], for what is random (randomness.hpp); empty in evaluation
-  Tensor weights = {};  ///< float32 [samples, 1], of the loss (LossOptions::weights); empty: 1 each
+  Tensor keys;          ///< uint64 [samples, 1], keys of random draws (randomness.hpp); empty in evaluation
+  Tensor weights = {};  ///< float32 [samples, 1], weights of the loss (LossOptions::weights); empty: 1 each
 };
-/// Most bytes of each part of a batch.
+/// Largest size of each part of a batch, in bytes.
 struct StageBytes {
   std::size_t x = 0, y = 0, keys = 0, weights = 0;
 };
 
-/// Whether an update keeps UpdateArenas::average.
+/// Selects whether an update keeps UpdateArenas::average.
 enum class Averaging { no, yes };
 
 class Backend {
@@ -132,41 +131,41 @@ class Backend {
 
   virtual std::string_view name() const noexcept = 0;  ///< "cpu", "cuda", "reference"
   virtual std::string description() const = 0;         ///< "cpu: OpenBLAS 0.3.21 SkylakeX, loops x86-64-v4, 1 thread"
-  /// What the bits of results depend on besides the inputs.
+  /// Identifies everything besides the inputs that determines the bits of results.
   virtual std::string arithmetic() const { return description(); }
-  /// What users should hear about how operations are done here, known once each has been done: a slow implementation
-  /// where a fast one was expected. A sentence each.
+  /// Remarks for users about slow implementations that operations fell back to, one sentence each. Complete once each
+  /// operation has run.
   virtual std::vector<std::string> notes() const { return {}; }
   virtual ElementType compute_type() const noexcept = 0;     ///< float32, bfloat16 or float64
   virtual ElementType master_type() const noexcept = 0;      ///< float32 or float64
-  virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< where tensors live; 256-byte aligned
-  /// Memory of the host that copies to and from the device run fastest with (pinned); any host memory works.
+  virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< memory of tensors, 256-byte aligned
+  /// Host memory from which copies to and from the device are fastest (pinned); any other host memory works, too.
   virtual std::pmr::memory_resource* host_memory() noexcept = 0;
-  /// Operations are done when their call returns, on host memory: no copies, nothing to wait for.
+  /// Operations run on host memory and are complete when their call returns: no copies, nothing to wait for.
   virtual bool is_host() const noexcept = 0;
-  /// The main queue, to which operations are enqueued that name no other (a cudaStream_t); nullptr on a host.
+  /// The main queue (a cudaStream_t), used by all operations that name no other; nullptr on a host.
   virtual void* stream() noexcept { return nullptr; }
-  /// What is enqueued to `after` from here on waits for all that has been enqueued to `before`. Who uses a side queue
-  /// makes it wait for the main queue first, and the main queue for it in the end.
+  /// Work enqueued to `after` from here on waits for all work already enqueued to `before`. A caller that uses a side
+  /// queue makes it wait for the main queue first, and makes the main queue wait for it at the end.
   virtual void order(Queue /*before*/, Queue /*after*/) {}
-  /// What matrix products count on that are enqueued from here on; `all` at first. `unreserved` leaves the
-  /// multiprocessors of BackendOptions to communication that runs beside them. Means nothing on a host.
+  /// Number of multiprocessors that matrix products enqueued from here on may use; `all` at first. `unreserved` leaves
+  /// the multiprocessors of BackendOptions to concurrent communication. Has no effect on a host.
   enum class Processors { all, unreserved };
   virtual void use_processors(Processors) noexcept {}
 
   // ---- data in ----
 
-  /// Memory for at least `slots` batches of at least so many bytes. May be called again while no batch is staged: the
-  /// memory grows, and what was staged before is gone.
+  /// Reserves memory for at least `slots` batches of at least `bytes`. May be called again while no batch is staged:
+  /// the memory grows, and earlier staged batches are lost.
   void reserve_stages(int slots, const StageBytes& bytes);
-  /// Starts to bring a batch (host memory; uint8, int32, float32 or float64 x, int32 or float32 y, uint64 keys or none,
-  /// float32 weights or none) to where operations that are enqueued from here on can read it: slot `slot`, or the host
-  /// memory itself on a host. The host memory must stay as it is until wait_staged() (on a host: as long as the
+  /// Starts to copy a batch to slot `slot`, where operations enqueued from here on can read it; on a host they read the
+  /// host memory itself. batch: host memory; x uint8, int32, float32 or float64; y int32 or float32; keys uint64 or
+  /// none; weights float32 or none. The host memory must stay unchanged until wait_staged() (on a host: as long as the
   /// operations use it).
   StagedBatch stage(int slot, const StagedBatch& batch);
-  /// The operations enqueued so far are the last to read `slot`.
+  /// Marks the operations enqueued so far as the last that read `slot`.
   void release_stage(int slot);
-  /// Waits until no host memory handed to stage() is needed any more.
+  /// Waits until the host memory passed to stage() is no longer needed.
   virtual void wait_staged() = 0;
 
   // ---- operations ----
@@ -179,11 +178,11 @@ class Backend {
   /// y[b,o] = act(sum_i x[b,i] w[i,o] + bias[o]); bias may be empty (data == nullptr). All in the compute type. In
   /// bfloat16 rows of y may be longer than those of w, which counts as padded with zeros; bias is as long as y's.
   void linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const Tensor& y);
-  /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer),
-  /// d_w and d_bias, too (frozen weights). d_w and d_bias are in the master type, the others in the compute type.
-  /// y, d_y and d_bias may have padding as in linear_forward, d_y zeros there.
+  /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer), and so may
+  /// d_w and d_bias (frozen weights). d_w and d_bias are in the master type, the others in the compute type. y, d_y and
+  /// d_bias may have padding as in linear_forward, d_y zeros there.
   void linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate);
-  /// z = x w + bias, y = gelu(z) as SequenceOperations::gelu_forward says it: one call, for devices that do it in one
+  /// z = x w + bias, y = gelu(z) as in SequenceOperations::gelu_forward: one call, for devices that fuse them into one
   /// kernel.
   void linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z, const Tensor& y);
   /// As linear_backward of a layer without an activation, whose x is gelu(z): d_x becomes the gradient of z, and
@@ -194,12 +193,12 @@ class Backend {
   /// sums += loss, metric and (without gradient) found as in LossSums. One pass of exponentials, in place, for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                              const Tensor& sums);
-  /// The mean over the outputs of what LossOptions::of_error says: predictions [B, O] become its gradient (of squared
-  /// errors 2 (p - t) / O * scale) with want_gradient; targets float32 [B, O]. sums likewise. In bfloat16 rows of
-  /// predictions may have padding behind O, whose gradient is 0.
+  /// The mean error over the outputs, as selected by LossOptions::of_error: predictions [B, O] become its gradient (for
+  /// squared errors 2 (p - t) / O * scale) with want_gradient; targets float32 [B, O]. sums as above. In bfloat16 rows
+  /// of predictions may have padding behind O, whose gradient is 0.
   void mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options, const Tensor& sums);
-  /// Of labels, each of which is there or not: logits [B, L] become (sigmoid - target) / L * scale with want_gradient;
-  /// targets float32 [B, L], 0 or 1. sums likewise. A logit above 0 says that the label is there. Padding likewise.
+  /// Loss of independent labels: logits [B, L] become (sigmoid - target) / L * scale with want_gradient; targets
+  /// float32 [B, L], 0 or 1. sums as above. A logit above 0 predicts the label. Padding as above.
   void binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                             const Tensor& sums);
   /// to += x; both in the compute type.
@@ -213,19 +212,19 @@ class Backend {
   /// gradients += l2 * parameters over the decayed slices. Master type.
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                        std::span<const UpdateSlice> slices);
-  /// One fused pass over the slices: clip, decay, optimiser, average, compute_copy. `slices` are always the same ones
-  /// (a backend may keep its copy of them). The gradients may be used up.
+  /// One fused pass over the slices: clip, decay, optimiser, average, compute_copy. `slices` must be the same in every
+  /// call (a backend may keep its copy of them). The gradients may be overwritten.
   void update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
               std::span<const UpdateSlice> slices, const UpdateGate& gate);
   /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.
   void cast(const Tensor& in, const Tensor& out);
   void fill_zero(const Tensor& x);
 
-  // ---- small things to and from the host, enqueued like operations ----
+  // ---- small transfers to and from the host, enqueued like operations ----
 
-  /// Copies `host` now and writes it to `to` (as many bytes) in the order of the operations. At most 256 bytes.
+  /// Copies `host` now and writes it to `to` (same size) in the order of the operations. At most 256 bytes.
   void write(std::span<const std::byte> host, const Tensor& to);
-  /// Copies `from` to `host` (as many bytes, host_memory()) in the order of the operations: there after synchronize().
+  /// Copies `from` to `host` (same size, host_memory()) in the order of the operations: complete after synchronize().
   void read(const Tensor& from, std::span<std::byte> host);
 
   // ---- waiting ----
@@ -236,15 +235,15 @@ class Backend {
   void upload(std::span<const float> host, const Tensor& to);
   void download(const Tensor& from, std::span<float> host);
 
-  /// Runs `work`, which enqueues operations on this backend's stream (and may fork from it and join it), waits for
-  /// nothing and depends on nothing but `key`. A backend that can record what was enqueued does so when a key comes for
-  /// the second time and replays it from then on (a CUDA graph); others call `work` each time. Keys are the backend's:
-  /// two who repeat different work on one backend need different keys.
+  /// Runs `work`, which enqueues operations on this backend's stream (and may fork from it and join it), never waits
+  /// and depends only on `key`. A backend that can record enqueued work records it at the second call with the same key
+  /// and replays it from then on (a CUDA graph); others call `work` each time. Keys belong to the backend: callers that
+  /// repeat different work on one backend need different keys.
   virtual void repeat(std::span<const std::int64_t> key, const std::function<void()>& work);
-  /// Drops what repeat() has recorded; before anything that recorded work uses goes away.
+  /// Drops the recordings of repeat(). Call it before any memory that recorded work uses is released.
   virtual void forget_recordings() {}
-  /// Takes the time on the device; device_seconds() is the time between the two marks, which the device must be past;
-  /// negative where the host's own clock says as much.
+  /// Takes the time on the device. device_seconds() is the time between the two marks, which the device must have
+  /// passed; negative for a backend whose operations the host's clock times.
   virtual void mark_begin() {}
   virtual void mark_end() {}
   virtual double device_seconds() { return -1; }
@@ -252,7 +251,7 @@ class Backend {
  protected:
   Backend() = default;
 
-  /// One call after the other, where a device has nothing better.
+  /// Default: one call after the other, for devices without a fused kernel.
   virtual void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                                       const Tensor& y);
   virtual void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
@@ -293,23 +292,22 @@ class Backend {
   StageBytes stage_bytes_;
 };
 
-/// What the caller of an operation reads off at once: `out` on the host, after synchronising. For the places where
-/// waiting does not matter (messages, evaluations, tests).
+/// Results on the host at once, after synchronising. For callers that may wait (messages, evaluations, tests).
 double sum_of_squares_now(Backend& backend, const Tensor& x);
 
 struct BackendOptions {
   int threads = 1;                        ///< cpu
-  int device = 0;                         ///< cuda: index of the device as CUDA counts it
-  Precision precision = Precision::fp32;  ///< cuda; the others know one
+  int device = 0;                         ///< cuda: index of the device in CUDA's numbering
+  Precision precision = Precision::fp32;  ///< cuda; other backends have only one
   bool graphs = true;                     ///< cuda: record and replay in repeat()
-  bool tune = false;                      ///< cuda: what is fastest here and now, not what repeats: algorithms of
-                                          ///< products by timing a few, attention's gradients in any order
-  bool side_streams = true;               ///< cuda: side queues are streams of their own, not the main one
-  bool attention_library = true;          ///< cuda: attention by cuDNN, where it has a way that repeats bit for bit
-  double worth_padding = kFlopsPerCopiedByte;  ///< cuda: FLOPs per byte from which products are made of padded copies
+  bool tune = false;  ///< cuda: prefer speed here and now over repeatable bits: time a few algorithms for products,
+                      ///< attention's gradients in any order
+  bool side_streams = true;                    ///< cuda: side queues are streams of their own, not the main one
+  bool attention_library = true;               ///< cuda: attention by cuDNN if it has a plan that repeats bit for bit
+  double worth_padding = kFlopsPerCopiedByte;  ///< cuda: FLOPs per byte above which products use padded copies
   int reserved_processors = 0;  ///< cuda: streaming multiprocessors that use_processors() leaves to communication
 };
-/// The one place that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws
+/// The factory that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws
 /// std::invalid_argument (unknown name), DeviceError (no such device, or built without CUDA).
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 

@@ -12,7 +12,7 @@ std::int64_t stored_features(const Network& network, const ModelOptions& options
   return options.augmentation ? options.augmentation->in.elements() : network.sample_shape().features;
 }
 
-/// Columns of y.
+/// Number of columns of y.
 std::int64_t target_columns(const Network& network, LossKind loss) {
   const SampleShape& shape = network.sample_shape();
   if (shape.tokens) return shape.features;
@@ -41,8 +41,8 @@ BatchStage::BatchStage(Backend& backend, const Network& network, const ModelOpti
   backend.reserve_stages(evaluation_slot() + 1, bytes_of_slot(network, options));
 }
 
-/// Converted samples take memory unless the backend can read every batch in place; which batches it can is known only
-/// when they come, so the memory is always planned (and, on a host, becomes resident only when it is used).
+/// Converted samples take memory unless the backend can read every batch in place. Only the batches themselves tell
+/// whether it can, so the memory is always planned (and, on a host, becomes resident only when it is used).
 std::size_t BatchStage::converted_bytes(const Network& network, const ModelOptions& options, ElementType compute) {
   if (network.sample_shape().tokens) return 0;
   return static_cast<std::size_t>(options.max_batch * network.sample_shape().features) * size_of(compute);
@@ -66,7 +66,7 @@ BatchStage::Staged BatchStage::stage(int slot, const Batch& batch, bool with_key
     throw std::invalid_argument(fmt::format("a batch of sequences {} to {}: this model has {}", batch.first_sequence,
                                             batch.first_sequence + batch.count, options_.most_sequences()));
   }
-  // Tensors know no const; the samples are only read.
+  // Tensors cannot be const; the samples are only read.
   const bool tokens = network_.sample_shape().tokens;
   const bool classifies = options_.loss == LossKind::softmax_cross_entropy;
   const Tensor x{const_cast<void*>(batch.x), batch.count == 0 && tokens ? ElementType::int32 : batch.x_type,

@@ -12,9 +12,9 @@ namespace {
 constexpr std::array<std::pair<Precision, std::string_view>, 3> kNames{
     {{Precision::fp32, "fp32"}, {Precision::tf32, "tf32"}, {Precision::bf16, "bf16"}}};
 
-/// Dense peaks as the vendor's data sheets give them, in TFLOP/s (where a sheet counts the zeros of structured
-/// sparsity, half of that); 0 where the sheets disagree. `parts` must all be in the device's name. Custom editions and
-/// slices of a device have another number of processors and are not in any sheet.
+/// Dense peaks from the vendor's data sheets, in TFLOP/s (half the figure if a sheet counts the zeros of structured
+/// sparsity); 0 if the sheets disagree. All `parts` must be in the device's name. Custom editions and slices of a
+/// device have another number of processors and are not in any sheet.
 struct Sheet {
   std::string_view name;
   std::array<std::string_view, 2> parts;
@@ -36,7 +36,7 @@ constexpr std::array kSheets{
     Sheet{"NVIDIA B200", {"B200", ""}, 148, 0, 0, 2250},
 };
 
-/// `part` stands in `name` as a word of its own: "L4" is not in "NVIDIA L40S", nor "H200" in "NVIDIA GH200 480GB".
+/// True if `part` is a whole word of `name`: "L4" is not in "NVIDIA L40S", nor "H200" in "NVIDIA GH200 480GB".
 bool has_word(std::string_view name, std::string_view part) {
   const auto is_edge = [](char c) { return c == ' ' || c == '-'; };
   for (auto at = name.find(part); at != std::string_view::npos; at = name.find(part, at + 1)) {

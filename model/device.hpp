@@ -1,6 +1,6 @@
 /// \file
-/// The GPUs that this process can see, and what a program built as this one can do with them. Nothing here fails: a
-/// machine without a GPU or without a driver is an answer.
+/// The GPUs that this process can see, and how this build can use them. Nothing here fails: a machine without a GPU or
+/// a driver is a valid answer.
 #pragma once
 
 #include <cstddef>
@@ -11,50 +11,51 @@
 
 namespace lockstep::model {
 
-/// A device failed, or is not there: no driver, out of memory, an error in a kernel. The text names the device and says
+/// A device failed or is missing: no driver, out of memory, an error in a kernel. The text names the device and says
 /// what to do.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// How a GPU computes. Parameters, gradients, statistics and the optimiser are fp32 in all of them, and matrix
-/// multiplications that make weight gradients accumulate in fp32.
+/// Number format of a GPU's computation. Parameters, gradients, statistics and the optimiser are fp32 in every format.
+/// Matrix multiplications that make weight gradients accumulate in fp32.
 enum class Precision {
   fp32,  ///< GEMMs in fp32
   tf32,  ///< GEMMs of fp32 numbers rounded to 10 bits of mantissa, accumulated in fp32
-  bf16,  ///< activations and the weights that GEMMs read in bfloat16
+  bf16,  ///< activations, and weights as GEMMs read them, in bfloat16
 };
 Precision parse_precision(std::string_view name);  ///< throws std::invalid_argument listing the valid names
 std::string_view name_of(Precision precision) noexcept;
 
 struct Device {
-  int index = 0;                 ///< as CUDA counts in this process: 0 to the number of visible devices
+  int index = 0;                 ///< index in CUDA's numbering for this process: 0 to the number of visible devices
   std::string name;              ///< "NVIDIA H200"
   std::string pci;               ///< "0000:1b:00.0"
   std::string uuid;              ///< "GPU-8f3c…"; the same in every process that sees this device
   int major = 0, minor = 0;      ///< compute capability
   int processors = 0;            ///< streaming multiprocessors
-  std::size_t shared_bytes = 0;  ///< of shared memory that one block can have
-  std::size_t bytes = 0;         ///< memory in all
-  std::size_t free_bytes = 0;    ///< now; 0 when it was not asked for
+  std::size_t shared_bytes = 0;  ///< shared memory available to one block
+  std::size_t bytes = 0;         ///< total memory
+  std::size_t free_bytes = 0;    ///< free memory now; 0 if not queried
 };
 
 struct DeviceSurvey {
   std::vector<Device> devices;
-  /// Why there is none, as a clause with its remedy: "no NVIDIA driver is installed here", "CUDA_VISIBLE_DEVICES is
-  /// '9' and hides every GPU", "the driver supports CUDA 12.2, this program needs 13.0: …", "this lockstep was built
-  /// without CUDA". Empty where there are devices.
+  /// The reason for finding no device, as a clause with its remedy: "no NVIDIA driver is installed here",
+  /// "CUDA_VISIBLE_DEVICES is '9' and hides every GPU", "the driver supports CUDA 12.2, this program needs 13.0: …",
+  /// "this lockstep was built without CUDA". Empty if there are devices.
   std::string obstacle;
 };
-/// Looks once; touches no device beyond asking for its properties.
+/// Queries the devices once, and only their properties.
 DeviceSurvey survey_devices();
-/// Why the library of matrix multiplications for GPUs cannot be used on this machine, with its remedy; empty: it can.
-/// Loads it.
+/// Loads the GPU library of matrix multiplications. Returns why this machine cannot use it, with the remedy; empty on
+/// success.
 std::string gpu_library_error();
-/// Why cuDNN, which does convolutions and attention for GPUs, cannot be used on this machine; empty: it can. Loads it.
+/// Loads cuDNN, which does convolutions and attention on GPUs. Returns why this machine cannot use it; empty on
+/// success.
 std::string cudnn_error();
-/// Free memory of one device, in bytes. Makes the process's context there. Throws DeviceError.
+/// Free memory of one device, in bytes. Creates the process's context there. Throws DeviceError.
 std::size_t free_memory(const Device& device);
 /// The best precision that the device computes fast: bf16 from compute capability 8.0 on, else fp32.
 Precision best_precision(const Device& device) noexcept;

@@ -36,7 +36,7 @@ std::vector<Architecture> parse(std::string_view list) {
     const std::string_view name = item.substr(0, dash);
     int number = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error != std::errc()) continue;  // "native" and the like: what it was, nobody knows any more
+    if (error != std::errc()) continue;  // "native" and the like: the actual architecture is unknown
     architecture.suffix.assign(end, name.data() + name.size());
     architecture.major = number / 10;
     architecture.minor = number % 10;

@@ -1,6 +1,6 @@
 /// \file
-/// Why no GPU can be used, in words that say what to do. Pure functions of what the driver and the environment
-/// answered, so that every answer can be tried on a machine that never gives it.
+/// Explains why no GPU can be used, and what to do. Pure functions of the answers of the driver and the environment, so
+/// that tests cover answers that their machine never gives.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@
 
 namespace lockstep::model {
 
-/// What the CUDA runtime said when it was asked for devices.
+/// Answer of the CUDA runtime to a query for devices.
 enum class DriverAnswer {
   no_device,              ///< cudaErrorNoDevice
-  insufficient_driver,    ///< cudaErrorInsufficientDriver: none at all, or an older one than this program's runtime
+  insufficient_driver,    ///< cudaErrorInsufficientDriver: no driver, or one older than this program's runtime
   stub_library,           ///< cudaErrorStubLibrary
   versions_differ,        ///< cudaErrorSystemDriverMismatch: kernel module and library
   compatibility_refused,  ///< cudaErrorCompatNotSupportedOnDevice
@@ -27,17 +27,17 @@ enum class DriverAnswer {
 
 struct DriverReport {
   DriverAnswer answer = DriverAnswer::other;
-  std::string text;        ///< what CUDA calls it: "unknown error (cudaErrorUnknown)"
-  int driver_version = 0;  ///< as CUDA counts: 12020 is 12.2; 0: there is no driver
+  std::string text;        ///< CUDA's own text: "unknown error (cudaErrorUnknown)"
+  int driver_version = 0;  ///< in CUDA's encoding: 12020 is 12.2; 0: no driver
   int runtime_version = 0;
-  std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES, where it is set
+  std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES, if set
 };
 /// A clause for DeviceSurvey::obstacle.
 std::string obstacle_of(const DriverReport& report);
 
-/// Whether a program compiled for `architectures` ("80-real, 90-real, 90-virtual", as CMake writes them) runs on a
-/// device: machine code runs on the same major and a minor at least as high, PTX is compiled by the driver for any
-/// later device; architectures with a letter (90a) run on themselves alone.
+/// Tells whether a program compiled for `architectures` ("80-real, 90-real, 90-virtual", as CMake writes them) runs on
+/// a device. Machine code runs on the same major and a minor at least as high. The driver compiles PTX for any later
+/// device. Architectures with a letter (90a) run only on themselves.
 bool runs_on(std::string_view architectures, int major, int minor);
 /// A clause for DeviceSurvey::obstacle when the program runs on none of the devices.
 std::string obstacle_of(std::span<const Device> devices, std::string_view architectures);

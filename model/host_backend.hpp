@@ -1,5 +1,6 @@
 /// \file
-/// What all backends that compute on the host share: operations are done when they return, tensors are ordinary memory.
+/// The common base of all backends that compute on the host: operations are done when they return, tensors are ordinary
+/// memory.
 #pragma once
 
 #include <optional>
@@ -18,12 +19,12 @@ class HostBackend : public Backend {
  protected:
   HostBackend() = default;
 
-  /// An update that its gate lets through.
+  /// The factors of an update that its gate lets through.
   struct OpenUpdate {
     UpdateRule rule;
     float gradient_factor = 1;  ///< multiplies the gradient first: clipping by global norm
   };
-  /// Empty: the gate is closed.
+  /// nullopt: the gate is closed.
   static std::optional<OpenUpdate> open(const Tensor& rule, const UpdateGate& gate);
   /// float64 [1, kLossSums] +=, or [1, 1] = or +=, on the host.
   static void add(const LossSums& part, const Tensor& sums);

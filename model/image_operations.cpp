@@ -32,7 +32,7 @@ void require_shape(const Convolution& shape, const char* operation) {
           "out must be what the window makes of in");
 }
 
-/// Whether the first and the last of `count` windows along one direction see a pixel.
+/// Tells whether both the first and the last of `count` windows along one direction see a pixel.
 bool all_see(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t before, std::int64_t count) {
   return before < window && (count - 1) * stride - before < extent;
 }
@@ -59,7 +59,7 @@ void require_shape(const BatchNorm& norm, const char* operation) {
   require(norm.epsilon > 0, operation, "epsilon must be positive");
 }
 
-/// [batch, pixels * channels].
+/// Checks for the shape [batch, pixels * channels].
 bool has_channels(const Tensor& x, ElementType type, std::int64_t channels) {
   return is(x, type, x.rows, x.columns) && x.columns > 0 && x.columns % channels == 0;
 }

@@ -17,19 +17,19 @@
 
 namespace lockstep::model {
 
-/// A window that slides over an image: of a convolution or of a pool.
+/// A window that slides over an image, in a convolution or a pool.
 struct Sliding {
-  std::int64_t height = 1, width = 1;                     ///< of the window
+  std::int64_t height = 1, width = 1;                     ///< extents of the window
   std::int64_t stride = 1;                                ///< in both directions
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;  ///< padding: zeros for a convolution, absent for a pool
 };
-/// As much padding as makes the output ceil(in / stride) large, the odd row or column at the bottom and right: "SAME"
-/// of TensorFlow.
+/// Padding that makes the output ceil(in / stride) large, the odd row or column at the bottom and right: "SAME" of
+/// TensorFlow.
 Sliding same_padding(const ImageShape& in, std::int64_t window, std::int64_t stride);
 /// The same padding on all sides.
 Sliding even_padding(std::int64_t window, std::int64_t stride, std::int64_t padding);
-/// floor((extent + padding - window) / stride) + 1 in each direction. Throws std::invalid_argument where the window
-/// does not fit.
+/// floor((extent + padding - window) / stride) + 1 in each direction. Throws std::invalid_argument if the window does
+/// not fit.
 ImageShape slide(const ImageShape& in, const Sliding& window, std::int64_t channels);
 
 /// Shapes of one convolution. out = slide(in, window, out channels).
@@ -52,14 +52,14 @@ struct ResponseNormalization {
   float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
 };
 
-/// Batch normalisation over rows and pixels, per channel (Ioffe & Szegedy 2015), with what usually follows it.
+/// Batch normalisation over rows and pixels, per channel (Ioffe & Szegedy 2015), with optional residual and relu.
 struct BatchNorm {
   std::int64_t channels = 0;
   float epsilon = 1e-5f;
   bool relu = false;  ///< after the addition of the residual
 };
 
-/// Operands of the steps of batch normalisation; the operations say more.
+/// Operands of the steps of batch normalisation; the operations document them.
 struct BatchNormForwardOperands {
   Tensor x, sums, scale, shift;
   Tensor residual = {};  ///< may be absent
@@ -75,15 +75,15 @@ struct BatchNormInferenceBackwardOperands {
 };
 struct BatchNormBackwardSumsOperands {
   Tensor x;
-  Tensor y = {};  ///< absent where there is no relu, or scale and shift are there
+  Tensor y = {};  ///< absent without relu, or if scale and shift are present
   Tensor d_y, mean, inverse;
-  Tensor scale = {}, shift = {};      ///< where the relu is recomputed (recomputes_relu())
+  Tensor scale = {}, shift = {};      ///< present if the relu is recomputed (recomputes_relu())
   Tensor d_scale = {}, d_shift = {};  ///< may be absent
   Tensor sums;
 };
 struct BatchNormBackwardOperands {
   Tensor x, d_y, mean, inverse, scale;
-  Tensor shift = {};  ///< where the relu is recomputed
+  Tensor shift = {};  ///< present if the relu is recomputed
   Tensor forward_sums, sums, d_x;
 };
 
@@ -93,9 +93,9 @@ class ImageOperations {
   ImageOperations(const ImageOperations&) = delete;
   ImageOperations& operator=(const ImageOperations&) = delete;
 
-  /// Samples as stored become the network's input (augmentation.hpp has the formulas). images: uint8, float32 or
-  /// float64 [B, spec.in.elements()]; keys: uint64 [B, 1], or empty: the deterministic form for evaluation. out:
-  /// [B, spec.out.elements()].
+  /// Turns stored samples into the network's input (augmentation.hpp has the formulas). images: uint8, float32 or
+  /// float64 [B, spec.in.elements()]; keys: uint64 [B, 1], or empty: the deterministic form for evaluation. out: [B,
+  /// spec.out.elements()].
   void augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out);
 
   /// y = act(convolution of x with w, + bias). bias [1, out channels] may be empty. w: [patch, out channels], compute
@@ -106,22 +106,22 @@ class ImageOperations {
   /// empty.
   void convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
                             Accumulate accumulate);
-  /// Whether this device adds the gradient of such a convolution's images to one that is there in the pass that makes
-  /// it, which saves a pass of reading and writing.
+  /// Tells whether this device can add the image gradient of such a convolution to an existing one in the same pass,
+  /// which saves a pass of reading and writing.
   virtual bool adds_image_gradient(const Convolution&) const noexcept { return false; }
-  /// d_x += what convolution_backward() writes there; for shapes of adds_image_gradient() alone.
+  /// d_x += the gradient that convolution_backward() writes; only for shapes of adds_image_gradient().
   void add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x);
 
-  /// chosen: uint8 [B, out.elements()]: which position of the window (row * width + column) was the first greatest.
-  /// NaN wins. Windows see only what lies in the image; each must see something.
+  /// chosen: uint8 [B, out.elements()]: the position in the window (row * width + column) of the first greatest value.
+  /// NaN wins. Windows see only pixels of the image; each must see at least one.
   void max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen);
   void max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x);
-  /// The mean over all pixels: x [B, in.elements()], y [B, in.channels].
+  /// y[c] = mean over all pixels: x [B, in.elements()], y [B, in.channels].
   void global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y);
   void global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x);
 
   void response_normalization_forward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y);
-  /// From x and y of the forward pass; d_x may be the same tensor as d_y.
+  /// Takes x and y of the forward pass; d_x may be the same tensor as d_y.
   void response_normalization_backward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
                                        const Tensor& d_y, const Tensor& d_x);
 
@@ -130,11 +130,11 @@ class ImageOperations {
   /// out.height = ceil(in.height / stride).
   void subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
                          const Tensor& y);
-  /// d_x += (not =): the other branch has written its part before.
+  /// d_x += (not =): the other branch has already written its gradient.
   void subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& d_y,
                           const Tensor& d_x);
 
-  // Batch normalisation in steps, so that the caller may sum the sums over ranks in between. x: [B, pixels * channels].
+  // Batch normalisation in steps, so that the caller may sum `sums` over ranks in between. x: [B, pixels * channels].
 
   /// sums: float64 [1, 2 channels + 1] = sum of x, sum of x^2 per channel (in double), and the number of values per
   /// channel (rows * pixels).
@@ -144,7 +144,7 @@ class ImageOperations {
   /// scale, shift: compute type [1, channels].
   void batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands);
   /// d_mean, d_variance (master type [1, channels]) = or += weight * mean, weight * unbiased variance, from the sums:
-  /// what statistics learn from (parameters.hpp).
+  /// the input of running statistics (parameters.hpp).
   void batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
                              const Tensor& d_mean, const Tensor& d_variance);
   /// y from fixed statistics (compute type [1, channels]). y may be the same tensor as x or as residual.
@@ -152,8 +152,8 @@ class ImageOperations {
   /// Behind batch_norm_inference: d_y is overwritten with the gradient before the relu (where y > 0), which
   /// is also the residual's; d_x = scale * d_y / sqrt(variance + epsilon). d_x may be the same tensor as d_y.
   void batch_norm_inference_backward(const BatchNorm& norm, const BatchNormInferenceBackwardOperands& operands);
-  /// Whether the two below take scale and shift in place of y, where nothing was added before the relu: they see from x
-  /// where it was positive, and leave d_y as it is. It saves a pass of reading and writing.
+  /// Tells whether the two operations below take scale and shift in place of y, if nothing was added before the relu.
+  /// They then derive the relu's mask from x and leave d_y as it is. It saves a pass of reading and writing.
   virtual bool recomputes_relu() const noexcept { return false; }
   /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64
   /// [1, 2 channels] = sum of that d_y, sum of d_y * (x - mean) * inverse. d_scale and d_shift (may be empty) are this

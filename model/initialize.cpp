@@ -50,7 +50,7 @@ const SchemeName& entry_of(Scheme scheme) {
 
 enum class Distribution { constant, uniform, normal, truncated_normal };
 
-/// What a scheme comes down to once the fans are known; `scale` is constant, half-width or standard deviation.
+/// A scheme with known fans; `scale` is the constant, half-width or standard deviation.
 struct Draw {
   Distribution distribution;
   double scale;
@@ -93,7 +93,7 @@ class Stream {
   double uniform(std::uint64_t index, double half_width) const {
     return (2 * open_uniform(words(index, 0)[0]) - 1) * half_width;
   }
-  /// Box & Muller 1958, one of the pair.
+  /// Box & Muller 1958, one number of the pair.
   double normal(std::uint64_t index, std::uint32_t attempt, double deviation) const {
     const PhiloxCounter w = words(index, attempt);
     return std::sqrt(-2 * std::log(open_uniform(w[0]))) * std::cos(2 * std::numbers::pi * open_uniform(w[1])) *
@@ -107,7 +107,7 @@ class Stream {
   }
 
  private:
-  /// `attempt` shares a word with the upper part of the index: 2^40 elements, 2^24 attempts.
+  /// `attempt` shares a 32-bit word with the upper part of the index: 2^40 elements, 2^24 attempts.
   PhiloxCounter words(std::uint64_t index, std::uint32_t attempt) const {
     return philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32) | attempt << 8,
                        static_cast<std::uint32_t>(name_), static_cast<std::uint32_t>(name_ >> 32)},

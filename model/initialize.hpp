@@ -1,5 +1,6 @@
 /// \file
-/// Initial values, keyed by (seed, parameter name, index): the same at any world size, whatever is initialised first.
+/// Initial values, keyed by (seed, parameter name, index): the same at any world size and in any order of
+/// initialisation.
 #pragma once
 
 #include <cstdint>
@@ -35,19 +36,19 @@ struct Initializer {
   bool operator==(const Initializer&) const = default;
 };
 
-/// "he_normal", "truncated_normal(0.1)", "constant(0.1)". Throws std::invalid_argument listing the valid names.
+/// Parses "he_normal", "truncated_normal(0.1)", "constant(0.1)". Throws std::invalid_argument listing the valid names.
 Initializer parse_initializer(std::string_view text);
 std::string to_string(const Initializer& initializer);
 
 /// Initializers of a network's layers.
 struct Initializers {
-  std::optional<Initializer> all;                           ///< of layers not named; nullopt: as the network wants them
+  std::optional<Initializer> all;                           ///< for layers not named; nullopt: the network's defaults
   std::vector<std::pair<std::string, Initializer>> layers;  ///< by name, "dense_1"
   bool operator==(const Initializers&) const = default;
 };
 
-/// "he_normal", "dense_1=normal(0.0357),dense_3=constant(1)", or both, comma-separated. Throws std::invalid_argument
-/// where an initializer is unknown, a layer is named twice, or there are two for all.
+/// Parses "he_normal", "dense_1=normal(0.0357),dense_3=constant(1)", or both, comma-separated. Throws
+/// std::invalid_argument for an unknown initializer, a layer named twice, or two initializers for all layers.
 Initializers parse_initializers(std::string_view text);
 std::string to_string(const Initializers& initializers);
 

@@ -107,7 +107,7 @@ void Model::backward(const Forward& forward, const GradientReady& ready) {
   network_.backward(forward.pass, forward.d_output, forward.accumulate, ready);
 }
 
-/// use(pass, output, y) enqueues what is done with the output.
+/// use(pass, output, y) enqueues the consumer of the output.
 template <class Use>
 void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use) {
   const BatchStage::Staged here = stage_.stage_for_evaluation(batch);
@@ -144,7 +144,7 @@ void Model::predict(const Batch& batch, Weights weights, Pass::Positions positio
     throw std::invalid_argument("a prediction is of at least one position of one sample");
   }
   Batch with_targets = batch;
-  if (batch.y == nullptr) with_targets.y = batch.x;  // of tokens both are alike; nothing reads it
+  if (batch.y == nullptr) with_targets.y = batch.x;  // tokens: y has x's type; nothing reads it
   Tensor outputs;
   const bool some = continues();
   const auto last = [&](const Pass&, const Tensor& output, const Tensor&) {

@@ -23,51 +23,50 @@ namespace lockstep::model {
 
 class Model {
  public:
-  /// backend, network and parameters must outlive the model. It trains where the parameters have gradients.
+  /// backend, network and parameters must outlive the model. It can train if the parameters have gradients.
   Model(Backend& backend, const Network& network, ParameterState& parameters, const ModelOptions& options);
 
   const Network& network() const noexcept { return network_; }
   RecurrentState& recurrent_state() noexcept { return recurrent_state_; }
-  /// For batches: copies from there to a device are the fastest.
+  /// Memory for batches: copies from it to a device are fastest.
   std::pmr::memory_resource* host_memory() const noexcept { return backend_.host_memory(); }
 
-  /// The batch that forward() works on next. Its memory must stay until wait_staged() on a device, and until the step
-  /// is over on a host. A device copies it beside the computation: the next batch may be staged as soon as the one
-  /// before has been released.
+  /// Sets the batch that forward() works on next. Its memory must stay until wait_staged() on a device, and until the
+  /// step is over on a host. A device copies it concurrently with the computation: the next batch may be staged as soon
+  /// as the previous one has been released.
   void stage(const Batch& batch);
-  /// No host memory given to stage() is needed by a device any more.
+  /// Waits until no device needs the host memory passed to stage() any more.
   void wait_staged() { stage_.wait(); }
-  /// The slot of the batch that forward() works on next: recorded work differs by it.
+  /// The slot of the batch that forward() works on next: recorded work depends on it.
   int slot() const noexcept { return stage_.current_slot(); }
 
-  /// What backward needs of its forward pass.
+  /// State that backward() needs from its forward pass.
   struct Forward {
     Pass pass;
     Tensor d_output;  ///< the gradient of the loss by the network's output
     Accumulate accumulate;
   };
-  /// Forward and loss on the staged batch. Gradients will be those of the loss times `scale` (1 / global batch, folded
-  /// in here and nowhere else; where a sample has several positions, so is the mean over them). The sums of loss and
-  /// metric are written (Accumulate::no) or added, and so will the gradients be. `sums`: where these are; absent: in
-  /// loss_sums().
+  /// Forward and loss on the staged batch. Gradients will be those of the loss times `scale` (1 / global batch, applied
+  /// here and nowhere else; it includes the mean over a sample's positions). The sums of loss and metric are written
+  /// (Accumulate::no) or added, and so will the gradients be. `sums`: tensor for these sums; absent: loss_sums().
   Forward forward(double scale, Accumulate accumulate, const Tensor& sums = {});
   /// Calls `ready` (which may be empty) as gradients become final. A batch of 0 samples zeroes the gradients
   /// (Accumulate::no) and calls ready as any other.
   void backward(const Forward& forward, const GradientReady& ready);
-  /// What has been enqueued is the last to read the staged batch, but for locate_not_finite. Outside recorded work,
-  /// after every backward.
+  /// Marks the work enqueued so far as the last that reads the staged batch, except locate_not_finite. Call it after
+  /// every backward, outside recorded work.
   void release_batch() { stage_.release_current(); }
-  /// The LossSums of the batches since Accumulate::no, in the backend's memory.
+  /// The LossSums of all batches since the last one with Accumulate::no, in the backend's memory.
   Tensor loss_sums() const noexcept { return training_sums_.tensor(); }
-  /// Sums over the rows (samples, or positions of samples) of the batch, whose weights do not count; `outputs`: where
-  /// the network's outputs for the rows go, as predict() says them; empty: nowhere. Synchronises.
+  /// Sums over the rows (samples, or positions of samples) of the batch, without its weights. `outputs`: receives the
+  /// network's outputs for the rows, in the layout of predict(); empty: not stored. Synchronises.
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current, std::span<float> outputs = {});
-  /// For generating text: the network's output for the last of the positions [first, end) of a sample, a row of the
-  /// batch's one sample; y may be nullptr. Only these positions are computed where the calls before have computed the
-  /// earlier ones of the same tokens, with the same weights, and nothing else has been done since (continues()); else
-  /// all of them, whatever `first` is. Synchronises.
+  /// For generating text: the network's output for the last of the positions [first, end) of the batch's one sample; y
+  /// may be nullptr. Computes only these positions if continues() and the preceding calls have computed the earlier
+  /// positions of the same tokens, with the same weights and without other work in between. Otherwise computes all
+  /// positions, whatever `first` is. Synchronises.
   void predict(const Batch& batch, Weights weights, Pass::Positions positions, std::span<float> out);
-  /// Whether predict() makes do with the new positions.
+  /// Tells whether predict() can compute the new positions alone.
   bool continues() const noexcept { return network_.reuses_positions() && backend_.is_host(); }
   /// The outputs for all rows of the batch, [rows, outputs]; y may not be nullptr, but nothing reads it. Synchronises.
   void predict(const Batch& batch, Weights weights, std::span<float> out);

@@ -1,5 +1,5 @@
 /// \file
-/// What distinguishes the models of one network.
+/// Options that distinguish models of one network.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ enum class Purpose { training, evaluation };
 struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
   InputTransform input_transform = {};
-  /// Instead of the transform, for images; in evaluation the deterministic form.
+  /// Replaces the transform, for images; deterministic in evaluation.
   std::optional<Augmentation> augmentation = {};
-  float label_smoothing = 0;                       ///< of the training loss
-  bool weighted = false;                           ///< batches of training may have weights
-  std::int64_t max_batch = 1;                      ///< samples at once
-  ElementType sample_type = ElementType::float32;  ///< of the largest x that will come, for batches that are copied
-  /// For networks with recurrent state: most sequences of this rank, over all micro-batches; 0: max_batch.
+  float label_smoothing = 0;   ///< label smoothing of the training loss
+  bool weighted = false;       ///< training batches may have weights
+  std::int64_t max_batch = 1;  ///< largest batch, in samples
+  ElementType sample_type =
+      ElementType::float32;  ///< type of the largest x that will come, for batches that are copied
+  /// For networks with recurrent state: largest number of sequences of this rank, over all micro-batches; 0: max_batch.
   std::int64_t sequences = 0;
   SumOverRanks sum_over_ranks = {};  ///< for networks that synchronise within a pass; empty: a world of one
 

@@ -24,22 +24,22 @@
 namespace lockstep::model {
 
 enum class LossKind {
-  softmax_cross_entropy,  ///< of classes, of which a sample has one
-  mean_squared_error,     ///< of numbers
-  binary_cross_entropy,   ///< of labels, of which a sample has any
-  mean_absolute_error,    ///< of numbers
-  huber,                  ///< of numbers
+  softmax_cross_entropy,  ///< classes, exactly one per sample
+  mean_squared_error,     ///< numbers
+  binary_cross_entropy,   ///< labels, any number per sample
+  mean_absolute_error,    ///< numbers
+  huber,                  ///< numbers
 };
-/// Whether the network learns numbers, not classes or labels.
+/// True if the network learns numbers, not classes or labels.
 constexpr bool is_of_numbers(LossKind loss) noexcept {
   return loss != LossKind::softmax_cross_entropy && loss != LossKind::binary_cross_entropy;
 }
 
-/// What a sample looks like to a network.
+/// Shape of a sample as a network sees it.
 struct SampleShape {
-  std::int64_t features = 0;             ///< elements of x per sample; of tokens: the context
-  std::int64_t outputs = 0;              ///< classes, or regression targets per sample; of tokens: the vocabulary
-  std::optional<ImageShape> image = {};  ///< what the features are, if an image (after augmentation)
+  std::int64_t features = 0;             ///< elements of x per sample; tokens: the context
+  std::int64_t outputs = 0;              ///< classes, or regression targets per sample; tokens: the vocabulary
+  std::optional<ImageShape> image = {};  ///< shape of the features, if they are an image (after augmentation)
   bool tokens = false;                   ///< x and y are tokens, int32 [context] each
 };
 
@@ -48,13 +48,13 @@ struct LayerPlan {
   std::string name;         ///< "dense_1"
   std::string description;  ///< "784 -> 512, relu"
   std::int64_t parameters = 0;
-  std::int64_t activation_elements = 0;       ///< per sample
-  double forward_flops = 0;                   ///< per sample; a multiply-add is two
-  double backward_flops = 0;                  ///< per sample
-  std::int64_t patch_elements = 0;            ///< per sample: of the patches of its largest convolution (im2col)
-  std::int64_t score_elements = 0;            ///< per sample: of attention that drops no probabilities, in all heads
-  std::vector<LinearMap> products = {};       ///< rows per sample
-  std::vector<LinearMap> side_products = {};  ///< those that a device makes in a side queue (Queue), beside the others
+  std::int64_t activation_elements = 0;  ///< per sample
+  double forward_flops = 0;              ///< per sample; a multiply-add is two
+  double backward_flops = 0;             ///< per sample
+  std::int64_t patch_elements = 0;       ///< per sample: patches of its largest convolution (im2col)
+  std::int64_t score_elements = 0;       ///< per sample, all heads: attention scores if no probabilities are dropped
+  std::vector<LinearMap> products = {};  ///< rows per sample
+  std::vector<LinearMap> side_products = {};  ///< products that a device runs concurrently in a side queue (Queue)
 };
 
 class Network {
@@ -62,23 +62,23 @@ class Network {
   virtual ~Network() = default;
   const ParameterTable& parameters() const noexcept { return parameters_; }
   const ActivationTable& activations() const noexcept { return activations_; }
-  /// What a recurrent network keeps from a batch to the next one of the same sequences, zero at first. Its batches are
-  /// stateful: sample i goes on where sample i of the batch before ended.
+  /// State that a recurrent network carries from one batch to the next of the same sequences, zero at first. Its
+  /// batches are stateful: sample i continues sample i of the preceding batch.
   const ActivationTable& recurrent_state() const noexcept { return recurrent_state_; }
   const SampleShape& sample_shape() const noexcept { return shape_; }
-  /// Rows of the output per sample: what the loss is a mean over besides samples. 1, or the context.
+  /// Rows of the output per sample; the loss is a mean over them, too. 1, or the context.
   std::int64_t positions() const noexcept { return shape_.tokens ? shape_.features : 1; }
 
-  /// Passes in training sum over ranks within (Pass::sum_over_ranks): every rank must make them, if with an empty
+  /// True if training passes sum over ranks (Pass::sum_over_ranks): then every rank must make them, even with an empty
   /// batch.
   bool synchronizes() const noexcept { return synchronizes_; }
 
-  /// Whether forward makes do with some positions of a sample, in order (Pass::positions): what is behind a position
-  /// has no say in it, and all that later ones need of it stays among the activations.
+  /// True if forward can compute a subset of a sample's positions, in order (Pass::positions): no position depends on
+  /// later ones, and everything that later ones need of it stays among the activations.
   virtual bool reuses_positions() const noexcept { return false; }
 
   virtual std::vector<LayerPlan> plan() const = 0;
-  /// Text that names the network and its options; equal text means equal network. For fingerprint and checkpoint.
+  /// Identifies the network: equal text, equal network and options. For fingerprint and checkpoint.
   virtual std::string signature() const = 0;
   /// The output [batch * positions, outputs], among the activations; columns of padding may follow the outputs.
   virtual Tensor forward(const Pass& pass) const = 0;
@@ -86,20 +86,20 @@ class Network {
   /// forward before it.
   virtual void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
                         const GradientReady& ready) const = 0;
-  /// What the rows of the output are compared with: int32 or float32 [batch * positions, ...] from the batch's y.
+  /// The targets of the output's rows: int32 or float32 [batch * positions, ...] from the batch's y.
   virtual Tensor targets(const Pass& pass, const Tensor& y) const;
 
   /// Name of the first activation in `pass` that has one and is not finite after forward, or "". Reads all of them: for
   /// the message after a NaN.
   std::string first_not_finite(const Pass& pass) const;
 
-  /// Other initial values for weights (Decay::yes) or biases of the layers that are named. Throws std::invalid_argument
+  /// Replaces the initial values of weights (Decay::yes) or biases of the named layers. Throws std::invalid_argument
   /// for a layer that has none.
   void set_initializers(std::string_view option, const Initializers& initializers);
-  /// These parameters stay as they are (ParameterTable::freeze): passes make no gradients of them, and backward ends
-  /// above the lowest layer that is trained. Before any memory is taken.
+  /// Freezes parameters (ParameterTable::freeze): passes make no gradients of them, and backward ends above the lowest
+  /// trained layer. Call it before any memory is taken.
   void freeze(std::span<const std::size_t> parameters) { parameters_.freeze(parameters); }
-  /// Their learning rate is the schedule's times `scale`.
+  /// Multiplies the parameter's learning rate by `scale`.
   void set_rate_scale(std::size_t parameter, double scale) { parameters_.set_rate_scale(parameter, scale); }
 
  protected:
@@ -109,49 +109,50 @@ class Network {
   bool synchronizes_ = false;
 };
 
-/// What a sample must be for a network.
+/// Kind of samples that a network accepts.
 enum class Reads {
-  features,  ///< numbers; of an image, its pixels
+  features,  ///< numbers; for an image, its pixels
   images,
   tokens
 };
 
 inline constexpr std::int64_t kSmallData = 20'000;
 
-/// A kind of network, as users know it: all that the program knows of it besides the network itself.
+/// A kind of network, as users know it: everything the program knows about it besides the network itself.
 struct NetworkKind {
-  std::string_view name;     ///< of --model, and of the file
+  std::string_view name;     ///< value of --model, and name of the file
   std::string_view summary;  ///< one line for --help
   Reads reads = Reads::features;
-  /// A state goes on from a batch to the next one (Network::recurrent_state()), so a sample follows the one before it.
+  /// True if state passes from one batch to the next (Network::recurrent_state()): a sample continues the preceding
+  /// one.
   bool recurrent = false;
   std::vector<NetworkOption> options = {};
-  /// For networks that read tokens: the option (a whole number) that says how many tokens a sample has.
+  /// For networks that read tokens: name of the option (a whole number) for the tokens per sample.
   std::string_view window = {};
-  /// How it is usually trained: values of `lockstep train` options that the user leaves alone.
+  /// Usual training settings: values of `lockstep train` options that the user leaves unset.
   std::vector<std::pair<std::string_view, std::string_view>> training_defaults = {};
-  /// Values of `options` for small data (fewer than kSmallData samples), where the user leaves them alone.
+  /// Values of `options` for small data (fewer than kSmallData samples), if the user leaves them unset.
   std::vector<std::pair<std::string_view, OptionValue>> small_data = {};
-  /// `options` has a value for each option that is not automatic, and each is allowed; `shape` is of what `reads` says,
-  /// with a positive number of outputs (and tokens). Throws std::invalid_argument where they do not fit together.
+  /// Makes the network. `options` has an allowed value for each option that is not automatic; `shape` is of the kind
+  /// `reads`, with a positive number of outputs (and tokens). Throws std::invalid_argument if they do not fit together.
   std::unique_ptr<Network> (*make)(const NetworkOptions& options, const SampleShape& shape);
 
-  /// nullptr where it takes no such option.
+  /// nullptr if the kind has no such option.
   const NetworkOption* find(std::string_view option) const;
 };
 
-/// Throws std::invalid_argument for an unknown name, options that the kind does not take or allow, and samples that it
-/// cannot read.
+/// Throws std::invalid_argument for an unknown name, for options that the kind does not take or allow, and for samples
+/// that it cannot read.
 std::unique_ptr<Network> make_network(const NetworkOptions& options, const SampleShape& shape);
-/// With the kind's values for options that are not set. Throws std::invalid_argument as make_network does.
+/// Fills in the kind's values of unset options. Throws std::invalid_argument as make_network does.
 NetworkOptions with_defaults(const NetworkOptions& options);
 /// Tokens of a sample, for a network that reads tokens; else 0. Throws std::invalid_argument as make_network does.
 std::int64_t tokens_per_sample(const NetworkOptions& options);
-/// Throws std::invalid_argument naming the valid ones.
+/// Throws std::invalid_argument that lists the valid names.
 const NetworkKind& network_kind(std::string_view name);
 /// Names that make_network knows.
 std::vector<std::string> network_names();
-/// Those of the networks that read tokens.
+/// The names of networks that read tokens.
 std::vector<std::string> language_models();
 
 }  // namespace lockstep::model

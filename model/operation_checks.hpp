@@ -1,6 +1,6 @@
 /// \file
-/// What the checked fronts of the operations say no with: each rule that a caller breaks is one std::invalid_argument
-/// that names the operation.
+/// Checks of the operations' public fronts: a caller that breaks a rule gets std::invalid_argument, which names the
+/// operation.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ inline bool is(const Tensor& tensor, ElementType type, std::int64_t rows, std::i
          (tensor.present() || tensor.count() == 0);
 }
 
-/// Left out, or as it should be.
+/// Absent, or of this type and shape.
 inline bool absent_or(const Tensor& tensor, ElementType type, std::int64_t rows, std::int64_t columns) {
   return !tensor.present() || is(tensor, type, rows, columns);
 }
 
-/// No byte belongs to both.
+/// The tensors share no byte.
 inline bool apart(const Tensor& a, const Tensor& b) {
   const auto end = [](const Tensor& tensor) { return static_cast<const std::byte*>(tensor.data) + tensor.bytes(); };
   if (!a.present() || !b.present() || a.count() == 0 || b.count() == 0) return true;
@@ -37,7 +37,7 @@ inline bool apart(const Tensor& a, const Tensor& b) {
          not_after(end(b), static_cast<const std::byte*>(a.data));
 }
 
-/// All or nothing: for what may be worked on in place.
+/// The same memory or none in common: for operands that may be worked on in place.
 inline bool same_or_apart(const Tensor& a, const Tensor& b) { return a.data == b.data || apart(a, b); }
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
 /// \file
-/// The few words that all operations share.
+/// Types that all operations share.
 #pragma once
 
 #include <string_view>
@@ -8,28 +8,28 @@
 
 namespace lockstep::model {
 
-enum class Activation { none, relu, tanh, sigmoid };  ///< those whose derivative follows from y
+enum class Activation { none, relu, tanh, sigmoid };  ///< only functions whose derivative follows from y
 Activation parse_activation(std::string_view name);   ///< throws std::invalid_argument listing the valid names
 std::string_view name_of(Activation activation) noexcept;
 enum class Accumulate : bool { no, yes };
 
-/// Where a device enqueues operations: in the main queue, or in one of two beside it. Operations of one queue run in
-/// the order of the calls; those of two have the order that Backend::order() makes, and no other. A host has one queue.
+/// The queue of an operation on a device: the main one, or one of two side queues. Operations of one queue run in the
+/// order of the calls. Across queues only Backend::order() makes an order. A host has one queue.
 enum class Queue { main, side_1, side_2 };
 inline constexpr int kSideQueues = 2;
 
 /// Operands of the backward pass of a linear map (a dense layer, a convolution); all but the last three are inputs.
 struct LinearBackwardOperands {
   Tensor x, w;
-  Tensor y = {};       ///< may be absent where there is no activation
-  Tensor d_y;          ///< is overwritten with the gradient before the activation
-  Tensor d_w = {};     ///< may be absent: of a frozen weight
+  Tensor y = {};       ///< may be absent without an activation
+  Tensor d_y;          ///< overwritten with the gradient before the activation
+  Tensor d_w = {};     ///< absent for a frozen weight
   Tensor d_bias = {};  ///< may be absent
   Tensor d_x = {};     ///< may be absent
 };
 
-/// Element types of a backend: of activations and of parameters as GEMMs read them; of parameters, gradients and
-/// optimiser state as they are kept.
+/// Element types of a backend: activations, and parameters as GEMMs read them; parameters, gradients and optimiser
+/// state as they are kept.
 struct OperationTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;

@@ -25,9 +25,10 @@
 
 namespace lockstep::model {
 
-/// What L2 and weight decay apply to. Biases, scales and the like are not decayed.
+/// Selects L2 and weight decay. Biases, scales and the like are not decayed.
 enum class Decay : bool { no, yes };
-/// Who changes it: the optimiser, or what passes see (see above). Statistics are never decayed.
+/// Selects how a slice changes: by the optimiser, or as a statistic that follows the passes (see above). Statistics are
+/// never decayed.
 enum class Role : bool { weight, statistic };
 
 struct ParameterSpec {
@@ -38,58 +39,58 @@ struct ParameterSpec {
   std::int64_t fan_out = 1;
   Decay decay = Decay::yes;
   Role role = Role::weight;
-  /// Elements of padding at least behind it: room for a view of more rows than it has (Pass::weight).
+  /// Least number of padding elements behind it: they make views with more rows possible (Pass::weight).
   std::int64_t padding = 0;
-  /// The parameter that it is frozen with or not at all: a batch normalisation is frozen as a whole.
+  /// The parameter that must be frozen together with this one: a batch normalisation is frozen as a whole.
   std::optional<std::size_t> frozen_with = {};
 };
 
 struct Parameter : ParameterSpec {
   std::size_t offset = 0;  ///< elements from the start of the arena
   std::size_t count = 0;   ///< elements
-  bool frozen = false;     ///< stays as it is
-  float rate_scale = 1;    ///< its learning rate is the schedule's times this
+  bool frozen = false;     ///< never changes
+  float rate_scale = 1;    ///< multiplies the schedule's learning rate
   Slice slice() const noexcept { return {offset, count}; }
-  std::size_t end() const noexcept;  ///< of the slice with its padding
+  std::size_t end() const noexcept;  ///< end of the slice with its padding
 };
 
 class ParameterTable {
  public:
   /// Index of the new parameter. Throws std::invalid_argument on a duplicate name, an empty or non-positive shape.
   std::size_t add(ParameterSpec spec);
-  /// Another one for a parameter that was added; also after lay_out(): layout and signature stay.
+  /// Replaces the initializer of an added parameter; allowed after lay_out(): layout and signature stay.
   void set_initializer(std::size_t index, const Initializer& initializer) {
     parameters_.at(index).initializer = initializer;
   }
-  /// Assigns the offsets. No add afterwards.
+  /// Assigns the offsets. No add() afterwards.
   void lay_out();
-  /// These parameters stay as they are; after lay_out(), whose offsets change. Throws std::invalid_argument where
-  /// nothing is left to train, and where one of Parameter::frozen_with is frozen without the other.
+  /// Freezes parameters. Call it after lay_out(), whose offsets change. Throws std::invalid_argument if nothing is left
+  /// to train, or if only one of a Parameter::frozen_with pair is frozen.
   void freeze(std::span<const std::size_t> indices);
-  /// Of a weight that is not frozen; finite and positive, or std::invalid_argument.
+  /// For a weight that is not frozen; a scale that is not finite and positive is std::invalid_argument.
   void set_rate_scale(std::size_t index, double scale);
 
   const std::vector<Parameter>& all() const noexcept { return parameters_; }  ///< declaration (layer) order
   const Parameter& operator[](std::size_t index) const { return parameters_.at(index); }
   std::size_t arena_elements() const noexcept { return arena_elements_; }  ///< with padding
-  /// Of those, what training changes: trained weights and their statistics. As long as gradients are.
+  /// Elements that training changes: trained weights and their statistics. Equals the length of the gradients.
   std::size_t updated_elements() const noexcept { return updated_elements_; }
-  /// Of those, the weights: they come first.
+  /// Elements of trained weights; they come first.
   std::size_t trained_elements() const noexcept { return trained_elements_; }
   std::int64_t parameter_count() const noexcept;  ///< without padding and statistics
-  std::int64_t trained_count() const noexcept;    ///< of those, the ones that are not frozen
+  std::int64_t trained_count() const noexcept;    ///< parameter_count() without frozen parameters
   bool has_frozen() const noexcept { return updated_elements_ < arena_elements_; }
-  /// Whether a weight is trained that was declared before `index`: only then does a layer whose first parameter this is
-  /// need the gradient of its input.
+  /// True if a weight declared before `index` is trained: only then a layer with first parameter `index` needs the
+  /// gradient of its input.
   bool trains_below(std::size_t index) const noexcept { return first_trained_ < index; }
-  /// The end of the part of the gradients that is final once those of all parameters are that were declared at `first`
-  /// or later; 0 where no weight of them is trained.
+  /// The end of the range of gradients that is final once the gradients of all parameters declared at `first` or later
+  /// are; 0 if none of their weights is trained.
   std::size_t gradients_end(std::size_t first) const noexcept;
   /// Ends of the slices that training changes in arena order, ascending; the last equals updated_elements(). For the
   /// bucket schedule.
   std::vector<std::size_t> slice_ends() const;
   std::size_t slice_end(std::size_t index) const { return parameters_.at(index).end(); }
-  /// Text that two equal tables share: names, shapes, offsets. For the fingerprint and the checkpoint.
+  /// Identifies the table: names, shapes, offsets. For the fingerprint and the checkpoint.
   std::string signature() const;
 
  private:

@@ -13,7 +13,7 @@ Tensor matrix(const Tensor& arena, const Parameter& parameter, std::int64_t rows
   return arena.slice({parameter.offset, count}).reshaped(rows, columns);
 }
 
-/// All extents but the last; 1 of vectors.
+/// Product of all extents but the last; 1 for vectors.
 std::int64_t rows_of(const Parameter& parameter) {
   return static_cast<std::int64_t>(parameter.count) / parameter.shape.back();
 }

@@ -1,5 +1,5 @@
 /// \file
-/// What a network and its layers are handed when they compute: memory, the batch, and what depends on the moment.
+/// Everything that a pass gives the network and its layers: memory, the batch, and settings of the moment.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct PassMemory {
   const ActivationLayout* layout = nullptr;
   void* activations = nullptr;  ///< laid out by `layout`
   const ActivationLayout* state_layout = nullptr;
-  void* state = nullptr;            ///< of a recurrent network (Network::recurrent_state()), laid out likewise
-  std::int64_t first_sequence = 0;  ///< of the batch, within the state
+  void* state = nullptr;            ///< recurrent network (Network::recurrent_state()): its state, laid out likewise
+  std::int64_t first_sequence = 0;  ///< the batch's first sequence within the state
 };
 
 struct Pass {
@@ -35,10 +35,10 @@ struct Pass {
   Tensor input;          ///< images or features: [batch, features] in the compute type; tokens: int32 [batch, context]
   Tensor keys;           ///< uint64 [batch, 1]; empty: nothing is random (evaluation)
   bool training = true;  ///< batch statistics, dropout; false: fixed statistics
-  double share = 1;      ///< of the step's samples over all ranks that are in this batch
+  double share = 1;      ///< this batch's share of the step's samples over all ranks
   const SumOverRanks* sum_over_ranks = nullptr;  ///< for synchronised batch norm; nullptr: a world of one
-  /// count > 0, evaluation of one sample: only these of its positions. What passes before it left of the earlier ones
-  /// is still there (Network::reuses_positions()).
+  /// count > 0, evaluation of one sample: computes only these of its positions. The activations that earlier passes
+  /// left for the earlier positions are still there (Network::reuses_positions()).
   struct Positions {
     std::int64_t first = 0, count = 0;
   };
@@ -46,23 +46,23 @@ struct Pass {
 
   ImageOperations& images() const noexcept { return backend.images(); }
   SequenceOperations& sequences() const noexcept { return backend.sequences(); }
-  /// Activation `index` of this batch; where the pass has only some positions, their rows.
+  /// Activation `index` of this batch; if the pass has only some positions, their rows.
   Tensor at(std::size_t index) const {
     const Tensor all = whole(index);
     return positions.count > 0 ? all.row_range(positions.first, positions.count) : all;
   }
-  /// With the rows of all positions.
+  /// Activation `index` with the rows of all positions.
   Tensor whole(std::size_t index) const { return memory.layout->at(index, memory.activations, batch); }
   Tensor recurrent_state(std::size_t index) const {
     return memory.state_layout->at(index, memory.state, batch, memory.first_sequence);
   }
-  /// A parameter as GEMMs read it, [shape[0], rest] or [1, count] for vectors; and its gradient, empty of a frozen one.
+  /// A parameter as GEMMs read it, [shape[0], rest] or [1, count] for vectors; and its gradient, empty if it is frozen.
   Tensor weight(std::size_t parameter) const;
   Tensor gradient(std::size_t parameter) const;
-  /// The same in a view of `rows` rows: those that it does not have lie in its padding, and are zero.
+  /// The same in a view of `rows` rows: the surplus rows lie in the parameter's padding and are zero.
   Tensor weight(std::size_t parameter, std::int64_t rows) const;
   Tensor gradient(std::size_t parameter, std::int64_t rows) const;
-  /// Of a vector, with so many columns: those that it does not have lie in its padding, and are zero.
+  /// A vector with this many columns: the surplus columns lie in its padding and are zero.
   Tensor vector(std::size_t parameter, std::int64_t columns) const;
   Tensor vector_gradient(std::size_t parameter, std::int64_t columns) const;
 };

@@ -10,7 +10,7 @@ constexpr std::int64_t kPack = 8, kLargePack = 128, kLarge = 1024, kFewOutputs =
 
 std::int64_t rounded_up(std::int64_t count, std::int64_t granule) { return (count + granule - 1) / granule * granule; }
 
-/// rows, terms and columns of the product.
+/// Rows, inner extent and columns of the product.
 struct Dimensions {
   std::int64_t rows, terms, columns;
 };
@@ -56,7 +56,7 @@ PaddedProduct padded(const StoredProduct& product, double worth) noexcept {
                           .columns = std::max(b_transposed ? b.rows : b.columns, out.columns)};
   const PaddedProduct as_needed = made_of(product, needed);
   if (in != ElementType::bfloat16) return as_needed;
-  // What neighbours in memory are, of any of the three.
+  // Pads each extent that is contiguous in memory in any of the three matrices.
   Dimensions whole = needed;
   if (a_transposed) whole.rows = whole_packs(needed.rows);
   if (!a_transposed || b_transposed) whole.terms = whole_packs(needed.terms);

@@ -1,7 +1,7 @@
 /// \file
-/// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as
-/// 1, 2, 3" (SC 2011). A draw is a pure function of (counter, key): no state, hence the same numbers whoever asks
-/// first, on whatever rank or thread.
+/// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1,
+/// 2, 3" (SC 2011). A draw is a pure function of (counter, key): no state, hence the same numbers in any order, on any
+/// rank or thread.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace lockstep::model {
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-/// What a draw gives, as kernels and loops hold it.
+/// The result of a draw, as kernels and loops hold it.
 struct PhiloxWords {
   std::uint32_t word[4];
 };
@@ -37,13 +37,13 @@ LOCKSTEP_HOST_DEVICE constexpr PhiloxWords philox_words(std::uint32_t c0, std::u
   return {{c0, c1, c2, c3}};
 }
 
-/// The same, by arrays.
+/// The same with arrays.
 constexpr PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) noexcept {
   const PhiloxWords drawn = philox_words(counter[0], counter[1], counter[2], counter[3], key[0], key[1]);
   return {drawn.word[0], drawn.word[1], drawn.word[2], drawn.word[3]};
 }
 
-/// In the open interval (0, 1): centres of 2^32 equal cells, so that log() is always finite.
+/// A number in the open interval (0, 1): centres of 2^32 equal cells, so that log() is always finite.
 constexpr double open_uniform(std::uint32_t word) noexcept { return (word + 0.5) * 0x1p-32; }
 
 /// FNV-1a, 64 bits: turns a name into a stream number.

@@ -4,8 +4,8 @@ namespace lockstep::model {
 
 namespace {
 
-/// The finaliser of SplitMix64 (Steele, Lea & Flood 2014), a bijection; the increment before it keeps 0 from being its
-/// own image.
+/// The finaliser of SplitMix64 (Steele, Lea & Flood 2014), a bijection; the increment before it keeps 0 from mapping to
+/// itself.
 std::uint64_t mixed(std::uint64_t value) {
   value += 0x9E3779B97F4A7C15;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
@@ -16,7 +16,7 @@ std::uint64_t mixed(std::uint64_t value) {
 }  // namespace
 
 std::uint64_t sample_key(std::uint64_t seed, std::int64_t epoch, std::int64_t sample) noexcept {
-  // For one seed and epoch a bijection of the sample: no two of them share a key.
+  // A bijection of the sample for one seed and epoch: no two samples share a key.
   return mixed(mixed(mixed(seed) + static_cast<std::uint64_t>(epoch)) + static_cast<std::uint64_t>(sample));
 }
 

@@ -1,8 +1,8 @@
 /// \file
-/// What is random in a pass and must still be the same at any world size and after any resume: dropout and
-/// augmentation. Every sample of a training batch comes with a key of 64 bits, made from (seed, epoch, sample); every
-/// layer that draws has a stream number; a draw is Philox4x32-10 of (index, stream) under the sample's
-/// key. Nothing depends on rank, thread, position in the batch or kind of device.
+/// Random draws of a pass, dropout and augmentation, that are the same at any world size and after any resume. Every
+/// sample of a training batch comes with a key of 64 bits, made from (seed, epoch, sample); every layer that draws has
+/// a stream number; a draw is Philox4x32-10 of (index, stream) under the sample's key. Nothing depends on rank, thread,
+/// position in the batch or kind of device.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::uint64_t sample_key(std::uint64_t seed, std::int64_t epoch, std::int64_t sa
 inline constexpr std::uint32_t kAugmentationStream = 0;
 inline constexpr std::uint32_t kFirstDropoutStream = 16;
 
-/// How the rows of an activation tensor follow from the samples of the batch: S samples of P positions each.
+/// Order of the rows of an activation tensor, for S samples of P positions each.
 enum class RowOrder {
   sample_major,  ///< row = sample * P + position
   time_major     ///< row = position * S + sample
@@ -28,10 +28,10 @@ enum class RowOrder {
 /// position p, column c) is number i = p * columns + c of its sample: it is kept where word i % 4 of
 /// philox4x32({i / 4 low, i / 4 high, stream, 0}, {key low, key high}) is at least rate * 2^32 (rounded to nearest).
 struct Dropout {
-  float rate = 0;            ///< in [0, 1); 0: nothing happens
-  std::uint32_t stream = 0;  ///< of this layer
+  float rate = 0;            ///< in [0, 1); 0: no dropout
+  std::uint32_t stream = 0;  ///< stream number of this layer
   RowOrder order = RowOrder::sample_major;
-  /// The position that the rows begin with, where they are of some positions alone: a part draws what the whole draws.
+  /// The first position of the rows, if they cover only some positions: a subset draws the same as the whole.
   std::int64_t first_position = 0;
 };
 

@@ -6,7 +6,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Keys of a batch of which `rows` rows are activations; may be left out where nothing is dropped.
+/// Requires keys of a batch with `rows` rows of activations; keys may be absent if nothing is dropped.
 void require_dropout(const Dropout& rule, const Tensor& keys, std::int64_t rows, const char* operation) {
   require(rule.rate >= 0 && rule.rate < 1, operation, "the rate must be in [0, 1)");
   require(keys.present() || rule.rate == 0 || rows == 0, operation, "a dropout needs a key for each sample");

@@ -3,7 +3,7 @@
 /// one row per position of a sample; RowOrder (randomness.hpp) says which row is which.
 ///
 /// The conventions of backend.hpp hold: operations are enqueued, parameter gradients are written or added in the master
-/// type, activation gradients always written (but where said), every sum has a fixed order, all shapes are checked
+/// type, activation gradients always written (except where noted), every sum has a fixed order, all shapes are checked
 /// here, and an empty batch is welcome everywhere.
 #pragma once
 
@@ -21,10 +21,10 @@ namespace lockstep::model {
 struct Attention {
   std::int64_t context = 0, heads = 0, head_size = 0;
   std::int64_t width() const noexcept { return heads * head_size; }
-  /// Of the probabilities after the softmax. The element (head h, query i, key j) is number
-  /// (h * context + i) * context + j of its sample.
+  /// Dropout of the probabilities after the softmax. The element (head h, query i, key j) is number (h * context + i) *
+  /// context + j of its sample.
   Dropout dropout = {};
-  /// > 0: of one sample, forward and on a host: only the queries from here on. y has their rows alone.
+  /// > 0, only for one sample, forward and on a host: first of the queries to compute. y has only their rows.
   std::int64_t first = 0;
 };
 
@@ -34,15 +34,15 @@ struct Attention {
 ///   i, f, o = sigmoid(z), g = tanh(z), z = x W + h(t-1) R + b;  c(t) = f c(t-1) + i g;  h(t) = o tanh(c(t)).
 struct Lstm {
   std::int64_t steps = 0, sequences = 0, hidden = 0;
-  Queue queue = Queue::main;  ///< where a device enqueues the steps
+  Queue queue = Queue::main;  ///< queue of the steps on a device
 };
 
-/// Operands of the widest operations, which say more.
+/// Operands of the operations with the most of them; the operations document them.
 struct LayerNormForwardOperands {
   Tensor x;
   Tensor residual = {};  ///< may be absent
   Tensor scale, shift;
-  Tensor sum = {};  ///< absent where there is no residual
+  Tensor sum = {};  ///< absent without a residual
   Tensor mean, inverse, y;
 };
 struct LayerNormBackwardOperands {
@@ -52,7 +52,7 @@ struct LayerNormBackwardOperands {
 };
 struct AttentionForwardOperands {
   Tensor joint;
-  Tensor dropout_keys = {};  ///< uint64 [samples, 1]; may be absent where nothing is dropped
+  Tensor dropout_keys = {};  ///< uint64 [samples, 1]; may be absent if nothing is dropped
   Tensor y, log_sums;
 };
 struct AttentionBackwardOperands {
@@ -65,7 +65,8 @@ struct LstmForwardOperands {
 };
 struct LstmBackwardOperands {
   Tensor gates, recurrent, cells, d_hidden, d_cell;
-  Tensor gates_after = {};  ///< of the step after these, as its own call has left them; absent: these are the last
+  Tensor gates_after =
+      {};  ///< gates of the step behind these, as its own call left them; absent: these steps are the last
 };
 
 class SequenceOperations {
@@ -80,8 +81,8 @@ class SequenceOperations {
   /// y[r] = table[tokens[r]] (+ positions[r % positions.rows]); tokens int32 [R, 1] in [0, table rows), table
   /// [vocabulary, width], positions [P, width] may be empty, y [R, width]; compute type.
   void embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions, const Tensor& y);
-  /// d_table and d_positions (master type; may be empty) = or += the sums of the rows of d_y that belong to
-  /// each, added in ascending order of the row.
+  /// d_table and d_positions (master type; may be empty) = or += the sums of the rows of d_y that belong to each of
+  /// their rows, added in ascending order of the row.
   void embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate, const Tensor& d_table,
                           const Tensor& d_positions);
 
@@ -92,12 +93,12 @@ class SequenceOperations {
   void project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                         const Tensor& d_table, const Tensor& d_x);
 
-  /// sum = x + residual (where there is one: else sum must be empty and stands for x); y = scale * (sum - mean) *
-  /// inverse + shift, per row (Ba, Kiros & Hinton 2016), epsilon 1e-5, biased variance. mean, inverse: master type
-  /// [R, 1]. sum may be the same tensor as residual or x.
+  /// sum = x + residual (without a residual sum must be empty and x takes its place); y = scale * (sum - mean) *
+  /// inverse + shift, per row (Ba, Kiros & Hinton 2016), epsilon 1e-5, biased variance. mean, inverse: master type [R,
+  /// 1]. sum may be the same tensor as residual or x.
   void layer_norm_forward(const LayerNormForwardOperands& operands);
-  /// x: what was normalised. d_x = gradient through the norm + d_residual (may be empty: what reached `sum` past the
-  /// norm; may be the same tensor as d_x). d_scale and d_shift (master type [1, width], may be empty on a
+  /// x: the input of the norm. d_x = gradient through the norm + d_residual (the gradient that reached `sum` past the
+  /// norm; may be empty or the same tensor as d_x). d_scale and d_shift (master type [1, width], may be empty on a
   /// host) = or +=.
   void layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate);
 
@@ -114,7 +115,7 @@ class SequenceOperations {
 
   /// y [R, width] from joint [R, 3 width]; R = samples * context. log_sums: master type [samples * heads, context]: log
   /// of the sum of exponentials of each row of scores. No matrix of context x context is kept. keys: for the dropout;
-  /// may be empty where its rate is 0.
+  /// may be empty if its rate is 0.
   void attention_forward(const Attention& shape, const AttentionForwardOperands& operands);
   void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands);
 
@@ -122,12 +123,12 @@ class SequenceOperations {
   /// + 1) * sequences, hidden]: the first `sequences` rows are the state before the first step, the others are written.
   /// recurrent: [hidden, 4 hidden]. Each step is one product over the sequences and one fused pass.
   void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands);
-  /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the
-  /// gradients before their activations: what the backward passes of the two products need, of the input's and of the
-  /// one with `recurrent`, whose input are the states before the steps. No gradient goes beyond the first step. d_cell:
-  /// compute type [sequences, hidden], workspace. Steps may come in several calls, the last ones first: each but the
-  /// first has gates_after [sequences, 4 hidden] and the d_cell that the one before has left, and all together make the
-  /// bits of one call.
+  /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; overwritten. gates become the
+  /// gradients before their activations: the inputs of the backward passes of both products, the one with the input and
+  /// the one with `recurrent`, whose input is the states before the steps. No gradient goes beyond the first step.
+  /// d_cell: compute type [sequences, hidden], workspace. Steps may come in several calls, the last ones first: each
+  /// but the first takes gates_after [sequences, 4 hidden] and the d_cell that the preceding call left. Together they
+  /// give the bits of one call.
   void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands);
 
  protected:

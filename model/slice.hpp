@@ -1,5 +1,5 @@
 /// \file
-/// A part of something that is counted: elements of an array, rows, images, blocks.
+/// A range of counted things: elements of an array, rows, images, blocks.
 #pragma once
 
 #include <cstddef>

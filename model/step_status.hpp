@@ -1,5 +1,5 @@
 /// \file
-/// What the ranks tell each other in each step, in one small all-reduce.
+/// The numbers that the ranks exchange in each step, in one small all-reduce.
 #pragma once
 
 #include <cstddef>
@@ -9,29 +9,28 @@
 
 namespace lockstep::model {
 
-/// The numbers and their order, on the wire and in the backend's memory: each one is summed over the ranks. The
-/// backend adds what it knows of (loss, metric, non_finite, gradient_squares); the others come from whoever runs the
-/// step.
+/// The numbers and their order, on the wire and in the backend's memory. Each one is summed over the ranks. The backend
+/// adds loss, metric, non_finite and gradient_squares; the caller that runs the step adds the others.
 struct StepStatus {
   double loss = 0;            ///< sum over the samples
   double metric = 0;          ///< likewise
   double non_finite = 0;      ///< ranks without a finite loss, failed ones among them; > 0 (or NaN): no update
-  double samples = 0;         ///< of the step
-  double failed = 0;          ///< ranks that could not do their part
-  double stop_requests = 0;   ///< ranks that want to stop
-  double save_requests = 0;   ///< ranks that were told to bring a checkpoint
-  double save_due = 0;        ///< ranks whose clock or folder wants one
+  double samples = 0;         ///< samples in the step
+  double failed = 0;          ///< ranks whose part of the step failed
+  double stop_requests = 0;   ///< ranks that request a stop
+  double save_requests = 0;   ///< ranks with a request to write a checkpoint
+  double save_due = 0;        ///< ranks whose clock or folder makes a checkpoint due
   double schedule_low = 0;    ///< low half of a rank's schedule tag
   double schedule_low2 = 0;   ///< its square
   double schedule_high = 0;   ///< high half
   double schedule_high2 = 0;  ///< its square
-  /// Of the gradients that a rank updates. Last: where each rank updates all of them it is no part of the sum.
+  /// Sum over the gradients that a rank updates. Last: if each rank updates all of them it is not summed over ranks.
   double gradient_squares = 0;
 };
 inline constexpr std::size_t kStepStatusSize = sizeof(StepStatus) / sizeof(double);  ///< numbers
 static_assert(std::is_trivially_copyable_v<StepStatus> && std::is_standard_layout_v<StepStatus>);
 
-/// The status that lies in a tensor float64 [1, kStepStatusSize] of host memory.
+/// The status in a tensor float64 [1, kStepStatusSize] of host memory.
 inline StepStatus& step_status_in(const Tensor& tensor) noexcept { return *static_cast<StepStatus*>(tensor.data); }
 
 /// One number of such a tensor, as float64 [1, 1]: `status_number(tensor, &StepStatus::non_finite)`.

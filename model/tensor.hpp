@@ -1,5 +1,5 @@
 /// \file
-/// A typed view of memory that somebody else owns. Network code passes tensors; only backends look inside.
+/// A typed view of memory that it does not own. Network code passes tensors; only backends look inside.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +42,8 @@ struct ElementTypeOf<std::uint64_t> {
   static constexpr ElementType value = ElementType::uint64;
 };
 
-/// Row-major matrix view: `rows` samples (or positions of samples) of `columns` elements. What the columns are made of,
-/// say an image [height, width, channels], is told to the operations that care, beside the tensor.
+/// Row-major matrix view: `rows` samples (or positions of samples) of `columns` elements. The structure of the columns,
+/// say an image [height, width, channels], is passed separately to the operations that need it.
 struct Tensor {
   void* data = nullptr;
   ElementType type = ElementType::float32;
@@ -52,17 +52,17 @@ struct Tensor {
 
   std::int64_t count() const noexcept { return rows * columns; }  ///< elements
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(type); }
-  /// Operands that an operation can do without are absent: they have no memory.
+  /// Optional operands are absent: they have no memory.
   bool present() const noexcept { return data != nullptr; }
 
-  /// Views of the same memory. So many elements as one row; of an absent tensor an absent one.
+  /// View of a range of elements as one row; absent for an absent tensor.
   Tensor slice(const Slice& elements) const noexcept;
   /// Rows [first, first + count).
   Tensor row_range(std::int64_t first, std::int64_t count) const noexcept;
   /// The same elements in rows of another length.
   Tensor reshaped(std::int64_t new_rows, std::int64_t new_columns) const noexcept;
 
-  /// None of an absent tensor. Throws std::invalid_argument when T is not the tensor's type.
+  /// Empty for an absent tensor. Throws std::invalid_argument if T is not the tensor's type.
   template <class T>
   std::span<T> elements() const {
     if (!present()) return {};

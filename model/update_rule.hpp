@@ -1,5 +1,5 @@
 /// \file
-/// Optimisers as data: which rule, which numbers. The loops are in the backends. Formulas (g: gradient after clipping
+/// Optimisers as data: the rule and its numbers. The loops are in the backends. Formulas (g: gradient after clipping
 /// and L2, w: weight, t: 1-based update count; all per element):
 ///   sgd       w -= lr g
 ///   momentum  v = mu v + g;  w -= lr v                                 (Polyak 1964; as in PyTorch, TensorFlow)
@@ -27,8 +27,8 @@ struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double l2 = 0;             ///< in the loss: loss += l2/2 |w|^2, gradient += l2 w (decayed slices)
-  double weight_decay = 0;   ///< decoupled
+  double l2 = 0;             ///< L2 term of the loss: loss += l2/2 |w|^2, gradient += l2 w (decayed slices)
+  double weight_decay = 0;   ///< decoupled weight decay
   double clip_norm = 0;      ///< > 0: scale the gradient to this global norm where it exceeds it (Pascanu et al. 2013)
   double clip_value = 0;     ///< > 0: clamp each element
   double trust = 0.001;      ///< lars
@@ -38,7 +38,7 @@ struct OptimizerOptions {
 
 OptimizerKind parse_optimizer(std::string_view name);  ///< throws std::invalid_argument listing the valid names
 std::string_view name_of(OptimizerKind kind) noexcept;
-/// How many state arenas the rule keeps: 0, 1 (velocity) or 2 (first and second moment).
+/// Number of state arenas of the rule: 0, 1 (velocity) or 2 (first and second moment).
 int state_count(OptimizerKind kind) noexcept;
 /// "velocity"; "first_moment", "second_moment": names in checkpoints.
 std::string_view state_name(OptimizerKind kind, int index);
