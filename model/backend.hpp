@@ -73,7 +73,7 @@ struct LossOptions {
 enum class OptimizerKind { sgd, momentum, nesterov, adam, adamw, lars, lamb };
 
 /// Numbers of one update. They change from step to step, so they travel through the backend's memory: the rule is the
-/// content of a tensor of uint8 [1, sizeof(UpdateRule)]. Formulas are in optimizer.hpp.
+/// content of a tensor of uint8 [1, sizeof(UpdateRule)]. Formulas are in update_rule.hpp.
 struct UpdateRule {
   float learning_rate = 0;
   float momentum = 0.9f;                                ///< momentum, nesterov

@@ -1,5 +1,5 @@
 /// \file
-/// Activations and their derivatives, of one element. Comparisons are written so that a NaN stays a NaN.
+/// Activations and their derivatives for one element. Comparisons are written so that a NaN stays a NaN.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ LOCKSTEP_HOST_DEVICE float activate(float v) {
   return v;
 }
 
-/// The gradient before the activation from the one after it, by the value y = activate(v).
+/// The gradient before the activation from the gradient after it, given y = activate(v).
 template <Activation kActivation>
 LOCKSTEP_HOST_DEVICE float gradient_before(float y, float d_y) {
   if constexpr (kActivation == Activation::relu) return y > 0 ? d_y : 0.0f;

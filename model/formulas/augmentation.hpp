@@ -1,7 +1,7 @@
 /// \file
-/// The formulas of augmentation.hpp: what is drawn for a sample, where its pixels come from, and the one affine map per
-/// channel that colour and normalisation come to. Reference, CPU and GPU take the same draws from here; where a draw
-/// decides (offsets, rectangles, flips) it is made of integers alone, so that no rounding can tell devices apart.
+/// The formulas of augmentation.hpp: the draws of a sample, the source of its pixels, and the affine map per channel
+/// that combines colour and normalisation. Reference, CPU and GPU share these draws. Discrete draws (offsets,
+/// rectangles, flips) use integers alone, so that rounding cannot make devices differ.
 ///
 /// A sample draws two groups of words, philox_words(group, 0, kAugmentationStream, 0) under its key:
 ///
@@ -14,7 +14,7 @@
 ///            word 2  aspect ratio: width / height = (4/3)^a with a = signed word * 2^-31
 ///            word 3  not used
 ///
-/// A word that an augmentation does not use is drawn all the same: options do not change each other's draws.
+/// A word is drawn even if no augmentation uses it: options do not change each other's draws.
 #pragma once
 
 #include <cmath>
@@ -27,13 +27,13 @@
 
 namespace lockstep::model::formulas {
 
-/// An augmentation as samples need it, made once per call on the host. Images are at most kLongestSide high and wide.
+/// The numbers of an augmentation, made once per call on the host. Images are at most kLongestSide high and wide.
 inline constexpr std::int64_t kLongestSide = 32768;
 struct AugmentationNumbers {
   std::int32_t in_height, in_width, out_height, out_width, channels;
   std::int32_t pad;
-  std::uint32_t flip_mask;      ///< the highest bit, or none
-  std::uint64_t minimum_share;  ///< of the area, * 2^32
+  std::uint32_t flip_mask;      ///< the highest bit, or 0
+  std::uint64_t minimum_share;  ///< smallest share of the area, * 2^32
   bool scales;                  ///< minimum_area < 1: a rectangle is scaled to `out`
   float brightness, contrast_low, contrast_span;
   bool per_image;
@@ -62,17 +62,17 @@ inline AugmentationNumbers augmentation_numbers(const Augmentation& spec) {
   return numbers;
 }
 
-/// What happens to one sample.
+/// The augmentation of one sample.
 struct SampleAugmentation {
-  std::int32_t top, left;      ///< of the rectangle in the stored image; outside of it there are zeros
-  std::int32_t height, width;  ///< of the rectangle; those of `out` where it is not scaled
+  std::int32_t top, left;      ///< corner of the rectangle in the stored image; pixels outside of it are zero
+  std::int32_t height, width;  ///< extents of the rectangle; those of `out` if it is not scaled
   bool scaled;
   bool flipped;
-  float brightness;  ///< to add
+  float brightness;  ///< summand
   float contrast;    ///< factor
 };
 
-/// In evaluation: the central crop, the odd row or column cut off (or added) below and to the right.
+/// Evaluation: the central crop, the odd row or column cut off (or added) below and to the right.
 LOCKSTEP_HOST_DEVICE SampleAugmentation central_crop(const AugmentationNumbers& numbers) {
   return {(numbers.in_height - numbers.out_height) / 2,
           (numbers.in_width - numbers.out_width) / 2,
@@ -84,7 +84,7 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation central_crop(const AugmentationNumbers& 
           1.0f};
 }
 
-/// Uniform in [0, offsets).
+/// Draws uniformly from [0, offsets).
 LOCKSTEP_HOST_DEVICE std::int32_t draw_offset(std::uint32_t word, std::int32_t offsets) {
   return static_cast<std::int32_t>(static_cast<std::uint64_t>(word) * static_cast<std::uint32_t>(offsets) >> 32);
 }
@@ -120,7 +120,7 @@ LOCKSTEP_HOST_DEVICE std::int32_t rectangle_side(std::uint64_t side, std::int64_
   return static_cast<std::int32_t>(pixels < 1 ? 1 : pixels > limit ? limit : pixels);
 }
 
-/// In training: what the sample with this key has drawn.
+/// Training: the draws of the sample with this key.
 LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumbers& numbers, std::uint64_t key) {
   const auto key_low = static_cast<std::uint32_t>(key), key_high = static_cast<std::uint32_t>(key >> 32);
   const PhiloxWords first = philox_words(0, 0, kAugmentationStream, 0, key_low, key_high);
@@ -132,7 +132,7 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumb
     const std::uint64_t pixels =
         static_cast<std::uint64_t>(numbers.in_height) * static_cast<std::uint64_t>(numbers.in_width);
     const std::uint64_t side = square_root(pixels * share);
-    // The inverse of a ratio is that of the negative exponent: 2^32 - word, but for the one word that has none.
+    // A ratio's inverse has the negative exponent: 2^32 - word, except for the one word without a negative.
     sample.width = rectangle_side(side, root_of_aspect(second.word[2]), numbers.in_width);
     sample.height = rectangle_side(side, root_of_aspect(0u - second.word[2]), numbers.in_height);
     sample.top = draw_offset(first.word[0], numbers.in_height - sample.height + 1);
@@ -150,20 +150,20 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumb
   return sample;
 }
 
-/// Output column `column` of a flipped sample shows what is at the returned one without the flip.
+/// The column, without the flip, that output column `column` of a flipped sample shows.
 LOCKSTEP_HOST_DEVICE std::int32_t unflipped(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
                                             std::int32_t column) {
   return sample.flipped ? numbers.out_width - 1 - column : column;
 }
 
-/// Where a scaled row or column comes from: two neighbours of the rectangle and the share of the second.
+/// The source of a scaled row or column: two neighbours of the rectangle and the share of the second.
 struct Tap {
   std::int32_t first, second;
   float share;
 };
 
-/// Of position `index` among `out` positions that stretch over `in` pixels: centres at half pixels, clamped at the
-/// edges. The position is the fraction ((2 index + 1) in - out) / (2 out).
+/// The source of position `index` among `out` positions that stretch over `in` pixels: centres at half pixels, clamped
+/// at the edges. The position is the fraction ((2 index + 1) in - out) / (2 out).
 LOCKSTEP_HOST_DEVICE Tap tap_of(std::int32_t index, std::int32_t in, std::int32_t out) {
   const std::int64_t position = (2 * static_cast<std::int64_t>(index) + 1) * in - out;
   const auto numerator = static_cast<std::uint32_t>(position < 0 ? 0 : position);
@@ -173,7 +173,7 @@ LOCKSTEP_HOST_DEVICE Tap tap_of(std::int32_t index, std::int32_t in, std::int32_
           static_cast<float>(numerator % denominator) / static_cast<float>(denominator)};
 }
 
-/// Between four pixels: rows by `row`, columns by `column`.
+/// Interpolates between four pixels: rows by `row`, columns by `column`.
 LOCKSTEP_HOST_DEVICE float blend(float top_left, float top_right, float bottom_left, float bottom_right, const Tap& row,
                                  const Tap& column) {
   const float top = top_left * (1 - column.share) + top_right * column.share;
@@ -186,18 +186,18 @@ LOCKSTEP_HOST_DEVICE float blend(float top_left, float top_right, float bottom_l
 // ---- the crop's pixels x (as cropped or scaled, before brightness) for sum and sum of squares of each channel gives
 // ---- gain and offset of y = gain x + offset. Without contrast and per_image no sums are needed.
 
-/// Whether this sample's map needs the channels' sums.
+/// True if this sample's map needs the channels' sums.
 LOCKSTEP_HOST_DEVICE bool needs_sums(const AugmentationNumbers& numbers, const SampleAugmentation& sample) {
   return numbers.per_image || sample.contrast != 1;
 }
 
-/// The crop as a whole, for normalisation per image.
+/// Moments of the whole crop, for normalisation per image.
 struct CropMoments {
-  double mean;     ///< of the crop before brightness
+  double mean;     ///< mean of the crop before brightness
   double inverse;  ///< 1 / max(deviation after contrast, 1 / sqrt(elements))
 };
 
-/// From sum and sum of squares of each channel over its `pixels` values; `contrast` as drawn.
+/// Computes them from sum and sum of squares of each channel over its `pixels` values; `contrast` as drawn.
 LOCKSTEP_HOST_DEVICE CropMoments crop_moments(const double* sums, const double* squares, std::int32_t channels,
                                               double pixels, double contrast) {
   double mean = 0;
@@ -214,12 +214,12 @@ LOCKSTEP_HOST_DEVICE CropMoments crop_moments(const double* sums, const double* 
   return {mean, 1 / (deviation < least ? least : deviation)};
 }
 
-/// y = gain x + offset.
+/// The map y = gain x + offset.
 struct Affine {
   float gain, offset;
 };
 
-/// Of channel c. channel_mean: sum / pixels (anything where sums are not needed); crop: anything unless per_image.
+/// The map of channel c. channel_mean: sum / pixels (ignored if sums are not needed); crop: ignored unless per_image.
 LOCKSTEP_HOST_DEVICE Affine channel_map(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
                                         const CropMoments& crop, double channel_mean, std::int32_t c) {
   const double contrast = sample.contrast;

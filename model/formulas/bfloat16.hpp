@@ -9,17 +9,17 @@
 
 namespace lockstep::model::formulas {
 
-/// Rounded to nearest, ties to even; overflow becomes infinity, any NaN the quiet one (0x7fff) that GPUs make of it.
+/// Rounds to nearest, ties to even; overflow becomes infinity, any NaN the quiet one (0x7fff) that GPUs produce.
 LOCKSTEP_HOST_DEVICE std::uint16_t bfloat16_bits(float value) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
-  // Half of the last kept place, less one where that place is even: a tie then carries only into an odd number.
+  // Half of the last kept bit, less one if that bit is 0 (even): a tie then carries only into an odd number.
   bits += 0x7fffu + (bits >> 16 & 1u);
   return static_cast<std::uint16_t>(bits >> 16);
 }
 
-/// Exact.
+/// Converts exactly.
 LOCKSTEP_HOST_DEVICE float from_bfloat16_bits(std::uint16_t value) {
   const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
   float result = 0;

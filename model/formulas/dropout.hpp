@@ -1,8 +1,8 @@
 /// \file
-/// Which elements a dropout keeps (randomness.hpp), as the factor that each is multiplied with: 1 / (1 - rate) or 0. A
-/// product and not a choice, so that a NaN stays one wherever it stands.
+/// Dropout (randomness.hpp) as the factor of each element: 1 / (1 - rate) or 0. A product instead of a selection keeps
+/// every NaN.
 ///
-/// One draw decides four neighbours: loops take dropout_group() once for elements 4g ... 4g + 3 of a sample. Where the
+/// One draw decides four neighbours: loops call dropout_group() once for elements 4g ... 4g + 3 of a sample. If the
 /// columns of a row are no multiple of four, a group reaches over the row's end into the sample's next position.
 #pragma once
 
@@ -13,18 +13,18 @@
 
 namespace lockstep::model::formulas {
 
-/// A rule as elements need it: made once per call, on the host.
+/// The numbers of a dropout, made once per call on the host.
 struct DropoutNumbers {
-  std::uint32_t threshold;  ///< words from here on keep their element
+  std::uint32_t threshold;  ///< least word that keeps its element
   std::uint32_t stream;
-  float factor;  ///< of what is kept
+  float factor;  ///< factor of kept elements
 };
 
 inline DropoutNumbers dropout_numbers(const Dropout& rule) {
   return {static_cast<std::uint32_t>(static_cast<double>(rule.rate) * 0x1p32 + 0.5), rule.stream, 1 / (1 - rule.rate)};
 }
 
-/// The factor of an element, by its word.
+/// The factor of an element, from its word.
 LOCKSTEP_HOST_DEVICE float dropout_factor(const DropoutNumbers& numbers, std::uint32_t word) {
   return word >= numbers.threshold ? numbers.factor : 0.0f;
 }
@@ -45,7 +45,7 @@ LOCKSTEP_HOST_DEVICE DropoutGroup dropout_group(const DropoutNumbers& numbers, s
            dropout_factor(numbers, words.word[2]), dropout_factor(numbers, words.word[3])}};
 }
 
-/// The factor of element `index` of the sample: a whole draw for one element.
+/// The factor of element `index` of the sample: a full draw for one element.
 LOCKSTEP_HOST_DEVICE float dropout_element(const DropoutNumbers& numbers, std::uint64_t key, std::uint64_t index) {
   const PhiloxWords words = dropout_words(numbers, key, index / 4);
   const std::uint32_t low = index % 2 == 0 ? words.word[0] : words.word[1];
@@ -53,7 +53,7 @@ LOCKSTEP_HOST_DEVICE float dropout_element(const DropoutNumbers& numbers, std::u
   return dropout_factor(numbers, index % 4 < 2 ? low : high);
 }
 
-/// Whose row `row` is. `samples`: of the batch; `positions`: of a sample.
+/// The sample and position of row `row`. samples: number in the batch; positions: number per sample.
 struct RowIndices {
   std::int64_t sample, position;
 };

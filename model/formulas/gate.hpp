@@ -1,5 +1,5 @@
 /// \file
-/// What stands between gradients and an update.
+/// The gate and the clip factor between gradients and an update.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace lockstep::model::formulas {
 
-/// An update may happen: every rank has a finite loss, and the gradients are finite.
+/// Allows an update: every rank has a finite loss, and the gradients are finite.
 LOCKSTEP_HOST_DEVICE bool may_update(double non_finite, double gradient_squares) {
   return non_finite == 0 && gradient_squares - gradient_squares == 0;  // infinity and NaN minus themselves are NaN
 }
 
-/// What the gradient is multiplied by so that its norm does not exceed clip_norm (0: no limit); `gradient_squares` is
-/// its sum of squares (Pascanu et al. 2013).
+/// The factor that limits the gradient's norm to clip_norm (0: no limit); `gradient_squares` is its sum of squares
+/// (Pascanu et al. 2013).
 LOCKSTEP_HOST_DEVICE float clip_factor(double gradient_squares, double clip_norm) {
   const double norm = sqrt(gradient_squares);
   return clip_norm > 0 && norm > clip_norm ? static_cast<float>(clip_norm / norm) : 1.0f;

@@ -1,6 +1,6 @@
 /// \file
-/// LOCKSTEP_HOST_DEVICE before a formula of a few operations: one source for the kernels of a GPU and for loops on the
-/// host. Always inlined, for a loop that is compiled for several instruction sets (cpu/clones.hpp) can only take it so.
+/// LOCKSTEP_HOST_DEVICE marks a formula of a few operations: one source for the kernels of a GPU and for loops on the
+/// host. Always inlined, because a loop that is compiled for several instruction sets (cpu/clones.hpp) needs it so.
 #pragma once
 
 #if defined(__CUDACC__)

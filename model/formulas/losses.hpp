@@ -35,13 +35,13 @@ LOCKSTEP_HOST_DEVICE void add_absolute_error(float prediction, float target, Los
   sums.metric += magnitude;
 }
 
-/// factor: scale / outputs. 0 where nothing is wrong; a NaN stays one.
+/// factor: scale / outputs. 0 for a zero error; a NaN stays one.
 LOCKSTEP_HOST_DEVICE float absolute_error_gradient(float prediction, float target, float factor) {
   const float error = prediction - target;
   return error > 0 ? factor : error < 0 ? -factor : error * factor;
 }
 
-/// Adds what ErrorLoss::huber says, and the absolute error.
+/// Adds ErrorLoss::huber and the absolute error.
 LOCKSTEP_HOST_DEVICE void add_huber_error(float prediction, float target, LossSums& sums) {
   const double error = static_cast<double>(prediction) - static_cast<double>(target);
   const double magnitude = error < 0 ? -error : error;
@@ -55,13 +55,13 @@ LOCKSTEP_HOST_DEVICE float huber_error_gradient(float prediction, float target, 
   return error > 1 ? factor : error < -1 ? -factor : error * factor;
 }
 
-/// What a label's 0 or 1 becomes where targets are smoothed: (1 - smoothing) of it and smoothing of a half.
+/// Smooths a label's 0 or 1: (1 - smoothing) of it and smoothing of a half.
 LOCKSTEP_HOST_DEVICE float smoothed_label(float target, float smoothing) {
   return target * (1 - smoothing) + 0.5f * smoothing;
 }
 
-/// Adds what one label costs in nats, log(1 + exp(logit)) - target * logit, which overflows for no logit; whether it is
-/// right, which of a NaN nothing is; whether it is there and found.
+/// Adds a label's loss in nats, log(1 + exp(logit)) - target * logit, which overflows for no logit; whether the
+/// prediction is right (never for a NaN); and whether the label is present and predicted.
 LOCKSTEP_HOST_DEVICE void add_binary_cross_entropy(float logit, float target, float smoothing, LossSums& sums) {
   const auto wide = static_cast<double>(logit);
   const float magnitude = logit < 0 ? -logit : logit;
@@ -72,24 +72,24 @@ LOCKSTEP_HOST_DEVICE void add_binary_cross_entropy(float logit, float target, fl
   sums.found += said && there ? 1 : 0;
 }
 
-/// factor: scale / labels. exp() of a great number is infinite, and 1 over that is 0.
+/// factor: scale / labels. exp() of a large number is infinite, and 1 over that is 0.
 LOCKSTEP_HOST_DEVICE float binary_cross_entropy_gradient(float logit, float target, float smoothing, float factor) {
   return (1 / (1 + std::exp(-logit)) - smoothed_label(target, smoothing)) * factor;
 }
 
-/// What is known of a part of a row of logits: the first greatest one and sum of exp(logit - greatest). Empty parts
+/// Running softmax of a part of a row of logits: the first greatest one and sum of exp(logit - greatest). Empty parts
 /// have no effect; a NaN or +infinity in the part makes the total NaN; logits of -infinity count as probability 0.
 struct SoftmaxPart {
   float greatest = -kInfinity;
   float total = 0;
-  std::int32_t index = INT32_MAX;  ///< of the greatest; this while there is none
+  std::int32_t index = INT32_MAX;  ///< index of the greatest; INT32_MAX while there is none
 };
 
-/// What exponents are taken against: the greatest, or 0 while nothing but -infinity has been seen, because infinity
-/// less itself is no number.
+/// The base of the exponents: the greatest, or 0 while only -infinity has been seen, because infinity less itself is
+/// NaN.
 LOCKSTEP_HOST_DEVICE float softmax_base(float greatest) { return greatest == -kInfinity ? 0.0f : greatest; }
 
-/// Takes in logits of increasing index: the greatest of them first …
+/// Takes in logits of increasing index: first their greatest …
 LOCKSTEP_HOST_DEVICE void raise_greatest(SoftmaxPart& part, float greatest, std::int32_t index) {
   if (!(greatest > part.greatest)) return;
   part.total *= std::exp(part.greatest - softmax_base(greatest));
@@ -101,7 +101,7 @@ LOCKSTEP_HOST_DEVICE void add_logit(SoftmaxPart& part, float logit) {
   part.total += std::exp(logit - softmax_base(part.greatest));
 }
 
-/// Both parts together; their indices may be mixed.
+/// Merges two parts; their indices may interleave.
 LOCKSTEP_HOST_DEVICE SoftmaxPart merge(const SoftmaxPart& a, const SoftmaxPart& b) {
   SoftmaxPart sum;
   const bool a_wins = a.greatest > b.greatest || (a.greatest == b.greatest && a.index < b.index);
@@ -112,17 +112,17 @@ LOCKSTEP_HOST_DEVICE SoftmaxPart merge(const SoftmaxPart& a, const SoftmaxPart& 
   return sum;
 }
 
-/// What targets are made of: all of it for the label, or (1 - smoothing) for the label and smoothing / classes for
-/// every class (Szegedy et al. 2016, section 7).
+/// The weights of a smoothed target: all of it for the label, or (1 - smoothing) for the label and smoothing / classes
+/// for every class (Szegedy et al. 2016, section 7).
 struct SoftTarget {
-  double of_label = 1, of_each = 0;  ///< add up to 1, or a loss would depend on how far from 0 the logits are
+  double of_label = 1, of_each = 0;  ///< sum to 1; otherwise a loss would depend on the logits' distance from 0
 };
 LOCKSTEP_HOST_DEVICE SoftTarget soft_target(float smoothing, std::int64_t classes) {
   return {1 - static_cast<double>(smoothing), static_cast<double>(smoothing) / static_cast<double>(classes)};
 }
 
-/// Cross-entropy of a row whose label's logit is `right`, in nats. logits: the sum of all logits of the row, 0 where
-/// nothing is smoothed.
+/// Cross-entropy of a row in nats; `right` is the logit of its label. logits: the sum of all logits of the row, 0
+/// without smoothing.
 LOCKSTEP_HOST_DEVICE double cross_entropy_of(const SoftmaxPart& row, float right, const SoftTarget& target = {},
                                              double logits = 0) {
   const double whole = std::log(static_cast<double>(row.total));
@@ -131,23 +131,23 @@ LOCKSTEP_HOST_DEVICE double cross_entropy_of(const SoftmaxPart& row, float right
   return whole + (greatest - target.of_label * static_cast<double>(right) - target.of_each * logits);
 }
 
-/// Comparisons with a NaN are false, so a row that holds one may look right: its total tells.
+/// Comparisons with a NaN are false, so a row that holds one may look right: its total reveals it.
 LOCKSTEP_HOST_DEVICE bool is_correct(const SoftmaxPart& row, std::int32_t label) {
   return row.index == label && !std::isnan(row.total);
 }
 
-/// Whether a class comes before the label in the order of the answers: greatest first, of equal ones the first.
+/// True if a class comes before the label in the order of the answers: greatest first, the first one among equals.
 LOCKSTEP_HOST_DEVICE bool comes_before(float logit, std::int64_t index, float right, std::int32_t label) {
   return logit > right || (logit == right && index < label);
 }
 inline constexpr std::int64_t kTop = 5;
-/// Whether the label is among the first kTop answers: `before` classes come before it. As in is_correct() a row with a
+/// True if the label is among the first kTop answers: `before` classes come before it. As in is_correct() a row with a
 /// NaN has no answers; nor has a label that is no class (right is NaN).
 LOCKSTEP_HOST_DEVICE bool is_among_top(const SoftmaxPart& row, float right, std::int64_t before) {
   return before < kTop && !std::isnan(row.total) && !std::isnan(right);
 }
 
-/// The parts of the target times the scale of the gradient.
+/// The target's weights times the scale of the gradient.
 struct ScaledTarget {
   float of_label, of_each;
 };

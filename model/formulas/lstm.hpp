@@ -8,13 +8,13 @@
 
 namespace lockstep::model::formulas {
 
-/// Four numbers of a unit, in the order of the columns of a tensor of gates.
+/// The four gates of a unit, in the order of the columns of a tensor of gates.
 template <class T>
 struct LstmGates {
   T input, forget, cell, output;
 };
 
-/// The numbers of unit k, one in each of four rows.
+/// The gates of unit k, one in each of four rows.
 template <class T, int kUnits>
 LOCKSTEP_HOST_DEVICE void put_gates(const LstmGates<T>& gates, int k, T (&rows)[4][kUnits]) {
   rows[0][k] = gates.input;
@@ -33,7 +33,7 @@ LOCKSTEP_HOST_DEVICE T lstm_sigmoid(T v) {
   return 1 / (1 + std::exp(-v));
 }
 
-/// From sums to gates.
+/// Turns sums into gates.
 template <class T>
 LOCKSTEP_HOST_DEVICE LstmGates<T> lstm_activate(const LstmGates<T>& z) {
   return {lstm_sigmoid(z.input), lstm_sigmoid(z.forget), std::tanh(z.cell), lstm_sigmoid(z.output)};
@@ -46,14 +46,15 @@ LOCKSTEP_HOST_DEVICE LstmState<T> lstm_step(const LstmGates<T>& gates, T cell_be
   return {cell, gates.output * std::tanh(cell)};
 }
 
-/// What comes out of a step backwards: gradients of the sums before the gates, and of the cell before the step.
+/// Results of a backward step: gradients of the sums before the gates, and of the cell before the step.
 template <class T>
 struct LstmGradients {
   LstmGates<T> sums;
   T cell_before;
 };
 
-/// d_hidden: all that reaches h(t), from above and from the next step. d_cell: what reaches c(t) from the next step.
+/// d_hidden: the whole gradient of h(t), from above and from the next step. d_cell: gradient of c(t) from the next
+/// step.
 template <class T>
 LOCKSTEP_HOST_DEVICE LstmGradients<T> lstm_step_back(const LstmGates<T>& gates, T cell_before, T cell, T d_hidden,
                                                      T d_cell) {

@@ -1,6 +1,6 @@
 /// \file
-/// What norms divide by. Variances come from double sums, E[x^2] - E[x]^2; below zero, where only rounding puts one, it
-/// is zero; a NaN stays a NaN.
+/// Moments for norms. Variances come from double sums, E[x^2] - E[x]^2. A negative one, which only rounding causes,
+/// becomes zero; a NaN stays a NaN.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,8 @@ struct Moments {
   double mean, variance;
 };
 
-/// Of `count` values; the variance is the biased one. Of none: zeros, so that an empty batch makes no NaN.
+/// Moments of `count` values; the variance is the biased one. Zeros without values, so that an empty batch makes no
+/// NaN.
 LOCKSTEP_HOST_DEVICE Moments moments_of(double sum, double squares, double count) {
   const double share = count > 0 ? 1 / count : 0;
   const double mean = sum * share;
@@ -23,7 +24,7 @@ LOCKSTEP_HOST_DEVICE Moments moments_of(double sum, double squares, double count
   return {mean, variance < 0 ? 0 : variance};
 }
 
-/// The variance that running statistics learn from: of one value as it is.
+/// The variance for running statistics; that of a single value stays as it is.
 LOCKSTEP_HOST_DEVICE double unbiased_variance(double variance, double count) {
   return count > 1 ? variance * (count / (count - 1)) : variance;
 }

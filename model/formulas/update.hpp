@@ -1,5 +1,5 @@
 /// \file
-/// One element of an update: the formulas of optimizer.hpp in fp32.
+/// One element of an update: the formulas of update_rule.hpp in fp32.
 #pragma once
 
 #include <cmath>
@@ -9,12 +9,12 @@
 
 namespace lockstep::model::formulas {
 
-/// The numbers of an update as the elements of one slice need them.
+/// The numbers of an update for the elements of one slice.
 struct UpdateScalars {
-  float rate;  ///< lars, lamb: with the slice's ratio in it, see with_ratio()
+  float rate;  ///< lars, lamb: includes the slice's ratio, see with_ratio()
   float factor, limit;
-  float keep;   ///< what decoupled decay leaves of a weight; 1 for lars and lamb …
-  float decay;  ///< … whose decay goes with the gradient
+  float keep;   ///< factor of a weight after decoupled decay; 1 for lars and lamb …
+  float decay;  ///< … which add their decay to the gradient
   float mu, beta1, beta2, epsilon, correction1, correction2;
   float average_keep, average_take;
 };
@@ -25,12 +25,12 @@ LOCKSTEP_HOST_DEVICE constexpr bool keeps_velocity(OptimizerKind kind) {
 LOCKSTEP_HOST_DEVICE constexpr bool keeps_moments(OptimizerKind kind) {
   return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
 }
-/// The step of a slice depends on norms over it, which a pass before the update takes (UpdateArenas::norms).
+/// True if the step of a slice depends on norms over it, which a preceding pass computes (UpdateArenas::norms).
 LOCKSTEP_HOST_DEVICE constexpr bool needs_norms(OptimizerKind kind) {
   return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
 }
 
-/// `rate_scale`: of the slice.
+/// `rate_scale`: the slice's.
 LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(OptimizerKind kind, const UpdateRule& rule, float factor,
                                                   bool decayed, float rate_scale = 1) {
   const float decay = decayed ? rule.weight_decay : 0;
@@ -51,11 +51,11 @@ LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(OptimizerKind kind, const Upda
   return scalars;
 }
 
-// Norms. UpdateArenas::norms[2 s] is the sum of squares of the weights of slice s before the update, norms[2 s + 1]
-// that of its clipped gradients (lars) or directions (lamb); both are 0 where the slice is not decayed, so its ratio
+// Norms. UpdateArenas::norms[2 s] is the sum of squares of the weights of slice s before the update. norms[2 s + 1] is
+// that of its clipped gradients (lars) or directions (lamb). Both are 0 for a slice that is not decayed, so its ratio
 // is 1.
 
-/// What the learning rate of a slice is multiplied by.
+/// The factor of a slice's learning rate.
 LOCKSTEP_HOST_DEVICE float trust_ratio(OptimizerKind kind, const UpdateRule& rule, double weight_squares,
                                        double other_squares) {
   if (weight_squares == 0 || other_squares == 0) return 1;
@@ -76,7 +76,7 @@ LOCKSTEP_HOST_DEVICE float clipped(const UpdateScalars& scalars, float g) {
   return g < -scalars.limit ? -scalars.limit : g;
 }
 
-/// Both moments take in g, a clipped gradient: what the rule would subtract at a learning rate of 1.
+/// Both moments take in g, a clipped gradient. Returns the step at a learning rate of 1.
 LOCKSTEP_HOST_DEVICE float moments_step(const UpdateScalars& scalars, float g, float& state1, float& state2) {
   const float m = scalars.beta1 * state1 + (1 - scalars.beta1) * g;
   const float s = scalars.beta2 * state2 + (1 - scalars.beta2) * g * g;
@@ -85,14 +85,14 @@ LOCKSTEP_HOST_DEVICE float moments_step(const UpdateScalars& scalars, float g, f
   return (m * scalars.correction1) / (std::sqrt(s * scalars.correction2) + scalars.epsilon);
 }
 
-/// The first pass of lamb: its direction u, which overwrites the gradient; the weight stays.
+/// The first pass of lamb: its direction u, which overwrites the gradient; the weight stays unchanged.
 LOCKSTEP_HOST_DEVICE float lamb_direction(const UpdateScalars& scalars, float w, float g, float& state1,
                                           float& state2) {
   return moments_step(scalars, clipped(scalars, g), state1, state2) + scalars.decay * w;
 }
 
-/// The new weight; state1 and state2 are read and written where the rule keeps them, but by lamb: there g is the
-/// direction of the first pass, which has written the states.
+/// The new weight; state1 and state2 are read and written if the rule keeps them. Exception lamb: g is the direction of
+/// the first pass, which has written the states.
 template <OptimizerKind kKind>
 LOCKSTEP_HOST_DEVICE float updated(const UpdateScalars& scalars, float w, float g, float& state1, float& state2) {
   if constexpr (kKind == OptimizerKind::lamb) {
@@ -120,7 +120,7 @@ LOCKSTEP_HOST_DEVICE float averaged(const UpdateScalars& scalars, float average,
   return scalars.average_keep * average + scalars.average_take * w;
 }
 
-/// A statistic takes in g, what the step has seen; its average is itself. Clips, decay and rules do not apply.
+/// A statistic moves towards g, the step's value; its average is itself. Clips, decay and rules do not apply.
 LOCKSTEP_HOST_DEVICE float updated_statistic(const UpdateRule& rule, float w, float g) {
   return rule.statistics_decay * w + (1 - rule.statistics_decay) * g;
 }
