@@ -14,7 +14,7 @@ LOCKSTEP_HOST_DEVICE std::uint16_t bfloat16_bits(float value) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
-  // Half of the last kept bit, less one if that bit is 0 (even): a tie then carries only into an odd number.
+  // Half a unit of the last kept bit, less one if that bit is 0 (even): a tie then carries only into an odd number.
   bits += 0x7fffu + (bits >> 16 & 1u);
   return static_cast<std::uint16_t>(bits >> 16);
 }

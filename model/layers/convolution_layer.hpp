@@ -13,19 +13,19 @@ namespace lockstep::model {
 struct ConvolutionOptions {
   ImageShape in;
   Sliding window;
-  std::int64_t channels = 0;  ///< of the output
+  std::int64_t channels = 0;  ///< channels of the output
   LayerActivation activation = {};
   bool bias = true;
   Initializer weight_initializer = {};
   Initializer bias_initializer = {};
-  Decay decay = Decay::yes;  ///< of the weight; the bias is never decayed
-  /// The first layer of a network: nobody asks for the gradient of its input.
+  Decay decay = Decay::yes;  ///< decay of the weight; the bias is never decayed
+  /// The first layer of a network: the gradient of its input is not needed.
   bool first = false;
 };
 
 class ConvolutionLayer final : public Layer {
  public:
-  /// Declares NAME/weight and, where there is a bias, NAME/bias [out channels].
+  /// Declares NAME/weight and, with a bias, NAME/bias [out channels].
   ConvolutionLayer(ParameterTable& parameters, ActivationTable& activations, std::string name,
                    const ConvolutionOptions& options);
 
@@ -34,7 +34,7 @@ class ConvolutionLayer final : public Layer {
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;
-  /// Whether backward_adding() is there: for layers without an activation where the device adds in the same pass.
+  /// True if backward_adding() is available: for layers without an activation, if the device adds in the same pass.
   bool adds_gradient(const Pass& pass) const;
   /// As backward(), but d_x +=.
   void backward_adding(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
@@ -44,7 +44,7 @@ class ConvolutionLayer final : public Layer {
   std::string name_;
   ConvolutionOptions options_;
   Convolution shape_;
-  std::size_t before_gelu_ = 0;  ///< activation: what GELU reads, where there is one
+  std::size_t before_gelu_ = 0;  ///< activation: input of GELU, if there is one
   std::size_t weight_;
   std::size_t bias_ = 0;
 };

@@ -17,10 +17,10 @@ struct DenseOptions {
   LayerActivation activation = {};
   Initializer weight_initializer = {};
   Initializer bias_initializer = {};
-  Decay decay = Decay::yes;  ///< of the weight; the bias is never decayed
-  /// The first layer of a network: nobody asks for the gradient of its input.
+  Decay decay = Decay::yes;  ///< decay of the weight; the bias is never decayed
+  /// The first layer of a network: the gradient of its input is not needed.
   bool first = false;
-  /// The last one, without an activation: the loss reads its output, whose rows have padded_outputs() columns in
+  /// The last layer, without an activation: the loss reads its output, whose rows have padded_outputs() columns in
   /// bfloat16.
   bool last = false;
 };
@@ -35,18 +35,18 @@ class Dense final : public Layer {
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;
 
-  /// Its input and what that is the gelu of.
+  /// The layer's input and the z whose gelu it is.
   struct GeluInput {
     Tensor x, z;
   };
-  /// Of a layer without an activation: backward() that goes on to the gradient of z and its column sums.
+  /// For a layer without an activation: backward() that continues to the gradient of z and its column sums.
   void backward_through_gelu(const Pass& pass, const GeluInput& input, const Tensor& d_y, Accumulate accumulate,
                              const Tensor& d_z, const Tensor& d_z_sums) const;
 
  private:
   std::string name_;
   DenseOptions options_;
-  std::size_t before_gelu_ = 0;  ///< activation: what GELU reads, where there is one
+  std::size_t before_gelu_ = 0;  ///< activation: input of GELU, if there is one
   std::size_t weight_;
   std::size_t bias_;
 };

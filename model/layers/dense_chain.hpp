@@ -1,5 +1,5 @@
 /// \file
-/// Dense layers one after another: what "linear" and "mlp" both are.
+/// Dense layers one after another: the base of "linear" and "mlp".
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace lockstep::model {
 
 class DenseChain final : public LayerChain {
  public:
-  /// A layer of each width of `hidden` with the options "activation" (relu where it is not set) and "dropout" (0), then
-  /// the output layer without; he_normal and zeros where "weight-init" and "bias-init" are not set. `name` begins the
-  /// signature.
+  /// One layer for each width of `hidden` with the options "activation" (default relu) and "dropout" (default 0), then
+  /// the output layer without either. Defaults of "weight-init" and "bias-init" are he_normal and zeros. `name` begins
+  /// the signature.
   DenseChain(std::string name, const Numbers& hidden, const NetworkOptions& options, const SampleShape& shape);
 };
 

@@ -1,5 +1,5 @@
 /// \file
-/// Tokens become vectors: rows of a table [vocabulary, width], plus one row per position where positions are learnt.
+/// Embeds tokens as vectors: rows of a table [vocabulary, width], plus one row per position if positions are learnt.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace lockstep::model {
 
 struct EmbeddingOptions {
   std::int64_t context = 0, vocabulary = 0, width = 0;
-  bool positions = false;  ///< learn a vector for each position, too
-  bool shared = false;     ///< the output layer reads the table, too, padded, and goes backward before
+  bool positions = false;  ///< also learn a vector for each position
+  bool shared = false;     ///< the output layer reads the table, too, padded, and goes backward earlier
   Initializer initializer = {};
 };
 
@@ -21,12 +21,12 @@ class Embedding final : public Layer {
   Embedding(ParameterTable& parameters, ActivationTable& activations, std::string name,
             const EmbeddingOptions& options);
 
-  /// The parameter.
+  /// Index of the table's parameter.
   std::size_t table() const noexcept { return tokens_; }
   LayerPlan plan(const ParameterTable& table) const override;
   /// tokens: int32 [rows, 1].
   Tensor forward(const Pass& pass, const Tensor& tokens) const override;
-  /// A shared table's gradient is added to, whatever `accumulate` says. d_x: empty.
+  /// The gradient is added to a shared table, whatever `accumulate` is. d_x: empty.
   void backward(const Pass& pass, const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;
 

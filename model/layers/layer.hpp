@@ -1,6 +1,6 @@
 /// \file
-/// What the layers of a network have in common. A layer owns nothing but its entries in the network's two tables: it
-/// declares its parameters and activations when it is made, and finds them in the memory that comes with each pass.
+/// The common base of a network's layers. A layer owns nothing but its entries in the network's two tables: it declares
+/// its parameters and activations in its constructor, and finds them in the memory that comes with each pass.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace lockstep::model {
 
-/// Whether somebody computed what a layer reads, or it is the network's input.
+/// Tells whether an earlier layer computes a layer's input, or it is the network's input.
 enum class Input { computed, given };
-/// Of the backward pass of a product of so many FLOPs with the matrix `weight`, the first parameter of its layer: as
-/// many for the matrix's gradient and for the input's, where these are made.
+/// FLOPs of the backward pass of a product of `product` FLOPs with the matrix `weight`, the first parameter of its
+/// layer: as many for the matrix's gradient and for the input's, if these are made.
 inline double backward_flops(const ParameterTable& table, double product, std::size_t weight,
                              Input input = Input::computed) {
   const bool goes_on = input == Input::computed && table.trains_below(weight);
@@ -27,27 +27,27 @@ class Layer {
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
 
-  /// `table`: the network's, which says what of the layer is trained.
+  /// `table`: the network's, which knows the frozen parameters.
   virtual LayerPlan plan(const ParameterTable& table) const = 0;
   /// The layer's output, among the activations.
   virtual Tensor forward(const Pass& pass, const Tensor& x) const = 0;
-  /// Same pass and x as the forward before it. d_y is used up; d_x (not d_y's memory, but where a layer says so) may be
-  /// empty. Parameter gradients are written, or added to.
+  /// Takes the pass and x of the preceding forward. d_y is overwritten. d_x may be empty; it is not d_y's memory unless
+  /// the layer allows it. Parameter gradients are written, or added to.
   virtual void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                         const Tensor& d_x) const = 0;
 
-  /// The end of the arena's part that is final when this layer has gone backward, and all behind it have; 0 where it
-  /// has no weights.
+  /// The end of the range of gradients that is final once this layer and all behind it have gone backward; 0 for a
+  /// layer without weights.
   std::size_t gradients_end(const ParameterTable& table) const {
     return has_weights_ ? table.gradients_end(first_weight_) : 0;
   }
-  /// Whether somebody needs the gradient of its input: a layer with weights.
+  /// True if the gradient of its input is needed; for a layer with weights.
   bool trains_below(const ParameterTable& table) const { return table.trains_below(first_weight_); }
   /// The output of one sample: rows and columns.
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t columns() const noexcept { return columns_; }
   Tensor output(const Pass& pass) const { return pass.at(output_); }
-  /// Of all positions, where the pass has only some.
+  /// The output for all positions, even if the pass has only some.
   Tensor whole_output(const Pass& pass) const { return pass.whole(output_); }
 
  protected:
@@ -56,7 +56,7 @@ class Layer {
       : output_(activations.add({.name = name, .rows = rows, .columns = columns, .padded_columns = padded_columns})),
         rows_(rows),
         columns_(columns) {}
-  /// The layer's weight that was declared first.
+  /// Sets the weight that the layer declared first.
   void set_first_weight(std::size_t parameter) noexcept {
     first_weight_ = parameter;
     has_weights_ = true;

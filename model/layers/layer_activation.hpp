@@ -1,6 +1,6 @@
 /// \file
-/// What a layer makes of its products: an activation that the product's own operation applies, or GELU, which is an
-/// operation by itself because its derivative needs what stands before it.
+/// The activation behind a layer's product: one that the product's own operation applies, or GELU, which is a separate
+/// operation because its derivative needs its input.
 #pragma once
 
 #include <string_view>
@@ -18,7 +18,7 @@ struct LayerActivation {
   bool is_none() const noexcept { return fused == Activation::none && !gelu; }
 };
 
-/// Of the words of activation_option() and "none"; throws std::invalid_argument for others.
+/// Parses a word of activation_option() or "none"; throws std::invalid_argument for others.
 LayerActivation layer_activation(std::string_view name);
 std::string_view name_of(const LayerActivation& activation) noexcept;
 

@@ -1,8 +1,8 @@
 /// \file
-/// A network that is layers one after another: each reads what the one before wrote.
+/// A network of layers one after another: each reads the output of the one before.
 ///
 /// Besides the layers' own activations there are two gradient buffers, as large as the largest output of a layer but
-/// the last, used in turn going backward.
+/// the last. Backward uses them in turn.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class LayerChain : public Network {
 
  protected:
   explicit LayerChain(const SampleShape& shape);
-  /// A layer of the network: LayerOfThatKind(parameters, activations, arguments...). Returns it.
+  /// Adds LayerOfThatKind(parameters, activations, arguments...) to the network and returns it.
   template <class LayerOfThatKind, class... Arguments>
   const LayerOfThatKind& append(Arguments&&... arguments) {
     first_parameters_.push_back(parameters_.all().size());
@@ -33,13 +33,13 @@ class LayerChain : public Network {
     layers_.push_back(std::move(layer));
     return appended;
   }
-  /// After the last layer.
+  /// Completes the network; call it after the last layer.
   void finish(std::string signature);
 
  private:
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<std::size_t> first_parameters_;  ///< of each layer, in the order of declaration
-  std::vector<std::size_t> gradients_;         ///< activation: of the output of each layer but the last
+  std::vector<std::size_t> first_parameters_;  ///< first parameter of each layer, in the order of declaration
+  std::vector<std::size_t> gradients_;         ///< activations: gradient of the output of each layer but the last
   std::string signature_;
 };
 

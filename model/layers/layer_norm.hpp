@@ -1,5 +1,5 @@
 /// \file
-/// Layer normalisation of each position, with the addition of the branch before it to the residual stream.
+/// Layer normalisation of each position, together with the addition of the preceding branch to the residual stream.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ class LayerNorm final : public Layer {
 
   LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override;
-  /// x becomes x + residual, which is normalised and goes on as the stream.
+  /// x becomes x + residual: the stream, and the input of the norm.
   Tensor forward_sum(const Pass& pass, const Tensor& x, const Tensor& residual) const;
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;
-  /// x: what was normalised. d_stream: its gradient from behind the norm; that through the norm is added.
+  /// x: the input of the norm. d_stream: its gradient from behind the norm; the gradient through the norm is added.
   void backward_sum(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                     const Tensor& d_stream) const;
 

@@ -117,7 +117,7 @@ void LstmLayer::input_gradient(const Pass& pass, const Tensor& x, const Steps& s
 
 void LstmLayer::parameter_gradients(const Pass& pass, const Tensor& x, Accumulate accumulate, const Tensor& d_x) const {
   const Tensor gates = pass.at(gates_);
-  pass.backend.linear_backward({.x = rows_of(all(), pass, pass.at(hidden_)),  // what each step began with
+  pass.backend.linear_backward({.x = rows_of(all(), pass, pass.at(hidden_)),  // the states before each step
                                 .w = pass.weight(recurrent_),
                                 .d_y = gates,
                                 .d_w = pass.gradient(recurrent_)},

@@ -26,29 +26,30 @@ class LstmLayer {
   LayerPlan plan(const ParameterTable& table) const;
   /// [steps * sequences, hidden], time-major.
   Tensor output(const Pass& pass) const;
-  /// Begins with the state that is carried and leaves the one after the last step.
+  /// Starts with the carried state and replaces it by the state after the last step.
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// d_y is used up; d_x may be its memory.
+  /// d_y is overwritten; d_x may be its memory.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x) const;
 
-  // ---- the same in parts, which together make the bits of the whole where their products do ----
+  // ---- the same in pieces: together they give the bits of the whole wherever their products do ----
 
   /// Some steps of the window.
   struct Steps {
     std::int64_t first = 0, count = 0;
   };
-  /// Rows of these steps, of a time-major tensor of all of them.
+  /// Rows of these steps in a time-major tensor of all steps.
   static Tensor rows_of(const Steps& steps, const Pass& pass, const Tensor& tensor) {
     return tensor.row_range(steps.first * pass.batch, steps.count * pass.batch);
   }
-  /// Forward: begin_window(); then, in ascending order, of any steps input_product() and behind it recur();
-  /// end_window(). x, d_y, d_x: of all steps.
+  /// Forward: begin_window(); then input_product() and recur() for ranges of steps in ascending order; end_window(). x,
+  /// d_y, d_x: tensors of all steps.
   void begin_window(const Pass& pass) const;
   void input_product(const Pass& pass, const Tensor& x, const Steps& steps) const;
   void recur(const Pass& pass, const Steps& steps, Queue queue) const;
   void end_window(const Pass& pass) const;
-  /// Backward: in descending order recur_backward() and behind it, where somebody needs it, input_gradient(); then
-  /// parameter_gradients(), each of which is one product or sum over all steps. Those may also make d_x, of all steps.
+  /// Backward: recur_backward() and, if the gradient of the input is needed, input_gradient() for ranges of steps in
+  /// descending order; then parameter_gradients(), each one product or sum over all steps. It may also make d_x, for
+  /// all steps.
   void recur_backward(const Pass& pass, const Tensor& d_y, const Steps& steps, Queue queue) const;
   void input_gradient(const Pass& pass, const Tensor& x, const Steps& steps, const Tensor& d_x) const;
   void parameter_gradients(const Pass& pass, const Tensor& x, Accumulate accumulate, const Tensor& d_x) const;
@@ -64,7 +65,7 @@ class LstmLayer {
   LstmOptions options_;
   std::size_t input_, recurrent_, bias_;
   std::size_t gates_, cells_, hidden_, d_cell_;    ///< activations
-  std::size_t state_hidden_ = 0, state_cell_ = 0;  ///< carried
+  std::size_t state_hidden_ = 0, state_cell_ = 0;  ///< carried state
 };
 
 }  // namespace lockstep::model

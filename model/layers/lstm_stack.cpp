@@ -10,8 +10,9 @@ namespace {
 
 Queue queue_of(std::size_t layer) noexcept { return layer % 2 == 0 ? Queue::side_1 : Queue::side_2; }
 
-/// visit(place, chunk) for each chunk of each of `layers` layers, in the order of the wavefront. On a diagonal the
-/// later layer comes first: it waits for a chunk that the diagonal before has enqueued, and not for the next one, too.
+/// Calls visit(place, chunk) for each chunk of each of `layers` layers, in the order of the wavefront. On a diagonal
+/// the later layer comes first: it waits only for a chunk that the diagonal before has enqueued, not also for the next
+/// one.
 template <class Visit>
 void by_diagonals(std::int64_t layers, std::int64_t chunks, const Visit& visit) {
   for (std::int64_t diagonal = 0; diagonal < layers + chunks - 1; ++diagonal) {

@@ -1,5 +1,5 @@
 /// \file
-/// The greatest value in each window of each channel. Keeps, one byte per output, where it was.
+/// The greatest value in each window of each channel. Keeps its position, one byte per output.
 #pragma once
 
 #include <string>

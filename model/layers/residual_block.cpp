@@ -9,7 +9,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Keeps the variance of gradients on their way back (He et al. 2015, equation 14).
+/// Keeps the variance of gradients in the backward pass (He et al. 2015, equation 14).
 Initializer he_normal_by_fan_out(const Sliding& window, std::int64_t channels) {
   const auto fan_out = static_cast<double>(window.height * window.width * channels);
   return {.scheme = Initializer::Scheme::normal, .value = std::sqrt(2 / fan_out)};
@@ -123,7 +123,7 @@ LayerPlan ResidualBlock::plan(const ParameterTable& table) const {
   if (projection_) sum.description += ", projection";
   for (const auto& convolution : convolutions_) add_costs(convolution->plan(table), sum);
   if (projection_) add_costs(projection_->plan(table), sum);
-  // A trained projection is declared before, but what it reads is nobody's output that is trained.
+  // A trained projection is declared earlier, but no trained layer produces its input.
   if (projection_ && !trains_below(table) && convolutions_.front()->trains_below(table)) {
     sum.backward_flops -= convolutions_.front()->plan(table).forward_flops;
   }
@@ -154,7 +154,7 @@ std::size_t ResidualBlock::backward(const Pass& pass, const GradientWorkspaces& 
     const Tensor before = i == 0 ? x : convolutions_[i - 1]->output(pass);
     const std::int64_t elements = convolutions_[i]->out().elements();
     const bool wanted = i == 0 ? trains_below(pass.table) : convolutions_[i]->trains_below(pass.table);
-    // The last one leaves the shortcut's gradient in `workspace`; the others need nothing kept.
+    // The last convolution leaves the shortcut's gradient in `workspace`; the others need not keep anything.
     const std::size_t middle = i == last ? other : here;
     const std::size_t to = i == last ? (workspace + 2) % 3 : other;
     if (i == 0 && wanted && !subsampled_ && convolutions_[i]->adds_gradient(pass)) {

@@ -3,9 +3,8 @@
 /// embedding's table E (Press & Wolf 2017), or a dense layer of its own.
 ///
 /// Rows of 50,257 logits of bfloat16 begin at odd multiples of 2 bytes, where tensor cores cannot be fed. So tied
-/// logits have padded_columns() columns in bfloat16, and E is read with as many rows: zeros of its padding in the
-/// arena. The loss leaves these columns out and makes their gradient zero, so what is added to E's padding is zero,
-/// too.
+/// logits have padded_columns() columns in bfloat16, and E is read with as many rows: its padding in the arena, which
+/// is zero. The loss ignores these columns and makes their gradient zero, so E's padding stays zero.
 #pragma once
 
 #include <optional>
@@ -18,23 +17,23 @@ namespace lockstep::model {
 
 struct TokenHeadOptions {
   std::int64_t context = 0, vocabulary = 0, width = 0;
-  std::optional<std::size_t> table;  ///< the parameter [vocabulary, width] that is shared; empty: a layer of its own
-  Initializer initializer = {};      ///< of the layer of its own
+  std::optional<std::size_t> table;  ///< the shared parameter [vocabulary, width]; empty: a dense layer
+  Initializer initializer = {};      ///< initializer of the dense layer's weight
 };
 
 class TokenHead {
  public:
-  /// Declares NAME/weight [width, vocabulary] and NAME/bias [vocabulary], or nothing. Throws std::invalid_argument
-  /// where the table was not made to be shared.
+  /// Declares NAME/weight [width, vocabulary] and NAME/bias [vocabulary], or nothing with a shared table. Throws
+  /// std::invalid_argument if the table was not declared as shared.
   TokenHead(ParameterTable& parameters, ActivationTable& activations, std::string name,
             const TokenHeadOptions& options);
 
   LayerPlan plan(const ParameterTable& table) const;
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// Writes the gradient of a shared table as if it were its own: the embedding adds to it later.
+  /// Writes the gradient of a shared table as if it owned the table: the embedding adds to it later.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return own_ ? own_->gradients_end(table) : 0; }
-  /// A shared table is trained below, or nothing of it is trained here.
+  /// True for a shared table: the embedding below trains it, too.
   bool trains_below(const ParameterTable& table) const { return !own_ || own_->trains_below(table); }
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kExpansion = 4;
 
-/// d_y as the branch's last dense layer sees it.
+/// d_y as the branch's last dense layer sees it: behind the dropout.
 Tensor behind(const DropoutLayer& dropout, const Pass& pass, const TransformerWorkspace& workspace, const Tensor& d_y) {
   if (!dropout.acts(pass)) return d_y;
   const Tensor dropped = pass.at(workspace.dropped);
@@ -50,7 +50,7 @@ AttentionBranch::AttentionBranch(ParameterTable& parameters, ActivationTable& ac
 
 LayerPlan AttentionBranch::plan(const ParameterTable& table) const {
   const LayerPlan joint = joint_.plan(table), output = output_.plan(table);
-  // Scores and their product with the values, each of which the causal mask halves.
+  // Scores and their product with the values; the causal mask halves both.
   const double pairs = 0.5 * static_cast<double>(shape_.context) * static_cast<double>(shape_.context + 1);
   const double attention = 2 * 2.0 * pairs * static_cast<double>(shape_.width());
   return {
@@ -71,7 +71,8 @@ Tensor AttentionBranch::forward(const Pass& pass, const Tensor& x) const {
   shape.dropout = probabilities_.rule(pass);
   AttentionForwardOperands operands{
       .joint = joint, .dropout_keys = pass.keys, .y = attended, .log_sums = pass.whole(log_sums_)};
-  if (const Pass::Positions& own = pass.positions; own.count > 0) {  // of those before there are keys and values
+  if (const Pass::Positions& own = pass.positions;
+      own.count > 0) {  // earlier positions have their keys and values already
     shape.first = own.first;
     shape.context = own.first + own.count;
     operands.joint = joint_.whole_output(pass).row_range(0, shape.context);

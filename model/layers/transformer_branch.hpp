@@ -1,6 +1,6 @@
 /// \file
-/// The two branches of a transformer's block: what is added to the residual stream. Each reads the stream's norm and
-/// ends in a dense layer whose output may be dropped; the addition is the next norm's (layer_norm.hpp).
+/// The two branches of a transformer's block, which are added to the residual stream. Each reads the stream's norm and
+/// ends in a dense layer with dropout on its output; the next norm does the addition (layer_norm.hpp).
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace lockstep::model {
 struct TransformerOptions {
   std::int64_t context = 0, width = 0, heads = 0;
   float dropout = 0;
-  Initializer initializer = {};           ///< of the branches' first matrices
-  Initializer residual_initializer = {};  ///< of their last ones
+  Initializer initializer = {};           ///< initializer of the branches' first matrices
+  Initializer residual_initializer = {};  ///< initializer of their last matrices
 };
 
 /// Workspace for gradients within a branch, shared by all of them.
@@ -34,7 +34,7 @@ class AttentionBranch {
   LayerPlan plan(const ParameterTable& table) const;
   Tensor output(const Pass& pass) const { return output_.output(pass); }
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// d_y stays as it is; d_x: not d_y's memory, may be the workspace's `branch`.
+  /// d_y stays unchanged; d_x: not d_y's memory, may be the workspace's `branch`.
   void backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x, const Tensor& d_y,
                 Accumulate accumulate, const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return joint_.gradients_end(table); }

@@ -1,7 +1,7 @@
 /// \file
 /// "cnn", the network of TensorFlow's CIFAR-10 tutorial: two 5x5 convolutions with overlapping max pools and local
 /// response normalisation (Krizhevsky, Sutskever & Hinton 2012), then dense layers of 384 and 192. Only those two are
-/// decayed, as there.
+/// decayed, as in the tutorial.
 #include <utility>
 
 #include <fmt/format.h>
@@ -83,10 +83,10 @@ class TutorialCnn final : public LayerChain {
   }
 
   LayerActivation activation_;
-  float dropout_;  ///< behind each dense layer but the last
+  float dropout_;  ///< rate behind each dense layer but the last
   std::optional<Initializer> weight_initializer_, bias_initializer_;
-  ImageShape image_;           ///< what the next layer reads
-  std::int64_t features_ = 0;  ///< likewise, as numbers
+  ImageShape image_;           ///< input of the next layer
+  std::int64_t features_ = 0;  ///< its number of elements
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
@@ -96,7 +96,8 @@ std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& 
 }  // namespace
 
 extern const NetworkKind cnn_network;
-// The tutorial divides the learning rate by 10 every 350 epochs. --decay-steps depends on the data: it is the user's.
+// The tutorial divides the learning rate by 10 every 350 epochs. --decay-steps depends on the data, so the user sets
+// it.
 const NetworkKind cnn_network{
     .name = "cnn",
     .summary = "the CIFAR-10 tutorial's: two convolutions, pools, response normalisation",

@@ -3,8 +3,8 @@
 /// attention and feed-forward branches that read the norm of the residual stream, a last norm, and an output layer that
 /// shares the embedding's table.
 ///
-/// The stream is added up in the norms: each branch's output, in place, becomes the stream behind it. So a block keeps
-/// two streams, two norms and what its branches need, and the gradient of the stream is one tensor all the way back.
+/// The norms add up the stream: each branch's output, in place, becomes the stream behind it. So a block keeps two
+/// streams, two norms and its branches' activations, and the gradient of the stream is one tensor all the way back.
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -21,7 +21,7 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::uint32_t kStreamsPerBlock = 3;  ///< of dropout: probabilities and output of attention, feed-forward
+constexpr std::uint32_t kStreamsPerBlock = 3;  ///< dropout streams: probabilities and output of attention, feed-forward
 
 struct Block {
   Block(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
@@ -52,7 +52,7 @@ class Gpt final : public Network {
     const auto weight_initializer = options.initializer("weight-init");
     const Initializer weights =
         weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02});
-    // Each of 2 * layers branches adds to the stream: their sum keeps the variance of one.
+    // Each of 2 * layers branches adds to the stream: this scale keeps the sum's variance at that of one branch.
     const Initializer residual = weight_initializer.value_or(
         Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02 / std::sqrt(2 * static_cast<double>(layers))});
     const TransformerOptions transformer{.context = shape.features,
@@ -107,7 +107,7 @@ class Gpt final : public Network {
   Tensor forward(const Pass& pass) const override {
     Tensor stream = embedding_->forward(pass, tokens(pass));
     if (dropout_.acts(pass)) dropout_.apply(pass, stream, stream);
-    Tensor branch;  // the feed-forward branch that is not yet added
+    Tensor branch;  // feed-forward branch that is not yet added
     const auto normalized = [&](const LayerNorm& norm) {
       if (branch.columns == 0) return norm.forward(pass, stream);
       const Tensor y = norm.forward_sum(pass, branch, stream);
@@ -156,7 +156,7 @@ class Gpt final : public Network {
 
  private:
   Tensor tokens(const Pass& pass) const { return pass.input.reshaped(pass.input.count(), 1); }
-  /// The stream behind so many blocks, where the forward pass left it.
+  /// The stream behind `blocks` blocks, as the forward pass left it.
   Tensor stream_after(std::size_t blocks, const Pass& pass) const {
     return blocks == 0 ? embedding_->output(pass) : blocks_[blocks - 1]->feed_forward.output(pass);
   }

@@ -1,6 +1,6 @@
 /// \file
-/// "linear": one dense layer from features to outputs. With cross-entropy softmax regression, with squared error linear
-/// regression.
+/// "linear": one dense layer from features to outputs. With cross-entropy it is softmax regression, with squared error
+/// linear regression.
 #include "model/layers/dense_chain.hpp"
 #include "model/network.hpp"
 

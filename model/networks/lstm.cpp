@@ -1,7 +1,7 @@
 /// \file
 /// "lstm", the recurrent language model of the PTB tutorial (Zaremba, Sutskever & Vinyals 2014): embedding, LSTM layers
-/// of one width, an output layer; dropout on what goes up, never on what goes from step to step. The state at the end
-/// of a window is the one that the sequence's next window begins with.
+/// of one width, an output layer; dropout between layers, never between steps. The sequence's next window begins with
+/// the state at the end of a window.
 ///
 /// Rows are time-major inside, so that a step is one block of rows; so are the targets.
 #include <optional>

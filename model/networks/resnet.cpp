@@ -4,7 +4,7 @@
 /// channels behind a 7x7 convolution and a max pool, with projections, the stride of a bottleneck in its 3x3
 /// convolution.
 ///
-/// The last scale of each block starts at 0, so that a block is the identity at first (Goyal et al. 2017); scales,
+/// The last scale of each block starts at 0, so that a block is initially the identity (Goyal et al. 2017). Scales,
 /// shifts and biases are not decayed.
 #include <utility>
 
@@ -19,12 +19,12 @@ namespace lockstep::model {
 
 namespace {
 
-/// What one of the depths that the option allows stands for.
+/// Structure for one of the depths that the option allows.
 struct Family {
-  std::vector<std::int64_t> blocks;  ///< per stage
-  std::int64_t channels = 0;         ///< of the first stage; each doubles them
+  std::vector<std::int64_t> blocks;  ///< blocks per stage
+  std::int64_t channels = 0;         ///< channels of the first stage; each further stage doubles them
   std::int64_t expansion = 1;
-  bool large = false;  ///< 7x7/2 and a pool first, and projections
+  bool large = false;  ///< starts with 7x7/2 and a pool, and uses projections
 };
 
 Family family_of(std::int64_t depth) {
@@ -147,7 +147,7 @@ class ResidualNetwork final : public Network {
   }
 
  private:
-  /// What the first block reads.
+  /// The input of the first block.
   Tensor stem_output(const Pass& pass) const { return pool_ ? pool_->output(pass) : stem_->output(pass); }
 
   std::unique_ptr<NormalizedConvolution> stem_;
