@@ -35,13 +35,13 @@ LOCKSTEP_INLINE void exp_loop(const float* from, float* to, std::size_t count) {
 /// Elements of a block of logits, which stays in the first-level cache between the passes over it.
 constexpr std::size_t kBlockElements = 2048;
 
-/// What a row of logits says before any exponential.
+/// Properties of a row of logits that need no exponentials.
 struct Row {
   float greatest;
-  float right;      ///< the logit of the label
+  float right;      ///< logit of the label
   bool is_correct;  ///< the first greatest logit is the label's
-  bool is_near;     ///< the label's is among the five first greatest, where that was asked
-  double logits;    ///< their sum, where the target is smoothed
+  bool is_near;     ///< the label's logit is among the first five, if requested
+  double logits;    ///< sum of the logits, if the target is smoothed
 };
 
 /// Classes that come before the label in the order of the answers.
@@ -54,7 +54,7 @@ LOCKSTEP_INLINE std::int64_t count_before(const float* logits, std::size_t class
   return before;
 }
 
-/// Eight sums side by side, so that an addition need not wait for the one before.
+/// Eight sums side by side, so that no addition waits for the preceding one.
 LOCKSTEP_INLINE double sum_of(const float* values, std::size_t count) {
   constexpr std::size_t kLanes = 8;
   double lanes[kLanes] = {};
@@ -99,13 +99,13 @@ LOCKSTEP_INLINE Row read_row(const float* logits, std::size_t classes, std::int3
 LOCKSTEP_INLINE void add_row(LossSums& sums, const Row& row, double total, const formulas::SoftTarget& target) {
   sums.loss += std::log(total) + static_cast<double>(row.greatest) - target.of_label * static_cast<double>(row.right) -
                target.of_each * row.logits;
-  // Comparisons with a NaN are false, so such a row may look right: its total tells.
+  // Comparisons with a NaN are false, so such a row may look right: its total reveals it.
   if (std::isnan(total)) return;
   if (row.is_correct) sums.metric += 1;
   if (row.is_near && !std::isnan(row.right)) sums.found += 1;
 }
 
-/// Sum of exp(logit - greatest) of one row of any length, leaving the row as it is.
+/// Sum of exp(logit - greatest) of one row of any length; the row stays unchanged.
 LOCKSTEP_INLINE double wide_total(const float* logits, std::size_t classes, float greatest, float* block) {
   double total = 0;
   for (std::size_t begin = 0; begin < classes; begin += kBlockElements) {

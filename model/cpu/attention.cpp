@@ -10,11 +10,11 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Queries of a tile: whole tiles of a product. Of a context of 128 five eighths are computed, of one of 1,024 a little
-/// more than a half.
+/// Queries of a tile: whole tiles of a product. A context of 128 computes five eighths of the scores, one of 1,024 a
+/// little more than a half.
 constexpr std::size_t kTile = 36;
 
-/// Sizes of the problem, and where a head of a sample lies.
+/// Sizes of the problem, and offsets of the heads.
 struct Sizes {
   explicit Sizes(const Attention& shape)
       : context(static_cast<std::size_t>(shape.context)),
@@ -23,7 +23,7 @@ struct Sizes {
         width(heads * head),
         joint(3 * width),
         scale(1 / std::sqrt(static_cast<float>(shape.head_size))) {}
-  /// Of head `index` of all heads of all samples: its first element in a tensor of rows of `stride`.
+  /// Offset of the first element of head `index`, counted over all samples, in a tensor of rows of `stride`.
   std::size_t offset(std::size_t index, std::size_t stride) const {
     return index / heads * context * stride + index % heads * head;
   }
@@ -32,7 +32,7 @@ struct Sizes {
   float scale;
 };
 
-/// The dropout of a head's probabilities; nothing where the rate is 0.
+/// The dropout of a head's probabilities; does nothing at rate 0.
 class HeadDropout {
  public:
   HeadDropout(const Attention& shape, const Tensor& dropout_keys, const Sizes& size, std::size_t index)
@@ -42,7 +42,7 @@ class HeadDropout {
     first_ = static_cast<std::uint64_t>(index % size.heads) * context_ * context_;
   }
   bool active() const noexcept { return active_; }
-  /// Of the keys [0, known) of a query; 0 beyond.
+  /// Factors of the keys [0, known) of a query; 0 beyond.
   void factors(std::size_t query, std::size_t known, std::span<float> out) const {
     dropout_factors(numbers_, key_, first_ + query * context_, out.first(known));
     std::ranges::fill(out.subspan(known), 0.0f);
@@ -62,7 +62,7 @@ struct Tile {
   std::size_t elements() const { return rows() * end; }
 };
 
-/// Memory of one thread: room for three tiles, and for three factors that the tiles share.
+/// Memory of one thread: three tiles, and three factors that the tiles share.
 struct Workspace {
   Workspace(const Sizes& size, std::span<float> all)
       : one(all.first(tile(size))),
@@ -76,7 +76,7 @@ struct Workspace {
   std::span<float> one, two, three, factors;
 };
 
-/// work(index, workspace) for each head of each sample.
+/// Calls work(index, workspace) for each head of each sample.
 template <class Work>
 void for_each_head(std::size_t count, const Sizes& size, std::span<float> workspace, ThreadPool& threads,
                    const Work& work) {
@@ -148,7 +148,7 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
     const SharedFactor plain_keys({k, size.joint}, size.context, size.head,
                                   own.factors.subspan(2 * Workspace::turned(size)));
     const HeadDropout dropout(shape, dropout_keys, size, index);
-    // The last tile sees all keys and writes their gradients; those before it add to them.
+    // The last tile sees all keys and writes their gradients; the tiles before it add to them.
     Accumulate accumulate = Accumulate::no;
     for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
       const Tile tile{(end - 1) / kTile * kTile, end};
@@ -161,7 +161,7 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
         const std::size_t query = tile.first + i;
         const auto row = p.subspan(i * end, end), d_row = d_p.subspan(i * end, end), factors = own.three.first(end);
         probability_row(row, query + 1, size.scale, logs[query]);
-        // What the softmax takes off is the sum over j of p[j] d_p[j], which is y d_y, with dropout as without.
+        // The softmax subtracts the sum over j of p[j] d_p[j], which is y d_y, with and without dropout.
         const float product = dot({out + query * size.width, size.head}, {d_out + query * size.width, size.head});
         if (dropout.active()) {
           dropout.factors(query, query + 1, factors);

@@ -1,11 +1,10 @@
 /// \file
-/// Causal attention on the CPU, a head of a sample at a time, in tiles of queries: a tile's scores against the keys up
-/// to its last query stay in the cache from the product that makes them to the product that uses them up, what the mask
-/// hides beyond a tile is never computed, and nothing of context x context is kept: the way back makes the
-/// probabilities again from the logs of their sums (Dao et al., "FlashAttention", 2022, on one level of memory).
+/// Causal attention on the CPU, a head of a sample at a time, in tiles of queries. A tile's scores against the keys up
+/// to its last query stay in the cache from the product that makes them to the product that consumes them. Scores that
+/// the mask hides beyond a tile are never computed. Nothing of context x context is kept: the backward pass recomputes
+/// the probabilities from the logs of their sums (Dao et al., "FlashAttention", 2022, on one level of memory).
 ///
-/// Within a tile, what the mask hides counts with a probability of zero: a NaN reaches the queries before it there,
-/// too.
+/// Within a tile, masked scores have a probability of zero, so a NaN there also reaches the queries before it.
 #pragma once
 
 #include <span>
@@ -15,10 +14,10 @@
 
 namespace lockstep::model::cpu {
 
-/// Floats of workspace that both need for so many threads.
+/// Floats of workspace that each of the two functions needs for `threads` threads.
 std::size_t attention_workspace(const Attention& shape, std::size_t threads) noexcept;
 
-/// As SequenceOperations::attention_forward and attention_backward.
+/// Implement SequenceOperations::attention_forward and attention_backward.
 void attention_forward(const Attention& shape, const AttentionForwardOperands& operands, std::span<float> workspace,
                        ThreadPool& threads);
 void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands, std::span<float> workspace,

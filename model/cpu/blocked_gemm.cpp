@@ -16,28 +16,28 @@ namespace lockstep::model::cpu {
 namespace {
 
 constexpr std::size_t kMostInner = 768;
-constexpr std::size_t kBlockRows = 168;  ///< of a: at most 504 KiB, for the second-level cache
+constexpr std::size_t kBlockRows = 168;  ///< rows of a: at most 504 KiB, for the second-level cache
 constexpr std::size_t kBlockColumns = 1024;
 constexpr std::size_t kLine = 16;         ///< floats
-constexpr std::size_t kMostRows = 12;     ///< of a tile
-constexpr std::size_t kMostColumns = 32;  ///< of a tile
+constexpr std::size_t kMostRows = 12;     ///< rows of a tile
+constexpr std::size_t kMostColumns = 32;  ///< columns of a tile
 
-/// One tile of c: `rows` is a template argument of each. a: [inner][rows], b: [inner][tile's columns].
+/// Computes one tile of c; its number of rows is a template argument. a: [inner][rows], b: [inner][tile's columns].
 using Tile = void (*)(std::size_t inner, const float* a, const float* b, float* c, std::size_t stride, bool accumulate);
 
-// Memory is read and written by memcpy: rows of c begin anywhere.
+// Accessed by memcpy, because rows of c may be unaligned.
 using Sixteen = float __attribute__((vector_size(64)));
 using Eight = float __attribute__((vector_size(32)));
 using Four = float __attribute__((vector_size(16)));
 
-// The same text for each instruction set: vector code is lowered where it is defined, before any inlining, so that a
-// common inline function would be compiled for the baseline.
+// The same text for each instruction set. Vector code is lowered in the function that defines it, before any inlining,
+// so a common inline function would be compiled for the baseline.
 #define LOCKSTEP_TILE(name, Vector, attribute)                                                                      \
   template <std::size_t kRows, std::size_t kVectors>                                                                \
   attribute void name(std::size_t inner, const float* __restrict a, const float* __restrict b, float* __restrict c, \
                       std::size_t stride, bool accumulate) {                                                        \
     constexpr std::size_t kWidth = sizeof(Vector) / sizeof(float);                                                  \
-    /* What the tile is added to, or written over, is on its way while the sums are made. */                        \
+    /* Prefetches the tile of c while the sums are made. */                                                         \
     _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                              \
       for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(c + i * stride + v * kWidth, 1);                \
     }                                                                                                               \
@@ -70,9 +70,9 @@ LOCKSTEP_TILE(tile_of_eights, Eight, LOCKSTEP_TARGET("x86-64-v3"))
 
 struct Kernels {
   const char* instruction_set = nullptr;
-  std::size_t rows = 0, columns = 0;         ///< of a whole tile
+  std::size_t rows = 0, columns = 0;         ///< extents of a whole tile
   std::size_t inner = 0;                     ///< most steps of a block
-  std::array<Tile, kMostRows + 1> wide{};    ///< by rows; two vectors wide
+  std::array<Tile, kMostRows + 1> wide{};    ///< by number of rows; two vectors wide
   std::array<Tile, kMostRows + 1> narrow{};  ///< one vector wide, for the last columns
 };
 
@@ -106,7 +106,7 @@ const Kernels& kernels() {
   return chosen;
 }
 
-/// Nearly equal blocks, a function of the inner dimension alone.
+/// Nearly equal blocks, as a function of the inner dimension alone.
 std::size_t block_inner(std::size_t inner) {
   const std::size_t blocks = (inner + kernels().inner - 1) / kernels().inner;
   return (inner + blocks - 1) / blocks;
@@ -114,8 +114,8 @@ std::size_t block_inner(std::size_t inner) {
 
 std::size_t rounded_up(std::size_t count, std::size_t granule) { return (count + granule - 1) / granule * granule; }
 
-/// Panels [inner][kWidth], one after another, of rows that lie one after another: lane l of step p of panel q is
-/// source[p * stride + q * kWidth + l]. Step by step through a few panels at once: rows are often pages apart.
+/// Packs panels [inner][kWidth], one after another, from consecutive rows: lane l of step p of panel q is source[p *
+/// stride + q * kWidth + l]. Goes step by step through a few panels at once, because rows are often pages apart.
 template <std::size_t kWidth>
 LOCKSTEP_INLINE void pack_whole_along(const float* source, std::size_t stride, std::size_t inner, std::size_t panels,
                                       float* packed) {
@@ -134,7 +134,7 @@ LOCKSTEP_INLINE void pack_whole_along(const float* source, std::size_t stride, s
   }
 }
 
-/// One panel [inner][width] of `lanes` lanes; the rest become zero.
+/// Packs one panel [inner][width] of `lanes` lanes; the others become zero.
 void pack_along(const float* source, std::size_t stride, std::size_t inner, std::size_t lanes, std::size_t width,
                 float* panel) {
   for (std::size_t p = 0; p < inner; ++p, source += stride, panel += width) {
@@ -155,7 +155,7 @@ LOCKSTEP_CLONES void pack_panels_along(const float* source, std::size_t stride, 
   }
 }
 
-/// Likewise, where lane l of step p is source[l * stride + p]: turned in squares of four.
+/// The same for a transposed source, lane l of step p is source[l * stride + p]: transposes squares of four.
 LOCKSTEP_CLONES void pack_across(const float* source, std::size_t stride, std::size_t inner, std::size_t lanes,
                                  std::size_t width, float* panel) {
   std::size_t lane = 0;
@@ -195,7 +195,7 @@ LOCKSTEP_CLONES void pack_across(const float* source, std::size_t stride, std::s
   }
 }
 
-/// Panels of a tile's columns of b [inner, columns]; the last one is half as wide where that is enough.
+/// Packs the columns of b [inner, columns] in panels as wide as a tile; the last one is half as wide if that is enough.
 void pack_columns(const Factor& b, std::size_t inner, std::size_t columns, float* packed) {
   const std::size_t whole = kernels().columns;
   std::size_t o = 0;
@@ -213,7 +213,7 @@ void pack_columns(const Factor& b, std::size_t inner, std::size_t columns, float
   }
 }
 
-/// Panels of `height` rows of a [rows, inner], the last one with fewer.
+/// Packs the rows of a [rows, inner] in panels of `height`, the last one with fewer.
 void pack_rows(const Factor& a, std::size_t inner, std::size_t rows, std::size_t height, float* packed) {
   std::size_t i = 0;
   if (a.transposed) {
@@ -230,7 +230,7 @@ void pack_rows(const Factor& a, std::size_t inner, std::size_t rows, std::size_t
   }
 }
 
-/// Workspace of one thread, at cache lines.
+/// Workspace of one thread, aligned to cache lines.
 struct Workspace {
   struct Free {
     void operator()(float* data) const { ::operator delete[](data, std::align_val_t{64}); }
@@ -247,19 +247,19 @@ Workspace& workspace() {
   return own;
 }
 
-/// Panels of a right factor: of `inner` steps each, for `columns` columns from here on.
+/// Panels of a right factor, each of `inner` steps, for `columns` columns.
 struct Panels {
   const float* data = nullptr;
   std::size_t inner = 0, columns = 0;
 };
 
-/// Whole rows of four where a tile is not full: they pack fastest.
+/// Height of a panel: whole groups of four rows for a partial tile, because they pack fastest.
 std::size_t panel_height(std::size_t rows) {
   const std::size_t most = kernels().rows, panels = (rows + most - 1) / most;
   return std::min(most, rounded_up((rows + panels - 1) / panels, 4));
 }
 
-/// The block of c that the first steps of the panels give, for all rows. `a` begins at the block's first step.
+/// The contribution of the panels' first steps to a block of c, for all rows. `a` begins at the block's first step.
 void add_block(const Factor& a, const ProductShape& block, const Panels& panels, bool accumulate, float* c,
                std::size_t stride) {
   const Kernels& kernel = kernels();
@@ -281,7 +281,7 @@ void add_block(const Factor& a, const ProductShape& block, const Panels& panels,
           tiles[lanes](block.inner, left + i * block.inner, right, to, stride, accumulate);
           continue;
         }
-        // The last columns: a tile beside c, of which c takes what it has.
+        // The last columns: computes a tile beside c and copies the columns that c has.
         alignas(64) float edge[kMostRows * kMostColumns];
         tiles[lanes](block.inner, left + i * block.inner, right, edge, width, false);
         for (std::size_t r = 0; r < lanes; ++r) {

@@ -8,10 +8,10 @@
 ///     rows]
 ///       for panels of b, panels of a: tile of c += panel of a * panel of b       one tile in 24 or 12 vector registers
 ///
-/// Why not the BLAS alone: it loses a tenth on the shapes of the networks here, more on the few rows of a recurrent
-/// step, cannot keep a factor packed from call to call, and what order it sums in depends on where its operands are
-/// cut. Here each element of c is the sum over the inner dimension in ascending order, in blocks that follow from the
-/// inner dimension and the processor alone: any cut of rows and columns gives the same bits.
+/// The BLAS alone does not suffice: it loses a tenth on the shapes of the networks here and more on the few rows of a
+/// recurrent step, cannot keep a factor packed between calls, and its order of summation depends on the partition of
+/// its operands. Here each element of c is the sum over the inner dimension in ascending order, in blocks that follow
+/// from the inner dimension and the processor alone: any partition of rows and columns gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -21,41 +21,41 @@
 
 namespace lockstep::model::cpu {
 
-/// A factor in memory: element (row, column) is data[row * stride + column], of the transposed one
-/// data[column * stride + row].
+/// A factor in memory: element (row, column) is data[row * stride + column], or data[column * stride + row] if it is
+/// transposed.
 struct Factor {
   const float* data = nullptr;
   std::size_t stride = 0;
   bool transposed = false;
-  /// The factor that begins `rows` rows and `columns` columns further on.
+  /// The submatrix that begins `rows` rows and `columns` columns further on.
   Factor from(std::size_t rows, std::size_t columns) const noexcept {
     return {data + (transposed ? columns * stride + rows : rows * stride + columns), stride, transposed};
   }
 };
 
-/// c [rows, columns] from a [rows, inner] and b [inner, columns].
+/// The product c [rows, columns] = a [rows, inner] b [inner, columns].
 struct ProductShape {
   std::size_t rows = 0, columns = 0, inner = 0;
 };
 
-/// The instruction set whose tiles this processor runs: "x86-64-v4", "x86-64-v3"; nullptr: none, the functions below
+/// The instruction set of the tiles for this processor: "x86-64-v4", "x86-64-v3"; nullptr: none, the functions below
 /// must not be called.
 const char* blocked_gemm_instruction_set() noexcept;
 
-/// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps room for its panels (3.5 MiB)
-/// from its first product to its end. Nothing may be zero.
+/// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps memory for its panels (3.5 MiB)
+/// from its first product until it ends. No extent may be zero.
 void blocked_gemm(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
                   std::size_t stride);
 
-/// A right factor [inner, columns] in panels, for many GEMMs to share: in memory of the caller's.
+/// A right factor [inner, columns] in panels that many GEMMs share; the caller owns the memory.
 struct PackedFactor {
   const float* data = nullptr;
   std::size_t inner = 0, columns = 0;
 };
-/// Elements of the memory.
+/// Size of that memory in elements.
 std::size_t packed_elements(std::size_t inner, std::size_t columns) noexcept;
 PackedFactor pack_right(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace);
-/// blocked_gemm with a part of it: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
+/// blocked_gemm with a submatrix of b: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
 /// columns [begin, begin + columns) of b. begin is a multiple of kPackedGranule.
 void product_with_packed(const ProductShape& shape, const Factor& a, const PackedFactor& b, std::size_t begin,
                          Accumulate accumulate, float* c, std::size_t stride);

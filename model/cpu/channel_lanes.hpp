@@ -11,22 +11,23 @@
 namespace lockstep::model::cpu {
 
 constexpr std::size_t kLanes = 16;
-/// One register or several, as the instruction set has it. Never passed by value: how depends on the instruction set.
+/// One or several registers, depending on the instruction set. Never passed by value: the calling convention depends on
+/// the instruction set.
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef std::int32_t Ints __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
 
-/// Half as many, for sums in double: a register of sixteen doubles does not exist, and GCC keeps it in memory.
+/// Half as many, for sums in double: no register holds sixteen doubles, and GCC keeps such a vector in memory.
 constexpr std::size_t kHalf = kLanes / 2;
 typedef float HalfFloats __attribute__((vector_size(kHalf * sizeof(float))));
 typedef double Doubles __attribute__((vector_size(kHalf * sizeof(double))));
-/// How many of `count` channels are in half 0 or 1.
+/// Number of the `count` channels that lie in half 0 or 1.
 constexpr std::size_t in_half(std::size_t count, std::size_t half) noexcept {
   const std::size_t begin = half * kHalf;
   return count <= begin ? 0 : count - begin < kHalf ? count - begin : kHalf;
 }
 
-/// The first `count` lanes; the others become zero, or stay as they are in memory.
+/// Loads or stores the first `count` lanes; the others become zero, or stay unchanged in memory.
 template <bool kWhole, class Lanes, class Element>
 LOCKSTEP_INLINE void load(Lanes& lanes, const Element* from, std::size_t count) {
   if constexpr (kWhole) {
@@ -50,7 +51,7 @@ struct Whole {
   static constexpr bool value = kValue;
 };
 
-/// do_lanes(Whole<...>, first channel, how many): whole groups of lanes, then the rest.
+/// Calls do_lanes(Whole<...>, first channel, count): for whole groups of lanes, then for the rest.
 template <class DoLanes>
 LOCKSTEP_INLINE void for_channels(std::size_t channels, const DoLanes& do_lanes) {
   std::size_t c = 0;

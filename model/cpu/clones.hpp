@@ -1,6 +1,6 @@
 /// \file
-/// LOCKSTEP_CLONES before a function: compile it for several instruction sets and pick the best one at start. Not under
-/// sanitizers (they instrument the resolver before they are ready) nor on other processors.
+/// LOCKSTEP_CLONES before a function compiles it for several instruction sets and picks the best one at start. Inactive
+/// under sanitizers (they instrument the resolver before they are ready) and on other processors.
 #pragma once
 
 #include "model/cpu/instruction_sets.hpp"
@@ -13,11 +13,11 @@
 #define LOCKSTEP_HAS_CLONES 0
 #endif
 
-/// A piece of a cloned function: it must be inlined to be compiled for the clone's instruction set.
+/// A piece of a cloned function: inlining compiles it for the clone's instruction set.
 #define LOCKSTEP_INLINE __attribute__((always_inline)) inline
 
-/// Before a loop whose iterations do not depend on each other, though their pointers might. Clang looks at the pointers
-/// when the loop runs.
+/// Marks a loop with independent iterations, whose pointers the compiler cannot tell apart. Clang checks the pointers
+/// at run time.
 #ifdef __clang__
 #define LOCKSTEP_INDEPENDENT
 #else

@@ -10,21 +10,21 @@
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/onednn_steps.hpp"
 
-// How a batch is cut.
+// Partition of a batch.
 //
-// Forward and the gradient of x go in blocks of a few images, so many that what a block reads and writes fills about
-// half of a second-level cache: the bias and the activation, which are passes of our own, then meet y in the cache.
-// (The library could do both itself, but its ReLU turns a NaN into zero, and a NaN must come through.) With one thread
-// on a Zen 4 core, blocks cost oneDNN nothing: a single image of 8 x 8 x 64 runs at 136 GFLOP/s where 64 at once do.
+// Forward and the gradient of x go in blocks of a few images. A block's input and output fill about half of a
+// second-level cache: the bias and the activation, which are passes of our own, then find y in the cache. (The library
+// could do both itself, but its ReLU turns a NaN into zero, and a NaN must come through.) With one thread on a Zen 4
+// core, blocks cost oneDNN nothing: a single image of 8 x 8 x 64 runs at 136 GFLOP/s, 64 at once do, too.
 //
-// The gradient of w goes in runs of blocks. Each run makes a gradient of its own, which is added to that of its part;
-// parts are what threads take, at most kMostParts, and their sums are added up at the end, in order. A run has so many
-// images that adding its gradient costs little beside making it. Where a run is a block, w's gradient is made right
-// after x's, from the same d_y in the cache.
+// The gradient of w goes in runs of blocks. Each run makes a gradient of its own and adds it to that of its part.
+// Threads take parts, at most kMostParts, and their sums are added at the end, in order. A run has so many images that
+// adding its gradient costs little beside making it. If a run is a single block, w's gradient is made right after x's,
+// from the same d_y in the cache.
 //
 // Plain NHWC everywhere. Measured with one thread of that core against a blocked layout (nChw16c), GFLOP/s forward /
-// gradient of x / gradient of w, plain : blocked: 5x5 64 -> 64 at 12 x 12 141/139/136 : 143/142/137; 3x3 16 -> 16 at
-// 32 x 32 114/120/119 : 88/120/100; 32 -> 32 at 16 x 16 122/127/123 : 127/127/114; 64 -> 64 at 8 x 8 137/139/131 :
+// gradient of x / gradient of w, plain : blocked: 5x5 64 -> 64 at 12 x 12 141/139/136 : 143/142/137; 3x3 16 -> 16 at 32
+// x 32 114/120/119 : 88/120/100; 32 -> 32 at 16 x 16 122/127/123 : 127/127/114; 64 -> 64 at 8 x 8 137/139/131 :
 // 139/139/121; with stride 2 within 7 %. Only three channels lose (5x5 3 -> 64: 101 and 80 against 121 and 121), and
 // blocks win that back (120 and 126). A matrix of patches would run through OpenBLAS at 105.
 
@@ -34,7 +34,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{512} << 10;
 constexpr std::size_t kMostBlockImages = 16;
-/// Also the most threads that a gradient of w can use.
+/// Also the largest number of threads that a gradient of w can use.
 constexpr std::size_t kMostParts = 8;
 /// Elements of x and y in a run, for each element of w.
 constexpr std::size_t kRunFactor = 4;
@@ -47,7 +47,7 @@ Key key_of(const Convolution& shape) {
           shape.window.bottom, shape.window.left,   shape.window.right};
 }
 
-/// How the batches of a shape are cut; see above.
+/// The partition of the batches of a shape; see above.
 struct Cuts {
   std::size_t in = 0, out = 0;  ///< elements of one image of x and of y
   std::size_t block = 1;        ///< images
@@ -73,7 +73,7 @@ bool is_fallback(std::string_view implementation) noexcept {
 }
 
 /// The steps of one shape. A direction has one step for a whole piece and one for each size of a last piece that has
-/// been seen; all of them take filters in the format of the first.
+/// occurred; all of them take filters in the format of the first.
 struct Steps {
   explicit Steps(const Convolution& convolution) : cuts(convolution), shape(convolution) {}
   Cuts cuts;
@@ -92,9 +92,9 @@ class Convolver::Library {
   const std::vector<std::string>& notes() const noexcept { return notes_; }
 
  private:
-  /// The step that does `images` images; made where there is none.
+  /// The step for `images` images; made if there is none.
   ConvolutionStep& step(Steps& steps, Direction direction, std::size_t images);
-  /// Makes the steps for a batch that is cut in pieces of `piece` images, before threads need them.
+  /// Makes the steps for a batch in pieces of `piece` images, before threads need them.
   void prepare(Steps& steps, Direction direction, std::size_t images, std::size_t piece);
   Steps& steps_of(const Convolution& shape);
   const ConvolutionStep& first(const Steps& steps, Direction direction) const {
@@ -105,7 +105,7 @@ class Convolver::Library {
   std::map<Key, std::unique_ptr<Steps>> steps_;
   std::vector<std::string> notes_;
   OnednnWorkspace workspace_;
-  ScratchFloats filters_;        ///< w as the library wants it; in backward, for the gradient of x
+  ScratchFloats filters_;        ///< w in the library's format; in backward, for the gradient of x
   ScratchFloats run_gradients_;  ///< one gradient of w per thread
   ScratchFloats part_gradients_;
   ScratchFloats plain_gradient_;  ///< the gradient of w before it is added to d_w

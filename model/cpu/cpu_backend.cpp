@@ -15,11 +15,11 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Elements of an array below which a pass over it is not worth waking a thread for (about 10 us of one core).
+/// Smallest array for which a pass is worth waking a thread, in elements (about 10 us of one core).
 constexpr std::size_t kThreadingElements = 64 * 1024;
-/// Cuts fall on cache lines.
+/// Partitions are aligned to cache lines, in elements.
 constexpr std::size_t kLine = 16;
-/// Blocks of a sum over samples or elements.
+/// Largest number of blocks of a sum over samples or elements.
 constexpr std::size_t kMostBlocks = 64;
 
 std::size_t rows_threshold(const Tensor& tensor) {
@@ -31,7 +31,8 @@ LossSums sum(const LossSums& a, const LossSums& b) {
   return {.loss = a.loss + b.loss, .metric = a.metric + b.metric, .found = a.found + b.found};
 }
 
-/// Rows [begin, begin + count) one by one, each times its weight: loss_of(row, options) of one without weights.
+/// Rows [begin, begin + count) one by one, each times its weight: loss_of(row, options) is the unweighted loss of one
+/// row.
 template <class LossOfRow>
 LossSums weighted_rows(std::size_t begin, std::size_t count, const LossOptions& options, const LossOfRow& loss_of) {
   const auto weights = options.weights.elements<float>();
@@ -95,7 +96,7 @@ void CpuBackend::do_linear_backward(const LinearBackwardOperands& operands, Acti
   const auto columns = static_cast<std::size_t>(d_y.columns);
   const auto gradient = d_y.elements<float>();
   const auto value = y.elements<float>();
-  // Cut by columns: each sum over the samples has one order, whatever the number of threads.
+  // Partitioned by columns: each sum over the samples has one order, for any number of threads.
   threads_.split(columns, kLine, gradient.size() < kThreadingElements ? columns + 1 : 2 * kLine,
                  [&](std::size_t begin, std::size_t end) {
                    activation_gradient(activation, value, gradient, columns, begin, end, sums);
@@ -149,7 +150,7 @@ void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& la
       sums);
 }
 
-/// loss(predictions, targets, outputs, options) of any whole elements.
+/// loss(predictions, targets, outputs, options) computes the loss of any whole rows.
 template <class Loss>
 void CpuBackend::add_loss_of_outputs(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                                      const Tensor& sums, Loss loss) {
@@ -231,7 +232,7 @@ void CpuBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, Avera
   }
 }
 
-/// `norms` begins with this slice's two, where the rule needs them.
+/// `norms` begins with this slice's two numbers, if the rule needs them.
 void CpuBackend::update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice,
                               std::span<double> norms) {
   const auto pass = [&](const auto& work) {

@@ -47,8 +47,8 @@ class CpuBackend : public HostBackend {
   void do_upload(std::span<const float> host, const Tensor& to) override;
   void do_download(const Tensor& from, std::span<float> host) override;
 
-  /// Sum over blocks of [0, count) of at least `smallest`: block(begin, count) is one block's part. How many blocks
-  /// there are depends on count alone and the parts are added in order, so the number of threads does not change the
+  /// Sum over blocks of [0, count) of at least `smallest`: block(begin, count) is one block's part. The number of
+  /// blocks depends on count alone and the parts are added in order, so the number of threads does not change the
   /// result.
   template <class Part, class Block>
   Part sum_of_blocks(std::size_t count, std::size_t smallest, const Block& block);

@@ -9,9 +9,9 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Elements of an array below which a pass over it is not worth waking a thread for (about 10 us of one core).
+/// Smallest array for which a pass is worth waking a thread, in elements (about 10 us of one core).
 constexpr std::size_t kThreadingElements = 64 * 1024;
-/// Sums over pixels are made in at most so many blocks, of at least so many pixels.
+/// Sums over pixels use at most kMostBlocks blocks, of at least kBlockPixels pixels.
 constexpr std::size_t kMostBlocks = 32;
 constexpr std::size_t kBlockPixels = 128;
 

@@ -17,7 +17,7 @@ class CpuImages final : public ImageOperations {
  public:
   explicit CpuImages(ThreadPool& threads);
 
-  /// Sentences about what runs slower than it should, found when a shape was first seen; empty where all is well.
+  /// Remarks about operations that run slower than expected, found at the first call of a shape; normally empty.
   std::vector<std::string> notes() const { return convolver_.notes(); }
 
  private:
@@ -48,12 +48,11 @@ class CpuImages final : public ImageOperations {
                                    Accumulate accumulate) override;
   void do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) override;
 
-  /// Runs work(Slice) over the parts of [0, count), which have `each` elements apiece; on one thread where that is
-  /// little.
+  /// Runs work(Slice) over the parts of [0, count), each item of `each` elements; on one thread if that is little.
   template <class Work>
   void split(std::size_t count, std::size_t each, const Work& work);
-  /// sums [2 channels] = those of block(Slice, part of the sums) over blocks of pixels; how many blocks there are
-  /// depends on the number of pixels alone, and they are added in order.
+  /// sums [2 channels] = those of block(Slice, part of the sums) over blocks of pixels. The number of blocks depends on
+  /// the number of pixels alone, and they are added in order.
   template <class Block>
   void sum_of_blocks(std::size_t pixels, std::size_t channels, std::span<double> sums, const Block& block);
   /// Scratch that grows with the shapes and stays.
@@ -62,10 +61,10 @@ class CpuImages final : public ImageOperations {
 
   ThreadPool& threads_;
   Convolver convolver_;
-  std::vector<double> block_sums_;  ///< of batch norm: one set per block
-  std::vector<float> numbers_;      ///< of batch norm: what a channel is multiplied by and shifted with
-  std::vector<float> rows_;         ///< of response normalisation: some rows per thread
-  std::vector<double> colours_;     ///< of augmentation: sums per thread
+  std::vector<double> block_sums_;  ///< batch norm: one set of sums per block
+  std::vector<float> numbers_;      ///< batch norm: factor and shift of each channel
+  std::vector<float> rows_;         ///< response normalisation: some rows per thread
+  std::vector<double> colours_;     ///< augmentation: sums per thread
 };
 
 }  // namespace lockstep::model::cpu

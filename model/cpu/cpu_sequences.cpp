@@ -13,11 +13,11 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Elements of an array below which a pass over it is not worth waking a thread for.
+/// Smallest array for which a pass is worth waking a thread, in elements.
 constexpr std::size_t kThreadingElements = 32 * 1024;
-/// Cuts fall on cache lines.
+/// Partitions are aligned to cache lines, in elements.
 constexpr std::size_t kLine = 16;
-/// Blocks of rows whose sums over the rows are made on their own.
+/// Largest number of blocks of rows that are summed separately.
 constexpr std::size_t kMostBlocks = 16;
 constexpr std::size_t kBlockRows = 64;
 
@@ -25,7 +25,7 @@ std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent);
 
 const float* row_or_null(const float* data, std::size_t offset) { return data == nullptr ? nullptr : data + offset; }
 
-/// Fewer than this many rows, or columns of so many rows, stay on the calling thread.
+/// Smallest number of rows, or of columns with `across` rows, that leave the calling thread.
 std::size_t threshold(std::size_t across) { return kThreadingElements / std::max<std::size_t>(across, 1) + 2; }
 
 }  // namespace
@@ -72,7 +72,7 @@ void CpuSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y
       std::ranges::fill(sums.subspan(begin, end - begin), 0.0f);
     });
   }
-  // Cut by columns: the rows of a token are added in their order, whatever the number of threads.
+  // Partitioned by columns: the rows of a token are added in their order, for any number of threads.
   threads_.split(width, kLine, threshold(token.size()), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = 0; r < token.size(); ++r) {
       assert(!d_table.present() || (token[r] >= 0 && token[r] < d_table.rows));
@@ -115,7 +115,7 @@ void CpuSequences::do_layer_norm_forward(const LayerNormForwardOperands& operand
 void CpuSequences::do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) {
   const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const std::size_t width = size(x.columns), rows = size(x.rows);
-  // How many blocks there are depends on the rows alone and their sums are added in order.
+  // The number of blocks depends on the rows alone and their sums are added in order.
   const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockRows, 1, kMostBlocks);
   const auto sums = workspace(blocks * 2 * width);
   const float* const past = d_residual.elements<float>().data();
@@ -159,7 +159,7 @@ void CpuSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumula
   const std::size_t width = size(x.columns);
   const auto sums = d_bias.elements<float>();
   if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
-  // Cut by columns: each sum over the rows has one order.
+  // Partitioned by columns: each sum over the rows has one order.
   threads_.split(width, kLine, threshold(size(x.rows)), [&](std::size_t begin, std::size_t end) {
     gelu_gradient(x.elements<float>(), d_y.elements<float>(), width, begin, end, sums);
   });

@@ -35,7 +35,7 @@ class CpuSequences final : public SequenceOperations {
   void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) override;
   void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) override;
 
-  /// That many floats, until the next call.
+  /// Workspace of `elements` floats, valid until the next call.
   std::span<float> workspace(std::size_t elements);
 
   ThreadPool& threads_;

@@ -20,7 +20,7 @@ LOCKSTEP_INLINE void convert_each(std::span<const T> in, InputTransform transfor
   }
 }
 
-/// d_y in place, and column sums; rows outside, columns inside.
+/// Changes d_y in place, and adds the column sums; rows outside, columns inside.
 template <Activation kActivation>
 LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_y, std::size_t columns,
                                    std::size_t begin, std::size_t end, std::span<float> d_bias) {
@@ -40,7 +40,7 @@ LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_
   }
 }
 
-/// Every `if` is on a template argument; what a rule does not keep is a local that nobody reads.
+/// Every `if` is on a template argument; state that a rule does not keep is an unused local.
 template <OptimizerKind kKind, bool kAverage>
 LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update) {
   constexpr bool kFirst =
@@ -153,7 +153,7 @@ LOCKSTEP_CLONES void activation_gradient(Activation activation, std::span<const 
 
 namespace {
 
-/// The same for errors that cost other things: add(p, t, sums), gradient(p, t, factor).
+/// The same for other errors: add(p, t, sums), gradient(p, t, factor).
 template <class Add, class Gradient>
 LOCKSTEP_INLINE LossSums error_loop(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
                                     const LossOptions& options, Add add, Gradient gradient) {

@@ -1,9 +1,9 @@
 /// \file
 /// The passes over arrays that are not matrix multiplications: fp32, vectorised by the compiler for several instruction
-/// sets (the best one is picked when the program starts), written for a single thread on a part of the data. Two source
-/// files, because they need different floating-point rules: element_loops.cpp may reorder sums (-ffast-math without
-/// -ffinite-math-only: NaN and infinity must come through, the guards rely on it), activation_loops.cpp may not, or the
-/// argument reduction of exp would be "simplified" away.
+/// sets (the program picks the best one when it starts), written for a single thread on a part of the data. Two source
+/// files, because they need different floating-point rules. element_loops.cpp may reorder sums (-ffast-math without
+/// -ffinite-math-only: NaN and infinity must come through, the guards rely on it). activation_loops.cpp may not,
+/// because the compiler would "simplify" away the argument reduction of exp.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace lockstep::model::cpu {
 
-/// The instruction set that the loops run with on this machine: "x86-64-v4", "x86-64-v3" or "baseline".
+/// The instruction set of the loops on this machine: "x86-64-v4", "x86-64-v3" or "baseline".
 const char* loop_instruction_set() noexcept;
 
 // ---- element_loops.cpp ----
@@ -27,7 +27,7 @@ void convert(std::span<const double> in, InputTransform transform, std::span<flo
 /// Squares and sum in double: no overflow, and 2^-53 relative error per addition.
 double sum_of_squares(std::span<const float> x);
 
-/// Of the gradients after both clips.
+/// Sum of squares of the gradients after both clips.
 double sum_of_clipped_squares(std::span<const float> gradients, const UpdateRule& rule, float gradient_factor);
 
 /// y[i] += factor * x[i]
@@ -37,20 +37,20 @@ void add_scaled(std::span<const float> x, float factor, std::span<float> y);
 void add_column_sums(std::span<const float> x, std::size_t columns, std::size_t begin, std::size_t end,
                      std::span<float> sums);
 
-/// One pass over `columns` columns [begin, end) of all rows: d_y becomes the gradient before the activation (by the
-/// value y), and its column sums are added to d_bias (empty: not).
+/// One pass over `columns` columns [begin, end) of all rows: d_y becomes the gradient before the activation (given y),
+/// and its column sums are added to d_bias unless that is empty.
 void activation_gradient(Activation activation, std::span<const float> y, std::span<float> d_y, std::size_t columns,
                          std::size_t begin, std::size_t end, std::span<float> d_bias);
 
-/// Without LossOptions::weights: loss += what the error p - t costs / outputs, metric += |p - t| / outputs; with
-/// gradient p becomes its slope / outputs * scale.
+/// Without LossOptions::weights: loss += cost of the error p - t / outputs, metric += |p - t| / outputs; with gradient
+/// p becomes the cost's slope / outputs * scale.
 LossSums mean_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
                     const LossOptions& options);
 
-/// The arrays of one slice of one update; state and average are empty where the rule has none.
+/// The arrays of one slice of one update; state and average are empty if the rule has none.
 struct UpdateSpans {
   std::span<float> parameters;
-  std::span<float> gradients;  ///< lamb keeps its direction there, the others only read
+  std::span<float> gradients;  ///< overwritten by lamb's direction, only read by the others
   std::span<float> state1, state2, average;
 };
 struct Update {
@@ -58,15 +58,15 @@ struct Update {
   Averaging averaging = Averaging::no;
   UpdateRule rule;
   float gradient_factor = 1;  ///< multiplies the gradient first
-  bool decayed = false;       ///< of this slice, as UpdateSlice::decayed
-  float rate_scale = 1;       ///< likewise
-  float ratio = 1;            ///< lars, lamb: of this slice
+  bool decayed = false;       ///< the slice's UpdateSlice::decayed
+  float rate_scale = 1;       ///< the slice's UpdateSlice::rate_scale
+  float ratio = 1;            ///< lars, lamb: the slice's ratio
 };
 /// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.
 void update(const UpdateSpans& spans, const Update& update);
-/// The pass of lamb before it: the moments, and the direction, which overwrites the gradients.
+/// The first pass of lamb: the moments, and the direction, which overwrites the gradients.
 void lamb_directions(const UpdateSpans& spans, const Update& update);
-/// Statistics move towards what the gradients hold; their average is themselves.
+/// Moves statistics towards the gradients' values; their average is the statistics themselves.
 void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 
 // ---- activation_loops.cpp ----
@@ -75,7 +75,7 @@ void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 void add_bias_and_activate(std::span<float> y, std::size_t columns, std::span<const float> bias, Activation activation);
 
 /// Cross-entropy of the rows of z [rows, classes] against labels, in nats; metric counts rows whose first greatest
-/// logit is the label, found (without gradient) those that have it among the first five. With gradient z becomes
+/// logit is the label, found (without gradient) rows whose label is among the first five. With gradient z becomes
 /// (softmax(z) - target) * scale.
 LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels,
                        const LossOptions& options);

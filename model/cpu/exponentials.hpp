@@ -1,6 +1,6 @@
 /// \file
-/// exp and what is made of it, of one element, free of branches so that a loop of it vectorises. Only for files that
-/// are compiled without -ffast-math (element_loops.hpp says why).
+/// exp and functions made of it, for one element, free of branches so that loops vectorise. Only for files that are
+/// compiled without -ffast-math (element_loops.hpp has the reason).
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ namespace lockstep::model::cpu {
 LOCKSTEP_INLINE float fast_exp(float x) {
   constexpr float kLowest = -88.0f, kHighest = 88.37f;
   constexpr float kLog2e = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  // Written so that a NaN stays a NaN; its n is some integer, it comes back through r.
+  // Written so that a NaN stays a NaN: its n is some integer, and the NaN returns through r.
   float bounded = x > kHighest ? kHighest : x;
   bounded = bounded < kLowest ? kLowest : bounded;
   const float scaled = bounded * kLog2e;
@@ -36,8 +36,8 @@ LOCKSTEP_INLINE float fast_exp(float x) {
 
 LOCKSTEP_INLINE float fast_sigmoid(float x) { return 1 / (1 + fast_exp(-x)); }
 
-/// Near zero the odd polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1). Chosen by bits: a conditional
-/// would be turned into a branch and the loop around it would not vectorise.
+/// Near zero the odd polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1). Selected by bits: the compiler
+/// would turn a conditional into a branch, and the loop around it would not vectorise.
 LOCKSTEP_INLINE float fast_tanh(float x) {
   const float magnitude = std::abs(x);
   const float far = std::copysign(1 - 2 / (fast_exp(2 * magnitude) + 1), x);

@@ -16,7 +16,7 @@ blasint blas_size(std::size_t value) { return static_cast<blasint>(value); }
 
 CBLAS_TRANSPOSE blas_transpose(const Factor& factor) { return factor.transposed ? CblasTrans : CblasNoTrans; }
 
-/// Below this many FLOPs a product is not worth waking a thread for (about 20 us of one core).
+/// Smallest product worth waking a thread, in FLOPs (about 20 us of one core).
 constexpr double kThreadingFlops = 2e6;
 /// Threads get whole kernel tiles of rows, or of columns.
 constexpr std::size_t kRowGranule = 12;
@@ -64,7 +64,7 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
   }
   const Factor left = factor_of(a), right = factor_of(b);
   const bool is_small = flops < kThreadingFlops;
-  // Each thread packs the factor that is not cut: let it be the smaller one.
+  // Each thread packs the factor that is not split: let it be the smaller one.
   if (columns > rows) {
     return threads.split(
         columns, kColumnGranule, is_small ? columns + 1 : 2 * kColumnGranule, [&](std::size_t begin, std::size_t end) {

@@ -10,30 +10,31 @@ namespace {
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 
-/// Which part of [0, extent) lies in [from, from + length).
+/// The part of [0, extent) that lies in [from, from + length).
 struct Clip {
   std::int64_t begin, end;
 };
 LOCKSTEP_INLINE Clip clip(std::int64_t from, std::int64_t length, std::int64_t extent) {
   return {std::max<std::int64_t>(from, 0), std::min(from + length, extent)};
 }
-/// Which of `windows` windows, the first of which begins at -before, hold pixel `pixel`.
+/// The windows, of `windows` windows that begin at -before, that contain pixel `pixel`.
 LOCKSTEP_INLINE Clip windows_with(std::int64_t pixel, std::int64_t before, std::int64_t length, std::int64_t stride,
                                   std::int64_t windows) {
-  const std::int64_t last = (pixel + before) / stride, beyond = pixel + before - length;  // the last that ended before
+  const std::int64_t last = (pixel + before) / stride,
+                     beyond = pixel + before - length;  // last window that ended before
   return {beyond < 0 ? 0 : beyond / stride + 1, std::min(last + 1, windows)};
 }
 
-/// What a window sees of an image.
+/// The pixels of an image inside a window.
 struct Seen {
-  const float* first;      ///< the first channel of the first pixel
-  std::size_t row, pixel;  ///< from one to the next, in elements
+  const float* first;      ///< first channel of the first pixel
+  std::size_t row, pixel;  ///< strides in elements
   std::int64_t rows, columns;
-  std::int32_t offset, offset_row;  ///< position in the window of the first pixel, and from row to row
+  std::int32_t offset, offset_row;  ///< position of the first pixel in the window, and stride of rows
 };
 
-/// Channels [c, c + count), count <= kLanes. Loops over plain arrays: of comparisons of vectors whose result two
-/// choices share, the compiler (GCC 12) makes sixteen of one element each; these it keeps in registers.
+/// Channels [c, c + count), count <= kLanes. Loops over plain arrays: GCC 12 keeps these in registers. It splits a
+/// comparison of vectors with two selections on its result into sixteen scalar ones.
 LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count, float* y, std::uint8_t* chosen) {
   float best[kLanes];
   std::int32_t offset[kLanes];
@@ -48,7 +49,7 @@ LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count
           seen.offset + static_cast<std::int32_t>(i) * seen.offset_row + static_cast<std::int32_t>(j);
 #pragma GCC unroll 1
       for (std::size_t lane = 0; lane < count; ++lane) {
-        // Greater, or the first NaN; what is not a number stays.
+        // Greater, or the first NaN; a NaN stays.
         const bool keep = (value[lane] <= best[lane]) | (best[lane] != best[lane]);
         best[lane] = keep ? best[lane] : value[lane];
         offset[lane] = keep ? offset[lane] : here;

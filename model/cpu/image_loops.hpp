@@ -1,6 +1,6 @@
 /// \file
 /// Passes over images that are not convolutions: fp32, NHWC, vectorised over the channels, each written for one thread
-/// and a part of the data. Pointers are to the whole arrays, ranges say which part is done. A NaN comes through.
+/// and a part of the data. Pointers are to the whole arrays, ranges select the part. A NaN comes through.
 ///   image_loops.cpp             pools, averages, shortcuts
 ///   image_loops_response.cpp    local response normalisation
 ///   image_loops_batch_norm.cpp  batch normalisation
@@ -16,10 +16,10 @@
 
 namespace lockstep::model::cpu {
 
-// ---- Pools. rows: of the written images, counted through the batch (image * height + row). ----
+// ---- Pools. rows: those of the written images, counted through the batch (image * height + row). ----
 
 void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows);
-/// Gathers: each pixel of d_x looks up the windows that it was in, so that d_x is written once and in order.
+/// Gathers: each pixel of d_x looks up the windows that contain it, so that d_x is written once and in order.
 void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x, Slice rows);
 
 void global_average(const ImageShape& in, const float* x, float* y, Slice images);
@@ -32,7 +32,7 @@ void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_
 
 // ---- Local response normalisation. pixels: counted through the batch. ----
 
-/// Elements of scratch that the two need for one thread.
+/// Elements of scratch that each of the two functions needs per thread.
 std::size_t response_scratch(const ResponseNormalization& norm);
 void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Slice pixels,
                             std::span<float> scratch);

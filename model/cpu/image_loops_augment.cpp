@@ -15,7 +15,7 @@ template <class Stored>
 void crop(const AugmentationNumbers& numbers, const SampleAugmentation& sample, const Stored* stored, float* out) {
   const std::int32_t channels = numbers.channels;
   const std::int32_t line = numbers.out_width * channels;
-  // Columns of the crop that show the image; the others are zero.
+  // Columns of the crop inside the image; the others are zero.
   const std::int32_t begin = std::clamp(-sample.left, 0, numbers.out_width);
   const std::int32_t end = std::clamp(numbers.in_width - sample.left, begin, numbers.out_width);
   for (std::int32_t i = 0; i < numbers.out_height; ++i, out += line) {
@@ -62,7 +62,7 @@ void scale(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
   }
 }
 
-/// out = gain * out + offset per channel, gains and offsets from the channels' sums where the sample needs them.
+/// out = gain * out + offset per channel; gains and offsets come from the channels' sums if the sample needs them.
 void colour(const AugmentationNumbers& numbers, const SampleAugmentation& sample, float* out,
             std::span<double> scratch) {
   const auto channels = static_cast<std::size_t>(numbers.channels);

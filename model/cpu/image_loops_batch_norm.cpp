@@ -3,8 +3,8 @@
 #include "model/cpu/channel_lanes.hpp"
 #include "model/cpu/image_loops.hpp"
 
-// Pixels are taken in runs that fit the first-level cache; within a run, sixteen channels at a time, whose numbers and
-// sums stay in registers. Sums are double from the first element on: widening costs less than reading.
+// Pixels are processed in runs that fit the first-level cache. A run processes sixteen channels at a time, whose
+// numbers and sums stay in registers. Sums are double from the first element on: widening costs less than reading.
 
 namespace lockstep::model::cpu {
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kRunBytes = 16 << 10;
 
-/// do_lanes(Whole<...>, first channel, how many, first pixel, pixel after the last) for all channels of all runs.
+/// Calls do_lanes(Whole<...>, first channel, count, first pixel, end pixel) for all channels of all runs.
 template <class DoLanes>
 LOCKSTEP_INLINE void for_runs(std::size_t channels, Slice pixels, const DoLanes& do_lanes) {
   const std::size_t run = std::max<std::size_t>(kRunBytes / (channels * sizeof(float)), 8);

@@ -9,7 +9,7 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Units per line of a cut, and steps of fewer multiplications than this stay on one thread.
+/// Granule of a partition, in units; and the multiplications of a step below which it stays on one thread.
 constexpr std::size_t kUnitGranule = 16;
 constexpr std::size_t kThreadingWork = 256 * 1024;
 
@@ -19,7 +19,7 @@ struct Sizes {
         sequences(static_cast<std::size_t>(shape.sequences)),
         hidden(static_cast<std::size_t>(shape.hidden)),
         gates(4 * hidden) {}
-  /// The least count from which a cut into `granule` pays, given that all of a step is `work` multiplications.
+  /// The smallest count for which a partition into `granule` pays; the whole step has `work` multiplications.
   std::size_t threshold(std::size_t count, std::size_t granule) const {
     return sequences * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
   }

@@ -1,6 +1,6 @@
 /// \file
-/// The recurrence of an LSTM on the CPU: per step one product over the sequences, with weights that are packed once per
-/// call, and one fused pass over the gates.
+/// The recurrence of an LSTM on the CPU: per step one product over the sequences, with weights packed once per call,
+/// and one fused pass over the gates.
 #pragma once
 
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace lockstep::model::cpu {
 
-/// Floats of workspace that both need.
+/// Floats of workspace that each of the two functions needs.
 std::size_t lstm_workspace(const Lstm& shape) noexcept;
 
-/// As SequenceOperations::lstm_forward and lstm_backward.
+/// Implement SequenceOperations::lstm_forward and lstm_backward.
 void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::span<float> workspace,
                   ThreadPool& threads);
 void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std::span<float> workspace,

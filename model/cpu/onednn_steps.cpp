@@ -12,7 +12,8 @@ namespace {
 
 using dnnl::memory;
 
-/// One of the three forms of a convolution, with the interface of oneDNN 2 (a description first) or 3 (none).
+/// A convolution primitive in any of the three directions, with the interface of oneDNN 2 (a description first) or 3
+/// (none).
 template <class Primitive, class... Arguments>
 typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
                                             const dnnl::convolution_forward::primitive_desc* forward,
@@ -34,13 +35,13 @@ typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dn
   }
 }
 
-float* writable(const float* pointer) { return const_cast<float*>(pointer); }  // oneDNN has one kind of memory
+float* writable(const float* pointer) { return const_cast<float*>(pointer); }  // oneDNN has only one kind of memory
 
 }  // namespace
 
 std::span<float> ScratchFloats::at_least(std::size_t count) {
   if (floats_.size() < count) {
-    std::pmr::vector<float>(&memory_).swap(floats_);  // not both at once
+    std::pmr::vector<float>(&memory_).swap(floats_);  // never both allocations at once
     floats_.resize(count);
   }
   return std::span<float>(floats_).first(count);
@@ -51,8 +52,8 @@ OnednnWorkspace::OnednnWorkspace(std::size_t threads) : engine(dnnl::engine::kin
 }
 
 void OnednnWorkspace::claim_thread() const noexcept {
-  // OpenMP keeps this number for each thread. Its runtime came with the library, if that was built for OpenMP (as the
-  // packages of Linux distributions are): nothing here is compiled for it, so it is asked by name.
+  // OpenMP keeps this number for each thread. The library loads OpenMP's runtime if it was built for it (as the
+  // packages of Linux distributions are). Nothing here is compiled for OpenMP, so the function is looked up by name.
   static const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   if (set_threads != nullptr) set_threads(1);
 }
@@ -85,7 +86,7 @@ ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& 
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
-  // The backward forms want a forward one as a hint; its filters need not be theirs.
+  // The backward primitives take a forward one as a hint; its filters need not have the same format.
   const memory::desc any(filter_sizes, type, memory::format_tag::any);
   const auto forward = describe<dnnl::convolution_forward>(
       workspace.engine, attributes, nullptr, x, direction == Direction::forward ? w : any, y, strides, before, after);
@@ -177,7 +178,7 @@ void ConvolutionStep::run(std::size_t thread, const float* x, const float* w, co
   arguments.x.set_data_handle(writable(x));
   arguments.w.set_data_handle(writable(w));
   arguments.y.set_data_handle(writable(y));
-  // Looked up each time: a later shape may have moved it.
+  // Looked up in each call: a later shape may have moved it.
   arguments.scratchpad.set_data_handle(workspace_.scratchpads[thread].at_least(1).data());
   primitive_.execute(workspace_.streams[thread], arguments.by_name);
   workspace_.streams[thread].wait();

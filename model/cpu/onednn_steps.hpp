@@ -16,13 +16,13 @@
 
 namespace lockstep::model::cpu {
 
-/// Memory that grows when a new shape asks for more and is kept: fresh pages cost more than what is written to them.
+/// Memory that grows with the largest request and is kept: fresh pages cost more than the writes to them.
 class ScratchFloats {
  public:
   ScratchFloats() = default;
   ScratchFloats(const ScratchFloats&) = delete;
   ScratchFloats& operator=(const ScratchFloats&) = delete;
-  /// What was there before is gone where it has to grow.
+  /// Loses the former content if it has to grow.
   std::span<float> at_least(std::size_t count);
 
  private:
@@ -30,7 +30,7 @@ class ScratchFloats {
   std::pmr::vector<float> floats_{&memory_};
 };
 
-/// What all steps share: the library's device and, for each of our threads, its queue and scratchpad.
+/// Resources of all steps: the library's device and, for each of our threads, its queue and scratchpad.
 class OnednnWorkspace {
  public:
   explicit OnednnWorkspace(std::size_t threads);
@@ -47,21 +47,21 @@ std::string_view name_of(Direction direction) noexcept;
 
 class ConvolutionStep {
  public:
-  /// like: the first step of this shape and direction, whose format of filters this one must take; or nullptr.
+  /// like: the first step of this shape and direction, whose format of filters this one must use; or nullptr.
   ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, Direction direction, std::size_t images,
                   const ConvolutionStep* like);
 
   std::size_t images() const noexcept { return images_; }
   const std::string& implementation() const noexcept { return implementation_; }
-  /// Of the filters in this step's format, which may be padded.
+  /// Size of the filters in this step's format, which may be padded.
   std::size_t filter_elements() const { return filters_.get_size() / sizeof(float); }
 
-  /// Plain filters in this step's format: in `scratch`, or as they are where the formats are the same.
+  /// Plain filters in this step's format: in `scratch`, or in place if the formats are equal.
   const float* arrange_filters(const float* plain, ScratchFloats& scratch) const;
-  /// The way back: plain = or += arranged.
+  /// The inverse: plain = or += arranged.
   void return_filters(float* arranged, std::span<float> plain, Accumulate accumulate, ScratchFloats& scratch) const;
 
-  /// On one thread, which has the number `thread`. The direction says which of x, w and y is written.
+  /// Runs on thread number `thread`. The direction determines which of x, w and y is written.
   void run(std::size_t thread, const float* x, const float* w, const float* y);
 
  private:
@@ -71,7 +71,7 @@ class ConvolutionStep {
   };
   template <class PrimitiveDescriptor>
   void take(const PrimitiveDescriptor& descriptor);
-  enum class Way { in, out };  ///< to the format of the library, and back
+  enum class Way { in, out };  ///< to the library's format, and back
   void reorder(Way way, float* plain, float* arranged) const;
 
   OnednnWorkspace& workspace_;

@@ -60,14 +60,15 @@ LOCKSTEP_INLINE float fast_gelu_derivative(float x) {
   return share + x * (share * (1 - share)) * (kLinear * (1 + 3 * kCubic * x * x));
 }
 
-/// Elements whose factors are made at a time: they stay in the first-level cache.
+/// Elements whose factors are made at a time, so that they stay in the first-level cache.
 constexpr std::size_t kDropElements = 512;
-/// Draws side by side.
+/// Draws made side by side.
 constexpr std::size_t kDraws = 16;
-/// Workspace for the factors of kDropElements elements from any element of a group on, in whole kDraws of groups.
+/// Memory for the factors of kDropElements elements from any element of a group on, in whole kDraws of groups.
 using DropBlock = std::array<float, kDropElements + 4 * kDraws>;
 
-/// philox_words() of kDraws groups at once, from `group` on: a loop of it does not vectorise, its rounds over lanes do.
+/// philox_words() of kDraws groups at once, from `group` on: a loop over calls does not vectorise, its rounds over
+/// lanes do.
 LOCKSTEP_INLINE void draw_factors(const formulas::DropoutNumbers& numbers, std::uint64_t key, std::uint64_t group,
                                   float* __restrict out) {
   std::uint32_t c0[kDraws], c1[kDraws], c2[kDraws], c3[kDraws];
@@ -99,7 +100,7 @@ LOCKSTEP_INLINE void draw_factors(const formulas::DropoutNumbers& numbers, std::
   }
 }
 
-/// The factors of the elements [first, first + count), count <= kDropElements; returns where they begin in the block.
+/// The factors of the elements [first, first + count), count <= kDropElements; returns their start in the block.
 LOCKSTEP_INLINE const float* block_factors(const formulas::DropoutNumbers& numbers, std::uint64_t key,
                                            std::uint64_t first, std::size_t count, DropBlock& block) {
   const std::size_t skipped = first % 4;

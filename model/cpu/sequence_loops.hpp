@@ -1,6 +1,6 @@
 /// \file
-/// The passes over arrays that sequences need beside matrix multiplications: fp32, vectorised by the compiler for
-/// several instruction sets, for a single thread on a part of the data. Sums run in lanes that the text spells out, so
+/// The passes over arrays that sequences need besides matrix multiplications: fp32, vectorised by the compiler for
+/// several instruction sets, for a single thread on a part of the data. Sums run in lanes that the code spells out, so
 /// that their order is the same with every instruction set; NaN and infinity come through.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace lockstep::model::cpu {
 
-/// What was normalised and with what; rows of `width`.
+/// The input and the numbers of a norm; rows of `width`.
 struct NormRows {
   std::size_t rows = 0, width = 0;
   const float* x = nullptr;
@@ -20,8 +20,8 @@ struct NormRows {
   float* mean = nullptr;
   float* inverse = nullptr;
 };
-/// y = scale * (sum - mean) * inverse + shift, and mean and inverse; sum = x + residual where there is one (else
-/// nullptr both).
+/// y = scale * (sum - mean) * inverse + shift, and mean and inverse; sum = x + residual (without a residual both are
+/// nullptr).
 void layer_norm(const NormRows& norm, const float* residual, float* sum, const float* shift, float* y);
 /// d_x = gradient through the norm (+ d_residual); d_scale and d_shift [width] += their sums over these rows.
 void layer_norm_gradient(const NormRows& norm, const float* d_y, const float* d_residual, float* d_scale,
@@ -62,7 +62,7 @@ struct LstmRow {
   std::size_t hidden = 0, begin = 0, end = 0;
 };
 void lstm_row(const LstmRow& row, float* h);
-/// Gates become the gradients of their sums; d_cell: of the cell after the step, becomes that of the cell before.
+/// Gates become the gradients of their sums; d_cell, that of the cell after the step, becomes that of the cell before.
 void lstm_row_back(const LstmRow& row, const float* d_hidden, float* d_cell);
 
 }  // namespace lockstep::model::cpu

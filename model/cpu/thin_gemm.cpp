@@ -9,7 +9,7 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// W floats side by side: one register or several, as the instruction set has it.
+/// W floats side by side: one or several registers, depending on the instruction set.
 template <int kWidth>
 struct LanesOf {
   typedef float Type __attribute__((vector_size(kWidth * sizeof(float))));
@@ -25,7 +25,7 @@ LOCKSTEP_INLINE void load(Lanes<kWidth>& lanes, const float* from) {
   std::memcpy(&lanes, from, sizeof(lanes));
 }
 
-/// Rows [row, row + kRows) of one block of the inner dimension, whose b lies packed with kWidth columns.
+/// Rows [row, row + kRows) of one block of the inner dimension, whose b is packed with kWidth columns.
 template <int kWidth, int kRows>
 LOCKSTEP_INLINE void product_rows(const float* __restrict a, std::size_t stride, const float* __restrict packed,
                                   std::size_t count, float* __restrict c, std::size_t n, bool add) {
@@ -95,7 +95,7 @@ LOCKSTEP_INLINE void dot_rows(const float* a, const float* b, float* c, std::siz
   }
 }
 
-/// kColumns columns of 16 kVectors rows of a^T b, of which the first `skip` are not stored.
+/// kColumns columns of 16 kVectors rows of a^T b; the first `skip` rows are not stored.
 template <int kColumns, int kVectors>
 LOCKSTEP_INLINE void transposed_tile(const float* __restrict a, const float* __restrict b, float* __restrict c,
                                      std::size_t inner, std::size_t rows, std::size_t n, std::size_t skip, bool add) {

@@ -1,7 +1,8 @@
 /// \file
 /// Matrix products with one short side, below the 16 columns of a BLAS kernel's tile: the last layer of a classifier
-/// (512 -> 10) and of a regression (128 -> 1). OpenBLAS packs its operands as for a large product there and reaches a
-/// few GFLOP/s with one column; these read each operand once. fp32, single thread, on rows [begin, end) of the result.
+/// (512 -> 10) and of a regression (128 -> 1). There OpenBLAS packs its operands as for a large product and reaches a
+/// few GFLOP/s with one column; these functions read each operand once. fp32, single thread, on rows [begin, end) of
+/// the result.
 ///
 ///   y = x w        [B, I] [I, n]     thin_product          n in the lanes (padded to 4, 8 or 16), x broadcast
 ///   d_w = x^T d_y  [I, B] [B, n]     thin_product_of_transposed   I in the lanes

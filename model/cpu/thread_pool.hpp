@@ -1,5 +1,5 @@
 /// \file
-/// A fixed team of threads for the CPU backend. Work is cut into parts by a static rule, never by who is free, so that
+/// A fixed team of threads for the CPU backend. A static rule, not the load, divides the work into parts, so that
 /// results do not depend on timing. With one thread there is no helper and no synchronisation.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace lockstep::model::cpu {
 
-/// Part `part` of `parts` nearly equal parts of [0, count), cut at multiples of `granule`.
+/// Part `part` of `parts` nearly equal parts of [0, count), aligned to multiples of `granule`.
 constexpr Slice part_of(std::size_t count, std::size_t granule, std::size_t part, std::size_t parts) noexcept {
   const std::size_t granules = (count + granule - 1) / granule;
   const auto cut = [&](std::size_t i) {
@@ -46,8 +46,8 @@ class ThreadPool {
     finish();
   }
 
-  /// work(begin, end) over the parts of [0, count), cut at multiples of `granule`; on the caller alone where count is
-  /// below `threshold`.
+  /// Calls work(begin, end) for the parts of [0, count), aligned to multiples of `granule`; only on the caller if count
+  /// is below `threshold`.
   template <class Work>
   void split(std::size_t count, std::size_t granule, std::size_t threshold, const Work& work) {
     if (helpers_.empty() || count < threshold) {
@@ -72,7 +72,7 @@ class ThreadPool {
   std::atomic<std::uint32_t> round_{0};  ///< a new value means new work; helpers wait for it
   std::atomic<std::uint32_t> busy_{0};   ///< helpers that have not finished this round
   std::atomic<bool> stop_{false};
-  std::vector<std::jthread> helpers_;  ///< last: joined before what they look at goes
+  std::vector<std::jthread> helpers_;  ///< last: joined before the members that they use are destroyed
 };
 
 }  // namespace lockstep::model::cpu

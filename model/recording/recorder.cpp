@@ -60,8 +60,8 @@ void OperationRecorder::do_linear_forward(const Tensor& x, const Tensor& w, cons
 
 void OperationRecorder::do_add(const Tensor& x, const Tensor& to) { record(recorded::Add{}, {read(to), read(x)}, to); }
 
-/// The types are one here: the same value in two places. Casts go to and from states, so what an LSTM leaves is meant
-/// where one step makes its last rows all rows.
+/// Both types are equal here: the same value in two places. Casts go to and from states. With a single step an LSTM's
+/// last rows are all of its rows; a cast then means the last rows.
 void OperationRecorder::do_cast(const Tensor& in, const Tensor& out) {
   ValueNumber value = read(in);
   if (const auto last = last_rows_.find(value); last != last_rows_.end()) value = last->second;

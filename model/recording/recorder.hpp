@@ -1,8 +1,8 @@
 /// \file
-/// The backend that computes nothing and writes down what it is asked for; internal to recording.
+/// The backend that computes nothing and records its operations; internal to recording.
 ///
-/// A value is what some memory held when an operation read it, so operands are found by their addresses. Each write
-/// ends what overlaps it: an operation that works in place gives its memory a new value.
+/// A value is the content of some memory at the time an operation read it, so operands are found by their addresses.
+/// Each write ends the values that it overlaps: an operation that works in place gives its memory a new value.
 #pragma once
 
 #include <map>
@@ -20,12 +20,12 @@ class OperationRecorder final : public HostBackend {
 
   Recording recording;
 
-  /// The value that the tensor's memory holds. Throws std::logic_error where nothing has been written there.
+  /// The value in the tensor's memory. Throws std::logic_error if nothing has been written there.
   ValueNumber read(const Tensor& tensor) const;
   ValueNumber read_if_present(const Tensor& tensor) const { return tensor.present() ? read(tensor) : kNoValue; }
-  /// A value of its own in the tensor's memory.
+  /// Defines a new value in the tensor's memory.
   ValueNumber define(const Tensor& tensor, RecordedValue value);
-  /// An operation whose results lie in `outputs`, which may overlap each other.
+  /// Records an operation whose results lie in `outputs`, which may overlap each other.
   void record(const OperationKind& kind, std::vector<ValueNumber> inputs, std::span<const Tensor> outputs);
   void record(const OperationKind& kind, std::vector<ValueNumber> inputs, const Tensor& output) {
     record(kind, std::move(inputs), std::span(&output, 1));
@@ -154,7 +154,7 @@ class OperationRecorder final : public HostBackend {
   void do_upload(std::span<const float>, const Tensor&) override { refuse("upload"); }
   void do_download(const Tensor&, std::span<float>) override { refuse("download"); }
 
-  /// Some memory and what it holds.
+  /// A range of memory and its value.
   struct Held {
     const std::byte* begin;
     std::size_t bytes;
@@ -164,7 +164,7 @@ class OperationRecorder final : public HostBackend {
   void hold(const Tensor& tensor, ValueNumber value);
 
   std::vector<Held> held_;
-  std::map<ValueNumber, ValueNumber> last_rows_;  ///< of an LSTM of one step: of all its rows, the last ones
+  std::map<ValueNumber, ValueNumber> last_rows_;  ///< LSTM of one step: from all its rows to the last ones
   Images images_;
   Sequences sequences_;
 };

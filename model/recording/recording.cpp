@@ -12,7 +12,7 @@ Recording record_inference(const Network& network) {
   OperationRecorder recorder;
   const ActivationLayout activations(network.activations(), 1, kTypes), states(network.recurrent_state(), 1, kTypes);
   const SampleShape& sample = network.sample_shape();
-  // Memory for its addresses alone: nobody writes to it, so the system never gives it pages.
+  // Memory for its addresses alone: it is never written, so the system never gives it pages.
   const auto reserve = [&](ElementType type, std::size_t elements) {
     return Arena(recorder.memory(), type, std::max<std::size_t>(elements, 1));
   };

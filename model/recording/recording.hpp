@@ -1,9 +1,9 @@
 /// \file
-/// What a network computes in inference, as a list of operations on values: for exports. Nobody describes a network a
-/// second time for this: its own forward pass runs on a backend that writes down what it is asked for.
+/// Records the inference of a network as a list of operations on values: for exports. The network needs no second
+/// description: its own forward pass runs on a backend that records the operations.
 ///
-/// Rows of values belong to samples, or to positions of samples; the recording is made of one sample, and holds for any
-/// number of them.
+/// Rows of values belong to samples, or to positions of samples. The recording is made with one sample and holds for
+/// any number of them.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace lockstep::model {
 
-/// The operations, with all that they are told besides their operands. Operands in the order of RecordedOperation.
+/// The operations, with all their arguments besides their operands. Operands in the order of RecordedOperation.
 namespace recorded {
 struct Linear {
   Activation activation;
@@ -76,12 +76,12 @@ struct RecordedOperation {
 struct RecordedValue {
   enum class Origin { input, state, parameter, result };
   Origin origin = Origin::result;
-  std::string name = {};  ///< of a parameter, of a state
-  std::int64_t rows = 0;  ///< of one sample
+  std::string name = {};  ///< name of a parameter or a state
+  std::int64_t rows = 0;  ///< rows per sample
   std::int64_t columns = 0;
 };
 
-/// What goes on from a batch to the next one.
+/// State that passes from one batch to the next.
 struct RecordedState {
   std::string name;  ///< "lstm_1/hidden"
   ValueNumber before = kNoValue, after = kNoValue;
@@ -89,12 +89,12 @@ struct RecordedState {
 
 struct Recording {
   std::vector<RecordedValue> values;
-  std::vector<RecordedOperation> operations;  ///< each after those whose results it reads
+  std::vector<RecordedOperation> operations;  ///< each behind those whose results it reads
   ValueNumber input = kNoValue, output = kNoValue;
   std::vector<RecordedState> states;
 };
 
-/// Throws std::logic_error where the network's forward pass does something that is no operation of inference.
+/// Throws std::logic_error if the network's forward pass uses something that is no operation of inference.
 Recording record_inference(const Network& network);
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
 /// \file
-/// Activations in float64, as the judge takes them.
+/// Activations in float64 for the reference backend.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ inline double activate(Activation activation, double v) {
   return v;
 }
 
-/// d_v from d_y, by the value y = activate(v).
+/// d_v from d_y, given y = activate(v).
 inline double activation_gradient(Activation activation, double y, double d_y) {
   switch (activation) {
     case Activation::none:

@@ -104,7 +104,7 @@ double weight_of(const LossOptions& options, std::size_t row) {
   return options.weights.present() ? static_cast<double>(options.weights.elements<float>()[row]) : 1;
 }
 
-/// What an error costs, and the slope of that.
+/// The cost of an error, and the slope of that.
 struct ErrorCost {
   double cost, slope;
 };
@@ -139,7 +139,7 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
         part.loss += weight_of(options, b) * target(o == label) * (std::log(total) + greatest - z[o]);
       }
     }
-    // The order of the answers: greatest first, of equal ones the first; a row with a NaN has none.
+    // The order of the answers: greatest first, the first one among equals; a row with a NaN has none.
     std::size_t before = 0;
     for (std::size_t o = 0; o < classes; ++o) {
       if (z[o] > z[label] || (z[o] == z[label] && o < label)) ++before;
@@ -246,7 +246,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
     if (kind == OptimizerKind::lars && slice.decayed && weights > 0 && norm(g) > 0) {
       ratio = static_cast<double>(rule.trust) * weights / (norm(g) + decay * weights);
     }
-    // What adam and its kin subtract overwrites the gradient.
+    // The direction of adam and its relatives overwrites the gradient.
     for (std::size_t i = 0; i < slice.count && state_count(kind) == 2; ++i) {
       v[i] = beta1 * v[i] + (1 - beta1) * g[i];
       s[i] = beta2 * s[i] + (1 - beta2) * g[i] * g[i];

@@ -1,5 +1,5 @@
 /// \file
-/// The judge: every operation in float64 with the obvious loop, no BLAS, no tricks. Slow on purpose.
+/// The reference for all tests: every operation in float64 with the obvious loop, no BLAS, no tricks. Slow on purpose.
 #pragma once
 
 #include "model/host_backend.hpp"

@@ -37,7 +37,7 @@ double& at(const Tensor& tensor, std::int64_t row, std::int64_t column) {
 /// `=` or `+=`.
 void write(double value, Accumulate accumulate, double& to) { to = accumulate == Accumulate::yes ? to + value : value; }
 
-/// Calls `visit(row, column, position)` for each pixel of `in` that the window at (row, column) of its output sees;
+/// Calls `visit(row, column, position)` for each pixel of `in` inside the window at (row, column) of its output;
 /// position: within the window, row-major.
 template <class Visit>
 void visit_window(const ImageShape& in, const Sliding& window, std::int64_t row, std::int64_t column, Visit visit) {
@@ -63,7 +63,7 @@ void visit_all(std::int64_t batch, const ImageShape& shape, Visit visit) {
   }
 }
 
-/// One sample after the other, each step of augmentation.hpp by itself.
+/// One sample after the other, each step of augmentation.hpp separately.
 template <class T>
 void augment_samples(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {
   const formulas::AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
@@ -74,7 +74,7 @@ void augment_samples(const Tensor& images, const Tensor& keys, const Augmentatio
         keys.present()
             ? formulas::draw_augmentation(numbers, keys.elements<std::uint64_t>()[static_cast<std::size_t>(b)])
             : formulas::central_crop(numbers);
-    // Row and column in the rectangle.
+    // The value at a row and column of the rectangle.
     const auto stored = [&](std::int64_t row, std::int64_t column, std::int64_t channel) {
       row += sample.top;
       column += sample.left;
@@ -259,7 +259,7 @@ void ReferenceImages::do_response_normalization_forward(const ResponseNormalizat
   }
 }
 
-/// d y[j] / d x[c] = [j = c] s[j]^-beta - 2 alpha beta x[c] y[j] / s[j] where |j - c| <= radius.
+/// d y[j] / d x[c] = [j = c] s[j]^-beta - 2 alpha beta x[c] y[j] / s[j] if |j - c| <= radius.
 void ReferenceImages::do_response_normalization_backward(const ResponseNormalization& norm, const Tensor& x,
                                                          const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
   const double alpha = norm.alpha, beta = norm.beta;

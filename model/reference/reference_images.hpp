@@ -1,5 +1,5 @@
 /// \file
-/// The judge of the operations on images: float64, one obvious loop each.
+/// The reference for operations on images: float64, one obvious loop each.
 #pragma once
 
 #include "model/image_operations.hpp"

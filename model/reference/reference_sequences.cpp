@@ -23,7 +23,7 @@ std::int32_t token(const Tensor& tokens, std::int64_t row) {
 std::uint64_t key(const Tensor& keys, std::int64_t sample) {
   return keys.elements<std::uint64_t>()[static_cast<std::size_t>(sample)];
 }
-/// Before sums are added to it.
+/// Clears the sums unless they are accumulated.
 void prepare(Accumulate accumulate, const Tensor& sums) {
   if (accumulate == Accumulate::no && sums.present()) std::ranges::fill(sums.elements<double>(), 0.0);
 }
@@ -111,7 +111,7 @@ void ReferenceSequences::do_layer_norm_backward(const LayerNormBackwardOperands&
   prepare(accumulate, d_shift);
   for (std::int64_t r = 0; r < x.rows; ++r) {
     const auto x_hat = [&](std::int64_t c) { return (at(x, r, c) - at(mean, r)) * at(inverse, r); };
-    double sum = 0, product = 0;  // of the gradient by x_hat, and of it with x_hat
+    double sum = 0, product = 0;  // sums of the gradient, and of the gradient times x_hat
     for (std::int64_t c = 0; c < x.columns; ++c) {
       if (d_scale.present()) at(d_scale, c) += at(d_y, r, c) * x_hat(c);
       if (d_shift.present()) at(d_shift, c) += at(d_y, r, c);
@@ -187,7 +187,7 @@ struct Head {
     for (std::int64_t c = 0; c < shape.head_size; ++c) sum += query(joint, i, c) * key(joint, j, c);
     return sum * scale();
   }
-  /// What the dropout multiplies the probability with.
+  /// The factor that the dropout applies to the probability.
   double kept(std::int64_t i, std::int64_t j) const {
     if (shape.dropout.rate == 0) return 1;
     const auto index = static_cast<std::uint64_t>((head * shape.context + i) * shape.context + j);
@@ -223,8 +223,8 @@ void ReferenceSequences::do_attention_forward(const Attention& shape, const Atte
   });
 }
 
-/// With p the probabilities and k what the dropout multiplies them with: d_v[j] = sum of p k d_y[i]; d_p = k d_y[i]
-/// v[j]'; d_score = p (d_p - sum over j of p d_p), and that sum is d_y[i] y[i]'.
+/// p: the probabilities, k: the dropout's factors. d_v[j] = sum of p k d_y[i]; d_p = k d_y[i] v[j]'; d_score = p (d_p -
+/// sum over j of p d_p), and that sum is d_y[i] y[i]'.
 void ReferenceSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
   const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   std::ranges::fill(d_joint.elements<double>(), 0.0);
@@ -258,7 +258,7 @@ double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
 void ReferenceSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const auto& [gates, recurrent, cells, hidden] = operands;
   const std::int64_t units = shape.hidden;
-  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // of the gates, and of the state before
+  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates, and states before
     const std::int64_t after = row + shape.sequences;
     for (std::int64_t g = 0; g < 4 * units; ++g) {
       for (std::int64_t h = 0; h < units; ++h) at(gates, row, g) += at(hidden, row, h) * at(recurrent, h, g);

@@ -1,5 +1,5 @@
 /// \file
-/// The judge of the operations on sequences: float64, one obvious loop each.
+/// The reference for operations on sequences: float64, one obvious loop each.
 #pragma once
 
 #include "model/sequence_operations.hpp"

@@ -1,5 +1,5 @@
 /// \file
-/// Memory of one array.
+/// The memory of one array.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace lockstep::model {
 
-/// Owns one array: memory from a resource, given back in the destructor. Empty where it has no elements.
+/// Owns one array: memory from a resource, released in the destructor. Empty without elements.
 class Arena {
  public:
   Arena() = default;
-  /// What the array holds at first is unspecified, and pages that nobody writes to stay untouched.
+  /// The initial content is unspecified, and pages that are never written stay untouched.
   Arena(std::pmr::memory_resource* memory, ElementType type, std::size_t elements);
   Arena(Arena&& other) noexcept { swap(other); }
   Arena& operator=(Arena&& other) noexcept {
@@ -23,7 +23,7 @@ class Arena {
   }
   ~Arena();
 
-  /// One row, zero at first; `memory`: nullptr: the backend's.
+  /// One row of zeros; `memory`: nullptr selects the backend's.
   static Arena of_zeros(Backend& backend, ElementType type, std::size_t elements,
                         std::pmr::memory_resource* memory = nullptr);
 

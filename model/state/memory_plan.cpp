@@ -13,7 +13,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// As many whole samples as fit, but at least one.
+/// Memory for as many whole samples as fit, but at least one.
 std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementType type) {
   std::size_t most = 0;
   for (const LayerPlan& layer : network.plan()) {
@@ -24,8 +24,8 @@ std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementTyp
   return most;
 }
 
-/// For the backward pass of attention by a library, which takes as many samples at a time as fit, but none alone that
-/// does not.
+/// Workspace of the backward pass of attention by a library. It takes as many samples at a time as fit; a sample that
+/// does not fit takes none.
 std::size_t attention_bytes(const Network& network, std::int64_t samples) {
   std::size_t most = 0;
   for (const LayerPlan& layer : network.plan()) {
@@ -52,7 +52,7 @@ std::size_t padding_bytes(const Network& network, std::int64_t samples, const Me
   return most;
 }
 
-/// A workspace and copies for each side queue that the network's products run in.
+/// A workspace and copies for each side queue that runs the network's products.
 std::size_t side_product_bytes(const Network& network, std::int64_t samples, const MemoryTypes& types) {
   std::size_t copies = 0, layers = 0;
   for (const LayerPlan& layer : network.plan()) {

@@ -1,5 +1,5 @@
 /// \file
-/// How much memory a model takes, before any is taken.
+/// Plans the memory of a model before any is taken.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@ namespace lockstep::model {
 
 /// Bytes by purpose.
 struct MemoryPlan {
-  std::size_t parameters = 0;  ///< with their copy in the compute type, where that is another one
+  std::size_t parameters = 0;  ///< with their copy in the compute type, if the types differ
   std::size_t gradients = 0, optimizer = 0, average = 0;
-  std::size_t activations = 0;    ///< with recurrent state
-  std::size_t input = 0;          ///< batches on their way to a device
-  std::size_t products = 0;       ///< a device's workspace for matrix products (cuBLASLt), and padded copies for them
-  std::size_t patches = 0;        ///< a device's, of convolutions as products (im2col), where no library does them
-  std::size_t cudnn = 0;          ///< a device's, of convolutions and attention, and of what it leaves to products
-  std::size_t kernels = 0;        ///< a device's code, loaded when it is first used, and recorded graphs
-  std::size_t communication = 0;  ///< buffers of sums between devices; known to who makes the communicator
+  std::size_t activations = 0;  ///< with recurrent state
+  std::size_t input = 0;        ///< batches staged on a device
+  std::size_t products = 0;     ///< a device's workspace for matrix products (cuBLASLt), and padded copies for them
+  std::size_t patches = 0;      ///< device: patches of convolutions as products (im2col), without a library for them
+  std::size_t cudnn =
+      0;  ///< device: workspace of convolutions and attention, and of those that cuDNN leaves to products
+  std::size_t kernels = 0;        ///< device: code, loaded at first use, and recorded graphs
+  std::size_t communication = 0;  ///< buffers of sums between devices; set by the code that makes the communicator
   /// A copy of the state for a checkpoint, in host memory, on the ranks that keep one; no part of the total.
   std::size_t snapshot = 0;
   std::size_t total() const noexcept {
@@ -31,13 +32,13 @@ struct MemoryPlan {
   }
 };
 
-/// What an element takes where, and whether batches are copied.
+/// Sizes of elements, and whether batches are copied.
 struct MemoryTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;
   bool is_host = true;
-  /// Whether cuDNN does a GPU's convolutions and attention in bfloat16; nothing: where it is here, which is asked where
-  /// it matters. Attention then counts on every GPU, also where our own kernels make it.
+  /// Selects if cuDNN does a GPU's convolutions and attention in bfloat16; nullopt: as available here, queried only if
+  /// it matters. Attention then counts on every GPU, even if our own kernels run it.
   std::optional<bool> cudnn = std::nullopt;
 };
 MemoryTypes memory_types(const Backend& backend);

@@ -1,6 +1,6 @@
 /// \file
-/// Parameters and all that is kept for each of them: gradients, the optimiser's state, an average. Every group lies in
-/// an arena of its own, in the layout of the parameter table; nothing is allocated after construction.
+/// Parameters and everything kept for each of them: gradients, the optimiser's state, an average. Every group has an
+/// arena of its own, in the layout of the parameter table; nothing is allocated after construction.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ namespace lockstep::model {
 enum class Weights { current, average };
 
 struct ParameterStateOptions {
-  /// Decides how many arenas of state there are, and whether there is an average.
+  /// Determines the number of state arenas, and whether there is an average.
   OptimizerOptions optimizer = {};
   /// In evaluation there are no gradients and no optimiser state; the average stays, if asked for.
   Purpose purpose = Purpose::training;
-  /// Where the gradients live (memory that collectives reduce in place); nullptr: the backend's memory.
+  /// Memory of the gradients (which collectives reduce in place); nullptr: the backend's memory.
   std::pmr::memory_resource* gradient_memory = nullptr;
-  /// Where the parameters live, likewise: for ranks that share the update and gather the parameters.
+  /// Memory of the parameters; nullptr as above: for ranks that share the update and gather the parameters.
   std::pmr::memory_resource* parameter_memory = nullptr;
-  /// The parts of the arenas that are updated here, whose optimiser state is kept here; empty: all.
+  /// The parts of the arenas that are updated here, with their optimiser state; empty: all.
   std::vector<Slice> owned = {};
 };
 
@@ -49,42 +49,43 @@ class ParameterState {
   ParameterState(Backend& backend, const ParameterTable& table, const ParameterStateOptions& options);
 
   const ParameterTable& table() const noexcept { return table_; }
-  std::size_t elements() const noexcept { return table_.arena_elements(); }  ///< of the parameters and their average
-  /// Of gradients and the optimiser's state: those of parameters and average from here on never change.
+  std::size_t elements() const noexcept {
+    return table_.arena_elements();
+  }  ///< size of the parameters and their average
+  /// Size of the gradients and the optimiser's state: parameters beyond never change.
   std::size_t updated_elements() const noexcept { return table_.updated_elements(); }
-  /// Of a group (state_groups()).
+  /// Size of a group (state_groups()).
   std::size_t group_elements(std::string_view group) const noexcept;
   const OwnedParts& owned() const noexcept { return owned_; }
-  /// All as at the start of training: weights drawn, the optimiser's state zero.
+  /// Initial state of training: weights drawn, the optimiser's state zero.
   void initialize(std::uint64_t seed);
   void reset_optimizer_state();
 
-  /// In the master type; gradients() throws where there are none.
+  /// In the master type; gradients() throws if there are none.
   const Tensor& parameters() const noexcept { return parameters_.tensor(); }
   const Tensor& gradients() const;
   bool has_gradients() const noexcept { return !gradients_.empty(); }
-  /// The parameters or their average in the compute type, as GEMMs read them. Where that is another type than the
-  /// master type there is one copy, which holds what refresh_compute_copy() has put there. Throws where there is no
-  /// average.
+  /// The parameters or their average in the compute type, as GEMMs read them. If that differs from the master type
+  /// there is one copy, which holds the values of the last refresh_compute_copy(). Throws if there is no average.
   const Tensor& in_compute_type(Weights weights) const;
   void refresh_compute_copy(Weights weights);
-  /// What an update of one owned part works on; norms are the caller's.
+  /// The arenas of an update of one owned part; the caller provides the norms.
   UpdateArenas part_of_arenas(const OwnedParts::Part& part) const;
 
-  /// What updates change as float32 in the backend's memory, updated_elements() long, for collectives; throws where it
-  /// is not float32. Whoever writes to the current weights calls refresh_compute_copy() afterwards.
+  /// The elements that updates change as float32 in the backend's memory, updated_elements() long, for collectives;
+  /// throws if they are not float32. Code that writes to the current weights calls refresh_compute_copy() afterwards.
   std::span<float> gradient_elements();
   std::span<float> weight_elements(Weights weights);
 
-  /// All state that a checkpoint holds.
+  /// All state in a checkpoint.
   std::vector<StateTensor> state_tensors() const;
   std::vector<std::string> state_groups() const;
   /// Copies one group's arena to float32 host memory, group_elements() long, and back. Uploading "parameters" sets the
-  /// average to the same values (as initialize does): upload "average" after it. Of the optimiser's state only the
-  /// owned parts are copied.
+  /// average to the same values (as initialize does): upload "average" after it. Only the owned parts of the
+  /// optimiser's state are copied.
   void download_group(std::string_view group, std::span<float> out) const;
   void upload_group(std::string_view group, std::span<const float> in);
-  /// `out` = `range` of a group's arena; of the optimiser's state all of it must be in one owned part.
+  /// `out` = `range` of a group's arena; for the optimiser's state all of it must be in one owned part.
   void download_range(std::string_view group, const Slice& range, std::span<float> out) const;
   void download_gradients(std::span<float> out) const { backend_.download(gradients(), out); }
 

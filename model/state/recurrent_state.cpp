@@ -47,7 +47,7 @@ void RecurrentState::upload(std::int64_t sequences, std::span<const float> in) {
   });
 }
 
-/// work(tensor [sequences, columns], number of the first of its elements within a sequence's state)
+/// Calls work(tensor [sequences, columns], index of the tensor's first element within a sequence's state).
 template <class Work>
 void RecurrentState::for_each(std::int64_t sequences, const Work& work) const {
   if (elements() > 0 && training_.empty()) {

@@ -1,6 +1,6 @@
 /// \file
-/// What a recurrent network keeps from one batch to the next, where batches are stateful: sample i of a batch goes on
-/// where sample i of the batch before ended.
+/// State that a recurrent network carries from one batch to the next, if batches are stateful: sample i of a batch
+/// continues sample i of the preceding batch.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,22 @@
 
 namespace lockstep::model {
 
-/// The state of up to `sequences` sequences, once for training and once for evaluation; nothing where the network keeps
-/// none.
+/// The state of up to `sequences` sequences, once for training and once for evaluation; empty if the network has none.
 class RecurrentState {
  public:
-  /// sequences: of this rank, over all micro-batches. backend and network must outlive the state.
+  /// sequences: those of this rank, over all micro-batches. backend and network must outlive the state.
   RecurrentState(Backend& backend, const Network& network, std::int64_t sequences, Purpose purpose);
 
   const ActivationLayout& layout() const noexcept { return layout_; }
   void* data(Purpose purpose) const noexcept { return arena(purpose).data(); }
-  /// Sequences [first, first + count) begin anew: their state is zero. In the order of the operations.
+  /// Sets the state of sequences [first, first + count) to zero, in the order of the operations.
   void reset(Purpose purpose, std::int64_t first, std::int64_t count);
 
   std::int64_t elements() const noexcept { return network_.recurrent_state().elements_per_sample(); }
-  /// The state for training of the first sequences, one after another: float32 [sequences, elements()].
+  /// Copies the training state of the first sequences, one after another: float32 [sequences, elements()].
   void download(std::int64_t sequences, std::span<float> out) const;
   void upload(std::int64_t sequences, std::span<const float> in);
-  /// Bytes of one of the two.
+  /// Bytes of one of the two states.
   static std::size_t bytes(const Network& network, std::int64_t sequences, const OperationTypes& types);
 
  private:

@@ -18,7 +18,7 @@ class Scalars {
   /// backend must outlive the numbers.
   Scalars(Backend& backend, std::size_t count);
 
-  /// In the backend's memory: float64 [1, count].
+  /// The numbers in the backend's memory: float64 [1, count].
   Tensor tensor() const noexcept { return arena_.tensor(); }
   Tensor at(std::size_t offset, std::size_t count = 1) const noexcept { return tensor().slice({offset, count}); }
   /// Enqueues a copy of all numbers to the host.

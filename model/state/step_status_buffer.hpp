@@ -1,5 +1,5 @@
 /// \file
-/// The status of a step where operations can write to it.
+/// The status of a step in memory that operations can write to.
 #pragma once
 
 #include <span>
@@ -15,17 +15,17 @@ namespace lockstep::model {
 class StepStatusBuffer {
  public:
   struct Options {
-    /// Each rank knows the squares of a part of the gradients alone (Optimizer): they are summed, too.
+    /// True if each rank knows the squares of only a part of the gradients (Optimizer): they are summed, too.
     bool sums_gradient_squares = false;
   };
   /// backend must outlive the buffer.
   StepStatusBuffer(Backend& backend, const Options& options) : backend_(backend), options_(options) {}
 
-  /// This rank's own numbers, in the order of the operations.
+  /// Writes this rank's own numbers, in the order of the operations.
   void write(const StepStatus& own);
-  /// Takes over loss and metric from LossSums, and counts a loss that is not finite.
+  /// Copies loss and metric from LossSums, and counts a loss that is not finite.
   void report_loss(const Tensor& loss_sums);
-  /// What the all-reduce sums, in the backend's memory.
+  /// The numbers for the all-reduce, in the backend's memory.
   std::span<double> summed();
   Tensor number(double StepStatus::*number) const { return status_number(numbers_.tensor(), number); }
   /// Enqueues a copy to the host.

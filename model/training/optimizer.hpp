@@ -1,5 +1,5 @@
 /// \file
-/// What happens between the gradients, summed over the ranks, and new parameters: L2, norm, clipping, the rule, the
+/// The steps between the gradients, summed over the ranks, and new parameters: L2, norm, clipping, the rule, the
 /// average. Ranks that share the update (ParameterStateOptions::owned) own parts of the parameters; each rank updates
 /// its own ones, and the ranks gather the parameters afterwards.
 #pragma once
@@ -16,31 +16,31 @@
 
 namespace lockstep::model {
 
-/// Part `index` of ParameterStateOptions::owned is as it will be.
+/// Reports that part `index` of ParameterStateOptions::owned is final.
 using PartUpdated = std::function<void(std::size_t index)>;
 
 /// One step: prepare(), finish_gradients(), the all-reduce of the status, update(). All but prepare() may be recorded.
-/// Nothing depends on a number that the host would have to wait for: an update that must not happen (a rank failed, a
-/// number is not finite) does nothing.
+/// The host never waits for a number: an update that must not happen (a rank failed, a number is not finite) does
+/// nothing.
 class Optimizer {
  public:
-  /// All three must outlive the optimiser. Throws std::invalid_argument where a rule that looks at whole parameters
-  /// (lars, lamb) is to update parts, and where there are no gradients.
+  /// All three must outlive the optimiser. Throws std::invalid_argument if a rule that looks at whole parameters (lars,
+  /// lamb) is to update parts, and if there are no gradients.
   Optimizer(Backend& backend, ParameterState& parameters, StepStatusBuffer& status, const OptimizerOptions& options);
 
-  /// Whether ranks share the update.
+  /// True if ranks share the update.
   bool is_partitioned() const noexcept { return !parameters_.owned().whole(); }
-  /// The numbers of update `number` (0-based), in the order of the operations.
+  /// Writes the numbers of update `number` (0-based), in the order of the operations.
   void prepare(double learning_rate, std::int64_t number) { prepare(update_rule(options_, learning_rate, number)); }
   void prepare(const UpdateRule& rule);
-  /// Adds the L2 gradient (if any), and takes the sum of squares to the status; both of the owned parts.
+  /// Adds the L2 gradient (if any), and adds the sum of squares to the status; both over the owned parts.
   void finish_gradients();
-  /// The same without the L2 gradient: for gradients that are a term of a sum.
+  /// The same without the L2 gradient: for gradients that are one term of a sum.
   void sum_squares();
-  /// Updates the owned parts, unless the status says no or the gradients are not finite. Where the update is shared,
+  /// Updates the owned parts, unless the status forbids it or the gradients are not finite. If the update is shared,
   /// `updated` is called once for each owned part, in their order; it may be empty.
   void update(const PartUpdated& updated = {});
-  /// l2/2 |w|^2 over the decayed parameters that are trained: the part of the loss that no sample owns. Synchronises.
+  /// l2/2 |w|^2 over the decayed parameters that are trained: the loss term that belongs to no sample. Synchronises.
   double l2_loss();
 
  private:

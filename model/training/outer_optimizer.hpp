@@ -1,5 +1,5 @@
 /// \file
-/// Local steps: what becomes of the weights that several islands have trained apart from each other for a while.
+/// Local steps: combines the weights that several islands have trained independently.
 #pragma once
 
 #include <span>
@@ -8,27 +8,27 @@
 namespace lockstep::model {
 
 enum class OuterOptimizerKind { average, momentum, slowmo, nesterov };
-/// "average", "momentum", ...: as options and plans say it.
+/// "average", "momentum", ...: the names in options and plans.
 std::string_view name_of(OuterOptimizerKind kind) noexcept;
 
 struct OuterOptimizerOptions {
   OuterOptimizerKind kind = OuterOptimizerKind::nesterov;
-  double rate = 0.7;      ///< of all but average
-  double momentum = 0.9;  ///< likewise
+  double rate = 0.7;      ///< outer rate of all kinds but average
+  double momentum = 0.9;  ///< momentum of all kinds but average
   bool operator==(const OuterOptimizerOptions&) const = default;
 };
 
-/// Whether it keeps a velocity from round to round.
+/// True if it keeps a velocity from round to round.
 bool has_velocity(const OuterOptimizerOptions& options) noexcept;
 
-/// The step at the end of a round. `anchor` a: the weights that every island began the round with, and the new ones
-/// afterwards; `difference` d: the mean over the islands of anchor - own weights; `velocity` v: as long, empty where
-/// none is kept. All of one length.
+/// The step at the end of a round. `anchor` a: the weights at the round's start, equal on every island; overwritten
+/// with the new ones. `difference` d: the mean over the islands of anchor - own weights. `velocity` v: empty if none is
+/// kept. All of one length.
 ///   average   a <- a - d                         (local SGD: Stich, ICLR 2019)
 ///   momentum  v <- m v + d,  a <- a - rate v
 ///   slowmo    v <- m v + d / g,  a <- a - rate g v   (Wang et al., ICLR 2020; g: the inner learning rate)
 ///   nesterov  v <- m v + d,  a <- a - rate (d + m v)   (DiLoCo: Douillard et al. 2023)
-/// `inner_rate`: of the inner optimiser's last step. Throws std::invalid_argument where lengths differ.
+/// `inner_rate`: rate of the inner optimiser's last step. Throws std::invalid_argument if lengths differ.
 void outer_update(const OuterOptimizerOptions& options, std::span<float> anchor, std::span<float> velocity,
                   std::span<const float> difference, double inner_rate = 1);
 

@@ -1,5 +1,5 @@
 /// \file
-/// The parts of a training on one backend.
+/// The objects of a training on one backend.
 #pragma once
 
 #include "model/model.hpp"
@@ -9,9 +9,9 @@
 
 namespace lockstep::model {
 
-/// In the order in which they are made: each part knows those before it. One step is: the batches' forward and
-/// backward, the all-reduce of the gradients, Optimizer::finish_gradients(), StepStatusBuffer::report_loss(), the
-/// all-reduce of the status, Optimizer::update().
+/// In the order of their construction: each one knows those before it. One step is: the batches' forward and backward,
+/// the all-reduce of the gradients, Optimizer::finish_gradients(), StepStatusBuffer::report_loss(), the all-reduce of
+/// the status, Optimizer::update().
 struct Training {
   /// backend and network must outlive it.
   Training(Backend& backend, const Network& network, const ModelOptions& options,
