@@ -1,5 +1,6 @@
 /// \file
-/// What all kernels of attention share: where queries, keys and values lie, which block does what, and the dropout.
+/// Common parts of all attention kernels: the layout of queries, keys and values, the assignment of blocks, and the
+/// dropout.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +16,16 @@
 
 namespace lockstep::model::cuda {
 
-/// Every block of a pair reads its keys and values: those of so many pairs stay in the L2 cache (40 MB on an A100, 50
-/// on an H100), beside what streams through it.
+/// Bytes of keys and values that stay in the L2 cache (40 MB on an A100, 50 on an H100) beside streaming data. Every
+/// block of a pair reads the pair's keys and values.
 inline constexpr std::int64_t kKeysTogether = std::int64_t{16} << 20;
 inline int pairs_together(const Attention& shape, std::size_t element_bytes) {
   const std::int64_t of_pair = 2 * shape.context * shape.head_size * static_cast<std::int64_t>(element_bytes);
   return static_cast<int>(std::clamp<std::int64_t>(kKeysTogether / of_pair, 1, std::numeric_limits<int>::max()));
 }
 
-/// The pair and the tile of a block, among `tiles` of each pair: `together` pairs at a time, all their first tiles
-/// before all their second ones.
+/// The pair and the tile of a block, among `tiles` of each pair. Order: `together` pairs at a time, all their first
+/// tiles before all their second ones.
 struct AttentionOrder {
   int pairs, tiles, together;
 
@@ -38,8 +39,8 @@ struct AttentionOrder {
   }
 };
 
-/// The tensors of a call. dropout_keys: null where nothing is dropped. Those of the backward pass are null in the
-/// forward pass.
+/// The tensors of a call. dropout_keys: null without dropout. Tensors of the backward pass are null in the forward
+/// pass.
 template <class T>
 struct AttentionData {
   const T* joint;
@@ -49,9 +50,9 @@ struct AttentionData {
   T* y;  ///< forward: the result
   T* d_joint;
   float *log_sums, *deltas;
-  int context, heads, head_size, pairs;  ///< pairs: of samples and heads
-  int together;                          ///< pairs whose blocks come one after another
-  float scale;                           ///< of the products of queries and keys
+  int context, heads, head_size, pairs;  ///< pairs of a sample and a head
+  int together;                          ///< pairs whose blocks are consecutive
+  float scale;                           ///< factor of the products of queries and keys
   formulas::DropoutNumbers dropout;
 };
 
@@ -84,7 +85,7 @@ struct AttentionTile {
   int sample, head, pair, first;
 };
 
-/// Blocks for every tile of every pair.
+/// Number of blocks: one for each tile of each pair.
 template <class T>
 unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
   return static_cast<unsigned>((data.context + rows - 1) / rows) * static_cast<unsigned>(data.pairs);
@@ -92,8 +93,8 @@ unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
 
 enum class TileOf { queries, keys };
 
-/// Of this block. The mask leaves much to do for late queries and for early keys: of the pairs that are worked on
-/// together those blocks come first.
+/// The tile of this block. The mask leaves the most work for late queries and for early keys: these blocks come first
+/// among the pairs that run together.
 template <class T>
 __device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, TileOf of) {
   const int tiles = (data.context + rows - 1) / rows;
@@ -102,8 +103,8 @@ __device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, T
   return {pair / data.heads, pair % data.heads, pair, tile * rows};
 }
 
-/// Elements from the start of a tensor of [rows, parts * heads * head_size] to part `part` of row `position` of the
-/// tile's sample.
+/// Offset, in elements from the start of a tensor of [rows, parts * heads * head_size], of part `part` in row
+/// `position` of the tile's sample.
 template <class T>
 __device__ std::int64_t offset_of(const AttentionData<T>& data, const AttentionTile& at, int position, int parts,
                                   int part) {
@@ -112,7 +113,7 @@ __device__ std::int64_t offset_of(const AttentionData<T>& data, const AttentionT
   return row * parts * width + part * width + static_cast<std::int64_t>(at.head) * data.head_size;
 }
 
-/// The factor of the probability of (query, key).
+/// The dropout factor of the probability of (query, key).
 template <class T>
 __device__ float factor_of(const AttentionData<T>& data, const AttentionTile& at, std::uint64_t key_of_sample,
                            int query, int key) {

@@ -1,20 +1,22 @@
 /// \file
 /// Attention without a matrix of context x context, in plain fp32 arithmetic, for any head size up to kHead (Dao et
 /// al., "FlashAttention", 2022; Rabe & Staats 2021). A block owns a tile of rows (queries, or keys in the pass for the
-/// gradients of keys and values) and goes over the tiles of the others in ascending order through shared memory,
-/// leaving out what the mask hides. The forward pass keeps, for each row, the greatest score so far, the sum of
-/// exponentials relative to it, and the weighted sum of values, and scales both down when a greater score comes.
+/// gradients of keys and values) and goes over the tiles of the other side in ascending order through shared memory,
+/// skipping tiles that the mask hides. For each row, the forward pass keeps the greatest score so far, the sum of
+/// exponentials relative to it, and the weighted sum of values, and scales both down when a greater score appears.
 ///
-/// The backward pass makes the probabilities again from the scores and their log sums. With P the probabilities, M the
+/// The backward pass recomputes the probabilities from the scores and their log sums. With P the probabilities, M the
 /// factors of the dropout and d the gradient of the result: dV = (P M)' d; dS = P (M (d V') - delta), where delta is
-/// the product of each row of d with the result; dQ = scale dS K; dK = scale dS' Q. The pass for dQ makes the deltas.
+/// the product of each row of d with the result; dQ = scale dS K; dK = scale dS' Q. The pass for dQ computes the
+/// deltas.
 #pragma once
 
 #include "model/cuda/attention_data.cuh"
 
 namespace lockstep::model::cuda {
 
-inline constexpr int kOwnRows = 16, kOtherRows = 32;  ///< of a block's own tile, and of those it goes over
+inline constexpr int kOwnRows = 16,
+                     kOtherRows = 32;  ///< rows of a block's own tile, and of the tiles that it goes over
 inline constexpr unsigned kPlainThreads = 128;
 inline constexpr int kRowThreads = kPlainThreads / kOwnRows;  ///< threads that share a row, all in one warp
 
@@ -35,8 +37,8 @@ struct BackwardWorkspace {
   float weights[2][kOwnRows][kOtherRows + 1];
 };
 
-/// Loads `kRows` rows from `from` on; what is beyond `rows` or `head_size` is 0. The block must have read what the tile
-/// held before; barriers on both sides.
+/// Loads `kRows` rows from `from` on; elements beyond `rows` or `head_size` are 0. The block must have read the former
+/// content of the tile: barriers on both sides.
 template <int kRows, int kHead, class T>
 __device__ void load_tile(const T* from, std::int64_t row_step, int rows, int head_size, Tile<kRows, kHead>& tile) {
   __syncthreads();
@@ -47,7 +49,7 @@ __device__ void load_tile(const T* from, std::int64_t row_step, int rows, int he
   __syncthreads();
 }
 
-/// Sums or maxima over the threads of a row, the same bits in each.
+/// Sums or maxima over the threads of a row, the same bits in each thread.
 __device__ inline float sum_of_row(float value) {
 #pragma unroll
   for (int distance = 1; distance < kRowThreads; distance *= 2) value += __shfl_xor_sync(kWholeWarp, value, distance);
@@ -144,7 +146,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
   if (lane == 0) data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query] = greatest + logf(total);
 }
 
-/// The gradient of the queries, and the deltas.
+/// Computes the gradient of the queries, and the deltas.
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();
@@ -189,7 +191,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
   if (lane == 0) data.deltas[static_cast<std::int64_t>(tile.pair) * data.context + query] = delta;
 }
 
-/// The gradients of keys and values: rows are keys, the others queries. After plain_attention_queries().
+/// Computes the gradients of keys and values: rows are keys, the others queries. Runs after plain_attention_queries().
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();

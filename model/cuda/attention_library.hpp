@@ -1,5 +1,5 @@
 /// \file
-/// A library that makes attention faster than our own kernels do, where there is one.
+/// Interface to a library with faster attention than our own kernels.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 namespace lockstep::model::cuda {
 
-/// Attention as SequenceOperations defines it. Each function returns false where the library has no way to do it that
-/// repeats bit for bit (unless it need not), or has failed; our own kernels then write everything that the call writes. What the library
-/// finds out about a shape, and memory for it, it takes when the shape comes first; a recorded call is never the first.
+/// Attention as SequenceOperations defines it. Each function returns false if the library cannot run it repeatably bit
+/// for bit (unless that is not required), or has failed; our own kernels then write the whole result. The library
+/// queries a shape, and allocates memory for it, at the shape's first call; a recorded call is never the first.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
@@ -26,10 +26,10 @@ class AttentionLibrary {
 
   [[nodiscard]] virtual bool forward(cudaStream_t stream, const Attention& shape,
                                      const AttentionForwardOperands& operands) = 0;
-  /// deltas: float32 [samples * heads, context], room for the products of each row of y and d_y.
+  /// deltas: float32 [samples * heads, context], workspace for the products of each row of y and d_y.
   [[nodiscard]] virtual bool backward(cudaStream_t stream, const Attention& shape,
                                       const AttentionBackwardOperands& operands, const Tensor& deltas) = 0;
-  /// "cuDNN 9.19.0", and what it does not do, with the reason
+  /// "cuDNN 9.19.0", plus the shapes that it cannot run, with the reason.
   virtual std::string description() const = 0;
 
  protected:
@@ -38,11 +38,11 @@ class AttentionLibrary {
 
 struct AttentionLibraryOptions {
   std::size_t most_workspace = kMostAttentionWorkspace;  ///< bytes
-  bool in_any_order = false;  ///< the backward pass may add in another order each time, where that is faster
+  bool in_any_order = false;  ///< the backward pass may add in a different order each time if that is faster
 };
 
-/// Null where the program was built without one. `memory` outlives the library; `before_moving` is called before memory
-/// that enqueued or recorded work uses is given back.
+/// Null in a build without a library. `memory` outlives the library; `before_moving` is called before memory that
+/// enqueued or recorded work uses is released.
 std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory& memory, std::function<void()> before_moving,
                                                          const AttentionLibraryOptions& options = {});
 

@@ -1,12 +1,12 @@
 /// \file
 /// Batch normalisation. Rows are pixels of the whole batch, columns are channels.
 ///
-/// The passes move all activations of the network and compute little: memory is their limit. As many blocks run as a
-/// GPU of 132 multiprocessors holds at once, each goes over many rows, and a thread has the loads of several rows in
-/// flight before it uses the first. What belongs to a column is computed once for each block.
+/// The passes move all activations of the network and compute little: memory is their limit. The grid has as many
+/// blocks as a GPU of 132 multiprocessors holds at once; each goes over many rows, and a thread has the loads of
+/// several rows in flight before it uses the first. Values of a column are computed once per block.
 ///
-/// Sums go from the last row to the first, the passes that follow from the first to the last: each meets in the L2
-/// cache what the pass before it touched last.
+/// Sums go from the last row to the first, the following passes from the first to the last: each finds in the L2 cache
+/// the rows that the preceding pass touched last.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 
 namespace lockstep::model::cuda {
 
-inline constexpr unsigned kNormResidents = 3;                      ///< blocks of a multiprocessor
-inline constexpr std::int64_t kNormBlocks = 132 * kNormResidents;  ///< of a grid, about
-inline constexpr std::int64_t kMaxNormColumns = kMostTileColumns;  ///< of a block
+inline constexpr unsigned kNormResidents = 3;                      ///< blocks per multiprocessor
+inline constexpr std::int64_t kNormBlocks = 132 * kNormResidents;  ///< approximate blocks of a grid
+inline constexpr std::int64_t kMaxNormColumns = kMostTileColumns;  ///< columns of a block
 static_assert(kMaxNormColumns <= kBlock, "a thread for each column");
 
-/// How rows are given to the blocks of a grid: block (tile, part) takes every parts-th group of rows.
+/// Distributes rows to the blocks of a grid: block (tile, part) takes every parts-th group of rows.
 inline Tiling norm_tiling(std::int64_t rows, std::int64_t columns, int width, std::int64_t rows_of_thread) {
   Tiling tiling = tiling_of(rows, columns, width, kBlock);
   const std::int64_t rows_of_part = (kBlock >> tiling.column_bits) * rows_of_thread;
@@ -39,8 +39,8 @@ struct ColumnCoefficients {
   float of[kCoefficients][kMaxNormColumns];
 };
 
-/// Fills `all` with body.coefficients(column, write, to[kCoefficients]) of the block's columns; `write` in one of the
-/// blocks that have this column.
+/// Fills `all` with body.coefficients(column, write, to[kCoefficients]) for the block's columns; `write` is true in one
+/// of the blocks that have this column.
 template <class Body>
 __device__ __forceinline__ void make_coefficients(const Body& body, std::int64_t first, std::int64_t columns,
                                                   unsigned count, ColumnCoefficients<Body::kCoefficients>& all) {
@@ -92,8 +92,8 @@ __device__ __forceinline__ void write_rows(const Body& body, const float (&kept)
   }
 }
 
-/// body.read<kWidth>(i, wide, inputs) and body.write<kWidth>(kept, inputs, i, wide) for each row; threads stand as in
-/// each_row().
+/// Calls body.read<kWidth>(i, wide, inputs) and body.write<kWidth>(kept, inputs, i, wide) for each row; threads are
+/// arranged as in each_row().
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock, kNormResidents)
     norm_rows(Body body, std::int64_t rows, std::int64_t columns, int column_bits, bool wide) {
@@ -114,12 +114,12 @@ __global__ void __launch_bounds__(kBlock, kNormResidents)
   }
 }
 
-/// What follows a pair of sums that is complete: also these, where they are not null.
+/// Further destinations of a complete pair of sums; null pointers are skipped.
 struct PairCopies {
   float* first = nullptr;
   float* second = nullptr;
   bool add = false;
-  double* count = nullptr;  ///< becomes how many rows there are
+  double* count = nullptr;  ///< receives the number of rows
 
   __device__ void write(std::int64_t column, double first_sum, double second_sum, std::int64_t rows) const {
     if (first != nullptr) first[column] = (add ? first[column] : 0.0f) + static_cast<float>(first_sum);
@@ -128,15 +128,15 @@ struct PairCopies {
   }
 };
 
-/// A pack of two double sums per thread, and what belongs to the columns.
+/// A pack of two double sums per thread, and the columns' coefficients.
 template <class Body, int kWidth>
 struct ColumnPairs {
   double first[kWidth][kBlock], second[kWidth][kBlock];
   ColumnCoefficients<Body::kCoefficients> coefficients;
 };
 
-/// Adds the rows first, first + step ... from the last row down to sums in the thread's part of `all`, in order. A body
-/// whose terms are rounded to float anyway adds runs of kRunRows rows in float.
+/// Adds the rows first, first + step ... from the last row down to the sums in the thread's part of `all`, in order. A
+/// body whose terms are rounded to float anyway adds runs of kRunRows rows in float.
 inline constexpr int kRunRows = 8;
 
 template <int kWidth, bool kWide, class Body>
@@ -179,10 +179,10 @@ __device__ __forceinline__ void add_rows(const Body& body, const float (&kept)[B
   keep();
 }
 
-/// Two double sums per column over the rows of this block, of what body.read<kWidth>(i, wide, inputs) and
-/// body.add<kWidth>(kept, inputs, i, wide, sums) make of each. Threads stand as in each_row(), a thread's rows are
-/// added in order, then the threads' sums by halving. To sums[blockIdx.y * 2 * columns + column] and `columns` further
-/// on; a grid of one part also writes the copies.
+/// Two double sums per column over the rows of this block, computed by body.read<kWidth>(i, wide, inputs) and
+/// body.add<kWidth>(kept, inputs, i, wide, sums). Threads are arranged as in each_row(). A thread adds its rows in
+/// order, then the threads' sums are added by halving. Results go to sums[blockIdx.y * 2 * columns + column] and
+/// `columns` further on; a grid of one part also writes the copies.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock, kNormResidents)
     column_pairs(Body body, std::int64_t rows, std::int64_t columns, int column_bits, bool wide, double* sums,
@@ -227,15 +227,15 @@ __global__ void __launch_bounds__(kBlock, kNormResidents)
   }
 }
 
-/// Columns that a block of add_pair_parts() adds.
+/// Columns per block of add_pair_parts().
 inline constexpr unsigned kPairColumns = 8;
 
 struct PairLanes {
   double first[kBlock], second[kBlock];
 };
 
-/// sums = the sums of the parts of each column, and the copies. Eight columns a block: thread t adds every 32nd part of
-/// column t % 8, eight at a time, then the 32 are added by halving.
+/// sums = the sums of the parts of each column, and the copies. Eight columns per block: thread t adds every 32nd part
+/// of column t % 8, eight at a time, then the 32 sums are added by halving.
 __global__ void __launch_bounds__(kBlock) add_pair_parts(const double* parts, int count, std::int64_t columns,
                                                          std::int64_t rows, double* sums, PairCopies copies) {
   constexpr int kLanes = kBlock / kPairColumns, kAtOnce = 8;
@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(kBlock) add_pair_parts(const double* parts, in
   copies.write(column, all.first[threadIdx.x], all.second[threadIdx.x], rows);
 }
 
-/// x and its squares, which are exact in double.
+/// Sums of x and its squares, which are exact in double.
 template <class T>
 struct SumForward {
   using Element = T;
@@ -303,11 +303,12 @@ struct SumForward {
   }
 };
 
-/// Which gradients come through the relu: all, where there is none; those where y was positive, which replace d_y; or
-/// those where what x makes of y is, as Normalize makes it.
+/// Selects the gradients that pass the relu: all of them without a relu; those with positive y, which replace d_y; or
+/// those with positive y recomputed from x, as in Normalize.
 enum class ReluGradient { all, of_y, recomputed };
 
-/// Gradients before the relu, and those times x_hat. scale and shift: null unless it is recomputed; then y is.
+/// Sums of gradients before the relu, and of those times x_hat. scale and shift: null unless y is recomputed; then y is
+/// null.
 template <class T, ReluGradient kRelu>
 struct SumBackward {
   using Element = T;
@@ -398,7 +399,7 @@ struct Normalize {
   }
 };
 
-/// With the statistics of this batch, which become mean and inverse.
+/// Normalises with the statistics of this batch, which become mean and inverse.
 template <class T, bool kRelu>
 struct BatchNormForward : Normalize<T, kRelu> {
   using Normalize<T, kRelu>::kCoefficients;
@@ -423,7 +424,7 @@ struct BatchNormForward : Normalize<T, kRelu> {
   }
 };
 
-/// With fixed statistics.
+/// Normalises with fixed statistics.
 template <class T, bool kRelu>
 struct BatchNormInference : Normalize<T, kRelu> {
   using Normalize<T, kRelu>::kCoefficients;
@@ -479,7 +480,7 @@ struct BatchNormInferenceBackward {
 };
 
 /// d_x = gain * (d_y - first - (x - mean) * second): gain = scale * inverse, first = mean of d_y, second = inverse *
-/// mean of d_y * x_hat. shift: where the relu is recomputed. d_x may be d_y.
+/// mean of d_y * x_hat. shift: only if the relu is recomputed. d_x may be d_y.
 template <class T, bool kRecomputed>
 struct BatchNormBackward {
   using Element = T;

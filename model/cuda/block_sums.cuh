@@ -1,8 +1,7 @@
 /// \file
-/// Sums in a fixed order: threads add their own elements, a warp and then a block add what their threads have, each
-/// block makes one part, and a second, small kernel adds the parts. Which thread adds which elements, and in which
-/// order, follows from the sizes alone: where memory is not aligned for wide accesses, the same thread reads the same
-/// elements one by one.
+/// Sums in a fixed order: threads add their own elements, a warp and then a block add their threads' sums, each block
+/// makes one part, and a second, small kernel adds the parts. The sizes alone determine the elements of a thread and
+/// their order: if memory is not aligned for wide accesses, the same thread reads the same elements one by one.
 #pragma once
 
 #include <algorithm>
@@ -58,11 +57,11 @@ __device__ inline Sums sum_of_parts(const Sums* parts, int count, WarpSums& warp
   return sum_of_block(sum, warps);
 }
 
-/// What a grid of at most this many blocks leaves to the second kernel.
+/// Largest number of blocks, and so of parts for the second kernel.
 inline constexpr unsigned kMostParts = 1024;
 
-/// Blocks of a sum over so many packs: a thread takes at least 4, and one block alone up to 16 each, which is quicker
-/// than a second kernel.
+/// Blocks of a sum over `packs` packs. A thread takes at least 4. A single block takes up to 16 per thread, which is
+/// quicker than a second kernel.
 inline unsigned blocks_of_sum(std::int64_t packs) {
   if (packs <= 16 * kBlock) return 1;
   return static_cast<unsigned>(std::min<std::int64_t>((packs + 4 * kBlock - 1) / (4 * kBlock), kMostParts));

@@ -1,5 +1,5 @@
 /// \file
-/// Sums over the rows of a matrix of what a pass computes of each element: in two stages of a fixed order.
+/// Sums over the rows of a matrix of values that a pass computes for each element: in two stages of a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Where kSums sums of each column go: kSums vectors.
+/// Destinations of kSums sums of each column: kSums vectors.
 template <int kSums>
 struct SumTargets {
   float* to[kSums];
@@ -26,8 +26,8 @@ struct SumWorkspace {
 };
 
 /// body.at<kWidth>(row, column, values) fills values[kSums][kWidth] for columns column ... column + kWidth - 1; their
-/// sums over this block's rows go to sum s, column c of targets.to[s] + blockIdx.y * part_step. Threads stand in rows
-/// of 1 << column_bits; block y takes the rows from y * rows_of_part on.
+/// sums over this block's rows go to sum s, column c of targets.to[s] + blockIdx.y * part_step. Threads are arranged in
+/// rows of 1 << column_bits; block y takes the rows from y * rows_of_part on.
 template <int kWidth, int kSums, class Body>
 __global__ void __launch_bounds__(kBlock)
     sum_columns(Body body, std::int64_t rows, std::int64_t columns, std::int64_t rows_of_part, int column_bits,
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kBlock)
   auto& all = shared<SumWorkspace<kWidth>>();
 #pragma unroll
   for (int s = 0; s < kSums; ++s) {
-    __syncthreads();  // the sum before has been read
+    __syncthreads();  // the preceding sum has been read
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = own[s][k];
     __syncthreads();
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// targets = or += the sums over the parts; part p of sum s is at parts + (p * kSums + s) * columns. 32 columns of sum
-/// blockIdx.y a block: thread t adds every eighth part of column t % 32, then the eight are added.
+/// targets = or += the sums over the parts; part p of sum s is at parts + (p * kSums + s) * columns. A block handles 32
+/// columns of sum blockIdx.y: thread t adds every eighth part of column t % 32, then the eight are added.
 template <int kSums>
 __global__ void __launch_bounds__(kBlock)
     add_parts(const float* parts, int count, std::int64_t columns, bool add, SumTargets<kSums> targets) {
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kBlock)
   if (to != nullptr) to[column] = add ? to[column] + sum : sum;
 }
 
-/// Enqueues add_parts() of what lies in `scratch`.
+/// Enqueues add_parts() for the parts in `scratch`.
 template <int kSums>
 void run_add_parts(cudaStream_t stream, const Scratch& scratch, unsigned parts, std::int64_t columns, bool add,
                    const SumTargets<kSums>& targets) {
@@ -112,7 +112,7 @@ void run_add_parts(cudaStream_t stream, const Scratch& scratch, unsigned parts, 
          stream, static_cast<const float*>(scratch.data), parts, columns, add, targets);
 }
 
-/// Enqueues both: targets = or += the column sums of what body computes. Of no rows: zeros, or nothing is added.
+/// Enqueues both: targets = or += the column sums of the body's values. Without rows: zeros, or nothing is added.
 template <int kWidth, int kSums, class Body>
 void run_sum_columns(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
                      bool add, const SumTargets<kSums>& targets, const Scratch& scratch) {
@@ -133,7 +133,7 @@ void run_sum_columns(const char* name, cudaStream_t stream, const Body& body, st
   if (!alone) run_add_parts<kSums>(stream, scratch, tiling.parts, columns, add, targets);
 }
 
-/// Calls run(T{}) with the element type of a tensor of activations; `what` is for the message where it has none.
+/// Calls run(T{}) with the element type of a tensor of activations; `what` names it in the message for other types.
 template <class Run>
 void for_type(const char* what, ElementType type, const Run& run) {
   if (type == ElementType::float32) return run(float{});

@@ -1,14 +1,13 @@
 /// \file
-/// Convolutions as matrix multiplications. An image's patches, one row per output pixel, times the filters [patch, out
-/// channels] are its output; the gradients are products with the same matrix (Chellapilla, Puri & Simard 2006). Where
-/// the window is a single pixel and moves by one, the images themselves are the patches; otherwise patches are made in
-/// tiles of so many whole images as fit into a workspace of bounded size, one tile after the other. Every tile's
-/// gradient of the filters is added to that of the tiles before it: the order of all sums follows from the shapes
-/// alone.
+/// Convolutions as matrix multiplications. An image's output is its patches, one row per output pixel, times the
+/// filters [patch, out channels]; the gradients are products with the same matrix (Chellapilla, Puri & Simard 2006). If
+/// the window is a single pixel and moves by one, the images themselves are the patches. Otherwise patches are made in
+/// tiles of as many whole images as fit into a workspace of bounded size, one tile after the other. Each tile adds its
+/// gradient of the filters to that of the preceding tiles: the order of all sums follows from the shapes alone.
 ///
 /// In bfloat16 rows of patches are whole packs (product_padding.hpp): the 7 x 7 x 3 = 147 elements of a usual first
-/// layer are followed by five zeros. Patches are kept in the compute type; so are, before they are added, the gradients
-/// of patches, which in bfloat16 are rounded once more than the sum that they are terms of.
+/// layer are followed by five zeros. Patches are kept in the compute type. So are the gradients of patches before they
+/// are added: in bfloat16 each term of the sum is rounded once more.
 #pragma once
 
 #include <algorithm>
@@ -21,19 +20,19 @@
 
 namespace lockstep::model::cuda {
 
-/// Whether an image is the matrix of its patches.
+/// True if an image is the matrix of its patches.
 inline bool is_product(const Convolution& shape) {
   const Sliding& window = shape.window;
   return window.height == 1 && window.width == 1 && window.stride == 1 && window.top == 0 && window.bottom == 0 &&
          window.left == 0 && window.right == 0;
 }
 
-/// Columns of patches.
+/// Number of columns of patches.
 inline std::int64_t patch_columns(const Convolution& shape, ElementType type) {
   return type == ElementType::bfloat16 ? whole_packs(shape.patch()) : shape.patch();
 }
 
-/// Images of a tile: as many as fit, but at least one.
+/// Number of images per tile: as many as fit, but at least one.
 inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, std::int64_t images, std::size_t most) {
   const std::size_t of_image =
       static_cast<std::size_t>(shape.out.pixels() * patch_columns(shape, type)) * size_of(type);
@@ -41,7 +40,7 @@ inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, s
   return std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(images, 1));
 }
 
-/// Bytes of the workspace that the functions below need for a batch.
+/// Bytes of workspace that the functions below need for a batch.
 inline std::size_t patch_bytes(const Convolution& shape, ElementType type, std::int64_t images,
                                std::size_t most = kMostPatchBytes) {
   if (is_product(shape) || images == 0) return 0;
@@ -54,7 +53,7 @@ inline Tensor pixels_of(const Tensor& batch, const ImageShape& image, std::int64
   return batch.row_range(first, count).reshaped(count * image.pixels(), image.channels);
 }
 
-/// Calls visit(first, count, patches) for each tile of a batch: its images, and memory for their patches.
+/// Calls visit(first, count, patches) for each tile of a batch with its images, and memory for their patches.
 template <class Visit>
 void for_tiles(const Convolution& shape, ElementType type, std::int64_t images, void* workspace, std::size_t most,
                const Visit& visit) {

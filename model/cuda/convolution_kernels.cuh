@@ -1,5 +1,5 @@
 /// \file
-/// Images as matrices of patches, and back.
+/// Converts images to matrices of patches, and back.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct GatherPatches {
   std::int64_t channels, patch;  ///< patch: columns of a row
 
   struct Position {
-    int row, column;  ///< in the image, of the window at its first pixel
+    int row, column;  ///< position in the image of the window's first pixel
     int channel;
   };
   template <int kWidth>
@@ -40,12 +40,12 @@ struct GatherPatches {
   }
 };
 
-/// Where rows are longer than a patch, zeros come behind it. A pack may begin and end within a pixel's channels: its
-/// elements are gathered one by one and stored at once.
+/// Fills rows that are longer than a patch with zeros. A pack may begin and end within a pixel's channels: its elements
+/// are gathered one by one and stored at once.
 template <class T>
 struct GatherPaddedPatches {
   GatherPatches<T> of;
-  std::int64_t elements;  ///< of a patch
+  std::int64_t elements;  ///< elements of a patch
 
   template <int kWidth>
   struct Positions {
@@ -79,16 +79,17 @@ struct GatherPaddedPatches {
   }
 };
 
-/// Pixels of images that the patches of a segment of an output row are made of: window rows one after the other.
+/// Pixels of images that contribute to the patches of a segment of an output row: one row of the window after the
+/// other.
 template <class T>
 struct PatchSource {
   static constexpr int kElements = (16 << 10) / static_cast<int>(sizeof(T));
   T values[kElements];  ///< the last one is 0
 };
 
-/// How output rows are cut for gather_patch_rows().
+/// Division of output rows into segments for gather_patch_rows().
 struct PatchSegments {
-  int pixels = 0;      ///< of a segment; 0: this kernel cannot do it
+  int pixels = 0;      ///< pixels of a segment; 0: this kernel cannot run it
   int of_row = 0;      ///< segments of an output row
   int row_length = 0;  ///< elements of an image's row that a segment reads
 };
@@ -103,8 +104,9 @@ PatchSegments patch_segments(const Slide& slide, std::int64_t channels, std::int
           ((pixels - 1) * slide.stride + slide.window_width) * static_cast<int>(channels)};
 }
 
-/// GatherPaddedPatches through shared memory: a block reads what a segment needs once, row by row, and its threads,
-/// each at one pack of the columns, go over the segment's pixels. Neighbouring threads write neighbouring packs.
+/// GatherPaddedPatches through shared memory: a block reads the pixels of a segment once, row by row. Each of its
+/// threads takes one pack of the columns and goes over the segment's pixels. Neighbouring threads write neighbouring
+/// packs.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     gather_patch_rows(GatherPaddedPatches<T> body, PatchSegments segments, std::int64_t count, bool wide) {
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(kBlock)
     const int before = static_cast<int>(segment - out_row * segments.of_row) * segments.pixels;
     const int top = static_cast<int>(out_row - image * slide.out_height) * slide.stride - slide.top;
     const int left = (before * slide.stride - slide.left) * channels, width = slide.in_width * channels;
-    __syncthreads();  // the segment before has been read
+    __syncthreads();  // the preceding segment has been read
     for (int i = 0; i < slide.window_height; ++i) {
       const int h = top + i;
       const T* const from = of.x + (image * slide.in_height + h) * width;
@@ -188,14 +190,15 @@ struct AddPatches {
   }
 };
 
-/// A tile of a matrix on its way to its transpose. The odd pitch keeps columns in different banks.
+/// Buffer for transposing a tile of a matrix. The odd pitch keeps columns in different banks.
 template <class T>
 struct TransposeTile {
   static constexpr int kSide = 32;
   T values[kSide][kSide + 1];
 };
 
-/// out [columns, rows] = or += in [rows, columns]'. Threads stand in rows of 32. Grid: tiles of columns, of rows.
+/// out [columns, rows] = or += in [rows, columns]'. Threads are arranged in rows of 32. Grid: tiles of columns, of
+/// rows.
 template <class T, class Out>
 __global__ void __launch_bounds__(kBlock)
     transpose_tiles(const T* in, std::int64_t rows, std::int64_t columns, bool add, Out* out) {

@@ -1,5 +1,5 @@
-// cuBLASLt's functions as this program sees them. The library, half a gigabyte, is loaded when the first of them is
-// called: a program that computes on the CPU starts without it, also where it is not installed.
+// Declares cuBLASLt's functions that this program uses. The first call of any of them loads the library (half a
+// gigabyte): a program that computes on the CPU starts without it, even if it is not installed.
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -28,7 +28,7 @@ std::size_t workspace_for(const Device& device) {
   return device.major >= 9 ? kProductWorkspace : kProductWorkspace / 2;
 }
 
-/// What products may count on beside communication; 0: all.
+/// Number of multiprocessors for products beside communication; 0: all.
 int unreserved_processors(const BackendOptions& options, const Device& device) {
   const int reserved = options.reserved_processors;
   if (reserved < 0 || reserved >= device.processors) {
@@ -38,8 +38,8 @@ int unreserved_processors(const BackendOptions& options, const Device& device) {
   return reserved == 0 ? 0 : device.processors - reserved;
 }
 
-/// Hopper alone: before it our own kernels are as fast, and on Blackwell the backward pass of cuDNN's rule for engines
-/// does not repeat.
+/// Hopper only: on earlier GPUs our own kernels are as fast, and on Blackwell cuDNN's backward pass, with the engine
+/// rule used here, does not repeat.
 bool takes_attention_library(const BackendOptions& options, const Device& device) {
   return options.attention_library && options.precision == Precision::bf16 && device.major == 9;
 }
@@ -106,7 +106,8 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                      : nullptr) {}
 
 CudaBackend::~CudaBackend() {
-  // Nothing may be under way in memory that goes away now. After a failure both calls report it and return at once.
+  // Work in the memory that is about to be released must be complete. After a failure both calls report it and return
+  // at once.
   static_cast<void>(cudaSetDevice(device_.index));
   static_cast<void>(cudaDeviceSynchronize());
 }
@@ -136,7 +137,7 @@ void CudaBackend::use_processors(Processors processors) noexcept {
 // ---- data in ----
 
 void CudaBackend::do_reserve_stages(int slots, const StageBytes& bytes) {
-  forget_recordings();  // they know where the slots are that go now
+  forget_recordings();  // they refer to the slots that are released now
   staging_.emplace(memory_, slots, bytes);
 }
 
@@ -154,7 +155,7 @@ void CudaBackend::wait_staged() {
   if (staging_) staging_->wait();
 }
 
-// ---- operations; an empty tensor is nothing to launch for ----
+// ---- operations; an empty tensor launches nothing ----
 
 void CudaBackend::do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
   if (out.count() > 0) cuda::convert_input(stream_.get(), in, transform, out);
@@ -174,7 +175,7 @@ void CudaBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tens
 void CudaBackend::do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
                                      Accumulate accumulate) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
-  if (d_y.count() == 0) {  // no samples: sums of nothing
+  if (d_y.count() == 0) {  // no samples: sums are zero
     if (accumulate == Accumulate::yes) return;
     do_fill_zero(d_w);
     return do_fill_zero(d_bias);
@@ -258,7 +259,7 @@ void CudaBackend::do_fill_zero(const Tensor& x) {
   if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, x.bytes(), stream_.get()), "clearing memory");
 }
 
-// ---- small things to and from the host ----
+// ---- small transfers to and from the host ----
 
 void CudaBackend::do_write(std::span<const std::byte> host, const Tensor& to) {
   assert(!recorder_.recording());

@@ -1,7 +1,7 @@
 /// \file
 /// One GPU: matrix multiplications through cuBLASLt, everything else in our own kernels (kernels.hpp), in the order of
-/// one stream, and of two beside it for operations that name a side queue. For one thread at a time; only the memory
-/// resources may be used by others.
+/// one stream, and of two side streams for operations that name a side queue. For one thread at a time; other threads
+/// may use only the memory resources.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ namespace lockstep::model::cuda {
 
 class CudaBackend final : public Backend {
  public:
-  /// Makes the process's context on options.device, which becomes the thread's current device. Throws DeviceError, or
+  /// Creates the process's context on options.device, which becomes the thread's current device. Throws DeviceError, or
   /// std::invalid_argument for a precision or a number of processors that the device does not have.
   explicit CudaBackend(const BackendOptions& options);
   ~CudaBackend() override;
@@ -90,11 +90,11 @@ class CudaBackend final : public Backend {
   void do_upload(std::span<const float> host, const Tensor& to) override;
   void do_download(const Tensor& from, std::span<float> host) override;
 
-  /// Before Hopper a pass of its own is faster than the product's epilogue (as llm.c found on the A100).
+  /// True from Hopper on; before it a separate pass is faster than the product's epilogue (as llm.c found on the A100).
   bool fuses_gelu() const noexcept { return device_.major >= 9 && precision_ == Precision::bf16; }
   Scratch scratch() const noexcept { return {scratch_.data(), scratch_.bytes()}; }
 
-  // In this order: what a later one uses outlives it.
+  // In this order: a member outlives the later ones that use it.
   const Device device_;
   const Precision precision_;
   DeviceMemory memory_;

@@ -39,7 +39,7 @@ void* CudaImages::patch_workspace(const Convolution& shape, const Tensor& x) {
   const std::size_t bytes = patch_bytes(shape, x.type, x.rows);
   if (bytes > 0 && library_ != nullptr && library_->is_there()) return library_->workspace(bytes);
   if (bytes > patches_.bytes()) {
-    // Nobody may still use the old one, and it goes before the new one comes: both may not fit.
+    // The old memory must be unused, and it is released before the new one is allocated: both may not fit.
     if (patches_.data() != nullptr) device_.forget_recordings();
     { const Block old = std::move(patches_); }
     patches_ = Block(device_.memory, bytes);
@@ -53,9 +53,9 @@ ConvolutionLibrary* CudaImages::library_for(const Convolution& shape) const noex
 
 namespace {
 
-/// Products make the convolutions of images of fewer channels, and the gradients of their filters, from patches in
-/// whole packs: cuDNN pads such images to eight channels, and an H200 then took 1.7 ms for what moves 0.5 GB, the first
-/// convolution of ResNet-50 of 256 images.
+/// Convolutions of images with fewer channels, and their filter gradients, run as products of patches in whole packs.
+/// cuDNN pads such images to eight channels, and an H200 then took 1.7 ms to move 0.5 GB, in the first convolution of
+/// ResNet-50 with 256 images.
 constexpr std::int64_t kMinLibraryChannels = 8;
 
 }  // namespace
@@ -84,7 +84,7 @@ void CudaImages::do_convolution_backward(const Convolution& shape, const LinearB
                                          Activation activation, Accumulate accumulate) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const cudaStream_t stream = device_.stream;
-  if (d_y.count() == 0) {  // no samples: sums of nothing
+  if (d_y.count() == 0) {  // no samples: sums are zero
     if (accumulate == Accumulate::yes) return;
     clear(stream, d_w);
     return clear(stream, d_bias);
@@ -120,7 +120,7 @@ void CudaImages::do_add_image_gradient(const Convolution& shape, const Tensor& w
                           Accumulate::yes, pixels_of(d_x, shape.in, 0, d_x.rows));
 }
 
-// ---- everything else; an empty batch is nothing to launch for ----
+// ---- everything else; an empty batch launches nothing ----
 
 void CudaImages::do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {
   cuda::augment(device_.stream, images, keys, spec, out);

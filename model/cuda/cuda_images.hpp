@@ -17,15 +17,15 @@ namespace lockstep::model::cuda {
 
 class CudaImages final : public ImageOperations {
  public:
-  /// Of the backend that owns the operations; all of it outlives them.
+  /// Resources of the backend that owns the operations; all of them outlive the operations.
   struct Device {
     cudaStream_t stream = nullptr;
     Matmul& matmul;
     DeviceMemory& memory;
     Scratch scratch;  ///< for column sums of any width (scratch_bytes())
     OperationTypes types;
-    Tuning tuning = Tuning::first;  ///< of a library's plans
-    /// Called before memory that recorded work may use is given back: waits for the stream and drops the recordings.
+    Tuning tuning = Tuning::first;  ///< choice of a library's plans
+    /// Called before memory that recorded work may use is released: waits for the stream and drops the recordings.
     std::function<void()> forget_recordings;
   };
   explicit CudaImages(Device device);
@@ -33,7 +33,7 @@ class CudaImages final : public ImageOperations {
   /// "convolutions by cuDNN 9.19.0" or "convolutions by products"
   std::string description() const;
   bool recomputes_relu() const noexcept override { return true; }
-  /// For products.
+  /// True for convolutions that run as products.
   bool adds_image_gradient(const Convolution& shape) const noexcept override;
 
  private:
@@ -66,12 +66,12 @@ class CudaImages final : public ImageOperations {
   void do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) override;
 
   void* patch_workspace(const Convolution& shape, const Tensor& x);
-  /// Null for what only products do.
+  /// Null for convolutions that only products can run.
   ConvolutionLibrary* library_for(const Convolution& shape) const noexcept;
 
   const Device device_;
   Block pair_sums_;  ///< parts of batch normalisation's sums
-  Block patches_;    ///< of the largest tile so far, where no library has room for them
+  Block patches_;    ///< patches of the largest tile so far, if no library provides memory
   std::unique_ptr<ConvolutionLibrary> library_;
 };
 

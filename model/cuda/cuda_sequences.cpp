@@ -11,13 +11,13 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// The same elements in so many rows, at least one.
+/// The same elements in `rows` rows, at least one.
 Tensor in_rows(const Tensor& tensor, std::int64_t rows) { return tensor.reshaped(rows, tensor.count() / rows); }
 
-/// True if a step's product back is made in parts, by gates, which the pass behind it adds up. The product has a
-/// quarter of the columns of the one forward and four times the terms: whole sums would leave most of a GPU idle, and
-/// sums that are split over blocks need a kernel of their own, in a chain where each waits for the one before. With
-/// many sequences there are enough sums, and parts are many bytes.
+/// True if a step's backward product is made in parts, one per gate, which the following pass adds. The product has a
+/// quarter of the columns of the forward one and four times the terms. Whole sums would leave most of a GPU idle. Sums
+/// split over blocks need a kernel of their own, in a chain of dependent kernels. With many sequences there are enough
+/// sums, and parts take many bytes.
 bool adds_parts(const OperationTypes& types, const Lstm& shape) {
   constexpr std::int64_t kMaxSequences = 128;
   return types.compute == ElementType::bfloat16 && shape.sequences <= kMaxSequences;
@@ -55,8 +55,8 @@ void CudaSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_
   if (d_positions.present()) add_position_gradient(d_y, accumulate, d_positions);
 }
 
-/// Rows that are whole samples of as many positions are, side by side, one long row each: column sums. What is left
-/// over is one more row, of fewer positions.
+/// Treats whole samples, each as one long row, as a matrix: the gradient is its column sums. A remainder is one more
+/// row, of fewer positions.
 void CudaSequences::add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions) {
   const std::int64_t samples = d_y.rows / d_positions.rows, rest = d_y.rows % d_positions.rows;
   const auto add = [&](const Tensor& rows, Accumulate how, const Tensor& to) {
@@ -79,7 +79,7 @@ void CudaSequences::do_project_forward(const Tensor& x, const Tensor& table, con
 
 void CudaSequences::do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                                         const Tensor& d_table, const Tensor& d_x) {
-  if (d_y.count() == 0) {  // no samples: sums of nothing
+  if (d_y.count() == 0) {  // no samples: sums are zero
     if (accumulate == Accumulate::no) fill_zero(d_table);
     return;
   }

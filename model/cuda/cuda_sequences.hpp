@@ -1,8 +1,7 @@
 /// \file
-/// Sequences on one GPU: products through cuBLASLt, attention through a library where there is one and it takes the
-/// call, everything else in our own kernels (sequence_kernels.hpp), in the order of one stream, but for the steps of an
-/// LSTM that name a side queue. All of it is enqueued, so a pass of many steps is one graph where the backend records
-/// it.
+/// Sequences on one GPU: products through cuBLASLt, attention through a library if there is one and it takes the call,
+/// everything else in our own kernels (sequence_kernels.hpp), in the order of one stream, except for the steps of an
+/// LSTM that name a side queue. All of it is enqueued, so a pass of many steps is one graph if the backend records it.
 #pragma once
 
 #include <array>
@@ -20,13 +19,13 @@
 
 namespace lockstep::model::cuda {
 
-/// What the operations work with; all of it is the backend's and outlives them.
+/// Resources of the operations; the backend owns them, and they outlive the operations.
 struct CudaTools {
   cudaStream_t stream = nullptr;
   std::array<cudaStream_t, kSideQueues> side_streams = {};
   Matmul& matmul;
   DeviceMemory& memory;
-  Scratch scratch;  ///< of scratch_bytes() for tensors of any width; for `stream` alone
+  Scratch scratch;  ///< scratch_bytes() for tensors of any width; for `stream` alone
 
   cudaStream_t stream_of(Queue queue) const noexcept {
     return queue == Queue::main ? stream : side_streams[queue == Queue::side_1 ? 0 : 1];
@@ -35,7 +34,7 @@ struct CudaTools {
 
 class CudaSequences final : public SequenceOperations {
  public:
-  /// `attention` may be null: all of it runs in our own kernels.
+  /// `attention` may be null: then all attention runs in our own kernels.
   CudaSequences(const CudaTools& tools, const OperationTypes& types,
                 std::unique_ptr<AttentionLibrary> attention = nullptr)
       : SequenceOperations(types), tools_(tools), attention_(std::move(attention)) {}
@@ -64,10 +63,10 @@ class CudaSequences final : public SequenceOperations {
 
   void fill_zero(const Tensor& x);
   void add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions);
-  /// Ever larger ones; the older stay, for recorded work may know where they are.
+  /// Ever larger blocks; the older ones stay, because recorded work may use their addresses.
   using Blocks = std::vector<Block>;
-  /// Workspace for float32 [rows, columns]. Allocates when it is the largest so far, which is not in a step that
-  /// repeats.
+  /// Workspace for float32 [rows, columns]. Allocates if it is the largest so far, which never happens in a repeated
+  /// step.
   Tensor workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns);
 
   CudaTools tools_;

@@ -1,4 +1,4 @@
-// Attention in bfloat16 through cuDNN, which reads and writes our tensors where they lie.
+// Attention in bfloat16 through cuDNN, which reads and writes our tensors in place.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -23,12 +23,12 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Columns `part` of three of the rows of a sample and those behind it.
+/// Columns of third `part` in the rows of a sample and those behind it.
 void* third_of(const Tensor& joint, const Attention& shape, std::int64_t sample, std::int64_t part) {
   const std::int64_t element = sample * shape.context * joint.columns + part * shape.width();
   return static_cast<std::byte*>(joint.data) + static_cast<std::size_t>(element) * size_of(joint.type);
 }
-/// The rows of a sample, of which the tensor has `rows`, and those behind it.
+/// The rows of a sample and those behind it; each sample has `rows` rows in the tensor.
 void* rows_of(const Tensor& tensor, std::int64_t sample, std::int64_t rows) {
   return static_cast<std::byte*>(tensor.data) +
          static_cast<std::size_t>(sample * rows * tensor.columns) * size_of(tensor.type);
@@ -79,7 +79,7 @@ class CudnnAttention final : public AttentionLibrary {
     const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
     if (!takes(shape, y) || !are_aligned({joint, y, log_sums, d_y, d_joint, deltas})) return false;
     using Kind = CudnnAttentionProblem::Kind;
-    // Shorter contexts have more query sums than gradients of scores, for which memory is planned.
+    // Shorter contexts have more query sums than gradients of scores, and the memory plan covers the latter.
     const Kind kind =
         in_any_order_ && shape.context >= 2 * shape.head_size ? Kind::backward_in_any_order : Kind::backward;
     const std::int64_t samples = joint.rows / shape.context;
@@ -135,16 +135,16 @@ class CudnnAttention final : public AttentionLibrary {
  private:
   struct Planned {
     std::optional<CudnnPlan> plan;
-    bool failed = false;  ///< when it ran
+    bool failed = false;  ///< failed while running
   };
-  using Bound = std::pair<std::int64_t, void*>;  ///< a tensor's name, and where it is
+  using Bound = std::pair<std::int64_t, void*>;  ///< a tensor's name and address
 
   bool takes(const Attention& shape, const Tensor& y) {
     return y.type == ElementType::bfloat16 && y.count() > 0 && cudnn_may_take(shape) && cudnn_.start() &&
            cudnn_.version() >= kLeastCudnnForAttention;
   }
 
-  /// Null where there is none.
+  /// Null if there is no plan.
   Planned* plan_for(const CudnnAttentionProblem& problem) {
     auto known = plans_.find(problem);
     if (known == plans_.end()) {

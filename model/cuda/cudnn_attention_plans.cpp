@@ -24,7 +24,7 @@ struct Layout {
   }
 };
 
-/// Appends operations to a graph. Tensors that are written and read inside it have no name of ours: they are virtual.
+/// Appends operations to a graph. Tensors that are both written and read inside it need no name: they are virtual.
 class AttentionGraph {
  public:
   explicit AttentionGraph(const CudnnAttentionProblem& of) : of_(of) {}
@@ -124,7 +124,7 @@ class AttentionGraph {
     return y;
   }
 
-  /// `masked` instead of the scores of keys behind their queries.
+  /// Replaces the scores of keys behind their queries by `masked`.
   const CudnnDescriptor& causal(const CudnnDescriptor& x, const CudnnDescriptor& masked) {
     const CudnnDescriptor &row = inside(scores(), CUDNN_DATA_INT32), &column = inside(scores(), CUDNN_DATA_INT32);
     const CudnnDescriptor& seen = inside(scores(), CUDNN_DATA_BOOLEAN);
@@ -134,7 +134,7 @@ class AttentionGraph {
     return passed(CUDNN_POINTWISE_BINARY_SELECT, {x, &masked, &seen}, scores());
   }
 
-  /// Nothing where cuDNN refused an operation.
+  /// nullopt if cuDNN refused an operation.
   std::optional<CudnnGraph> graph() && {
     if (refused_) return std::nullopt;
     return std::move(graph_);
@@ -207,7 +207,7 @@ std::optional<CudnnGraph> backward_graph(const CudnnAttentionProblem& problem) {
   const CudnnDescriptor& one = graph.number(kCudnnOne);
 
   const CudnnDescriptor& products_of_results = graph.passed(CUDNN_POINTWISE_MUL, {d_result, &result}, graph.result());
-  // The engines look for a factor here, which dropout would be.
+  // The engines expect a factor here, the place of dropout.
   graph.pass(CUDNN_POINTWISE_MUL, {graph.reduced(CUDNN_REDUCE_TENSOR_ADD, products_of_results), &one}, deltas);
 
   const CudnnDescriptor& products = graph.inside(scores);

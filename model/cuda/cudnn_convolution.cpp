@@ -1,5 +1,5 @@
 // Convolutions in bfloat16 through cuDNN. Its engines want filters as [out channels, patch], ours are [patch, out
-// channels]: they are transposed on the way, which costs little, for they are small beside the images. Gradients of
+// channels]: they are transposed on the way, which costs little because they are small beside the images. Gradients of
 // filters come in bfloat16, rounded once from sums in fp32, and are added to ours in fp32.
 #include <array>
 #include <limits>
@@ -80,13 +80,13 @@ class CudnnConvolution final : public ConvolutionLibrary {
     void* output;
   };
 
-  /// False where it is known that there is no plan.
+  /// False if it is known that there is no plan.
   bool may_take(const CudnnProblem& problem) {
     if (!cudnn_.start()) return false;
     const auto known = plans_.find(problem.key());
     return known == plans_.end() || known->second.has_value();
   }
-  /// False where there is no plan.
+  /// False if there is no plan.
   bool run(cudaStream_t stream, const CudnnProblem& problem, const Pointers& pointers) {
     const auto key = problem.key();
     auto known = plans_.find(key);
@@ -99,7 +99,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
     return true;
   }
 
-  /// The first plan, or the quickest. A trial writes what the call will write.
+  /// Picks the first plan, or the quickest. A trial writes the same tensors as the call.
   std::optional<CudnnPlan> choose(cudaStream_t stream, const CudnnProblem& problem, const Pointers& pointers) {
     constexpr std::size_t kCandidates = 8;
     constexpr int kRounds = 3;
@@ -112,7 +112,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
     for (std::size_t i = 0; plans.size() > 1 && i < plans.size(); ++i) {
       try {
         enqueue(stream, plans[i], pointers);
-      } catch (const DeviceError&) {  // another will do
+      } catch (const DeviceError&) {  // tries the next one
         continue;
       }
       const float time = time_of(stream, kRounds, [&] { enqueue(stream, plans[i], pointers); });

@@ -1,5 +1,5 @@
-// cuDNN's functions as this program sees them. The library, several hundred megabytes, is loaded when the first of them
-// is called: a program that convolves nothing, or nothing in bfloat16, runs without it, also where it is not installed.
+// Declares cuDNN's functions that this program uses. The first call of any of them loads the library (several hundred
+// megabytes): a program without convolutions in bfloat16 runs without it, even if it is not installed.
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -13,7 +13,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// NHWC in cuDNN's order of dimensions, batch (or out channels), channels, height, width.
+/// NHWC in cuDNN's order of dimensions: batch (or out channels), channels, height, width.
 CudnnDescriptor tensor_of(std::int64_t name, std::int64_t count, const ImageShape& image, cudnnDataType_t type) {
   const std::array dimensions{count, image.channels, image.height, image.width};
   const std::array strides{image.elements(), std::int64_t{1}, image.width * image.channels, image.channels};
@@ -46,7 +46,7 @@ CudnnDescriptor window_of(const Sliding& window) {
   return convolution;
 }
 
-/// cuDNN's names for the parts of one kind of operation.
+/// cuDNN's names for the attributes of one kind of operation.
 struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t images, filters, output, window, alpha, beta;
@@ -250,7 +250,7 @@ std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, const CudnnPr
   const CudnnDescriptor& output = graph.keep(tensor_of(kCudnnOutput, problem.images, shape.out, CUDNN_DATA_BFLOAT16));
   const CudnnDescriptor& window = graph.keep(window_of(shape.window));
   const Names names = names_of(problem.kind);
-  const float alpha = 1, beta = 0;  // of the type of the sums: cuDNN takes doubles for them, too, and reads half of each
+  const float alpha = 1, beta = 0;  // type of the sums: cuDNN accepts doubles for them, too, and reads half of each
   CudnnDescriptor operation(names.operation);
   operation.set(names.images, images)
       .set(names.filters, filters)

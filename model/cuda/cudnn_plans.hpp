@@ -1,13 +1,13 @@
 /// \file
-/// How cuDNN is asked for operations: a graph of them, engines that its heuristics propose for it, and the first of
-/// them that will do: it repeats bit for bit, adds in fp32 what a direct sum adds, keeps within the workspace, and can
-/// be built. A plan is a static choice: the same in every run on one kind of device; or, where that need not be, the
-/// quickest of a few.
+/// Plans of operations with cuDNN: a graph of them, the engines that its heuristics propose for it, and the first
+/// acceptable engine. An acceptable engine repeats bit for bit, adds in fp32 the terms of a direct sum, keeps within
+/// the workspace, and can be built. A plan is a static choice, the same in every run on one kind of device; or, if that
+/// is not required, the quickest of a few.
 ///
 /// A convolution is a graph of one operation. Images are NHWC, filters and their gradients [out channels, height,
 /// width, in channels], all of them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing.
 ///
-/// Plans are made for the device of a handle, or for one that is only described: that needs no GPU.
+/// Plans are made for the device of a handle, or for a device that is only described: that needs no GPU.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Why cuDNN cannot be used here; empty where it can. Loads it.
+/// Loads cuDNN. Returns why it cannot be used here; empty on success.
 std::string cudnn_obstacle();
 /// Throws DeviceError unless `status` is success.
 void check_cudnn(cudnnStatus_t status, const std::string& what);
@@ -57,7 +57,7 @@ class CudnnDescriptor {
   std::unique_ptr<void, Destroy> descriptor_;
 };
 
-/// What plans are made for.
+/// The device that plans are made for.
 class CudnnDevice {
  public:
   /// The device of `handle`, which outlives this.
@@ -80,46 +80,47 @@ struct CudnnProblem {
   Convolution shape;
   std::int64_t images = 0;
 
-  /// Everything that a plan depends on.
+  /// Everything that determines a plan.
   std::array<std::int64_t, 13> key() const noexcept;
 };
 
 /// Names of the tensors in the operation.
 inline constexpr std::int64_t kCudnnImages = 1, kCudnnFilters = 2, kCudnnOutput = 3;
-/// Tensors must be so aligned, in bytes.
+/// Required alignment of tensors, in bytes.
 inline constexpr std::int64_t kCudnnAlignment = 16;
 
 struct CudnnPlan {
   CudnnDescriptor descriptor;
   std::size_t workspace = 0;  ///< bytes
-  /// Descriptors of which this plan and others of the same graph were made. Nothing says that the library copies them.
+  /// Descriptors that this plan and others of the same graph were made of. cuDNN does not document whether it copies
+  /// them.
   std::shared_ptr<std::vector<CudnnDescriptor>> made_of = {};
 };
 
-/// Whether an engine of which cuDNN notes this uses tensor cores (without them, matrix multiplications are faster) and
-/// adds the products of a direct sum in fp32 in one order. A note that is not known here is a no.
+/// True if an engine with these cuDNN notes uses tensor cores (without them, matrix multiplications are faster) and
+/// adds the products of a direct sum in fp32 in one order. An unknown note makes the engine unacceptable.
 bool cudnn_engine_will_do(std::span<const cudnnBackendNumericalNote_t> notes) noexcept;
 
-/// A graph of operations in their order, and what they were made of.
+/// A graph of operations in their order, and the descriptors that they were made of.
 class CudnnGraph {
  public:
-  /// Keeps it.
+  /// Keeps a descriptor for the life of the graph.
   CudnnDescriptor& keep(CudnnDescriptor part) { return parts_.emplace_back(std::move(part)); }
-  /// Completes it and appends it to the graph; false where it contradicts itself.
+  /// Completes the operation and appends it to the graph; false if it contradicts itself.
   [[nodiscard]] bool try_append(CudnnDescriptor operation);
 
  private:
   friend std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice&, CudnnGraph, std::size_t, std::size_t);
-  std::deque<CudnnDescriptor> parts_;  ///< stay where they are
+  std::deque<CudnnDescriptor> parts_;  ///< a deque: addresses stay valid
   std::vector<cudnnBackendDescriptor_t> operations_;
 };
-/// The plans of the first engines that will do, `most` of them, in the order in which they are proposed; none where no
-/// engine will do.
+/// The plans of the first acceptable engines, at most `most`, in the order of the proposals; empty if no engine is
+/// acceptable.
 std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace,
                                         std::size_t most);
 std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, const CudnnProblem& problem,
                                         std::size_t most_workspace, std::size_t most);
-/// The first of them.
+/// The first of these plans.
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace);
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
                                          std::size_t most_workspace);

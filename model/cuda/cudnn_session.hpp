@@ -1,5 +1,5 @@
 /// \file
-/// cuDNN as one of its users on the current device has it: loaded and started when it is needed first.
+/// A user's session of cuDNN on the current device: loaded and started at first use.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,17 @@ namespace lockstep::model::cuda {
 
 class CudnnSession {
  public:
-  /// False where it cannot be used here.
+  /// False if cuDNN cannot be used here.
   bool start();
-  /// Empty where it can be, nothing before the first start().
+  /// Empty if it can be used, nullopt before the first start().
   const std::optional<std::string>& obstacle() const noexcept { return obstacle_; }
-  /// Once it has started.
+  /// Requires a successful start().
   CudnnDevice device() const { return CudnnDevice(handle_.get()); }
   std::size_t version() const { return cudnnGetVersion(); }  ///< 91900
   std::string version_text() const;                          ///< "cuDNN 9.19.0"
 
-  /// Enqueues a plan. `pointers` are the tensors called `names`. Throws DeviceError; `what` is "convolving".
+  /// Enqueues a plan. `pointers` are the tensors called `names`. Throws DeviceError; `what` names the work, as
+  /// "convolving".
   void run(cudaStream_t stream, const CudnnPlan& plan, std::span<const std::int64_t> names,
            std::span<void* const> pointers, void* workspace, const char* what);
 
@@ -40,7 +41,8 @@ class CudnnSession {
   std::unique_ptr<cudnnContext, Destroy> handle_;
 };
 
-/// A block that is large enough, for bytes that nobody keeps. `before_moving` is called before the smaller one goes.
+/// A block of at least `bytes`, whose content need not be kept. `before_moving` is called before a smaller one is
+/// released.
 void* grown(Block& block, std::size_t bytes, DeviceMemory& memory, const std::function<void()>& before_moving);
 
 }  // namespace lockstep::model::cuda

@@ -1,13 +1,13 @@
 /// \file
-/// Memory of one GPU, and memory of the host that this GPU copies to and from at full speed.
+/// Memory of one GPU, and host memory that this GPU copies to and from at full speed.
 #pragma once
 
 #include <memory_resource>
 
 namespace lockstep::model::cuda {
 
-/// cudaMalloc, 256-byte aligned. Allocating and freeing wait for the device: not for the steady state.
-/// allocate() throws DeviceError where memory is short: how much was wanted, how much is free, what to do.
+/// cudaMalloc, 256-byte aligned. Allocating and freeing wait for the device: not for the steady state. allocate()
+/// throws DeviceError if memory is short, with the wanted and the free amount and a remedy.
 class DeviceMemory final : public std::pmr::memory_resource {
  public:
   explicit DeviceMemory(int device) : device_(device) {}
@@ -33,7 +33,7 @@ class PinnedMemory final : public std::pmr::memory_resource {
   int device_;
 };
 
-/// One block of a memory resource, given back at the end.
+/// One block of a memory resource, released in the destructor.
 class Block {
  public:
   Block() = default;

@@ -1,5 +1,5 @@
 /// \file
-/// A device as the CUDA runtime describes it.
+/// Describes a device as the CUDA runtime sees it.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace lockstep::model::cuda {
 
 /// "0000:1b:00.0"
 std::string pci_of(const cudaDeviceProp& properties);
-/// Everything but the free memory, which costs a context.
+/// Everything but the free memory, which would cost a context.
 Device describe(int index, const cudaDeviceProp& properties);
 
 }  // namespace lockstep::model::cuda

@@ -1,5 +1,5 @@
 /// \file
-/// Passes in which each element stands alone.
+/// Passes that compute each element independently.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace lockstep::model::cuda {
 
-/// Runs body.at<kWidth>(i) for every kWidth-th i where `wide`, and body.at<1>(i) for the elements left: all of them, or
-/// the fewer than kWidth at the end.
+/// Runs body.at<kWidth>(i) for every kWidth-th i if `wide`, and body.at<1>(i) for the remaining elements: all of them,
+/// or the fewer than kWidth at the end.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock) each_element(Body body, std::int64_t count, bool wide) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -22,10 +22,11 @@ __global__ void __launch_bounds__(kBlock) each_element(Body body, std::int64_t c
   for (std::int64_t i = packs * kWidth + thread; i < count; i += threads) body.template at<1>(i);
 }
 
-/// One pack a thread up to here, then several: a few dozen blocks for each processor of the largest GPUs.
+/// Largest grid: one pack per thread up to here, then several. A few dozen blocks for each multiprocessor of the
+/// largest GPUs.
 inline constexpr std::int64_t kMostBlocks = 4096;
 
-/// Enqueues each_element() over `count` elements; none for none.
+/// Enqueues each_element() over `count` elements; does nothing for none.
 template <int kWidth, class Body>
 void run_each(const char* name, cudaStream_t stream, const Body& body, std::int64_t count, bool wide) {
   if (count == 0) return;
@@ -124,8 +125,8 @@ struct GradientBefore {
   }
 };
 
-/// y = act(y + bias). Threads of a block stand in rows of 1 << column_bits; each holds the bias of its kWidth columns
-/// and goes down the rows. Grid: tiles of columns, parts of the rows.
+/// y = act(y + bias). Threads of a block are arranged in rows of 1 << column_bits; each holds the bias of its kWidth
+/// columns and goes down the rows. Grid: tiles of columns, parts of the rows.
 template <int kWidth, class T, Activation kActivation>
 __global__ void __launch_bounds__(kBlock)
     add_bias_rows(T* y, const T* bias, std::int64_t rows, std::int64_t columns, int column_bits, bool wide) {
@@ -146,8 +147,8 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// to[row, column] = from[row, column], or 0 where `from` has none. Threads of a block stand in rows of
-/// 1 << column_bits, each at kWidth columns of `to`. Rows of `from` begin anywhere: its elements are read one by one.
+/// to[row, column] = from[row, column], or 0 beyond the extents of `from`. Threads of a block are arranged in rows of 1
+/// << column_bits, each at kWidth columns of `to`. Rows of `from` may be unaligned: its elements are read one by one.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     copy_rows_of(const T* from, std::int64_t from_rows, std::int64_t from_columns, std::int64_t rows,

@@ -13,7 +13,7 @@ namespace {
 constexpr int kSortedChunk = 1024;
 static_assert(kSortedRows % kSortedChunk == 0);
 
-/// What rows are sorted by: the upper half is the token, the lower half the row.
+/// Sort keys of rows: the upper half is the token, the lower half the row.
 struct SortKeys {
   std::uint64_t keys[kSortedChunk];
 };
@@ -23,7 +23,7 @@ struct SortedChunks {
   std::int32_t* rows;
 };
 
-/// A block a chunk: a bitonic sort (Batcher 1968), half as many threads as rows.
+/// One block per chunk: a bitonic sort (Batcher 1968), with half as many threads as rows.
 __global__ void __launch_bounds__(kSortedChunk / 2)
     sort_chunks(const std::int32_t* tokens, int count, SortedChunks chunks) {
   auto& keys = shared<SortKeys>().keys;
@@ -52,14 +52,14 @@ __global__ void __launch_bounds__(kSortedChunk / 2)
   }
 }
 
-/// Rows that one block finds the position of: a lane each; its warps share the chunks to search.
+/// Rows per block, each with one lane; the block's warps share the chunks to search.
 constexpr unsigned kRowsToSort = kWarp;
 
 struct SortCounts {
   std::int32_t before[kBlock], earlier[kBlock], equal[kBlock];
 };
 
-/// How many of the `count` sorted tokens are smaller than `token`.
+/// Number of the `count` sorted tokens that are smaller than `token`.
 __device__ inline int count_below(const std::uint32_t* tokens, int count, std::uint32_t token) {
   int below = 0;
   while (count > 0) {

@@ -6,7 +6,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Whether these kernels take the call: by head size, and by the tensors' alignment, which packs need.
+/// True if these kernels take the call: depends on the head size, and on the tensors' alignment for packs.
 bool takes_flash_attention(const AttentionData<Bfloat16>& data);
 void flash_attention_forward(cudaStream_t stream, const AttentionData<Bfloat16>& data);
 void flash_attention_backward(cudaStream_t stream, const AttentionData<Bfloat16>& data);

@@ -1,9 +1,9 @@
 /// \file
-/// Attention on tensor cores, after Dao, "FlashAttention-2" (2023): attention_kernels.cuh says what is computed. Four
-/// warps a block, 16 rows of the block's tile each, whose products stay in registers from the scores to the result; the
-/// tiles that the block goes over come through shared memory, the next one while this one is used. Probabilities and
-/// their gradients are rounded to bfloat16 where they become the left side of a product; all else is fp32. Exponentials
-/// are powers of 2.
+/// Attention on tensor cores, after Dao, "FlashAttention-2" (2023); attention_kernels.cuh has the formulas. Each of a
+/// block's four warps takes 16 rows of the block's tile, whose products stay in registers from the scores to the
+/// result. The tiles that the block goes over come through shared memory: the next one is loaded while this one is
+/// used. Probabilities and their gradients are rounded to bfloat16 when they become the left side of a product; all
+/// else is fp32. Exponentials are powers of 2.
 #pragma once
 
 #include "model/cuda/attention_data.cuh"
@@ -11,19 +11,19 @@
 
 namespace lockstep::model::cuda {
 
-inline constexpr int kFlashRows = 64;  ///< of a block's own tile
+inline constexpr int kFlashRows = 64;  ///< rows of a block's own tile
 inline constexpr unsigned kFlashThreads = 128;
 inline constexpr float kLog2OfE = 1.44269504088896340736f;
 
 using FlashData = AttentionData<Bfloat16>;
 
-/// Rows of the tiles that a block goes over: as many as shared memory takes twice.
+/// Rows of the tiles that a block goes over; shared memory holds two of these tiles.
 template <int kHead>
 inline constexpr int kFlashKeys = kHead == 64 ? 64 : 32;
 template <int kHead>
 inline constexpr int kFlashQueries = kHead == 64 ? 32 : 16;
 
-/// Blocks that a multiprocessor shall have registers for, where there are no draws to make; 0: as it comes.
+/// Blocks that a multiprocessor should have registers for, without dropout draws; 0: no requirement.
 template <int kHead, bool kDrops>
 inline constexpr int kFlashBlocks = kDrops ? 0 : 5 - kHead / 64;
 
@@ -38,7 +38,7 @@ struct QueriesWorkspace {
   float log_sums[2][kFlashQueries<kHead>], deltas[2][kFlashQueries<kHead>];  ///< log_sums to base 2
 };
 
-/// Where the rows and columns of a thread's results are.
+/// The rows and columns of a thread's results.
 struct FlashThread {
   int warp, group, tile;
 };
@@ -47,7 +47,7 @@ __device__ __forceinline__ FlashThread flash_thread() {
   return {static_cast<int>(threadIdx.x / kWarp), lane / 4, lane % 4};
 }
 
-/// Sums and maxima over the four threads of a row, the same bits in each.
+/// Sums and maxima over the four threads of a row, the same bits in each thread.
 __device__ __forceinline__ float sum_of_four(float value) {
   value += __shfl_xor_sync(kWholeWarp, value, 1);
   return value + __shfl_xor_sync(kWholeWarp, value, 2);
@@ -68,12 +68,12 @@ __device__ __forceinline__ float power_of_2(float x) {
 #endif
 }
 
-/// Two pairs of elements multiplied and added.
+/// Multiplies two pairs of elements and adds the products.
 __device__ __forceinline__ float product_of_pairs(std::uint32_t a, std::uint32_t b) {
   return element_of(a, 0) * element_of(b, 0) + element_of(a, 1) * element_of(b, 1);
 }
 
-/// The factors of one query and the keys `key` and `key` + 1: mostly one draw.
+/// The factors of one query and the keys `key` and `key` + 1: usually one draw.
 struct FactorPair {
   float first, second;
 };
@@ -119,7 +119,7 @@ __device__ __forceinline__ void add_rows(const std::uint32_t (&left)[4], const C
   }
 }
 
-/// What is out of two neighbouring products as the left side of the next.
+/// Turns two neighbouring outputs of products into the left side of the next product.
 __device__ __forceinline__ void left_of(const float (&outs)[2][4], std::uint32_t (&left)[4]) {
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
@@ -128,7 +128,7 @@ __device__ __forceinline__ void left_of(const float (&outs)[2][4], std::uint32_t
   }
 }
 
-/// Writes half of a warp's rows of results: those of groups, times `factor`; half 1 are the rows 8 further down.
+/// Writes half of a warp's rows of results: those of groups, times `factor`; half 1 contains the rows 8 further down.
 template <int kHead>
 __device__ __forceinline__ void store_half(const float (&sums)[kHead / 8][4], int half, float factor, int tile,
                                            Bfloat16* row) {
@@ -165,13 +165,13 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 0), 3 * width, data.context - first_row, queries);
   const float scale = data.scale * kLog2OfE;
   float sums[kHead / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY}, totals[2] = {};  // of rows group and group + 8; totals: of this thread
+  float greatest[2] = {-INFINITY, -INFINITY}, totals[2] = {};  // rows group and group + 8; totals: this thread's
   for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
     if (first + kKeys < end) copy_keys(data, tile, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
-    if (first <= first_row + 15) {  // else all of it is hidden from this warp
+    if (first <= first_row + 15) {  // else the mask hides all of it from this warp
       float scores[kKeys / 8][4] = {};
 #pragma unroll
       for (int s = 0; s < kHead / 16; ++s) {
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   }
 }
 
-/// The gradient of the queries, and the deltas. 16 keys at a time.
+/// Computes the gradient of the queries, and the deltas. 16 keys at a time.
 template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) flash_attention_queries(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
@@ -341,7 +341,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   }
 }
 
-/// Starts to copy the tile of queries and of what reached their results, from position `first` on.
+/// Starts to copy the tile of queries and of their results' gradients, from position `first` on.
 template <int kHead>
 __device__ __forceinline__ void copy_queries(const FlashData& data, const AttentionTile& tile, int first, int stage,
                                              QueriesWorkspace<kHead>& workspace) {
@@ -358,7 +358,8 @@ __device__ __forceinline__ void copy_queries(const FlashData& data, const Attent
   workspace.deltas[stage][i] = there ? data.deltas[at] : 0.0f;
 }
 
-/// The gradients of keys and values: rows are keys, columns queries, 16 at a time. After flash_attention_queries().
+/// Computes the gradients of keys and values: rows are keys, columns queries, 16 at a time. Runs after
+/// flash_attention_queries().
 template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData data) {
   constexpr int kQueries = kFlashQueries<kHead>;
@@ -383,8 +384,8 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
     __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < kQueries; chunk += 16) {
-      if (first + chunk + 15 < first_row) continue;  // all of it is hidden from these keys
-      // The draws first, while no results are held: one bit of each.
+      if (first + chunk + 15 < first_row) continue;  // the mask hides all of it from these keys
+      // The draws come first, while no results occupy registers: one bit of each.
       unsigned kept = 0;
       if constexpr (kDrops) {
         [[maybe_unused]] constexpr int kTogether = kHead == 64 ? 8 : 1;  // as registers allow

@@ -20,8 +20,8 @@ void GraphRecorder::repeat(std::span<const std::int64_t> key, const std::functio
 }
 
 GraphExec GraphRecorder::record(const std::function<void()>& work) {
-  // Thread-local: other threads (the prefetcher, the communicator's own) go on calling CUDA as they like. They may also
-  // enqueue into what is recorded, as NCCL's thread does: only the end of a recording belongs to the thread that began.
+  // Thread-local: other threads (the prefetcher, the communicator's own) may call CUDA freely. They may also enqueue
+  // into the recording, as NCCL's thread does: only the thread that began a recording may end it.
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning to record work");
   recording_ = true;
   cudaGraph_t recorded = nullptr;

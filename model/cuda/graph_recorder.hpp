@@ -1,11 +1,11 @@
 /// \file
-/// Work that comes again and again is recorded once and replayed with one call: CUDA graphs.
+/// Records repeated work once and replays it with one call: CUDA graphs.
 ///
-/// A key that comes for the first time runs as it is: libraries choose their plans, connect and allocate then, which
-/// they must not do while a stream is recorded. The second time everything that the work enqueues is recorded instead
-/// of run, on the stream and on those that fork from it by events and join it again, and the recording is launched.
-/// From then on a launch is all there is: the work's host code does not run again, so that what changes from step to
-/// step must lie in device memory.
+/// A new key runs its work directly: libraries choose their plans, connect and allocate then, which they must not do
+/// while a stream is recorded. At the second call everything that the work enqueues is recorded instead of run, on the
+/// stream and on those that fork from it by events and join it again, and the recording is launched. From then on there
+/// is only the launch: the work's host code does not run again, so values that change from step to step must lie in
+/// device memory.
 #pragma once
 
 #include <cstddef>
@@ -20,23 +20,24 @@ namespace lockstep::model::cuda {
 
 class GraphRecorder {
  public:
-  /// Keys that come after so many others are never recorded: they run as they are.
+  /// Largest number of recordings: further keys are never recorded, their work runs directly.
   static constexpr std::size_t kMostRecordings = 32;
 
-  /// `enabled` false: all work runs as it is. The stream must outlive the recorder.
+  /// `enabled` false: all work runs directly. The stream must outlive the recorder.
   GraphRecorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}
 
-  /// Called while recording (a repeat within a repeat), work becomes part of that recording.
+  /// Inside a recording (a repeat within a repeat), work becomes part of that recording.
   void repeat(std::span<const std::int64_t> key, const std::function<void()>& work);
   bool recording() const noexcept { return recording_; }
   bool enabled() const noexcept { return enabled_; }
-  /// Drops all recordings and forgets all keys. A recording that contains a communicator's kernels must go before it.
+  /// Drops all recordings and forgets all keys. A recording that contains a communicator's kernels must be dropped
+  /// before the communicator.
   void forget() noexcept { entries_.clear(); }
 
  private:
   struct Entry {
     std::vector<std::int64_t> key;
-    GraphExec graph;  ///< null: came once so far
+    GraphExec graph;  ///< null after the first call
   };
   GraphExec record(const std::function<void()>& work);
 

@@ -9,7 +9,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// What to do after an error; errors that leave the device's context unusable are marked so in the runtime's manual.
+/// The remedy for an error; the runtime's manual marks errors that leave the device's context unusable.
 const char* remedy(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
@@ -44,7 +44,7 @@ const char* remedy(cudaError_t error) {
 }  // namespace
 
 void fail(cudaError_t error, const char* what) {
-  static_cast<void>(cudaGetLastError());  // an error that was reported is not found again by the next call
+  static_cast<void>(cudaGetLastError());  // clears the reported error so that the next call does not find it
   throw DeviceError(fmt::format("{}: {}: {} ({}){}", describe_current_device(), what, cudaGetErrorString(error),
                                 cudaGetErrorName(error), remedy(error)));
 }

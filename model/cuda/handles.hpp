@@ -1,5 +1,5 @@
 /// \file
-/// Owners of the CUDA runtime's objects, and the one place where its answers become exceptions.
+/// Owners of the CUDA runtime's objects; the runtime's errors become exceptions here.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,16 @@
 
 namespace lockstep::model::cuda {
 
-/// Throws DeviceError: the current device, `what` was being done, what CUDA says, and what to do about it.
+/// Throws DeviceError with the current device, the work in progress (`what`), CUDA's message, and a remedy.
 [[noreturn]] void fail(cudaError_t error, const char* what);
 inline void check(cudaError_t answer, const char* what) {
   if (answer != cudaSuccess) fail(answer, what);
 }
 
-/// "GPU 0 (NVIDIA H200, 0000:1b:00.0)": the device that is current in this thread, for messages. Never throws for want
-/// of a device that answers.
+/// The thread's current device, for messages: "GPU 0 (NVIDIA H200, 0000:1b:00.0)". Never throws if no device answers.
 std::string describe_current_device();
 
-// Destruction ignores what CUDA answers: after a device's failure every call reports that failure.
+// Destructors ignore CUDA's status: after a device's failure every call reports that failure.
 struct StreamDeleter {
   void operator()(cudaStream_t stream) const noexcept { static_cast<void>(cudaStreamDestroy(stream)); }
 };
@@ -37,9 +36,9 @@ using Event = std::unique_ptr<CUevent_st, EventDeleter>;
 using Graph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 using GraphExec = std::unique_ptr<CUgraphExec_st, GraphExecDeleter>;
 
-/// Does not wait for the legacy default stream, nor that one for it.
+/// The stream and the legacy default stream do not wait for each other.
 Stream make_stream();
-/// For order alone: no time is taken.
+/// For ordering only: it takes no time stamps.
 Event make_event();
 Event make_timing_event();
 

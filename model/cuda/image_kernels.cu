@@ -10,9 +10,9 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// What a block has without asking for more.
+/// Shared memory of a block without a special request.
 constexpr std::int64_t kMostShared = 48 * 1024;
-/// Elements that a block of the response's gradient takes at least, where pixels are small.
+/// Least number of elements per block of the response's gradient, for images with few channels.
 constexpr std::int64_t kResponseElements = 1024;
 
 template <class In>

@@ -10,18 +10,18 @@
 
 namespace lockstep::model::cuda {
 
-/// What a block knows of its sample.
+/// State of a block about its sample.
 struct AugmentedSample {
   formulas::SampleAugmentation drawn;
   double sum[kBlock], squares[kBlock];
 };
-/// Behind it, for each channel: its sums, then its map.
+/// Stored behind it, for each channel: its sums, then its map.
 struct AugmentedChannel {
   double sum, squares;
   formulas::Affine map;
 };
 
-/// One stored pixel of a sample, 0 outside of it.
+/// One stored pixel of a sample, 0 outside of the image.
 template <class In>
 __device__ __forceinline__ float stored(const In* image, const formulas::AugmentationNumbers& numbers, int row,
                                         int column, int channel) {
@@ -74,7 +74,7 @@ __device__ void add_channels(const In* image, const formulas::AugmentationNumber
   }
 }
 
-/// The maps of all channels; thread 0.
+/// The maps of all channels; run by thread 0.
 __device__ inline void map_channels(const formulas::AugmentationNumbers& numbers,
                                     const formulas::SampleAugmentation& sample, AugmentedChannel* channels,
                                     double* sums, double* squares) {
@@ -93,10 +93,10 @@ __device__ inline void map_channels(const formulas::AugmentationNumbers& numbers
   }
 }
 
-/// Most channels of an augmented image: the threads' room for sums is theirs in the end.
+/// Largest number of channels of an augmented image: the sums of threads share their memory with those of channels.
 inline constexpr int kMostImageChannels = kBlock;
 
-/// Grid: samples, parts of each; more than one part only where no sums are needed. `keys` null: evaluation.
+/// Grid: samples, parts of each; more than one part only if no sums are needed. `keys` null: evaluation.
 template <class In, class T>
 __global__ void __launch_bounds__(kBlock)
     augment_samples(const In* images, const std::uint64_t* keys,
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// Response normalisation as blocks see it: so many pixels each, all channels of a pixel in one block.
+/// A block's part of response normalisation: `pixels` pixels with all their channels.
 struct Response {
   int channels, radius, pixels_of_block;
   float bias, alpha, beta;
@@ -161,7 +161,7 @@ struct ResponseForward {
 };
 
 /// d_x[c] = d_y[c] s[c]^-beta - 2 alpha beta x[c] * sum of d_y[j] y[j] / s[j] around c, where s is Response::base().
-/// First everything that neighbours read of d_y is in shared memory, then d_x is written, which may be d_y.
+/// First it copies the values of d_y that neighbours need to shared memory, then it writes d_x, which may be d_y.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     response_backward(const T* x, const T* y, const T* d_y, std::int64_t pixels, Response response, T* d_x) {

@@ -1,8 +1,7 @@
 /// \file
-/// The passes over images that are no matrix multiplications, on a GPU: as kernels.hpp, for image_operations.hpp, where
-/// shapes and types are checked. Compute type T is float32 or bfloat16, arithmetic is fp32, sums over samples are
-/// double. Gradients are gathered by who owns the pixel they go to, so that every sum has one order and nothing is
-/// atomic.
+/// The GPU's passes over images that are no matrix multiplications: like kernels.hpp, for image_operations.hpp, which
+/// checks shapes and types. Compute type T is float32 or bfloat16, arithmetic is fp32, sums over samples are double.
+/// The thread that owns a pixel gathers the pixel's gradient, so that every sum has one order and nothing is atomic.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +17,10 @@ namespace lockstep::model::cuda {
 // ---- convolution_kernels.cu ----
 
 /// patches[(b * out pixels + pixel), (row * width + column) * channels + c] = x at that position of the window, or 0 in
-/// the padding: the matrix that a convolution multiplies with its filters. x: [B, in.elements()], patches:
-/// [B * out pixels, patch() or more]; columns from patch() on become 0.
+/// the padding: the matrix that a convolution multiplies with its filters. x: [B, in.elements()], patches: [B * out
+/// pixels, patch() or more]; columns from patch() on become 0.
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches);
-/// d_x = for each input pixel the sum over all patches that hold it, rows and columns of the window ascending.
+/// d_x = for each input pixel the sum over all patches that contain it, rows and columns of the window ascending.
 void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x);
 /// out = or += in': in [r, c] of the compute type, out [c, r] of that type or float32.
 void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out);
@@ -50,7 +49,7 @@ void response_normalization_backward(cudaStream_t stream, const ResponseNormaliz
 
 // ---- batch_norm_kernels.cu ----
 
-/// What the sums of batch_norm_sums() and batch_norm_backward_sums() need at most, for any number of channels.
+/// Largest scratch of batch_norm_sums() and batch_norm_backward_sums(), for any number of channels.
 std::size_t batch_norm_scratch_bytes() noexcept;
 void batch_norm_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
                      const Scratch& scratch);

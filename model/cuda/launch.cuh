@@ -1,5 +1,5 @@
 /// \file
-/// How kernels are started: the one place that enqueues a grid and looks at what came of it.
+/// Launches kernels: this file alone enqueues grids and checks the result.
 #pragma once
 
 #include <array>
@@ -16,17 +16,17 @@
 
 namespace lockstep::model::cuda {
 
-/// What a block's shared memory is limited to: 48 KiB, or Device::shared_bytes.
+/// Limit of a block's shared memory: 48 KiB, or Device::shared_bytes.
 enum class SharedLimit : bool { usual, of_device };
 struct Grid {
   unsigned blocks = 1;
   unsigned parts = 1;  ///< blocks in the second dimension
   unsigned threads = 1;
-  std::size_t shared_bytes = 0;  ///< of shared<T>()
+  std::size_t shared_bytes = 0;  ///< size of shared<T>()
   SharedLimit shared_limit = SharedLimit::usual;
 };
 
-/// Threads of a block, where a kernel does not say otherwise.
+/// Threads of a block, unless a kernel has its own number.
 inline constexpr unsigned kBlock = 256;
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
@@ -45,7 +45,7 @@ cudaError_t enqueue(const char*, void (*kernel)(Parameters...), const Grid& grid
                     Parameters... arguments) {
   void* pointers[] = {static_cast<void*>(&arguments)...};
   const void* const function = reinterpret_cast<const void*>(kernel);
-  if (grid.shared_limit == SharedLimit::of_device) {  // as many blocks as have room, whatever is left of the cache
+  if (grid.shared_limit == SharedLimit::of_device) {  // as many blocks as fit, however little of the cache is left
     cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(grid.shared_bytes));
     if (error == cudaSuccess) {
@@ -60,20 +60,21 @@ cudaError_t enqueue(const char*, void (*kernel)(Parameters...), const Grid& grid
 inline std::string words_of(cudaError_t error) {
   int device = -1;
   cudaGetDevice(&device);
-  cudaGetLastError();  // taken note of: the next call shall not report it again
+  cudaGetLastError();  // clears the error so that the next call does not report it again
   return "device " + std::to_string(device) + " says: " + cudaGetErrorString(error);
 }
 #else
-/// Compiled as plain C++ a kernel is a function that one thread runs; whoever compiles it so says how a grid is run,
-/// and when: `thread` has its own arguments, copies of those that are shown here.
+/// Compiled as plain C++, a kernel is a function that one thread runs; that build provides the function that runs a
+/// grid: `thread` has its own arguments, copies of those shown here.
 struct KernelArgument {
   const void* bytes;
   std::size_t size;
-  bool only_read;  ///< a pointer to what is const
+  bool only_read;  ///< a pointer to const
 };
 cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
                      const std::function<void()>& thread);
-/// What lies between the members of an argument: who looks for pointers in it would find those of earlier calls there.
+/// Clears the padding between the members of an argument: a search for pointers in it would otherwise find those of
+/// earlier calls.
 template <class T>
 void clear_padding([[maybe_unused]] T& argument) {
 #if __has_builtin(__builtin_clear_padding)
@@ -91,8 +92,8 @@ cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid&
 inline std::string words_of(cudaError_t error) { return "error " + std::to_string(error); }
 #endif
 
-/// Enqueues kernel(arguments...) on `stream`; `name` is for messages. Throws DeviceError when the launch is refused, or
-/// when the device has failed before.
+/// Enqueues kernel(arguments...) on `stream`; `name` is for messages. Throws DeviceError if the launch is refused, or
+/// if the device has failed before.
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
             Arguments&&... arguments) {

@@ -9,16 +9,16 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Blocks of a pass with one warp a row.
+/// Blocks of a pass with one warp per row.
 unsigned blocks_of_rows(std::int64_t rows) {
   constexpr std::int64_t kRowsOfBlock = kBlock / kWarp, kMostRowBlocks = 4096;
   return static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostRowBlocks));
 }
 
-/// Rows of up to so many packs a lane are read at once.
+/// Largest number of packs per lane for rows that are read at once.
 constexpr int kMostPacks = 4;
 
-/// Calls run<kPacks>() with the packs of a lane: for rows of kMostPacks at most.
+/// Calls run<kPacks>() with the packs per lane: for rows of kMostPacks at most.
 template <int kWidth, class Run>
 void with_packs(std::int64_t columns, const Run& run) {
   const std::int64_t packs = (columns / kWidth + kWarp - 1) / kWarp;
@@ -77,7 +77,7 @@ void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, 
     }
   }
   const LayerNormColumns<T> terms{p.x, p.mean, p.inverse, p.d_y, columns, wide_sums};
-  // First, because d_x may be written over d_y.
+  // Runs first, because d_x may overwrite d_y.
   if (summed) run_sum_columns<kWidth>("layer_norm_sums", stream, terms, rows, columns, add, sums, scratch);
   if (rows == 0) return;
   launch("layer_norm_backward", normalize_rows_back<kWidth, T>, {.blocks = blocks_of_rows(rows), .threads = kBlock},

@@ -1,6 +1,6 @@
 /// \file
-/// Layer norm, one warp a row. A warp that does not hold its row in registers goes over it several times: but for the
-/// first time it finds it in the cache.
+/// Layer norm, one warp per row. A warp that does not hold its row in registers goes over it several times; from the
+/// second time on it finds the row in the cache.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ __device__ inline float sum_to_warp(float value) {
   return value;
 }
 
-/// What layer_norm_forward() reads and writes; residual and sum may be null together, and x is then normalised itself.
+/// Operands of layer_norm_forward(); residual and sum may both be null, and x itself is then normalised.
 template <class T>
 struct NormForward {
   const T *x, *residual, *scale, *shift;
@@ -31,13 +31,13 @@ struct NormForward {
   T* y;
 };
 
-/// Calls visit(column) for the packs of a row that belong to this lane.
+/// Calls visit(column) for this lane's packs of a row.
 template <int kWidth, class Visit>
 __device__ __forceinline__ void for_packs_of_row(std::int64_t columns, const Visit& visit) {
   for (std::int64_t c = threadIdx.x % kWarp * kWidth; c < columns; c += kWarp * kWidth) visit(c);
 }
 
-/// The mean is that of the sums as they are stored; the variance is that of the distances from it. Six blocks a
+/// The mean is that of the sums as stored; the variance is the mean squared distance from it. Six blocks per
 /// multiprocessor.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
@@ -89,8 +89,9 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// The same, where a lane holds its kPacks packs of a row: it reads all of them before it waits for the first one, and
-/// none again. All is aligned for packs. Four blocks a multiprocessor, for rows of up to 768 bf16.
+/// The same for rows whose kPacks packs per lane fit in registers: a lane reads all of them before it waits for the
+/// first one, and none again. Everything is aligned for packs. Four blocks per multiprocessor, for rows of up to 768
+/// bf16.
 template <int kWidth, int kPacks, class T>
 __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 2 : 4)
     normalize_rows_at_once(NormForward<T> p, std::int64_t rows, int columns) {
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 2 : 4)
   }
 }
 
-/// What the backward pass reads; d_residual may be null, or d_x; d_x may be d_y.
+/// Inputs of the backward pass; d_residual may be null, or d_x; d_x may be d_y.
 template <class T>
 struct NormBackward {
   const T *x, *scale;
@@ -163,8 +164,8 @@ struct NormBackward {
   T* d_x;
 };
 
-/// d_x = inverse (g - mean(g) - n mean(g n)) + d_residual, where g = d_y scale and n is what was normalised. Six blocks
-/// a multiprocessor.
+/// d_x = inverse (g - mean(g) - n mean(g n)) + d_residual; g = d_y scale, n is the normalised input. Six blocks per
+/// multiprocessor.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     normalize_rows_back(NormBackward<T> p, std::int64_t rows, std::int64_t columns, bool wide) {
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// What a thread copies ahead, of x, d_y and d_residual; behind the last row the workspace of the sums.
+/// A thread's prefetched values of x, d_y and d_residual; after the last row the workspace of the sums.
 template <int kWidth, int kPacks, class T>
 union NormWorkspace {
   Pack<T, kWidth> ahead[3][kPacks][kBlock];
@@ -216,9 +217,9 @@ union NormWorkspace {
 };
 
 /// The same, and the sums of d_scale and d_shift, in one pass over x and d_y: a lane holds its kPacks packs of a row,
-/// and sums of their columns over the rows of its warp. While it computes with them, those of the warp's next row are
-/// on their way to shared memory. The sums of the block's warps, in their order, are part blockIdx.x of the sums. All
-/// is aligned for packs. Two blocks a multiprocessor, for rows of up to 768 bf16.
+/// and sums of their columns over the rows of its warp. During these computations the warp's next row is copied to
+/// shared memory. The sums of the block's warps, in their order, are part blockIdx.x of the sums. Everything is aligned
+/// for packs. Two blocks per multiprocessor, for rows of up to 768 bf16.
 template <int kWidth, int kPacks, class T>
 __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
     normalize_rows_back_at_once(NormBackward<T> p, int rows, int columns, bool add, SumTargets<2> sums) {
@@ -309,7 +310,7 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
     float* const to = sums.to[s] + static_cast<std::int64_t>(blockIdx.x) * 2 * columns;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      __syncthreads();  // the sums before have been read, or what was copied
+      __syncthreads();  // the sums before, or the copied values, have been read
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = own[s][i][k];
       __syncthreads();
@@ -324,7 +325,7 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
   }
 }
 
-/// For sum_columns(): the terms of d_scale and d_shift.
+/// The terms of d_scale and d_shift for sum_columns().
 template <class T>
 struct LayerNormColumns {
   const T* x;

@@ -9,7 +9,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Classes that a warp holds in its registers at most.
+/// Largest number of classes that a warp holds in its registers.
 constexpr std::int64_t kMostNarrow = 512;
 
 /// sums += the sums of the parts, times `factor`. One block.
@@ -26,15 +26,15 @@ __global__ void __launch_bounds__(kWarp) report_loss_sums(const double* sums, St
   if (!std::isfinite(sums[0])) status->non_finite += 1;
 }
 
-/// The second kernel, where the first has left parts.
+/// Enqueues the second kernel, if the first has left parts.
 void finish(cudaStream_t stream, unsigned blocks, const Sums* parts, double factor, double* sums) {
   if (blocks == 1) return;
   launch("add_sums", add_sums, {.threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, parts, blocks, factor,
          sums);
 }
 
-/// Whether two blocks that hold a row each have room on a multiprocessor: it has a KiB more shared memory than a block
-/// can have, and takes one for each block.
+/// True if two blocks with one row each fit on a multiprocessor: it has a KiB more shared memory than a block can have,
+/// and takes one for each block.
 bool holds_two_rows(std::int64_t classes, std::size_t shared_bytes) {
   constexpr std::size_t kReserved = 1024;
   return 2 * (held_bytes(classes) + kReserved) <= shared_bytes + kReserved;
@@ -71,7 +71,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
            parts, sums);
     return finish(stream, blocks, parts, 1, sums);
   }
-  // Rows of a block are one after the other for a warp: four at most in a grid of one block, which needs no second
+  // A warp takes the rows of a block one after the other: at most four in a grid of one block, which needs no second
   // kernel.
   constexpr std::int64_t kWarps = kBlock / kWarp;
   const std::int64_t needed = logits.rows <= 4 * kWarps ? 1 : (logits.rows + kWarps - 1) / kWarps;
@@ -93,7 +93,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   finish(stream, blocks, parts, 1, sums);
 }
 
-/// What every loss that looks at one output after the other needs.
+/// Common arguments of losses that handle outputs independently.
 struct LossOfOutputs {
   const char* name;
   cudaStream_t stream;

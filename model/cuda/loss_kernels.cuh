@@ -1,6 +1,5 @@
 /// \file
-/// Losses with their gradients in place. Each block adds what its samples lost in double and makes one part of the
-/// sums.
+/// Losses with their gradients in place. Each block adds its samples' losses in double and makes one part of the sums.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ __device__ inline void add_to(double* sums, const Sums& total, double factor) {
   sums[2] += total.found * factor;
 }
 
-/// One part to parts[block]; a grid of one block adds it to sums itself, times `factor`. Thread 0 calls it.
+/// Writes one part to parts[block]; a grid of one block adds it to sums itself, times `factor`. Called by thread 0.
 __device__ inline void hand_over(const Sums& total, double factor, Sums* parts, double* sums) {
   if (gridDim.x == 1) {
     add_to(sums, total, factor);
@@ -42,8 +41,8 @@ __device__ inline formulas::SoftmaxPart merge_warp(formulas::SoftmaxPart part) {
   return part;
 }
 
-/// What some rows need besides: the sum of the logits, where targets are smoothed; how many classes come before the
-/// label, where there is no gradient.
+/// Additional values of some rows: the sum of the logits, for smoothed targets; the number of classes that come before
+/// the label, without gradient.
 struct RowExtras {
   double logits = 0;
   int before = 0;
@@ -59,7 +58,7 @@ __device__ inline RowExtras sum_of_warp(RowExtras extras) {
   return extras;
 }
 
-/// One row to the sums of the thread that has them; weight: of its loss.
+/// Adds one row to the sums of the thread that holds them; weight: factor of its loss.
 __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, const RowExtras& extras, float right,
                                std::int32_t label, const formulas::SoftTarget& target, bool want_gradient,
                                float weight = 1) {
@@ -68,9 +67,9 @@ __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, con
   if (!want_gradient) sums.found += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
 }
 
-/// Rows of at most kWarp * kPerLane columns, one warp a row: lane l holds logits l, l + 32, … in registers. A label
+/// Rows of at most kWarp * kPerLane columns, one warp per row: lane l holds logits l, l + 32, … in registers. A label
 /// that is no class makes the loss NaN. Columns from `classes` on are padding: not read, and their gradient is 0.
-/// weights: LossOptions::weights, of kWeighted alone.
+/// weights: LossOptions::weights, only with kWeighted.
 template <int kPerLane, bool kWeighted, class T>
 __global__ void __launch_bounds__(kBlock)
     cross_entropy_narrow(T* logits, const std::int32_t* labels, const float* weights, std::int64_t rows, int columns,
@@ -138,7 +137,7 @@ struct RowOfBlock {
   RowExtras extras_of_warp[kWideBlock / kWarp];
 };
 
-/// A logit that is in no pack.
+/// Adds a logit that is in no pack.
 __device__ inline void add_single(formulas::SoftmaxPart& part, RowExtras& extras, float value, int index, float right,
                                   std::int32_t label) {
   formulas::raise_greatest(part, value, index);
@@ -147,7 +146,7 @@ __device__ inline void add_single(formulas::SoftmaxPart& part, RowExtras& extras
   extras.before += formulas::comes_before(value, index, right, label) ? 1 : 0;
 }
 
-/// The warp's part of the row to its place in the block.
+/// Stores the warp's part of the row in the block's shared memory.
 __device__ inline void hand_over(formulas::SoftmaxPart part, RowExtras extras, bool needs_extras, RowOfBlock& block) {
   part = merge_warp(part);
   if (needs_extras) extras = sum_of_warp(extras);
@@ -156,7 +155,7 @@ __device__ inline void hand_over(formulas::SoftmaxPart part, RowExtras extras, b
     block.extras_of_warp[threadIdx.x / kWarp] = extras;
   }
 }
-/// Of the whole row.
+/// The additional values of the whole row.
 __device__ inline RowExtras extras_of(const RowOfBlock& block) {
   RowExtras extras = block.extras_of_warp[0];
   for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) {
@@ -166,10 +165,10 @@ __device__ inline RowExtras extras_of(const RowOfBlock& block) {
   return extras;
 }
 
-/// Rows of any length, one block a row: greatest and total in one pass, the gradient in a second one, which finds the
-/// row in the cache. A row is cut at multiples of kWidth elements from the start of the matrix, so that packs are
-/// aligned in rows of any length: `head` single elements, packs, and the single elements that are left. Padding as
-/// above. Two blocks a multiprocessor.
+/// Rows of any length, one block per row: greatest and total in one pass, the gradient in a second one, which finds the
+/// row in the cache. A row is divided at multiples of kWidth elements from the start of the matrix, so that packs are
+/// aligned in rows of any length: `head` single elements, packs, and the remaining single elements. Padding as above.
+/// Two blocks per multiprocessor.
 template <int kWidth, bool kWeighted, class T>
 __global__ void __launch_bounds__(kWideBlock)
     cross_entropy_wide(T* logits, const std::int32_t* labels, const float* weights, std::int64_t rows, int columns,
@@ -179,7 +178,7 @@ __global__ void __launch_bounds__(kWideBlock)
   const bool needs_extras = !want_gradient || target.of_each != 0;
   auto& block = shared<RowOfBlock>();
   const auto thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(kWideBlock);
-  Sums sum;  // of thread 0
+  Sums sum;  // thread 0's sum
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     T* const z = logits + row * columns;
     const std::int32_t label = labels[row];
@@ -235,7 +234,7 @@ __global__ void __launch_bounds__(kWideBlock)
       extras = extras_of(block);
       add_row(sum, part, extras, right, label, target, want_gradient, weight);
     }
-    __syncthreads();  // the next row writes what this one has read
+    __syncthreads();  // the next row overwrites values that this one has read
     if (!want_gradient) continue;
 
     const float share = scale * weight / part.total;
@@ -259,7 +258,7 @@ __global__ void __launch_bounds__(kWideBlock)
   if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
 }
 
-/// exp(x), to a few units in the 24th bit for the x that count in a softmax: three instructions instead of ten.
+/// exp(x), to a few units in the 24th bit for the x that matter in a softmax: three instructions instead of ten.
 __device__ __forceinline__ float quick_exp(float x) {
   constexpr float kLog2E = 1.44269504f;
 #if defined(__CUDACC__)
@@ -278,10 +277,10 @@ inline std::size_t held_bytes(std::int64_t classes) {
   return sizeof(RowOfBlock) + static_cast<std::size_t>((classes + kHeldWidth - 1) / kHeldWidth) * kWideBytes;
 }
 
-/// The same for rows that fit into shared memory, two blocks a multiprocessor: a row is read once and written once. All
-/// is aligned for packs, and a row is whole packs. A thread copies, and computes with, the packs thread,
+/// The same for rows that fit into shared memory, two blocks per multiprocessor: a row is read once and written once.
+/// Everything is aligned for packs, and a row is whole packs. A thread copies, and computes with, the packs thread,
 /// thread + kWideBlock, … of each row; the last one may hold a few `singles` and padding. As soon as it has written the
-/// gradient of a pack, it starts to copy that pack of the block's next row to the same place.
+/// gradient of a pack, it starts to copy that pack of the block's next row to the same address.
 __global__ void __launch_bounds__(kWideBlock, 2)
     cross_entropy_in_shared(Bfloat16* logits, const std::int32_t* labels, std::int64_t rows, int columns, int classes,
                             formulas::SoftTarget target, float scale, bool want_gradient, Sums* parts, double* sums) {
@@ -299,10 +298,10 @@ __global__ void __launch_bounds__(kWideBlock, 2)
     copy_async(copied, true, held + pack * kWidth);
   }
   const bool has_singles = singles > 0 && thread == packs % threads;
-  if (has_singles) copy_async(copied, true, held + packs * kWidth);  // where its loop has ended
+  if (has_singles) copy_async(copied, true, held + packs * kWidth);  // the pack behind its last one
   end_group();
   std::int32_t next_label = labels[blockIdx.x];
-  Sums sum;  // of thread 0
+  Sums sum;  // thread 0's sum
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     Bfloat16* const z = logits + row * columns;
     const std::int32_t label = next_label;
@@ -335,7 +334,7 @@ __global__ void __launch_bounds__(kWideBlock, 2)
         extras.before += formulas::comes_before(values[k], first + k, right, label) ? 1 : 0;
       }
     }
-    if (part.index != INT32_MAX) {  // so far where the pack of the greatest begins
+    if (part.index != INT32_MAX) {  // so far the start of the greatest one's pack
       while (to_float(held[part.index]) != part.greatest) ++part.index;
     }
     formulas::SoftmaxPart single;
@@ -353,7 +352,7 @@ __global__ void __launch_bounds__(kWideBlock, 2)
       extras = extras_of(block);
       if (is_class) right = to_float(held[label]);
     }
-    __syncthreads();  // all logits have been read that others overwrite
+    __syncthreads();  // all logits that others overwrite have been read
     if (threadIdx.x == 0) add_row(sum, part, extras, right, label, target, want_gradient);
 
     const float share = scale / part.total, base = formulas::softmax_base(part.greatest);
@@ -394,7 +393,7 @@ __global__ void __launch_bounds__(kWideBlock, 2)
   if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
 }
 
-/// Losses that look at one output after the other.
+/// Losses that handle outputs independently.
 struct SquaredError {
   float factor;  ///< 2 * scale / outputs
 
@@ -437,7 +436,7 @@ struct BinaryCrossEntropy {
   }
 };
 
-/// factor: 1 / outputs, of the sums.
+/// factor: 1 / outputs, for the sums.
 template <int kWidth, class T, class Loss>
 __global__ void __launch_bounds__(kBlock)
     loss_of_outputs(Loss loss, T* predictions, const float* targets, std::int64_t count, bool wide, double factor,
@@ -468,8 +467,8 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
 }
 
-/// The same where an element's row matters: rows of predictions may have padding behind the `outputs` of a row of
-/// targets, whose gradient is 0; and rows may have weights (LossOptions::weights, of kWeighted alone).
+/// The same if an element's row matters: rows of predictions may have padding behind the `outputs` of a row of targets,
+/// whose gradient is 0; and rows may have weights (LossOptions::weights, only with kWeighted).
 template <bool kWeighted, class T, class Loss>
 __global__ void __launch_bounds__(kBlock)
     loss_of_rows(Loss loss, T* predictions, const float* targets, const float* weights, std::int64_t count,

@@ -17,9 +17,9 @@ namespace lockstep::model::cuda {
 namespace {
 
 constexpr std::uint32_t kPackBytes = 16;
-/// The epilogue's vectors are read 16 bytes at a time by some kernels, and no preference tells the heuristics better.
+/// Some kernels read the epilogue's vectors 16 bytes at a time, and no preference of the heuristics excludes them.
 constexpr std::uint32_t kBiasAlignment = kPackBytes;
-/// Proposals of the heuristics: for the first that runs, and to be timed.
+/// Numbers of proposals to request from the heuristics: for the first that runs, and for timing.
 constexpr int kProposals = 8, kTimedProposals = 16;
 
 void check(cublasStatus_t status, const char* what) {
@@ -29,14 +29,14 @@ void check(cublasStatus_t status, const char* what) {
 }
 using cuda::check;
 
-/// cuBLASLt cannot run what was asked, and has enqueued nothing. An error of the device that comes as INTERNAL_ERROR is
-/// not lost: the kernel that runs instead reports it.
+/// cuBLASLt cannot run the product, and has enqueued nothing. A device error that appears as INTERNAL_ERROR is not
+/// lost: the kernel that runs instead reports it.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_INTERNAL_ERROR;
 }
 
-/// What is done with a product before it is stored, in words behind its own.
+/// The epilogue of a product, as text behind the product's own.
 const char* name_of_epilogue(cublasLtEpilogue_t epilogue) {
   switch (epilogue) {
     case CUBLASLT_EPILOGUE_BIAS:
@@ -55,7 +55,7 @@ cudaDataType_t data_type(ElementType type) {
   return type == ElementType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/// The largest power of two up to 256 that divides the address, and the one `step` bytes further.
+/// The largest power of two up to 256 that divides the address and the address `step` bytes further.
 std::uint32_t alignment_of(const void* pointer, std::size_t step = 0) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | step | 256u;
   return static_cast<std::uint32_t>(address & (~address + 1));
@@ -181,7 +181,7 @@ bool Matmul::multiply_with(cudaStream_t stream, const Operand& a, const Operand&
   Plan& plan = plan_for(stream, problem, pointers);
   if (!plan.found()) return false;
   if (product.padded.copies_out) copy_rows(stream, epilogue.bias, bias);
-  bool done = false;  // else the caller writes over what is copied out here
+  bool done = false;  // otherwise the caller overwrites the result that is copied here
   PaddedCopies::run(stream, product, Accumulate::no, [&](const Tensor&, const Tensor&, const Tensor&) {
     point_at(plan.operation.get(), pointers);
     done = run(stream, problem, plan, pointers);
@@ -256,7 +256,8 @@ void Matmul::Plan::refuse_first(cublasStatus_t status) {
   algorithms.erase(algorithms.begin());
   ++refused;
   reason = cublasLtGetStatusString(status);
-  static_cast<void>(cudaGetLastError());  // a launch that failed inside; the next kernel's check must not find it
+  static_cast<void>(cudaGetLastError());  // clears the error of a launch that failed inside, so that the next kernel's
+                                          // check does not find it
 }
 
 Matmul::Plan& Matmul::plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers) {
@@ -308,7 +309,7 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   plan.right = operand(!problem.right_transposed, problem.columns);
   plan.out = layout(problem.out, problem.rows, problem.columns, 1);
 
-  // INPLACE adds in the type of the output and OUTPUT_TYPE rounds the parts to it; without either, fp32 all the way.
+  // INPLACE adds in the type of the output and OUTPUT_TYPE rounds the parts to it; without both, fp32 throughout.
   if (problem.sums == Sums::whole) propose(problem, CUBLASLT_REDUCTION_SCHEME_NONE, plan);
   if (!plan.found() && problem.parts == 1) {
     propose(problem, CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, plan);
@@ -371,7 +372,7 @@ void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& 
   try {
     spare.emplace(memory_,
                   static_cast<std::size_t>(problem.parts * problem.rows * problem.columns) * size_of(problem.out));
-  } catch (const DeviceError&) {  // no room to try: the rule will do
+  } catch (const DeviceError&) {  // no memory for trials: the static rule remains
     return;
   }
   check(cudaMemsetAsync(spare->data(), 0, spare->bytes(), stream), "clearing memory");

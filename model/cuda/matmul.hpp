@@ -1,24 +1,23 @@
 /// \file
 /// Matrix products through cuBLASLt.
 ///
-/// Tensors are row-major, cuBLASLt's first language is column-major. A row-major [r, c] tensor is, byte for byte, a
-/// column-major [c, r] matrix with leading dimension c, its transpose. So out = a b is asked for as out' = b' a': the
-/// operands are swapped and nothing is transposed. The same view makes a bias along the columns of `out` one along
-/// the rows of out', which is the direction of cuBLASLt's bias epilogue.
+/// Tensors are row-major, cuBLASLt's native layout is column-major. A row-major [r, c] tensor is, byte for byte, a
+/// column-major [c, r] matrix with leading dimension c, its transpose. So out = a b is computed as out' = b' a': the
+/// operands are swapped and nothing is transposed. The same view makes a bias along the columns of `out` one along the
+/// rows of out', which is the direction of cuBLASLt's bias epilogue.
 ///
 /// A plan is the algorithm for one shape, types, epilogue, alignment and number of multiprocessors. It is the first
-/// that cuBLASLt's heuristics propose and that runs: a static rule, hence the same in every run on one kind of device.
-/// Of the ways to split a sum over several blocks only those are allowed that add the parts in fp32 in a step of their
-/// own: results repeat bit for bit.
+/// proposal of cuBLASLt's heuristics that runs: a static rule, hence the same in every run on one kind of device. A sum
+/// may be split over several blocks only if a separate step adds the parts in fp32: results repeat bit for bit.
 ///
-/// cuBLASLt may refuse at a call what its heuristics proposed; nothing is enqueued then. The plan goes on with the next
-/// proposal. Without another one the product is made by plain_matmul(), an epilogue by its caller; notes() tells.
+/// A call of cuBLASLt may refuse an algorithm that its heuristics proposed; nothing is enqueued then. The plan
+/// continues with the next proposal. After the last one plain_matmul() makes the product, and the caller the epilogue;
+/// notes() tells.
 ///
-/// Products on two streams may run side by side: each stream has a workspace of its own, from its first product on.
+/// Products on two streams may run concurrently: each stream has a workspace of its own, from its first product on.
 ///
-/// In bfloat16 a product that is worth it is made of padded copies (product_padding.hpp), which lie in memory of their
-/// stream that grows with the largest product. Where matrices differ in an extent that they share, the smaller one is
-/// padded.
+/// In bfloat16 a large enough product uses padded copies (product_padding.hpp), in memory of its stream that grows with
+/// the largest product. If matrices differ in an extent that they share, the smaller one is padded.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +45,8 @@ class Matmul {
     PaddedCopies::Options padding = {};
   };
   enum class Transposed : bool { no, yes };
-  /// Whether a sum may be split over several blocks, whose parts a second kernel adds up. In a chain of short products
-  /// that kernel takes longer than it saves.
+  /// Selects whether a sum may be split over several blocks, whose parts a second kernel adds. In a chain of short
+  /// products that kernel takes longer than it saves.
   enum class Sums : bool { may_be_split, whole };
   struct Operand {
     const Tensor& tensor;
@@ -56,28 +55,28 @@ class Matmul {
 
   Matmul(DeviceMemory& memory, const Options& options);
 
-  /// Products from here on count on so many streaming multiprocessors; 0, as at first: on all. Each number has plans of
+  /// Limits later products to this many streaming multiprocessors; 0, the initial value: all. Each number has plans of
   /// its own.
   void use_processors(int processors) noexcept { processors_ = processors; }
 
   /// out = a b or out += a b. a and b of one type, float32 or bfloat16; out of that type or float32. Sums are fp32.
-  /// With no terms to add, out becomes or stays what an empty sum says.
+  /// Without terms, out becomes zero or stays.
   void multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out,
                 Sums sums = Sums::may_be_split);
-  /// a b', in parts that who reads them adds up: of so many equal ranges of the terms, one below the other. a [rows,
-  /// terms], b [columns, terms], out float32 [parts * rows, columns]. All sums are whole, in one kernel. Where cuBLASLt
-  /// has none, or rows of a part are not whole 16 bytes: nothing is done, and false.
+  /// a b', in `parts` parts for the reader to add: products over equal ranges of the terms, one below the other. a
+  /// [rows, terms], b [columns, terms], out float32 [parts * rows, columns]. All sums are whole, in one kernel. Returns
+  /// false and does nothing if cuBLASLt has no such kernel, or if rows of a part are not whole 16 bytes.
   [[nodiscard]] bool multiply_in_parts(cudaStream_t stream, const Tensor& a, const Tensor& b, int parts,
                                        const Tensor& out);
-  /// out = a b + bias, rounded once, in one kernel where there is one: else nothing is done, and false. No activations:
-  /// cuBLASLt's ReLU turns NaN into 0, and what is not finite must come through. `bias` has a value for each column of
+  /// out = a b + bias, rounded once, in one kernel; returns false and does nothing if there is none. No activations:
+  /// cuBLASLt's ReLU turns NaN into 0, and non-finite numbers must come through. `bias` has a value for each column of
   /// out.
   [[nodiscard]] bool multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
                                         const Tensor& out);
 
   /// z = a b + bias, rounded, and y = gelu of that sum before it is rounded (formulas/gelu.hpp); or out = (a b)
-  /// gelu'(z). In one kernel where there is one, and all is bfloat16 in rows of whole 16 bytes: else nothing is done,
-  /// and false.
+  /// gelu'(z). Runs in one kernel, if there is one and all operands are bfloat16 in rows of whole 16 bytes; otherwise
+  /// returns false and does nothing.
   [[nodiscard]] bool multiply_with_gelu(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
                                         const Tensor& z, const Tensor& y);
   [[nodiscard]] bool multiply_through_gelu(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& z,
@@ -85,9 +84,10 @@ class Matmul {
 
   /// "13.0.2"
   static std::string version();
-  /// Shapes for which cuBLASLt has nothing, so that a simple, slow kernel of ours computes them.
+  /// Number of shapes that cuBLASLt cannot run, so that a simple, slow kernel of ours computes them.
   int unplanned() const noexcept { return unplanned_; }
-  /// What cuBLASLt refused of its own proposals, and what is used instead: a sentence a product, for a few of them.
+  /// Remarks about proposals that cuBLASLt refused, and their replacements: one sentence per product, for a few of
+  /// them.
   std::vector<std::string> notes() const;
 
  private:
@@ -104,18 +104,18 @@ class Matmul {
 
   /// A product in cuBLASLt's view, out' = left right: `left` is b, `right` is a. Leading dimensions follow from it.
   struct Problem {
-    std::int64_t rows = 0, columns = 0, terms = 0;  ///< of a part
+    std::int64_t rows = 0, columns = 0, terms = 0;  ///< extents of a part
     bool left_transposed = false, right_transposed = false;
     ElementType in = ElementType::float32, out = ElementType::float32;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     bool accumulate = false;
     Sums sums = Sums::may_be_split;
-    int parts = 1;  ///< of the terms: as many products, one below the other
+    int parts = 1;  ///< number of ranges of the terms: as many products, one below the other
     std::uint32_t left_alignment = 0, right_alignment = 0, out_alignment = 0;  ///< bytes
     std::uint32_t bias_alignment = 0, aux_alignment = 0;
     int processors = 0;
 
-    /// Else it is its caller's.
+    /// Otherwise the caller runs its own.
     bool has_plain_kernel() const noexcept { return epilogue == CUBLASLT_EPILOGUE_DEFAULT && parts == 1; }
     auto operator<=>(const Problem&) const = default;
   };
@@ -129,16 +129,16 @@ class Matmul {
   struct Plan {
     Owned<cublasLtMatmulDescOpaque_t> operation;
     Owned<cublasLtMatrixLayoutOpaque_t> left, right, out;
-    /// In the order in which they are tried: the first is used until it is refused.
+    /// In the order of the attempts: the first is used until it is refused.
     std::vector<cublasLtMatmulAlgo_t> algorithms;
-    int refused = 0;     ///< proposals that are gone
-    std::string reason;  ///< of the last refusal
+    int refused = 0;     ///< number of dropped proposals
+    std::string reason;  ///< reason of the last refusal
 
     bool found() const noexcept { return !algorithms.empty(); }
     void refuse_first(cublasStatus_t status);
   };
 
-  /// What the products of one stream work in.
+  /// Memory for the products of one stream.
   struct Room {
     Room(DeviceMemory& memory, const Options& options)
         : workspace(memory, options.workspace), copies(memory, options.padding) {}
@@ -147,18 +147,18 @@ class Matmul {
   };
   Room& room_of(cudaStream_t stream) { return rooms_.try_emplace(stream, memory_, options_).first->second; }
 
-  /// Of matrices whose extents fit.
+  /// Multiplies matrices with matching extents.
   void multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out,
                      Sums sums);
 
-  /// What is done with a product before it is stored; `aux` has the shape of the product.
+  /// Work on a product before it is stored; `aux` has the shape of the product.
   struct Epilogue {
     cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
     Tensor bias = {}, aux = {};
   };
   Problem problem_of(const Operand& a, const Operand& b, const Epilogue& epilogue, Accumulate accumulate,
                      const Tensor& out) const;
-  /// False: cuBLASLt has nothing for it, and nothing is done.
+  /// Returns false and does nothing if cuBLASLt has no algorithm for it.
   bool multiply_with(cudaStream_t stream, const Operand& a, const Operand& b, const Epilogue& epilogue,
                      const Tensor& out);
   static std::string describe(const Problem& problem);
@@ -166,13 +166,13 @@ class Matmul {
   static void point_at(cublasLtMatmulDesc_t operation, const Pointers& pointers);
   Plan& plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   Plan make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
-  /// Adds what the heuristics propose with these ways to split sums.
+  /// Appends the heuristics' proposals with these reduction schemes.
   void propose(const Problem& problem, std::uint32_t reductions, Plan& plan) const;
   cublasStatus_t launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, bool accumulate,
                         const Pointers& pointers);
-  /// False: cuBLASLt refuses each of its proposals, and nothing is done.
+  /// Returns false and does nothing if cuBLASLt refuses each of its proposals.
   [[nodiscard]] bool run(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers);
-  /// Puts the fastest algorithm first and drops those that cuBLASLt refuses. Does nothing where it cannot measure.
+  /// Puts the fastest algorithm first and drops refused ones. Does nothing if it cannot measure.
   void time_algorithms(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers);
 
   Options options_;

@@ -1,5 +1,5 @@
 /// \file
-/// Elements as kernels read and write them: several at a time in accesses of up to 16 bytes, computed with as float.
+/// Access to elements in kernels: several at a time in accesses of up to 16 bytes, converted to float for computing.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 
 namespace lockstep::model::cuda {
 
-/// bfloat16 as the toolkit has it: conversions are one instruction. Bit for bit that of formulas/bfloat16.hpp.
+/// The toolkit's bfloat16: conversions are one instruction. The same bits as formulas/bfloat16.hpp.
 using Bfloat16 = __nv_bfloat16;
 
 inline constexpr int kWideBytes = 16;
 
-/// Neighbours in memory, read at once. Larger ones than 16 bytes are read in accesses of 16.
+/// Neighbours in memory, read at once. Packs larger than 16 bytes are read in accesses of 16.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth < kWideBytes ? sizeof(T) * kWidth : kWideBytes) Pack {
   T values[kWidth];
@@ -29,7 +29,7 @@ struct alignas(sizeof(T) * kWidth < kWideBytes ? sizeof(T) * kWidth : kWideBytes
 template <class T>
 inline constexpr int kWideWidth = kWideBytes / static_cast<int>(sizeof(T));
 
-/// Whether packs of kWidth elements may be read from `data` on.
+/// True if packs of kWidth elements may be read from `data` on.
 template <int kWidth, class T>
 bool takes_packs(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, kWidth>) == 0;
@@ -64,8 +64,8 @@ __device__ __forceinline__ void round_to(const float (&values)[kWidth], Pack<Bfl
   }
 }
 
-/// What one access to a Pack moves. A struct of small elements is not sure to be stored at once: where the compiler
-/// takes it to pieces first, it stores the pieces. Hence words, and an instruction that is named (__stwb).
+/// The type of one access to a Pack. The compiler may split a struct of small elements and store the pieces. Hence
+/// words, and an explicit instruction (__stwb).
 template <class P>
 using WordOf = std::conditional_t<
     (sizeof(P) >= 16), uint4,
@@ -73,7 +73,7 @@ using WordOf = std::conditional_t<
                        std::conditional_t<sizeof(P) == 4, std::uint32_t,
                                           std::conditional_t<sizeof(P) == 2, std::uint16_t, std::uint8_t>>>>;
 
-/// A GPU faults on an access whose address is no multiple of its size. A CPU does not: there it is checked.
+/// A GPU faults on an access whose address is no multiple of its size. A CPU does not: the CPU build checks it.
 template <class P>
 __device__ __forceinline__ void expect_aligned([[maybe_unused]] const void* data) {
   static_assert(sizeof(P) % sizeof(WordOf<P>) == 0 && (sizeof(P) & (sizeof(P) - 1)) == 0, "a pack is whole words");
@@ -82,7 +82,7 @@ __device__ __forceinline__ void expect_aligned([[maybe_unused]] const void* data
 #endif
 }
 
-/// Reads kWidth neighbours as they are; `wide` says that they may be read as a pack.
+/// Reads kWidth neighbours unconverted; `wide`: they may be read as a pack.
 template <int kWidth, class T>
 __device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from, bool wide) {
   Pack<T, kWidth> pack;
@@ -101,7 +101,7 @@ __device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from, bool wide) {
   return pack;
 }
 
-/// Writes them.
+/// Writes kWidth neighbours unconverted.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_pack(const Pack<T, kWidth>& pack, bool wide, T* to) {
   if (kWidth > 1 && wide) {
@@ -123,7 +123,7 @@ __device__ __forceinline__ void store_pack(const Pack<T, kWidth>& pack, bool wid
   }
 }
 
-/// Reads kWidth neighbours to compute with.
+/// Reads kWidth neighbours, converted to float.
 template <int kWidth, class T>
 __device__ __forceinline__ void load(const T* from, bool wide, float (&to)[kWidth]) {
   const Pack<T, kWidth> pack = load_pack<kWidth>(from, wide);
@@ -141,7 +141,7 @@ __device__ __forceinline__ void store(const float (&from)[kWidth], bool wide, T*
 
 // ---- several packs in flight ----
 
-/// A pack as it is in memory, in words: a compiler that takes it to pieces needs a register for each element.
+/// A pack as stored in memory, in words: separate elements would each occupy a register.
 template <class T, int kWidth>
 struct Words {
   using Word = WordOf<Pack<T, kWidth>>;

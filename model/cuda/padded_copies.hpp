@@ -1,5 +1,5 @@
 /// \file
-/// Copies of a product's matrices in rows of whole packs (product_padding.hpp), and the memory that they lie in.
+/// Copies of a product's matrices in rows of whole packs (product_padding.hpp), and their memory.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ namespace lockstep::model::cuda {
 class PaddedCopies {
  public:
   struct Options {
-    double worth = kFlopsPerCopiedByte;  ///< FLOPs per byte from which a product is made of copies
-    /// Called before memory goes, which recorded work may know; empty: nothing is recorded.
+    double worth = kFlopsPerCopiedByte;  ///< FLOPs per byte above which a product uses copies
+    /// Called before memory that recorded work may use is released; empty: nothing is recorded.
     std::function<void()> forget_recordings = {};
   };
   PaddedCopies(DeviceMemory& memory, Options options) : memory_(memory), options_(std::move(options)) {}
@@ -26,11 +26,11 @@ class PaddedCopies {
   struct Matrices {
     Tensor a, b, out;
   };
-  /// out = a b, of matrices some of which are padded copies: of these there is only the memory.
+  /// out = a b; matrices that are padded copies are only memory here.
   struct Product {
     Matrices stored, made;
     PaddedProduct padded;
-    void* bias_room = nullptr;  ///< for a row as long as those of made.out, where that is a copy
+    void* bias_room = nullptr;  ///< memory for a bias as long as rows of made.out, if that is a copy
   };
   Product product_of(const Matrices& stored, bool a_transposed, bool b_transposed);
 

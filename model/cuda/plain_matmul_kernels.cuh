@@ -1,6 +1,6 @@
 /// \file
-/// The simplest tiled matrix multiplication: each block makes a square of the output and takes the terms a tile at a
-/// time through shared memory.
+/// The simplest tiled matrix multiplication: each block makes a square of the output and loads the terms a tile at a
+/// time into shared memory.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace lockstep::model::cuda {
 
 inline constexpr unsigned kTile = 16;
-/// Rows of the grid; a block goes on with the tile so many further down.
+/// Largest number of rows of the grid; a block continues with the tile that many further down.
 inline constexpr unsigned kMostTileRows = 65535;
 
 /// A matrix of `rows` by `columns`, whose element (r, c) is at data[r * row_step + c * column_step].
@@ -35,7 +35,7 @@ __device__ float element(const MatrixView<T>& matrix, std::int64_t row, std::int
   return value[0];
 }
 
-/// out = a b, or out += a b; kTile * kTile threads a block.
+/// out = a b, or out += a b; kTile * kTile threads per block.
 template <class In, class Out>
 __global__ void __launch_bounds__(kTile* kTile)
     plain_product(MatrixView<In> a, MatrixView<In> b, Out* out, bool accumulate) {

@@ -9,7 +9,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Rows: output pixels. Columns: channels. kSide: of a square window whose loads are in flight at once; 0: of any
+/// Rows: output pixels. Columns: channels. kSide: side of a square window whose loads are in flight at once; 0: any
 /// window, one load after the other.
 template <class T, int kSide>
 struct MaxPoolForward {
@@ -74,7 +74,7 @@ struct MaxPoolForward {
         }
       }
     } else {
-#pragma unroll 1  // on compute capability 8.0 several turns at once spill registers
+#pragma unroll 1  // on compute capability 8.0 more unrolling spills registers
       for (int i = 0; i < slide.window_height; ++i) {
 #pragma unroll 1
         for (int j = 0; j < slide.window_width; ++j) {
@@ -121,7 +121,7 @@ struct MaxPoolBackward {
 };
 
 /// MaxPoolBackward for windows of 3 x 3 that move by 2. Rows: squares of 2 x 2 input pixels, at 2 p - top and 2 q -
-/// left: they lie in the windows (p - 1, q - 1) to (p, q) alone, which are read once for all four, at once. Sums have
+/// left: only the windows (p - 1, q - 1) to (p, q) contain them, which are read once for all four, at once. Sums have
 /// the order of MaxPoolBackward.
 template <class T>
 struct MaxPoolBackwardOfSquares {
@@ -186,7 +186,7 @@ struct MaxPoolBackwardOfSquares {
   }
 };
 
-/// Rows: images. Columns: channels. A sum goes over the pixels in their order.
+/// Rows: images. Columns: channels. A sum goes over the pixels in order.
 template <class T>
 struct AverageForward {
   const T* x;

@@ -10,7 +10,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// d_bias = or += the sums of the parts of each column. 32 columns a block: thread t adds every eighth part of column
+/// d_bias = or += the sums of the parts of each column. 32 columns per block: thread t adds every eighth part of column
 /// t % 32, then the eight are added.
 __global__ void __launch_bounds__(kBlock)
     add_column_parts(const float* parts, int count, std::int64_t columns, bool add, float* d_bias) {
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kBlock)
   d_bias[column] = add ? d_bias[column] + sum : sum;
 }
 
-/// One block.
+/// Runs as one block.
 __global__ void __launch_bounds__(kBlock) write_sum(const Sums* parts, int count, bool add, double* out) {
   const Sums total = sum_of_parts(parts, count, shared<WarpSums>());
   if (threadIdx.x == 0) *out = add ? *out + total.loss : total.loss;
@@ -121,7 +121,7 @@ void squares_of(cudaStream_t stream, const Tensor& x, const Tensor& out, bool ad
 }  // namespace
 
 std::size_t scratch_bytes(std::int64_t most_columns) noexcept {
-  // Parts of a matrix: more than one only where all parts have at most kBlocks tiles of at most 32 packs between them.
+  // Parts of a matrix: more than one only if all parts together have at most kBlocks tiles of at most 32 packs.
   const std::size_t of_matrix = most_column_parts(most_columns) * sizeof(float);
   const std::size_t of_norm =
       static_cast<std::size_t>(2 * kNormParts * std::min(most_columns, kMostNormColumns)) * sizeof(float);

@@ -1,6 +1,6 @@
 /// \file
 /// Passes over matrices whose rows are pixels and whose columns are channels (or positions in a window): a thread keeps
-/// what belongs to its columns and goes down the rows.
+/// its columns' values and goes down the rows.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 
 namespace lockstep::model::cuda {
 
-/// What a thread keeps where nothing belongs to its columns.
+/// The kept state of passes without per-column values.
 struct NothingKept {};
 
-/// Threads of a block stand in rows of 1 << column_bits, each at kWidth columns: body.columns<kWidth>(column, wide)
-/// gives what the thread keeps, body.at<kWidth>(that, row, column, wide) is run for each of its rows. Grid: tiles of
-/// columns, parts of the rows.
+/// Threads of a block are arranged in rows of 1 << column_bits, each at kWidth columns: body.columns<kWidth>(column,
+/// wide) returns the kept state, and body.at<kWidth>(state, row, column, wide) runs for each of its rows. Grid: tiles
+/// of columns, parts of the rows.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock)
     each_row(Body body, std::uint32_t rows, std::int64_t columns, int column_bits, bool wide) {
@@ -36,11 +36,11 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// A row a thread up to here, then several.
+/// Largest grid: one row per thread up to here, then several.
 inline constexpr std::int64_t kMostRowBlocks = 4096;
 
-/// Enqueues each_row() in packs of T where `granule`, which all runs of neighbouring elements are a multiple of, is one
-/// of a pack; `wide` says whether memory is aligned for them. Nothing for an empty matrix.
+/// Enqueues each_row() in packs of T if `granule`, which divides the length of all runs of neighbouring elements, is a
+/// multiple of a pack; `wide` tells whether memory is aligned for them. Does nothing for an empty matrix.
 template <class T, class Body>
 void run_rows(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
               std::int64_t granule, bool wide) {
@@ -71,7 +71,7 @@ void with_compute_type(const char* what, const Tensor& tensor, const Run& run) {
   throw std::invalid_argument(std::string(what) + ": tensors of " + name_of(tensor.type));
 }
 
-/// Whether all of these may be read in the packs of their type. A null pointer may.
+/// True if all of these may be read in the packs of their type. A null pointer may.
 template <class... T>
 bool take_packs(const T*... data) {
   return (takes_packs<kWideWidth<T>>(data) && ...);
@@ -79,7 +79,7 @@ bool take_packs(const T*... data) {
 
 // ---- pixels and windows ----
 
-/// Where a row of pixels is.
+/// The position of a row of pixels.
 struct Pixel {
   std::uint32_t image;
   int row, column;
@@ -96,7 +96,7 @@ __device__ __forceinline__ std::int64_t offset_of(std::uint32_t image, int row, 
   return ((static_cast<std::int64_t>(image) * height + row) * width + column) * channels;
 }
 
-/// A window that slides over images, for the device.
+/// A window that slides over images, in the form for the device.
 struct Slide {
   int in_height, in_width, out_height, out_width;
   int window_height, window_width, stride, top, left;
@@ -112,7 +112,7 @@ struct Slide {
         top(static_cast<int>(window.top)),
         left(static_cast<int>(window.left)) {}
 
-  /// Calls visit(row, column of the output, row, column of the window) for every window that the input pixel lies in,
+  /// Calls visit(row, column of the output, row, column of the window) for every window that contains the input pixel,
   /// rows and then columns of the window ascending.
   template <class Visit>
   __device__ __forceinline__ void each_window(const Pixel& pixel, const Visit& visit) const {

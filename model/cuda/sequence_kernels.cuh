@@ -1,6 +1,6 @@
 /// \file
-/// Passes of sequence networks in which each element stands alone, or with three neighbours: bodies of each_element()
-/// and sum_columns().
+/// Passes of sequence networks that compute each element independently, or with three neighbours: bodies of
+/// each_element() and sum_columns().
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct Gelu {
   }
 };
 
-/// x += bias; y = gelu(x as stored). Threads stand as in add_bias_rows().
+/// x += bias; y = gelu(x as stored). Threads are arranged as in add_bias_rows().
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     gelu_rows(T* x, const T* bias, T* y, std::int64_t rows, std::int64_t columns, int column_bits, bool wide) {
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// d_y *= gelu'(x); the terms of d_bias are what is stored.
+/// d_y *= gelu'(x); the terms of d_bias are the stored values.
 template <class T>
 struct GeluBack {
   const T* x;
@@ -95,19 +95,19 @@ struct GeluBack {
   }
 };
 
-/// Which rows belong to which sample, and which elements of the sample they are.
+/// Maps samples to their rows and elements.
 struct DropoutRows {
   std::int64_t samples, positions, columns;
   RowOrder order;
-  std::int64_t first;  ///< element of the sample that the rows begin with
+  std::int64_t first;  ///< first of the sample's elements that the rows contain
 
   __device__ std::int64_t row_of(std::int64_t sample, std::int64_t position) const {
     return order == RowOrder::sample_major ? sample * positions + position : position * samples + sample;
   }
 };
 
-/// One draw a thread: four neighbours of one sample, which may stand in two or more rows where these are no multiple
-/// of four long. Block y takes the samples y, y + gridDim.y, ...
+/// One draw per thread: four neighbours of one sample, which may span two or more rows if the row length is no multiple
+/// of four. Block y takes the samples y, y + gridDim.y, ...
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     drop_groups(const T* x, const std::uint64_t* keys, formulas::DropoutNumbers numbers, DropoutRows rows, bool wide,
@@ -119,10 +119,11 @@ __global__ void __launch_bounds__(kBlock)
     for (std::int64_t group = rows.first / 4 + static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
          4 * group < end; group += stride) {
       const formulas::DropoutGroup kept = formulas::dropout_group(numbers, key, static_cast<std::uint64_t>(group));
-      const std::int64_t before = 4 * group < rows.first ? rows.first - 4 * group : 0;  // of an earlier position
+      const std::int64_t before =
+          4 * group < rows.first ? rows.first - 4 * group : 0;  // elements of an earlier position
       const std::int64_t element = 4 * group + before - rows.first;
       std::int64_t position = element / rows.columns, column = element % rows.columns;
-      if (wide) {  // and whole groups
+      if (wide) {  // whole groups, too
         const std::int64_t at = rows.row_of(sample, position) * rows.columns + column;
         float values[4];
         load<4>(x + at, true, values);

@@ -1,8 +1,8 @@
 /// \file
-/// The passes of sequence_operations.hpp that are no matrix multiplications, on a GPU: each function enqueues its
-/// kernels on `stream` and returns; an empty tensor is nothing to launch for. Tensors are device memory with shapes and
-/// types as checked by SequenceOperations; types are float32 or bfloat16, arithmetic is fp32. Every sum has a fixed
-/// order that depends on the sizes alone, and the embedding's on the tokens: no atomics, so a call repeats bit for bit.
+/// The GPU's passes of sequence_operations.hpp that are no matrix multiplications: each function enqueues its kernels
+/// on `stream` and returns; an empty tensor launches nothing. Tensors are device memory with shapes and types as
+/// checked by SequenceOperations; types are float32 or bfloat16, arithmetic is fp32. Every sum has a fixed order that
+/// depends on the sizes alone, and the embedding's on the tokens: no atomics, so a call repeats bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::model::cuda {
 
-/// The device memory of a tensor whose type has been looked at.
+/// The device memory of a tensor whose type has been checked.
 template <class T>
 T* data_of(const Tensor& tensor) {
   return static_cast<T*>(tensor.data);
@@ -22,20 +22,20 @@ T* data_of(const Tensor& tensor) {
 
 void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out);
 
-/// A token that the table does not have gives a row of NaN, and no gradient.
+/// A token outside the table gives a row of NaN, and no gradient.
 void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& table, const Tensor& positions,
                        const Tensor& y);
-/// Rows whose tokens are sorted at a time.
+/// Rows that are sorted by token at a time.
 inline constexpr std::int64_t kSortedRows = 32768;
-/// Where a row comes when rows are sorted by (token, row).
+/// Position of a row in the order of (token, row).
 struct SortedRow {
   std::int32_t row = 0;
-  std::int32_t run = 0;  ///< rows of this token, at the first of them; else 0
+  std::int32_t run = 0;  ///< number of rows of this token, at the first of them; else 0
 };
-/// What add_embedding_gradient() works in: sorted rows, and the token and the number of each on the way there.
+/// Scratch of add_embedding_gradient(): sorted rows, and intermediate tokens and row numbers.
 inline constexpr std::size_t kSortBytes = kSortedRows * (sizeof(SortedRow) + 2 * sizeof(std::int32_t));
-/// d_table += the rows of d_y, each to the row of its token, in ascending order; runs of more than 64 rows of one token
-/// (of kSortedRows) are added in eight pieces, and then the pieces. scratch: kSortBytes.
+/// d_table += the rows of d_y, each to the row of its token, in ascending order. Runs of more than 64 rows of one token
+/// (within kSortedRows) are added in eight pieces, and then the pieces are added. scratch: kSortBytes.
 void add_embedding_gradient(cudaStream_t stream, const Tensor& tokens, const Tensor& d_y, const Tensor& d_table,
                             const Scratch& scratch);
 
@@ -50,14 +50,14 @@ void gelu_backward(cudaStream_t stream, const Tensor& x, const Tensor& d_y, Accu
 
 void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y);
 
-/// One step of Lstm, after the product: gates [sequences, 4 hidden] from sums to gates, the cells and outputs of the
-/// step.
+/// One step of Lstm, after the product: gates [sequences, 4 hidden] from sums to gates, and the cells and outputs of
+/// the step.
 void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
                        const Tensor& hidden);
 enum class LastStep : bool { no, yes };
-/// gates become the gradients of the sums; d_hidden and `parts`, float32 [kLstmParts * sequences, hidden] or empty: all
-/// that reaches the step's outputs, which is the sum of them; d_cell: what reaches its cells from the next step
-/// (nothing, and not read, where it is the last), then what reaches the cells before it.
+/// gates become the gradients of the sums. d_hidden and `parts`, float32 [kLstmParts * sequences, hidden] or empty:
+/// their sum is the gradient of the step's outputs. d_cell: on entry the gradient of its cells from the next step (not
+/// read at the last step), on return the gradient of the cells before it.
 void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
                         const Tensor& d_hidden, const Tensor& parts, LastStep last, const Tensor& d_cell);
 /// One for each gate.
@@ -67,7 +67,7 @@ inline constexpr std::int64_t kMostHeadSize = 128;
 /// Head sizes up to kMostHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor
 /// cores, all else in plain fp32 arithmetic (in tiles too): a static rule.
 void attention_forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands);
-/// deltas: float32 [samples * heads, context], room for the products of each row of y and d_y.
+/// deltas: float32 [samples * heads, context], workspace for the products of each row of y and d_y.
 void attention_backward(cudaStream_t stream, const Attention& shape, const AttentionBackwardOperands& operands,
                         const Tensor& deltas);
 

@@ -1,5 +1,5 @@
 /// \file
-/// The slices of an update as the kernels take them: chunks in device memory.
+/// The slices of an update in the form for kernels: chunks in device memory.
 #pragma once
 
 #include <span>
@@ -10,14 +10,14 @@
 
 namespace lockstep::model::cuda {
 
-/// Chunks are made when slices come for the first time and stay for good, for recorded work knows their address: it is
-/// for the few sets of slices that a training has.
+/// Chunks are made at the first use of a set of slices and never released, because recorded work uses their address:
+/// for the few sets of slices of a training.
 class SliceTable {
  public:
   SliceTable(DeviceMemory& memory, cudaStream_t stream) : memory_(memory), stream_(stream) {}
 
-  /// Slices that are equal to earlier ones cost a comparison; new ones an allocation and a copy that is waited for, so
-  /// they must not come first while the stream is being recorded (`recording`).
+  /// Known slices cost a comparison; new ones an allocation and a synchronous copy, so they must not appear while the
+  /// stream is being recorded (`recording`).
   UpdateChunks chunks(std::span<const UpdateSlice> slices, bool recording);
 
  private:

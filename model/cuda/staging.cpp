@@ -24,7 +24,7 @@ Staging::Staging(DeviceMemory& memory, int slots, const StageBytes& bytes)
 
 StagedBatch Staging::stage(int slot, const StagedBatch& host, cudaStream_t compute) {
   Slot& to = slots_[static_cast<std::size_t>(slot)];
-  // An event that was never recorded lets pass.
+  // A wait for an event that was never recorded returns at once.
   check(cudaStreamWaitEvent(copies_.get(), to.released.get(), 0), "waiting for a slot of the input");
   StagedBatch batch{.x = upload(host.x, to.x), .y = upload(host.y, to.y), .keys = {}};
   if (host.keys.present()) batch.keys = upload(host.keys, to.keys);

@@ -1,6 +1,5 @@
 /// \file
-/// Batches on their way to the GPU: slots of device memory that are filled by a stream of their own while the
-/// operations read other slots.
+/// Copies batches to the GPU: a separate stream fills slots of device memory while the operations read other slots.
 ///
 ///   copy stream      wait released[s]   copy the batch to s    record uploaded[s]
 ///   compute stream                                            wait uploaded[s]   ... read slot s ...   record
@@ -40,7 +39,7 @@ class Staging {
   Block block_;
   Stream copies_;
   std::vector<Slot> slots_;
-  cudaEvent_t latest_ = nullptr;  ///< uploaded last; copies are in order
+  cudaEvent_t latest_ = nullptr;  ///< last upload; copies are in order
 };
 
 }  // namespace lockstep::model::cuda

@@ -17,15 +17,17 @@ class StreamQueues {
   StreamQueues(cudaStream_t main, bool side_streams);
 
   std::array<cudaStream_t, kSideQueues> side_streams() const noexcept { return {streams_[1], streams_[2]}; }
-  /// Backend::order. While the stream of `before` is recorded, that of `after` becomes part of the recording.
+  /// Implements Backend::order. While the stream of `before` is recorded, that of `after` becomes part of the
+  /// recording.
   void order(Queue before, Queue after);
-  /// Waits for all of them; a failure is reported by who waits for results.
+  /// Waits for all of them; a failure is reported later, to the caller that waits for results.
   void drain() const noexcept;
 
  private:
   std::array<Stream, kSideQueues> owned_;
   std::array<cudaStream_t, 1 + kSideQueues> streams_;  ///< by queue
-  /// By queue that others wait for. A wait is for what was recorded when it was enqueued, so one event each will do.
+  /// Events by the queue that others wait for. A wait refers to the last record at the time it is enqueued, so one
+  /// event per queue suffices.
   std::array<Event, 1 + kSideQueues> reached_;
 };
 

@@ -1,14 +1,14 @@
 /// \file
-/// What a warp does on tensor cores with bfloat16, and the copies that feed them. Compiled as plain C++ each function
-/// has a twin that does the same by the definition, lane by lane, so that the positions of elements in fragments are
-/// tested without a GPU.
+/// A warp's operations on tensor cores with bfloat16, and the copies that feed them. Compiled as plain C++, each
+/// function has a twin that follows the definition lane by lane, so that tests without a GPU check the positions of
+/// elements in fragments.
 ///
 /// In a product of [16, 16] and [16, 8] lane l stands for group g = l / 4 and member t = l % 4 (PTX ISA, mma.m16n8k16):
 ///   left, rows x terms:  a0 (g, 2t..2t+1)  a1 (g + 8, 2t..)  a2 (g, 2t + 8..)  a3 (g + 8, 2t + 8..)
 ///   right, terms x columns:  b0 (2t..2t+1, g)  b1 (2t + 8.., g)
 ///   out, rows x columns, float:  c0, c1 (g, 2t..2t+1)  c2, c3 (g + 8, 2t..)
-/// where a register of left and right holds two elements, the first in its lower half. So what is out of one product is
-/// left of the next one: two neighbouring outs make one left.
+/// A register of left and right holds two elements, the first in its lower half. So the output of one product is the
+/// left side of the next one: two neighbouring outs make one left.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ __device__ __forceinline__ void multiply_add(const std::uint32_t (&left)[4], std
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
 }
 
-/// Four matrices of [8, 8]: lane l hands in the address, in shared memory and a multiple of 16 bytes, of row l % 8 of
+/// Four matrices of [8, 8]: lane l passes the address, in shared memory and a multiple of 16 bytes, of row l % 8 of
 /// matrix l / 8, and gets elements (g, 2t..2t+1) of each matrix.
 __device__ __forceinline__ void load_matrices(const Bfloat16* row, std::uint32_t (&to)[4]) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
@@ -57,7 +57,7 @@ __device__ __forceinline__ void load_matrices(const Bfloat16* row, std::uint32_t
                : "memory");
 }
 
-/// The same, and gets elements (2t..2t+1, g).
+/// The same, but it gets elements (2t..2t+1, g).
 __device__ __forceinline__ void load_transposed(const Bfloat16* row, std::uint32_t (&to)[4]) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -66,13 +66,13 @@ __device__ __forceinline__ void load_transposed(const Bfloat16* row, std::uint32
                : "memory");
 }
 
-/// Starts to copy 16 bytes to shared memory, zeros where not `there`; both addresses are multiples of 16.
+/// Starts to copy 16 bytes to shared memory, zeros unless `there`; both addresses are multiples of 16.
 __device__ __forceinline__ void copy_async(const Bfloat16* from, bool there, Bfloat16* to) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0)
                : "memory");
 }
-/// What was started since the last call is one group.
+/// Closes a group of all copies started since the last call.
 __device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits for all groups of this thread but the last kPending.
 template <int kPending>
@@ -82,8 +82,7 @@ __device__ __forceinline__ void wait_groups() {
 
 #else
 
-/// Twins, run by lockstep's tests: see cuda_on_cpu in tests/support. Lanes tell each other through a table of their
-/// warp.
+/// Twins for lockstep's tests: see cuda_on_cpu in tests/support. Lanes exchange values through a table of their warp.
 namespace twins {
 
 struct Copy {
@@ -151,7 +150,7 @@ inline void load_transposed(const Bfloat16* row, std::uint32_t (&to)[4]) {
   __syncwarp();
 }
 
-/// What is under way is poison: NaN. It arrives when it is waited for, as late as it may.
+/// A pending destination holds poison (NaN). The data arrive at the wait, as late as allowed.
 inline void copy_async(const Bfloat16* from, bool there, Bfloat16* to) {
   twins::Thread& own = twins::self();
   if (own.count == 256) throw std::length_error("too many copies under way");
@@ -190,7 +189,7 @@ template <int kThreads, int kRows, int kColumns>
 __device__ __forceinline__ void copy_tile(const Bfloat16* from, std::int64_t step, int rows,
                                           CoreTile<kRows, kColumns>& tile) {
   constexpr int kPacks = kColumns / 8;
-#pragma unroll 1  // registers are dearer than a few instructions
+#pragma unroll 1  // registers are scarcer than a few instructions
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kPacks; i += kThreads) {
     const int row = i / kPacks, column = i % kPacks * 8;
     const bool there = row < rows;

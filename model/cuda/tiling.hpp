@@ -1,5 +1,5 @@
 /// \file
-/// How passes over a matrix are cut into blocks. Depends on sizes alone, so that sums made by it repeat.
+/// Partition of passes over a matrix into blocks. Depends on sizes alone, so that sums repeat.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,15 @@
 
 namespace lockstep::model::cuda {
 
-/// Blocks of `threads` threads that stand in rows of 1 << column_bits, each over `width` columns; `tiles` blocks side
-/// by side, `parts` below each other, each over rows_of_part rows.
+/// Blocks of `threads` threads arranged in rows of 1 << column_bits, each over `width` columns; `tiles` blocks side by
+/// side, `parts` below each other, each over rows_of_part rows.
 struct Tiling {
   int column_bits = 0;
   unsigned tiles = 0, parts = 0;
   std::int64_t rows_of_part = 0;
 };
 
-inline constexpr std::int64_t kTilingBlocks = 1024;    ///< about, where a matrix is large enough
+inline constexpr std::int64_t kTilingBlocks = 1024;    ///< approximate number for a large matrix
 inline constexpr std::int64_t kMostTileColumns = 256;  ///< 32 packs of 8
 
 /// A thread goes over at least 16 rows before there is a second part; at most 256 parts, and about 1024 blocks in all.
@@ -39,11 +39,11 @@ inline Tiling tiling_of(std::int64_t rows, std::int64_t columns, int width, unsi
   return tiling;
 }
 
-/// Layer norm goes backward over rows of up to so many columns in one pass, with two rows of sums for each of so many
-/// blocks: as many on every GPU, so that results are the same.
+/// Limits of layer norm's one-pass backward: longest row, and number of blocks with two rows of sums each. Equal on
+/// every GPU, so that results are the same.
 inline constexpr std::int64_t kNormParts = 256, kMostNormColumns = 1024;
 
-/// parts * columns is at most this where there is more than one part.
+/// Limit of parts * columns if there is more than one part.
 constexpr std::size_t most_column_parts(std::int64_t most_columns) {
   const std::int64_t columns = std::min(most_columns, kTilingBlocks * kMostTileColumns);
   return static_cast<std::size_t>(std::min(columns * 256, kTilingBlocks * kMostTileColumns));

@@ -1,5 +1,5 @@
 /// \file
-/// The work of an update in pieces for blocks.
+/// Divides the work of an update into pieces for blocks.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace lockstep::model::cuda {
 
-/// `slices` cut into pieces of at most kUpdateChunk elements, each beginning a multiple of kUpdateChunk after its
-/// slice's beginning; empty slices leave none.
+/// Divides `slices` into pieces of at most kUpdateChunk elements, each beginning a multiple of kUpdateChunk after its
+/// slice's beginning; empty slices give none.
 inline std::vector<UpdateChunk> cut_into_chunks(std::span<const UpdateSlice> slices) {
   std::vector<UpdateChunk> chunks;
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -30,7 +30,7 @@ inline std::vector<UpdateChunk> cut_into_chunks(std::span<const UpdateSlice> sli
   return chunks;
 }
 
-/// Where the chunks of each of `slices` slices are.
+/// The range of chunks of each of `slices` slices.
 inline std::vector<ChunksOfSlice> chunks_by_slice(std::span<const UpdateChunk> chunks, std::size_t slices) {
   std::vector<ChunksOfSlice> all(slices);
   for (std::size_t i = 0; i < chunks.size(); ++i) {

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kBlock)
   for_chunk(chunk, wide, add_at);
 }
 
-/// The second pass, one block a slice.
+/// The second pass, one block per slice.
 __global__ void __launch_bounds__(kBlock)
     add_norms(OptimizerKind kind, const UpdateRule* rule, const UpdateChunk* chunks, const ChunksOfSlice* slices,
               const double* parts, double* norms, float* ratios) {

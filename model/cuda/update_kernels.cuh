@@ -1,6 +1,5 @@
 /// \file
-/// Passes over slices of the arenas, one block a chunk. Rules that look at norms take two passes more before the
-/// update:
+/// Passes over slices of the arenas, one block per chunk. Rules that use norms take two more passes before the update:
 ///   1. each block: sums of squares over its chunk, to a part of its own; lamb: also the direction, which overwrites
 ///   the gradients
 ///   2. a block per slice adds the parts of its chunks to UpdateArenas::norms, always in the same order, and finds its
@@ -30,11 +29,11 @@ struct UpdatePointers {
   float* state2;
   float* average;
   Bfloat16* compute_copy;
-  const float* ratios;  ///< of the slices
+  const float* ratios;  ///< ratios of the slices
 };
 
-/// at<kWidth>(i) for every kWidth-th element of a chunk, at<1>(i) for those left. `wide`: the arenas start at multiples
-/// of kUpdateWidth elements; then so do the chunks whose offset is one.
+/// Runs at<kWidth>(i) for every kWidth-th element of a chunk, at<1>(i) for the remaining ones. `wide`: the arenas start
+/// at multiples of kUpdateWidth elements; then so do the chunks whose offset is one.
 template <class At>
 __device__ __forceinline__ void for_chunk(const UpdateChunk& chunk, bool wide, const At& at) {
   const auto begin = static_cast<std::int64_t>(chunk.offset);
@@ -46,7 +45,7 @@ __device__ __forceinline__ void for_chunk(const UpdateChunk& chunk, bool wide, c
   for (std::int64_t i = begin + packs * kUpdateWidth + threadIdx.x; i < end; i += kBlock) at.template operator()<1>(i);
 }
 
-/// Whether the update itself has to do with the states: lamb's first pass has.
+/// True if the update itself changes the states; for lamb its first pass has done so.
 __device__ constexpr bool updates_state1(OptimizerKind kind) {
   return formulas::keeps_velocity(kind) || (formulas::keeps_moments(kind) && kind != OptimizerKind::lamb);
 }
@@ -89,7 +88,7 @@ __device__ __forceinline__ void update_statistic_at(const UpdatePointers& arenas
   if constexpr (kShadow) store<kWidth>(w, true, arenas.compute_copy + i);
 }
 
-/// What thread 0 finds out for its block.
+/// Values that thread 0 computes for its block.
 struct UpdateOfBlock {
   formulas::UpdateScalars scalars;
   bool is_open;
@@ -107,8 +106,8 @@ struct NormsOfBlock {
   WarpSums warps;
 };
 
-/// The first pass: parts[2 chunk] and [2 chunk + 1] of chunks that are decayed. Where the gate is closed lamb writes
-/// nothing, and the norms are of no use.
+/// The first pass: parts[2 chunk] and [2 chunk + 1] of decayed chunks. With a closed gate lamb writes nothing, and the
+/// norms are unused.
 template <OptimizerKind kKind>
 __global__ void __launch_bounds__(kBlock)
     square_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
@@ -123,7 +122,7 @@ __global__ void __launch_bounds__(kBlock)
     return;
   }
   const formulas::UpdateScalars scalars = block.update.scalars;
-  Sums sum;  // of weights, and of gradients or directions
+  Sums sum;  // sums over weights, and over gradients or directions
   for_chunk(chunk, wide, [&]<int kWidth>(std::int64_t i) {
     float w[kWidth], g[kWidth];
     [[maybe_unused]] float state1[kWidth], state2[kWidth];
@@ -156,7 +155,7 @@ __global__ void __launch_bounds__(kBlock)
   parts[2 * blockIdx.x + 1] = total.metric;
 }
 
-/// Nothing is written where the gate is closed. Four blocks a multiprocessor.
+/// Writes nothing if the gate is closed. Four blocks per multiprocessor.
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
 __global__ void __launch_bounds__(kBlock)
     update_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
