@@ -1,4 +1,4 @@
-// The vectorised exp, tanh and sigmoid against libm over their whole range.
+// Compares the vectorised exp, tanh and sigmoid with libm over their whole range.
 #include <cmath>
 #include <limits>
 #include <vector>

@@ -1,5 +1,5 @@
-// From stored images to the network's input: what is drawn, what becomes of it in the reference, and that the one
-// affine map that fast devices take (formulas/augmentation.hpp) comes to the same.
+// From stored images to the network's input: the draws, their effect in the reference, and that the affine map of the
+// fast devices (formulas/augmentation.hpp) gives the same.
 #include "model/formulas/augmentation.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::vector<double> augmented(std::vector<T> images, std::vector<std::uint64_t> 
   return out;
 }
 
-/// The same image again and again.
+/// Repeats the same image.
 template <class T>
 std::vector<T> repeated(const std::vector<T>& image, std::size_t times) {
   std::vector<T> all;
@@ -47,7 +47,7 @@ std::vector<std::uint8_t> counted(const ImageShape& shape) {
   return image;
 }
 
-/// What a crop of `image` must be, by the definition.
+/// The expected crop of `image`, by the definition.
 std::vector<double> crop_of(const std::vector<std::uint8_t>& image, const Augmentation& spec, std::int64_t top,
                             std::int64_t left, bool flipped) {
   std::vector<double> crop;
@@ -81,7 +81,7 @@ TEST(Augmentation, EvaluationTakesTheCentre) {
 TEST(Augmentation, EveryCropIsReachedAboutAsOftenAndHalfAreFlipped) {
   const Augmentation spec{.in = {5, 6, 1}, .out = {3, 3, 1}, .pad = 1, .flip = true};
   const auto image = counted(spec.in);
-  std::map<std::vector<double>, int> number;  // of each crop: (top + 1) * 12 + (left + 1) * 2 + flipped
+  std::map<std::vector<double>, int> number;  // index of each crop: (top + 1) * 12 + (left + 1) * 2 + flipped
   for (int top = -1; top <= 3; ++top) {
     for (int left = -1; left <= 4; ++left) {
       for (const bool flipped : {false, true}) {
@@ -101,7 +101,7 @@ TEST(Augmentation, EveryCropIsReachedAboutAsOftenAndHalfAreFlipped) {
     ++counts[static_cast<std::size_t>(found->second)];
     flipped += found->second % 2;
   }
-  for (const int count : counts) EXPECT_NEAR(count, 100, 50);  // five deviations
+  for (const int count : counts) EXPECT_NEAR(count, 100, 50);  // five standard deviations
   EXPECT_NEAR(flipped, 3000, 5 * std::sqrt(1500.0));
 }
 
@@ -183,7 +183,7 @@ TEST(Augmentation, NormalisesByChannelOrByImage) {
   EXPECT_NEAR(mean, 0, 1e-12);
   EXPECT_NEAR(variance, 1, 1e-12);
   EXPECT_EQ(out[7] > 0, static_cast<double>(image[7]) > stored_mean);
-  // A deviation below 1 / sqrt(elements) counts as that.
+  // A deviation below 1 / sqrt(elements) counts as that value.
   auto flat = std::vector<double>(60, 5.0);
   flat[0] = 5.06;
   const auto flattened = augmented(flat, {}, {.in = shape, .out = shape, .per_image = true});
@@ -250,7 +250,7 @@ TEST(Rectangles, HaveTheAreaAndAspectThatWereDrawn) {
 }
 
 TEST(Rectangles, AreScaledBetweenPixels) {
-  // One row of four to eight: positions -0.25 (clamped), 0.25, 0.75 ... 3.25 (clamped).
+  // Scales one row from four pixels to eight: positions -0.25 (clamped), 0.25, 0.75 ... 3.25 (clamped).
   std::vector<double> expected{10, 12.5, 17.5, 25, 35, 45, 55, 60}, got;
   const std::vector<double> pixels{10, 20, 40, 60};
   for (int i = 0; i < 8; ++i) {
@@ -307,7 +307,7 @@ TEST(Rectangles, AreMadeOfIntegersThatAreRight) {
   EXPECT_EQ(formulas::draw_offset(0xFFFFFFFF, 1), 0);
 }
 
-/// The way of the fast devices: pixels, sums, one affine map per channel.
+/// The computation of the fast devices: pixels, sums, one affine map per channel.
 std::vector<float> by_formulas(const std::vector<float>& image, std::uint64_t key, const Augmentation& spec) {
   const formulas::AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
   const formulas::SampleAugmentation sample = formulas::draw_augmentation(numbers, key);

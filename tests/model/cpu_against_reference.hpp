@@ -1,6 +1,6 @@
 /// \file
-/// Operations of the CPU against the float64 reference, with one, two and three threads, whose bits must be the same.
-/// Tolerances are multiples of the fp32 rounding unit 2^-24.
+/// Compares operations of the CPU with the float64 reference, with one, two and three threads, whose bits must be the
+/// same. Tolerances are multiples of the fp32 rounding unit 2^-24.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +24,13 @@ namespace lockstep::model::test {
 
 inline constexpr double kUnit = 0x1p-24;
 
-/// One operand: of the backend's compute type unless it holds something else.
+/// One operand; of the backend's compute type unless it holds something else.
 struct Operand {
   std::string name;
   std::int64_t rows = 0, columns = 0;
-  double tolerance = 0;  ///< of what the operation makes of it, in units
+  double tolerance = 0;  ///< tolerance of the operation's result, in units
   enum Holds { values, sums, choices, keys, bytes, tokens, nothing } holds = values;
-  std::int64_t nan_at = -1;  ///< this element is not a number
+  std::int64_t nan_at = -1;  ///< index of a NaN element; -1: none
   double scale = 1, shift = 0;
 };
 
@@ -97,7 +97,8 @@ inline double element(const Tensor& tensor, std::size_t i) {
   return static_cast<double>(tensor.elements<std::uint64_t>()[i]);
 }
 
-/// Where a result differs from the expected one by more than the operand's tolerance (NaN where the other has a NaN).
+/// Describes the first result that differs from the expected one by more than the operand's tolerance (a NaN must meet
+/// a NaN); "" if there is none.
 inline std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected) {
   if (!expected.present()) return "";
   for (std::size_t i = 0; i < static_cast<std::size_t>(expected.count()); ++i) {
@@ -114,10 +115,10 @@ class CpuAgainstReference : public ::testing::Test {
  protected:
   using Call = std::function<void(Operations&, const std::vector<Tensor>&)>;
 
-  /// Whether the number of threads must not change a bit; otherwise every number of threads must be close.
+  /// True if the number of threads must not change a bit; otherwise every number of threads must be close.
   virtual bool same_bits() const { return true; }
 
-  /// Runs `call` on both, and expects of every operand that both made the same of it.
+  /// Runs `call` on both, and expects the same result in every operand.
   void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what) {
     const auto run = [&](Operations& operations, ElementType values) {
       std::vector<Memory> memories;

@@ -35,8 +35,8 @@ double distance(const std::vector<float>& a, const std::vector<double>& b) {
   return worst;
 }
 
-/// The tolerance of a sum of `terms` numbers in (-1, 1): the bound for sums in order is terms^2 / 2 units, chance
-/// leaves less than 2 * terms of it.
+/// The tolerance of a sum of `terms` numbers in (-1, 1): the bound for sums in order is terms^2 / 2 units; random signs
+/// leave less than 2 * terms of it.
 double sum_tolerance(std::int64_t terms) { return kUnit * (8 + 2 * static_cast<double>(terms)); }
 
 class CpuBackendSweep : public ::testing::TestWithParam<std::tuple<std::int64_t, int>> {
@@ -108,7 +108,7 @@ TEST_P(CpuBackendSweep, LinearBackward) {
       const std::string where = fmt::format("{} x {} -> {} {}", batch_, inputs, outputs, name_of(activation));
       LinearArrays<float> fast(batch_, inputs, outputs);
       LinearArrays<double> exact(batch_, inputs, outputs);
-      // One output for both, so that relu's corner does not divide them.
+      // One output for both, so that they are on the same side of relu's corner.
       exact.forward(*reference_, true, activation);
       std::ranges::transform(exact.y, fast.y.begin(), [](double v) { return static_cast<float>(v); });
       std::ranges::copy(fast.y, exact.y.begin());

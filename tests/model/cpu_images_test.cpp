@@ -1,5 +1,5 @@
-// The images of the CPU against the float64 reference, with one, two and three threads, whose bits must be the same.
-// Tolerances are multiples of the fp32 rounding unit 2^-24.
+// Compares the CPU's image operations with the float64 reference, with one, two and three threads, whose bits must be
+// the same. Tolerances are multiples of the fp32 rounding unit 2^-24.
 #include "model/cpu/cpu_images.hpp"
 
 #include <cmath>
@@ -34,12 +34,12 @@ struct ConvolutionCase {
   Activation activation = Activation::none;
   bool bias = true, d_x = true;
   Accumulate accumulate = Accumulate::no;
-  std::int64_t nan_at = -1;  ///< in x
+  std::int64_t nan_at = -1;  ///< index of a NaN in x; -1: none
 };
 
 void convolve(const ConvolutionCase& one, ImageOperations& images, const std::vector<Tensor>& t) {
   images.convolution_forward(one.shape, t[0], t[1], t[2], one.activation, t[3]);
-  // The gradient from fixed values of y, so that both sides cut the same elements.
+  // The gradient comes from fixed values of y, so that both sides clip the same elements.
   images.convolution_backward(one.shape,
                               {.x = t[0], .w = t[1], .y = t[4], .d_y = t[5], .d_w = t[6], .d_bias = t[7], .d_x = t[8]},
                               one.activation, one.accumulate);
@@ -76,7 +76,7 @@ TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
       convolution({5, 5, 64}, even_padding(5, 1, 2), 64),  // its second
       convolution({8, 8, 16}, even_padding(3, 1, 1), 16),  // residual networks
       convolution({8, 8, 16}, even_padding(3, 2, 1), 32),
-      convolution({9, 7, 5}, same_padding({9, 7, 5}, 3, 2), 7),  // nothing divides anything
+      convolution({9, 7, 5}, same_padding({9, 7, 5}, 3, 2), 7),  // no extent divides another
       convolution({6, 5, 5}, same_padding({6, 5, 5}, 4, 1), 3),  // more padding behind than before
       convolution({7, 9, 17}, even_padding(3, 1, 1), 33),
       convolution({11, 11, 3}, even_padding(7, 2, 3), 8),
@@ -107,7 +107,7 @@ TEST_F(CpuImagesTest, ConvolutionsOfLongBatches) {
   const std::vector<Convolution> shapes = {convolution({12, 12, 3}, even_padding(3, 1, 1), 16),
                                            convolution({4, 4, 64}, even_padding(3, 1, 1), 32)};
   for (const Convolution& shape : shapes) {
-    for (const std::int64_t batch : {37, 200, 37}) {  // the last meets what the first has left behind
+    for (const std::int64_t batch : {37, 200, 37}) {  // the last finds leftovers of the first
       const ConvolutionCase one{.shape = shape, .batch = batch, .activation = Activation::relu};
       compare(
           operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); },
@@ -280,7 +280,7 @@ TEST_F(CpuImagesTest, BatchNormalization) {
         const auto accumulate = static_cast<Accumulate>(count % 5 < 2);
         ++count;
         const std::int64_t columns = 24 * channels;
-        const double few = batch == 1 ? 400 : 100;  // of few values the deviation may be small
+        const double few = batch == 1 ? 400 : 100;  // few values may have a small deviation
         compare(
             {{.name = "x", .rows = batch, .columns = columns, .scale = 2, .shift = 3},
              {.name = "sums", .rows = 1, .columns = 2 * channels + 1, .tolerance = 1e-4, .holds = Operand::sums},
@@ -380,7 +380,7 @@ TEST_F(CpuImagesTest, BatchNormalizationLetsNanThrough) {
                                          .d_shift = Tensor{},
                                          .sums = t[8]},
                                         Accumulate::no);
-        EXPECT_TRUE(std::isnan(element(t[6], 5)));  // the channel of the NaN, of another sample
+        EXPECT_TRUE(std::isnan(element(t[6], 5)));  // the NaN's channel, in another sample
         EXPECT_TRUE(std::isnan(element(t[8], 7)));
       },
       "one NaN");

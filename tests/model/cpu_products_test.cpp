@@ -1,4 +1,4 @@
-// Matrix products of the CPU against double sums: every place a factor can lie in, all tails of tiles and blocks.
+// Compares matrix products of the CPU with double sums: every layout of a factor, all tails of tiles and blocks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -78,7 +78,7 @@ TEST(CpuProduct, OfManyShapesAndPlaces) {
   }
 }
 
-// Of a packed factor's first rows and columns, as attention takes them.
+// The first rows and columns of a packed factor, as attention uses them.
 TEST(CpuProduct, OfAPartOfAPackedFactor) {
   const std::size_t inner = 900, columns = 130, rows = 9;
   const auto left = test::samples<float>("a", rows * inner), right = test::samples<float>("b", inner * columns);

@@ -1,5 +1,5 @@
-// The sequences of the CPU against the float64 reference, with one, two and three threads, whose bits must be the same.
-// Tolerances are multiples of the fp32 rounding unit 2^-24.
+// Compares the CPU's sequence operations with the float64 reference, with one, two and three threads, whose bits must
+// be the same. Tolerances are multiples of the fp32 rounding unit 2^-24.
 #include "model/cpu/cpu_sequences.hpp"
 
 #include <cmath>
@@ -131,7 +131,7 @@ TEST_F(CpuSequencesTest, LayerNorms) {
                                .d_shift = t[11],
                                .d_x = t[12]},
                               accumulate);
-        // In place: the sum in the residual, the gradient in what it is added to.
+        // In place: the sum in the residual's memory, the gradient in that of its summand.
         if (!residual) return;
         s.layer_norm_forward({.x = t[0],
                               .residual = t[1],
@@ -282,7 +282,7 @@ TEST_F(CpuSequencesTest, AttentionSeesNothingOfTheFuture) {
   for (std::size_t i = 40 * 8; i < after.size(); ++i) EXPECT_NE(after[i], before[i]) << i;
 }
 
-// A NaN reaches all that the reference lets it reach, and no query of an earlier tile.
+// A NaN reaches everything that it reaches in the reference, and no query of an earlier tile.
 TEST_F(CpuSequencesTest, AttentionLetsNanThrough) {
   const std::int64_t context = 70, width = 16, joint = 3 * width;
   const Attention shape{.context = context, .heads = 2, .head_size = 8, .dropout = {}};

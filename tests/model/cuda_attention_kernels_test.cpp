@@ -1,5 +1,6 @@
-// The kernels of attention on the host against loops in float64 that make the whole matrix of probabilities: contexts
-// that are no multiple of a tile, head sizes for plain arithmetic and for tensor cores, with and without dropout.
+// Compares the kernels of attention on the host with loops in float64 that make the whole matrix of probabilities:
+// contexts that are no multiple of a tile, head sizes for plain arithmetic and for tensor cores, with and without
+// dropout.
 #include <algorithm>
 
 #include "model/cuda/flash_attention.cuh"
@@ -27,7 +28,7 @@ struct Results {
   std::vector<double> y, log_sums, d_joint;
 };
 
-/// By the book: all probabilities of a head at once.
+/// The direct computation: all probabilities of a head at once.
 Results expected_of(const Case& each, const std::vector<double>& joint, const std::vector<double>& d_y) {
   const auto context = static_cast<std::size_t>(each.context), head_size = static_cast<std::size_t>(each.head_size);
   const std::size_t width = static_cast<std::size_t>(each.heads) * head_size;
@@ -260,7 +261,7 @@ TEST(AttentionKernels, TakeTensorsThatAreNotAlignedForTensorCores) {
 TEST(AttentionKernels, LetWhatIsNotANumberThrough) {
   for (const ElementType type : kTypes) {
     for (const double bad : {kNan, kInfinity}) {
-      for (const std::size_t part : {0, 1, 2}) {  // in a query, a key, a value of position 20
+      for (const std::size_t part : {0, 1, 2}) {  // a query, a key, a value of position 20
         constexpr std::size_t kContext = 40, kHead = 64, kBad = 20;
         GuardedTensor joint(type, kContext, 3 * kHead), y(type, kContext, kHead), d_y(type, kContext, kHead);
         GuardedTensor d_joint(type, kContext, 3 * kHead);
@@ -277,7 +278,7 @@ TEST(AttentionKernels, LetWhatIsNotANumberThrough) {
                             .d_y = d_y.tensor(),
                             .d_joint = d_joint.tensor()},
                            deltas.tensor());
-        // Infinite scores of one sign go both ways: a row says so unless it is the least of all scores.
+        // An infinite query or key gives scores of +infinity or -infinity; a row with one of -infinity may stay finite.
         for (std::size_t row = part == 0 ? kBad : kBad + 1; row < (part == 0 ? kBad + 1 : kContext); ++row) {
           bool finite = true;
           for (std::size_t d = 0; d < kHead; ++d) finite = finite && std::isfinite(y.get(row * kHead + d));

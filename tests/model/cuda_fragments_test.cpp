@@ -1,7 +1,7 @@
-// Where tensor cores and ldmatrix keep the elements of a fragment: the twins of model/cuda/tensor_cores.cuh against the
-// layouts that CuTe gives for the same instructions (CUTLASS, cute/atom/mma_traits_sm80.hpp: 16 x 8 x 16, TN, bf16;
-// copy_traits_sm75.hpp: LDSM x4, plain and transposed). These are written down here as numbers, each a list of
-// (extent, stride): a position is the sum of its digits times their strides.
+// The layout of a fragment's elements for tensor cores and ldmatrix: compares the twins of model/cuda/tensor_cores.cuh
+// with the layouts that CuTe gives for the same instructions (CUTLASS, cute/atom/mma_traits_sm80.hpp: 16 x 8 x 16, TN,
+// bf16; copy_traits_sm75.hpp: LDSM x4, plain and transposed). They are numbers here, each a list of (extent, stride): a
+// position is the sum of its digits times their strides.
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -20,7 +20,7 @@ using namespace test;  // NOLINT(google-build-using-namespace): the harness of t
 struct Mode {
   unsigned extent, stride;
 };
-/// From a lane and one of its values to a position.
+/// Maps a lane and one of its values to a position.
 struct FragmentLayout {
   std::vector<Mode> lanes, values;
 
@@ -37,11 +37,11 @@ struct FragmentLayout {
   }
 };
 
-/// To row + 16 * term, column + 8 * term, row + 16 * column.
+/// Map to row + 16 * term, column + 8 * term, row + 16 * column.
 const FragmentLayout kLeft{{{4, 32}, {8, 1}}, {{2, 16}, {2, 8}, {2, 128}}};
 const FragmentLayout kRight{{{4, 16}, {8, 1}}, {{2, 8}, {2, 64}}};
 const FragmentLayout kOut{{{4, 32}, {8, 1}}, {{2, 16}, {2, 8}}};
-/// To the bit of the four matrices of eight rows of 128 bits, of which lane l brings row l.
+/// Map to the bit of the four matrices of eight rows of 128 bits; lane l provides row l.
 const FragmentLayout kLoaded{{{32, 32}}, {{32, 1}, {4, 1024}}};
 const FragmentLayout kLoadedTransposed{{{4, 256}, {8, 16}}, {{16, 1}, {2, 128}, {4, 1024}}};
 
@@ -60,7 +60,7 @@ struct FragmentTile {
   CoreTile<32, 32> tile;
 };
 
-/// What a lane gets of a tile whose element in row r and column c is from[r * 32 + c].
+/// Stores a lane's registers from a tile whose element in row r and column c is from[r * 32 + c].
 __global__ void load_fragments(const Bfloat16* from, Load load, std::uint32_t* to) {
   auto& tile = shared<FragmentTile>().tile;
   for (unsigned c = 0; c < 32; ++c) tile.at[threadIdx.x][c] = from[threadIdx.x * 32 + c];
@@ -93,7 +93,7 @@ using Registers = std::vector<std::uint32_t>;
 
 std::uint16_t bits_of(float value) { return static_cast<std::uint16_t>(pair_of(value, 0) & 0xffffu); }
 
-/// Of each lane, its values in pairs: element_at(position).
+/// The values of each lane in pairs: element_at(position).
 template <class ElementAt>
 Registers fragments_of(const FragmentLayout& layout, unsigned values, const ElementAt& element_at) {
   Registers registers;
@@ -148,10 +148,10 @@ Registers loaded_by(Load load) {
          load, registers.data());
   return registers;
 }
-/// What lies in row and column of that tile.
+/// The element at row and column of that tile.
 std::uint16_t number_at(unsigned row, unsigned column) { return static_cast<std::uint16_t>(row * 32 + column); }
 
-/// Layouts that count bits: every lane's 32 bits of each register begin with those of an element of 16.
+/// For layouts that count bits: every lane's 32 bits of each register begin with those of a 16-bit element.
 Registers expected_of(const FragmentLayout& layout) {
   Registers registers;
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -176,7 +176,7 @@ TEST(Fragments, OfTilesAreThoseOfProducts) {
   const auto left = [](unsigned at) { return number_at(at % 16, at / 16); };
   EXPECT_EQ(loaded_by(Load::left), fragments_of(kLeft, 8, left));
   EXPECT_EQ(loaded_by(Load::rows), fragments_of(kLeft, 8, left));
-  // Registers 0, 1 are of columns 0 to 7, registers 2, 3 of columns 8 to 15.
+  // Registers 0, 1 hold columns 0 to 7, registers 2, 3 columns 8 to 15.
   const auto right_sides = [](const auto& element_at) {
     Registers both(128);
     for (unsigned side = 0; side < 2; ++side) {

@@ -1,5 +1,5 @@
-// Every kernel of model/cuda/image_kernels.hpp on the host (support/cuda_on_cpu.hpp) against the float64 operations of
-// model/reference/: odd shapes, empty batches, tensors that are not aligned, guards around each, three orders of
+// Compares every kernel of model/cuda/image_kernels.hpp on the host (support/cuda_on_cpu.hpp) with the float64
+// operations of model/reference/: odd shapes, empty batches, unaligned tensors, guards around each, three orders of
 // threads with the same bits.
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ namespace {
 using namespace test;  // NOLINT(google-build-using-namespace): the harness of these tests
 using Doubles = std::vector<double>;
 
-/// What Tensors::add_filled() puts into a tensor of that name.
+/// The values that Tensors::add_filled() writes to a tensor of that name.
 Doubles filled(const std::string& name, ElementType type, std::int64_t rows, std::int64_t columns, double scale = 1) {
   Tensors tensors(0);
   return tensors.add_filled(name, type, rows, columns, scale).values();
@@ -69,7 +69,7 @@ void for_each_convolution(const With& with) {
   }
 }
 
-/// A workspace with space for two images' patches: batches of three and more come in several tiles.
+/// A workspace for the patches of two images: batches of three and more come in several tiles.
 std::size_t two_images(const Convolution& shape, ElementType type) {
   return static_cast<std::size_t>(2 * shape.out.pixels() * patch_columns(shape, type)) * size_of(type);
 }
@@ -111,7 +111,7 @@ TEST(ConvolutionByProducts, BackwardMatchesFloat64) {
       [](const Convolution& shape, ElementType type, std::int64_t batch, std::size_t shift, const std::string& what) {
         const std::int64_t inputs = shape.in.elements(), outputs = shape.out.elements(), filters = shape.out.channels;
         const Accumulate accumulate = batch % 2 == 0 ? Accumulate::no : Accumulate::yes;
-        if (batch == 0) return;  // callers clear
+        if (batch == 0) return;  // the caller clears
         in_every_order(
             shift,
             [&](Tensors& t) {
@@ -204,7 +204,7 @@ std::vector<Pool> pools() {
   add({6, 6, 8}, even_padding(2, 2, 0));
   add({7, 5, 3}, same_padding({7, 5, 3}, 3, 2));
   add({9, 7, 16}, even_padding(3, 2, 1));
-  add({8, 6, 8}, same_padding({8, 6, 8}, 3, 2));  // padded below and on the right alone
+  add({8, 6, 8}, same_padding({8, 6, 8}, 3, 2));  // padding only below and on the right
   add({6, 5, 8}, even_padding(3, 1, 1));
   add({5, 6, 40}, even_padding(2, 3, 0));
   add({4, 4, 1}, even_padding(4, 1, 0));
@@ -602,7 +602,7 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
                                    .forward_sums = forward_sums.tensor(),
                                    .sums = sums,
                                    .d_x = d_x});
-              // In place, and without the parameters' gradients.
+              // In place, and without gradients of the parameters.
               const Tensor again = t.add_filled("d_y again", type, c.batch, columns).tensor();
               std::ranges::copy(t["d_y"].bytes(), static_cast<std::byte*>(again.data));
               batch_norm_backward_sums(nullptr, norm,
@@ -624,7 +624,7 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
                                    .d_x = again});
               EXPECT_TRUE(std::ranges::equal(t["d_y again"].bytes(), t["d_x"].bytes())) << what;
               if (!relu) return;
-              // Where nothing was added before the relu, x tells where it was positive.
+              // If nothing was added before the relu, x determines where the output was positive.
               const Tensor shift = t.add_filled("shift", type, 1, c.channels).tensor();
               const Tensor kept = t.add_filled("d_y kept", type, c.batch, columns).tensor();
               const Tensor sums_of_x = t.add("sums of x", ElementType::float64, 1, 2 * c.channels).tensor();

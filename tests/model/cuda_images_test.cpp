@@ -1,5 +1,5 @@
-// CudaImages on the host (support/device_on_cpu.cpp) against the float64 reference: what it makes of kernels, products
-// and a library. The kernels alone are tested in cuda_image_kernels_test.cpp.
+// Compares CudaImages on the host (support/device_on_cpu.cpp) with the float64 reference: its combination of kernels,
+// products and a library. cuda_image_kernels_test.cpp tests the kernels alone.
 #include "model/cuda/cuda_images.hpp"
 
 #include <optional>
@@ -12,12 +12,12 @@
 namespace lockstep::model::cuda {
 namespace {
 
-/// What the library of these tests does.
+/// Behaviour of the library in these tests.
 enum class Library { absent, refuses, convolves };
 Library behaviour = Library::absent;
 int convolutions_of_library = 0;
 
-/// By products, without bias and activation.
+/// A library that convolves by products, without bias and activation.
 class PretendedLibrary final : public ConvolutionLibrary {
  public:
   bool forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
@@ -108,7 +108,7 @@ Convolution convolution(std::int64_t side, std::int64_t channels, std::int64_t f
   return {in, slide(in, sliding, filters), sliding};
 }
 
-/// Forward and backward as the reference does them.
+/// Compares forward and backward with the reference.
 void expect_convolution(Subject& subject, ElementType type, const Convolution& shape, std::int64_t batch,
                         Activation activation, bool biased, Accumulate accumulate) {
   const std::string what = fmt::format("{}, {} images of {} channels, window {}, activation {}", name_of(type), batch,
@@ -171,7 +171,7 @@ TEST(CudaImages, ConvolvesAsTheReference) {
         }
       }
       // Two shapes that are no products by themselves, twice: forward, and the gradients of filters and images. And the
-      // gradient of images of three channels, for which products make the rest.
+      // gradient of images of three channels; products make the others.
       const bool used = each == Library::convolves && type == ElementType::bfloat16;
       EXPECT_EQ(convolutions_of_library, used ? 2 * (2 * 3 + 1) : 0);
     }
@@ -205,7 +205,7 @@ TEST(CudaImages, SaysWhatConvolves) {
   behaviour = Library::absent;
 }
 
-/// The other operations: each reaches its kernel with its arguments in their places.
+/// The other operations: each passes its arguments to its kernel correctly.
 TEST(CudaImages, PassesEverythingElseOn) {
   for (const ElementType type : kTypes) {
     Subject subject(type);

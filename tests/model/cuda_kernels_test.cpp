@@ -1,6 +1,5 @@
-// Every kernel of model/cuda/kernels.hpp on the host (support/cuda_on_cpu.hpp) against loops in float64: shapes with
-// odd sizes, poisoned outputs, tensors that are not aligned, guards around each, three orders of threads with the same
-// bits.
+// Compares every kernel of model/cuda/kernels.hpp on the host (support/cuda_on_cpu.hpp) with loops in float64: odd
+// shapes, poisoned outputs, unaligned tensors, guards around each, three orders of threads with the same bits.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -145,7 +144,7 @@ TEST(Add, AddsToWhatIsThere) {
 }
 
 TEST(Bfloat16Conversion, IsTheToolkitsBitForBit) {
-  // All exponents and signs with mantissas around the places that are cut off, and NaNs.
+  // All exponents and signs with mantissas around the rounding boundary, and NaNs.
   for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
     for (const std::uint32_t lower : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
       const auto value = std::bit_cast<float>(upper << 16 | lower);
@@ -226,7 +225,7 @@ TEST(ActivationGradient, MatchesFloat64) {
                   if (variant == 0) {
                     ASSERT_TRUE(std::isnan(t["d_bias"].get(o))) << what;
                   } else {
-                    // Sums are fp32 of exact products in both types; what cancels in them is no error.
+                    // Sums are fp32 of exact products in both types; cancellation is no error.
                     ASSERT_NEAR(t["d_bias"].get(o), sums[o], 1e-6 * (magnitudes[o] + 1)) << what << " column " << o;
                   }
                 }

@@ -1,4 +1,4 @@
-// Kernels of the losses on the host against loops in float64.
+// Compares kernels of the losses on the host with loops in float64.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -18,7 +18,7 @@ struct Rows {
   std::int64_t rows, classes, padding = 0;
 };
 
-/// Shared memory of a block on Hopper, where a long row of bf16 is read once. 0: every device.
+/// Shared memory of a block on Hopper, which reads a long row of bf16 once. 0: every device.
 constexpr std::size_t kHopper = 227 * 1024;
 
 TEST(SoftmaxCrossEntropy, MatchesFloat64) {
@@ -40,8 +40,8 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
                                                                    {false, 0.2f, kHopper},
                                                                    {true, 0.0f, std::size_t{0}},
                                                                    {false, 0.2f, std::size_t{0}}}) {
-        if (shared_bytes == 0 && (type != ElementType::bfloat16 || classes <= 512)) continue;  // would be the same
-        // These are about grids that go round.
+        if (shared_bytes == 0 && (type != ElementType::bfloat16 || classes <= 512)) continue;  // same test
+        // These cases are about grids that wrap around.
         const bool goes_round = smoothing == 0 && (padding > 0 ? type == ElementType::bfloat16 && shared_bytes > 0
                                                                : type == ElementType::float32 && want_gradient);
         if (rows > 1024 && !goes_round) continue;
@@ -110,7 +110,7 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
               if (!want_gradient) {
                 ASSERT_EQ(t["logits"].values(), expected) << what;
               } else {
-                // A probability of nearly 1 less 1 has no more digits than fp32 has for 1.
+                // The gradient of a probability near 1 is a difference with no more digits than fp32 has for 1.
                 const double floor = 1.2e-7 * scale * std::sqrt(static_cast<double>(labels.size()));
                 expect_close(t["logits"].values(), expected, tolerance(type), what, floor);
               }
@@ -121,7 +121,8 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
   }
 }
 
-/// Logits of one row -> {loss, correct answers}, whether it is among the first five, and the gradient.
+/// Result for the logits of one row: {loss, correct answers}, whether the label is among the first five, and the
+/// gradient.
 struct Judged {
   double loss, correct, top5;
   std::vector<double> gradient;
@@ -171,7 +172,7 @@ TEST(SoftmaxCrossEntropy, SpecialValues) {
         EXPECT_TRUE(std::isnan(judged.loss));
         EXPECT_EQ(judged.correct, 0);
 
-        // A class that cannot be: probability 0, and infinite loss if it is the right one.
+        // An impossible class: probability 0, and infinite loss if it is the right one.
         row.assign(classes, -kInfinity);
         row[at] = 5;
         const auto label = static_cast<std::int32_t>(at);
@@ -192,12 +193,12 @@ TEST(SoftmaxCrossEntropy, SpecialValues) {
       // Far from 0 on both sides.
       EXPECT_NEAR(judge(type, std::vector<double>(classes, 3e38), 0).loss, std::log(static_cast<double>(classes)),
                   1e-5);
-      // Among equal ones the first five are the first five.
+      // Among equal ones the first five count.
       for (const std::size_t label : {std::size_t{0}, std::size_t{4}, std::size_t{5}, last}) {
         if (label >= classes) continue;
         EXPECT_EQ(judge(type, equal, static_cast<std::int32_t>(label)).top5, label < 5 ? 1 : 0) << classes << label;
       }
-      // A class that cannot be, where targets are smoothed: infinite loss.
+      // An impossible class with smoothed targets: infinite loss.
       std::vector<double> impossible(classes, 1);
       impossible[last] = -kInfinity;
       EXPECT_EQ(judge(type, impossible, 0, 0.1f).loss, kInfinity);
@@ -335,7 +336,7 @@ TEST(MeanError, OtherErrorsMatchFloat64) {
   }
 }
 
-/// Each row by itself, times its weight, is what all rows with weights come to: for every kernel of the losses.
+/// For every kernel of the losses: weighted rows together equal the sum of single rows, each times its weight.
 TEST(Weights, AreFactorsOfEachRow) {
   enum class Kind { softmax, error, labels };
   struct WeightedCase {

@@ -1,5 +1,5 @@
-// The executor of tests/support/cuda_on_cpu.hpp itself: right kernels run right under it, and each kind of broken
-// kernel that it promises to find is found.
+// Tests the executor of tests/support/cuda_on_cpu.hpp: correct kernels run correctly, and it finds each kind of broken
+// kernel that it promises to find.
 #include "support/cuda_on_cpu.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Floats {
   float values[kThreads];
 };
 
-/// The sum of the block's numbers by halving, as it should be.
+/// The sum of the block's numbers by halving; correct.
 __global__ void sum_by_halving(const float* in, float* out) {
   auto& all = shared<Floats>();
   all.values[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];
@@ -63,13 +63,13 @@ __global__ void sum_without_barrier(const float* in, float* out) {
 __global__ void write_pack(float* out, int first) { store_pack(Pack<float, 4>{{1, 2, 3, 4}}, true, out + first); }
 __global__ void read_pack(float* out, int first) { out[0] = load_pack<4>(out + first, true).values[0]; }
 
-/// Half of the threads do not come to the barrier.
+/// Half of the threads skip the barrier.
 __global__ void barrier_in_a_branch(float* out) {
   if (threadIdx.x < kThreads / 2) __syncthreads();
   out[threadIdx.x] = 1;
 }
 
-/// All threads come to a barrier, but not to the same one.
+/// All threads reach a barrier, but not the same one.
 __global__ void two_barriers(float* out) {
   if (threadIdx.x % 2 == 0) {
     __syncthreads();
@@ -86,7 +86,7 @@ __global__ void shuffle_without_all(float* out) {
 
 __global__ void write_past_shared_memory() { shared<Floats>().values[0 + threadIdx.x * 2] = 1; }
 
-/// A block leaves something for the next one.
+/// A block reads what the preceding block left.
 __global__ void read_what_was_left(float* out) {
   auto& all = shared<Floats>();
   if (blockIdx.x == 0) all.values[threadIdx.x] = 1;
@@ -97,7 +97,7 @@ __global__ void last_block_wins(float* out) {
   if (threadIdx.x == 0) *out = static_cast<float>(blockIdx.x);
 }
 
-/// What the lanes of a warp tell each other.
+/// Exchanges between the lanes of a warp.
 __global__ void exchanges(int* out) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   int* const to = out + threadIdx.x * 6;
@@ -115,8 +115,8 @@ __global__ void all_indices(unsigned* out) {
       threadIdx.x + 100 * blockIdx.x + 10000 * blockIdx.y + 1000000 * gridDim.y;
 }
 
-/// Warps pass a number through shared memory twice; without the second barrier a fast one overwrites what a slow one
-/// has not read.
+/// Warps pass a number through shared memory twice; without the second barrier a fast one overwrites a number that a
+/// slow one has not read.
 template <bool kBarrier>
 __global__ void pass_on(float* out) {
   auto& all = shared<Floats>();
@@ -200,7 +200,7 @@ TEST(CudaOnCpu, ExchangesBetweenLanes) {
   order_threads(0);
 }
 
-/// What the sum comes to under several orders; a NaN counts as a result of its own.
+/// The distinct sums under several orders; a NaN counts as a result of its own.
 std::set<std::string> results_of(void (*kernel)(const float*, float*)) {
   std::vector<float> in(kThreads);
   std::iota(in.begin(), in.end(), 1.0f);
@@ -217,7 +217,7 @@ std::set<std::string> results_of(void (*kernel)(const float*, float*)) {
 
 TEST(CudaOnCpu, ShowsAMissingBarrier) {
   EXPECT_EQ(results_of(sum_by_halving), std::set<std::string>{"4656.000000"});
-  if (lockstep::test::kThreadSanitizer) {  // in any order
+  if (lockstep::test::kThreadSanitizer) {  // its threads run in any order
     EXPECT_EXIT((results_of(sum_without_barrier), std::exit(0)), testing::ExitedWithCode(kDataRace), "data race");
     return;
   }
@@ -251,7 +251,7 @@ TEST(CudaOnCpu, FindsABarrierThatNotAllReach) {
                     HasSubstr("48 wait at the barrier in cuda_on_cpu_test.cpp:")));
   EXPECT_THAT(fault_of([&] { launch("two_barriers", two_barriers, {.threads = kThreads}, nullptr, out.data()); }),
               HasSubstr("of 96 48 wait at the barrier in"));
-  // What comes after a fault runs as if there had been none.
+  // Kernels after a fault run as if there had been none.
   EXPECT_EQ(results_of(sum_by_halving).size(), 1u);
 }
 

@@ -1,5 +1,5 @@
-// The kernels of model/cuda/sequence_kernels.hpp but attention's (cuda_attention_kernels_test.cpp) on the host against
-// loops in float64: odd shapes, tensors that are not aligned, guards around each, three orders of threads with the same
+// Compares the kernels of model/cuda/sequence_kernels.hpp except attention's (cuda_attention_kernels_test.cpp) on the
+// host with loops in float64: odd shapes, unaligned tensors, guards around each, three orders of threads with the same
 // bits.
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-/// A key that uses all of its bits.
+/// Keys that use all of their bits.
 GuardedTensor& add_keys(Tensors& t, std::int64_t samples) {
   GuardedTensor& keys = t.add("keys", ElementType::uint64, samples, 1);
   const auto all = keys.tensor().elements<std::uint64_t>();
@@ -21,7 +21,7 @@ GuardedTensor& add_keys(Tensors& t, std::int64_t samples) {
   return keys;
 }
 
-/// Token of a row: all of the vocabulary, with one that comes in every second row.
+/// The token of a row: covers the vocabulary, and one token comes in every second row.
 std::int32_t token_of(std::size_t row, std::int64_t vocabulary) {
   if (row % 2 == 0) return static_cast<std::int32_t>(vocabulary / 2);
   return static_cast<std::int32_t>((sample("token", row) + 1) / 2 * static_cast<double>(vocabulary));
@@ -161,7 +161,7 @@ TEST(AddEmbeddingGradient, LeavesOutTokensThatTheTableLacks) {
                std::invalid_argument);
 }
 
-/// What a row of numbers is normalised to.
+/// Mean and inverse deviation of a row.
 struct Norm {
   double mean = 0, inverse = 0;
 };
@@ -176,7 +176,7 @@ Norm norm_of(const std::vector<double>& x, std::size_t row, std::size_t width) {
   return norm;
 }
 
-/// Fewer rows than shapes(): each of them is shuffled through a warp many times.
+/// Fewer rows than shapes(): each of them takes many shuffles in a warp.
 std::vector<std::pair<std::int64_t, std::int64_t>> norm_shapes() {
   return {{0, 8},    {1, 1},    {3, 3},    {33, 10},  {257, 8},  {5, 33},   {40, 128}, {3, 257},   {9, 1032},
           {600, 24}, {19, 384}, {18, 384}, {11, 768}, {12, 768}, {9, 1016}, {12, 512}, {2100, 16}, {2060, 264}};
@@ -185,7 +185,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> norm_shapes() {
 TEST(LayerNormForward, MatchesFloat64) {
   for (const ElementType type : kTypes) {
     for (const auto& [rows, columns] : norm_shapes()) {
-      for (const int variant : {0, 1, 2}) {  // no residual; sum apart; sum in the residual's place
+      for (const int variant : {0, 1, 2}) {  // no residual; separate sum; sum in the residual's memory
         const std::size_t shift = static_cast<std::size_t>(rows + columns + variant) % 2;
         const std::string what = shape_name("layer norm", type, rows, columns, shift) + fmt::format(" {}", variant);
         std::vector<double> residual;
@@ -240,7 +240,7 @@ TEST(LayerNormForward, MatchesFloat64) {
 TEST(LayerNormBackward, MatchesFloat64) {
   for (const ElementType type : kTypes) {
     for (const auto& [rows, columns] : norm_shapes()) {
-      for (const int variant : {0, 1, 2}) {  // no residual and =; residual apart and +=; in the place of d_x
+      for (const int variant : {0, 1, 2}) {  // no residual and =; separate residual and +=; residual in d_x's memory
         const std::size_t shift = static_cast<std::size_t>(rows + columns + variant) % 2;
         const std::string what = shape_name("layer norm", type, rows, columns, shift) + fmt::format(" {}", variant);
         const auto accumulate = variant == 1 ? Accumulate::yes : Accumulate::no;
@@ -302,7 +302,7 @@ TEST(LayerNormBackward, MatchesFloat64) {
                       norm.inverse * (d_y[i] * t["scale"].get(c) - total - n * along) + (variant > 0 ? residual[i] : 0);
                 }
               }
-              // Where a row is one number, its gradient is nothing but rounding.
+              // In rows of one number, the gradient is nothing but rounding.
               expect_close(t[variant == 2 ? "d_residual" : "d_x"].values(), d_x, tolerance(type), what, 1e-3);
               for (std::size_t c = 0; c < width; ++c) {
                 const double before = variant == 1 ? static_cast<double>(static_cast<float>(sample("before", c))) : 0;

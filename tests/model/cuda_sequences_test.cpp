@@ -1,5 +1,5 @@
-// CudaSequences on the host (support/device_on_cpu.cpp) against the float64 reference: what it makes of kernels and
-// products. The kernels alone are tested in cuda_sequence_kernels_test.cpp and cuda_attention_kernels_test.cpp.
+// Compares CudaSequences on the host (support/device_on_cpu.cpp) with the float64 reference: its combination of kernels
+// and products. cuda_sequence_kernels_test.cpp and cuda_attention_kernels_test.cpp test the kernels alone.
 #include "model/cuda/cuda_sequences.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace test;
 
-/// A tensor as both sides have it.
+/// A tensor on both sides.
 struct Pair {
   Pair(ElementType type, ElementType judge_type, std::int64_t rows, std::int64_t columns)
       : device(type, rows, columns), judge(judge_type, rows, columns) {}
@@ -36,7 +36,7 @@ class CudaSequencesTest : public ::testing::TestWithParam<ElementType> {
     for (const Pair& pair : pairs_) EXPECT_TRUE(pair.device.guards_are_intact());
   }
 
-  /// Not written yet: NaN.
+  /// Unwritten memory: NaN.
   Pair& workspace(ElementType type, std::int64_t rows, std::int64_t columns) {
     const bool is_number = type == ElementType::float32 || type == ElementType::bfloat16;
     return pairs_.emplace_back(type, is_number ? ElementType::float64 : type, rows, columns);
@@ -47,7 +47,7 @@ class CudaSequencesTest : public ::testing::TestWithParam<ElementType> {
     for (std::size_t i = 0; i < pair.device.count(); ++i) set(pair, i, scale * sample(name, i));
     return pair;
   }
-  /// A gradient of a parameter before the call.
+  /// A parameter's gradient before the call.
   Pair& gradient(Accumulate accumulate, std::int64_t rows, std::int64_t columns) {
     return accumulate == Accumulate::yes ? filled(ElementType::float32, rows, columns)
                                          : workspace(ElementType::float32, rows, columns);
@@ -56,7 +56,7 @@ class CudaSequencesTest : public ::testing::TestWithParam<ElementType> {
     pair.device.set(i, value);
     pair.judge.set(i, pair.device.get(i));
   }
-  /// The same call to both: call(operations, of), where of(pair) is the tensor.
+  /// Makes the same call on both: call(operations, of); of(pair) is the tensor.
   template <class Call>
   void both(const Call& call) {
     call(static_cast<SequenceOperations&>(*sequences_), [](const Pair& pair) { return pair.device.tensor(); });
@@ -80,7 +80,7 @@ constexpr std::array kAccumulate{Accumulate::no, Accumulate::yes};
 
 TEST_P(CudaSequencesTest, EmbedsAndTakesGradientsBack) {
   for (const Accumulate accumulate : kAccumulate) {
-    for (const std::int64_t rows : {0, 3, 10, 33}) {  // of 5 positions: less than one sample, whole ones, and a rest
+    for (const std::int64_t rows : {0, 3, 10, 33}) {  // with 5 positions: less than one sample, whole ones, and a rest
       Pair& tokens = workspace(ElementType::int32, rows, 1);
       for (std::size_t r = 0; r < tokens.device.count(); ++r) set(tokens, r, static_cast<double>(r * 7 % 4));
       const Pair &table = filled(type(), 6, 24), &places = filled(type(), 5, 24);
@@ -203,7 +203,7 @@ TEST_P(CudaSequencesTest, RunsAnLstmThereAndBackInOneCallAndInParts) {
       const std::int64_t rows = shape.steps * shape.sequences;
       const Pair &gates = filled(type(), rows, 4 * shape.hidden),
                  &recurrent = filled(type(), shape.hidden, 4 * shape.hidden);
-      // The state before is there; the rest is written.
+      // The state before the steps is given; the rest is written.
       Pair &cells = filled(type(), rows + shape.sequences, shape.hidden),
            &hidden = filled(type(), rows + shape.sequences, shape.hidden);
       const Pair &d_hidden = filled(type(), rows, shape.hidden),

@@ -1,4 +1,4 @@
-// Kernels of the update on the host against loops in float64.
+// Compares kernels of the update on the host with loops in float64.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -31,7 +31,7 @@ const std::vector<UpdateSlice> kSlices{
     {0, 1, true},     {64, 9001, true},    {9088, 3, false},          {9152, 1030, false},
     {10192, 0, true}, {10243, 2050, true}, {12352, 300, false, true}, {12801, 17, false, true}};
 
-/// Slices as the kernels take them, with room for norms.
+/// Slices in the form for kernels, with memory for norms.
 class Chunks {
  public:
   explicit Chunks(const std::vector<UpdateSlice>& slices)
@@ -77,7 +77,7 @@ void run_update(Tensors& t, const UpdateCase& c, const std::vector<UpdateSlice>&
   arenas.average = arena("average");
   const GuardedTensor& compute_copy = t.add("compute_copy", ElementType::bfloat16, 1, kArena);
   const GuardedTensor& norms = t.add("norms", ElementType::float64, 1, static_cast<std::int64_t>(2 * kSlices.size()));
-  // What a rule does not have is not there.
+  // Arenas that a rule does not use are absent.
   if (c.compute_copy) arenas.compute_copy = compute_copy.tensor();
   if (has_norms(c.kind)) arenas.norms = norms.tensor();
   if (!has_state1(c.kind)) arenas.state1 = {};
@@ -92,7 +92,7 @@ void run_update(Tensors& t, const UpdateCase& c, const std::vector<UpdateSlice>&
   chunks.expect_guards();
 }
 
-/// Before the update, in float64: what run_update() fills the arenas with.
+/// The values before the update, in float64, as run_update() fills the arenas.
 double before(const char* name, std::size_t i) {
   const auto value = static_cast<double>(static_cast<float>(sample(name, i)));
   return std::string_view(name) == "state2" ? std::abs(value) : value;
@@ -112,7 +112,7 @@ struct Exact {
   }
 };
 
-/// optimizer.hpp, word by word.
+/// The formulas of update_rule.hpp, literally.
 void update_slice(Exact& at, const UpdateCase& c, std::size_t number) {
   const UpdateSlice& slice = kSlices[number];
   const UpdateRule& r = c.rule;
@@ -266,7 +266,7 @@ TEST(Update, WritesNothingWhereTheGateIsClosed) {
                         .squares = squares};
       const auto run = [&](Tensors& t, const std::vector<UpdateSlice>& slices) {
         run_update(t, closed, slices);
-        for (std::size_t i = 0; i < t["norms"].count(); ++i) t["norms"].set(i, 0);  // are nobody's
+        for (std::size_t i = 0; i < t["norms"].count(); ++i) t["norms"].set(i, 0);  // belong to no slice
       };
       std::string untouched;
       {
@@ -285,7 +285,7 @@ TEST(Update, WritesNothingWhereTheGateIsClosed) {
   }
 }
 
-/// One slice of 40 elements: weights 1 (or `weight`), gradients 0.1 but for element 17.
+/// One slice of 40 elements: weights 1 (or `weight`), gradients 0.1 except for element 17.
 struct Small {
   GuardedTensor w{ElementType::float32, 1, 40}, g{ElementType::float32, 1, 40}, s1{ElementType::float32, 1, 40},
       s2{ElementType::float32, 1, 40}, norms{ElementType::float64, 1, 2};
@@ -319,7 +319,7 @@ TEST(Update, KeepsANanGradientVisible) {
 TEST(Update, NormsOfZeroMakeNoRatio) {
   for (const OptimizerKind kind : {OptimizerKind::lars, OptimizerKind::lamb}) {
     const double weight_without =
-        kind == OptimizerKind::lars ? -0.1 * 0.5 : -0.1;  // lamb: a step of 1, from any gradient
+        kind == OptimizerKind::lars ? -0.1 * 0.5 : -0.1;  // lamb: a step of 1 from any gradient
     Small small;
     UpdateRule rule{.learning_rate = 0.1f, .trust = 0.001f};
     rule.bias_correction1 = 1 - rule.beta1;
@@ -328,7 +328,7 @@ TEST(Update, NormsOfZeroMakeNoRatio) {
     for (const double w : small.w.values()) EXPECT_NEAR(w, weight_without, 1e-6);
     small.run(kind, rule, {0, 40, true}, 2, 0, 0);
     for (const double w : small.w.values()) EXPECT_EQ(w, 2);
-    // A slice that is not decayed has the ratio 1, whatever its norms.
+    // A slice that is not decayed has the ratio 1 with any norms.
     small.run(kind, rule, {0, 40, false}, 2, 0.5, 0.5);
     for (const double w : small.w.values()) EXPECT_NEAR(w, 2 + weight_without, 1e-6);
     for (const double norm : small.norms.values()) EXPECT_EQ(norm, 0);
@@ -355,7 +355,7 @@ TEST(Chunks, CoverTheirSlices) {
 
 TEST(AddL2Gradient, TouchesDecayedChunksAlone) {
   std::vector<UpdateSlice> slices = kSlices;
-  slices.back().decayed = true;  // of a statistic: means nothing
+  slices.back().decayed = true;  // no effect on a statistic
   const Chunks chunks(slices);
   for (const std::size_t shift : {0, 1}) {
     in_every_order(

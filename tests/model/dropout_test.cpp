@@ -1,4 +1,4 @@
-// What is random by sample: keys, and the dropouts that draw under them.
+// Random draws by sample: keys, and the dropouts that draw under them.
 #include "model/formulas/dropout.hpp"
 
 #include <cmath>
@@ -28,7 +28,7 @@ TEST(SampleKey, DiffersBySeedEpochAndSample) {
   EXPECT_EQ(sample_key(5, 6, 7), sample_key(5, 6, 7));
 }
 
-/// A run that is resumed by another version draws what this one has drawn.
+/// A run that another version resumes must draw the same as this version.
 TEST(SampleKey, StaysWhatItIs) {
   EXPECT_EQ(sample_key(0, 0, 0), 0x238275bc38fcbe91u);
   EXPECT_EQ(sample_key(1, 2, 3), 0x6ae515c1c0ac7e37u);
@@ -72,7 +72,7 @@ TEST(Dropout, KeepsTheShareThatItSays) {
   }
 }
 
-/// By the words that randomness.hpp promises, for one element, for groups, and for odd numbers of columns.
+/// Takes the words that randomness.hpp promises, for one element, for groups, and for odd numbers of columns.
 TEST(Dropout, TakesWordsByElementOfTheSample) {
   const Dropout rule{.rate = 0.3f, .stream = 23};
   const formulas::DropoutNumbers numbers = formulas::dropout_numbers(rule);
@@ -104,7 +104,7 @@ TEST(Dropout, ThresholdsAreExactAtTheEnds) {
   EXPECT_EQ(formulas::dropout_factor(half, 0x80000000), 2.0f);
 }
 
-/// A sample's elements are dropped alike in whatever batch it is, and the other way for another sample or stream.
+/// A sample's elements are dropped alike in every batch, and differently for another sample or stream.
 TEST(Dropout, DependsOnTheSampleAlone) {
   const Dropout rule{.rate = 0.5f, .stream = 16};
   const auto whole = factors(test::sample_keys(8), 3, 5, rule);
@@ -130,7 +130,7 @@ TEST(Dropout, IsTheSameInBothOrders) {
   }
 }
 
-/// Rows of some positions alone, where groups of four elements reach over a row's end and where they do not.
+/// Rows of a subset of positions: groups of four elements that cross a row's end, and groups that do not.
 TEST(Dropout, DrawsForSomePositionsWhatItDrawsForAll) {
   for (const std::int64_t columns : {5, 6, 8}) {
     Dropout rule{.rate = 0.4f, .stream = 16, .order = RowOrder::time_major};

@@ -1,6 +1,6 @@
 /// \file
-/// Gradients judged by finite differences in float64: central differences with step h are off by O(h^2) plus rounding
-/// over h, about 1e-10 where numbers are around 1.
+/// Checks gradients by finite differences in float64: central differences with step h are off by O(h^2) plus rounding
+/// over h, about 1e-10 for numbers around 1.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,8 @@ inline double central_difference(double& x, const std::function<double()>& f, do
   return (above - below) / (2 * step);
 }
 
-/// Each element within 1e-6 of its own size or of what the gradient's elements are on average, whichever is more.
+/// Requires each element within 1e-6 of its own size or of the mean size of the gradient's elements, whichever is
+/// larger.
 inline void expect_gradient(std::vector<double>& x, const std::vector<double>& gradient,
                             const std::function<double()>& f, std::string_view what) {
   ASSERT_EQ(x.size(), gradient.size()) << what;

@@ -1,5 +1,5 @@
-// The formulas of model/formulas/ against float64, at ordinary and at special values. Those of updates and of whole
-// rows of a softmax are tested over arrays: optimizer_test.cpp, activation_loops_test.cpp, cuda_kernels_test.cpp.
+// Compares the formulas of model/formulas/ with float64, at ordinary and at special values. optimizer_test.cpp,
+// activation_loops_test.cpp and cuda_kernels_test.cpp test updates and whole rows of a softmax over arrays.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -64,7 +64,7 @@ TEST(ActivationFormulas, DerivativesByTheValueMatchFloat64) {
 TEST(Bfloat16, RoundsToTheNearestNumberAndToEvenInTheMiddle) {
   for (std::uint32_t upper = 0; upper < 0x7f80; ++upper) {
     const auto below = std::bit_cast<float>(upper << 16);
-    // The next one, or what would be the next one after the largest.
+    // The next number, or the one that would follow the largest.
     const double above =
         upper == 0x7f7f ? std::ldexp(1.0, 128) : static_cast<double>(std::bit_cast<float>((upper + 1) << 16));
     for (const std::uint32_t lower : {0u, 1u, 0x4000u, 0x7fffu, 0x8000u, 0x8001u, 0xc000u, 0xffffu}) {
@@ -118,7 +118,7 @@ TEST(ClipFactor, IsComputedInDouble) {
   EXPECT_EQ(clip_factor(0, 1), 1);
   EXPECT_EQ(clip_factor(4, 2), 1) << "the norm itself is not clipped";
   EXPECT_EQ(clip_factor(16, 1), 0.25f);
-  // Squares that fp32 has no number for.
+  // Squares that overflow fp32.
   EXPECT_EQ(clip_factor(1e80, 1e30), 1e-10f);
   EXPECT_EQ(clip_factor(9, 1), static_cast<float>(1.0 / 3));
 }

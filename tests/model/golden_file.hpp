@@ -40,7 +40,7 @@ inline std::vector<std::int32_t> integers(std::uint32_t stream, std::int64_t cou
   return result;
 }
 
-/// Lines "key value" of one case, in order where a key comes more than once.
+/// Lines "key value" of one case, in order if a key comes more than once.
 using Case = std::multimap<std::string, std::string>;
 
 inline std::map<std::string, Case> read_cases(const char* file_name) {
@@ -70,7 +70,7 @@ std::vector<T> numbers(const std::string& text) {
   return result;
 }
 
-/// "" where the case does not say.
+/// "" if the case has no such key.
 inline std::string text(const Case& golden, const std::string& key) {
   const auto found = golden.find(key);
   return found == golden.end() ? "" : found->second;

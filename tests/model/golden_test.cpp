@@ -1,5 +1,5 @@
-// 20 steps from the same weights on the same batches as PyTorch took (tests/golden/make_golden.py): each loss and the
-// final weights.
+// Repeats 20 steps of PyTorch (tests/golden/make_golden.py) from the same weights on the same batches: compares each
+// loss and the final weights.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -94,7 +94,7 @@ TEST(Golden, TwentyStepsAsPyTorch) {
     const LayerDifferences cpu = replay(golden, "cpu"), reference = replay(golden, "reference");
     EXPECT_LT(cpu.loss, 1e-5) << name;
     EXPECT_LT(cpu.sum, 1e-5) << name;
-    // The rule's numbers are float32 (0.1f is off by 1.5e-8), everything else float64.
+    // Numbers of the rule are float32 (0.1f is off by 1.5e-8), everything else float64.
     EXPECT_LT(reference.loss, 5e-7) << name;
     // PyTorch clips by clip_norm / (norm + 1e-6), we without the 1e-6.
     EXPECT_LT(reference.sum, golden.contains("clip_norm") ? 5e-6 : 5e-7) << name;

@@ -131,7 +131,7 @@ TEST(Gradient, BinaryCrossEntropy) {
   }
 }
 
-/// Errors on both sides of where Huber's loss changes, none nearer to a corner than a step.
+/// Errors on both sides of the change in Huber's loss, none closer than a step to a corner.
 TEST(Gradient, OtherErrors) {
   const auto reference = make_backend("reference");
   const std::int64_t batch = 9, outputs = 3;
@@ -195,7 +195,7 @@ struct NetworkCase {
 
 class NetworkGradient : public ::testing::TestWithParam<NetworkCase> {};
 
-/// The whole network, through forward and backward of Network itself: parameters nudged in the arena.
+/// The whole network, through forward and backward of Network itself: moves parameters in the arena.
 TEST_P(NetworkGradient, MatchesFiniteDifferences) {
   const auto& [hidden, activation, loss] = GetParam();
   const std::int64_t batch = 6, features = 5, outputs = 3;
@@ -203,7 +203,7 @@ TEST_P(NetworkGradient, MatchesFiniteDifferences) {
   if (!hidden.empty())
     options = {.name = "mlp", .values = {{"hidden", hidden}, {"activation", std::string(name_of(activation))}}};
   const SampleShape shape{.features = features, .outputs = outputs};
-  const bool is_chain = !hidden.empty() && activation == Activation::none;  // no network offers that
+  const bool is_chain = !hidden.empty() && activation == Activation::none;  // no network offers this combination
   test::NetworkInDoubles net(
       is_chain ? std::make_unique<DenseChain>("mlp", hidden, options, shape) : make_network(options, shape), batch);
   const Network& network = *net.network;

@@ -12,7 +12,7 @@ inline constexpr OperationTypes kIdleTypes{.compute = ElementType::float32, .mas
 class IdleImages final : public ImageOperations {
  public:
   IdleImages() : ImageOperations(kIdleTypes) {}
-  /// For some shapes: all but products.
+  /// True for some shapes: all but products.
   bool adds_image_gradient(const Convolution& shape) const noexcept override { return shape.window.height > 1; }
 
  private:

@@ -85,7 +85,7 @@ TEST(ImageChecks, AugmentAndConvolutions) {
   const Tensors of_product = tensors_for({{"w", kCompute, 2, 4}, {"d_y", kCompute, 2, 120}, {"d_x", kCompute, 2, 60}});
   EXPECT_THROW(images.add_image_gradient(product, of_product[0], of_product[1], of_product[2]), std::invalid_argument)
       << "this device does not add there";
-  // Without an activation nobody looks at y.
+  // Without an activation y is not read.
   const Tensors t = tensors_for(
       {{"x", kCompute, 2, 60}, {"w", kCompute, 18, 4}, {"d_y", kCompute, 2, outputs}, {"d_w", kMaster, 18, 4}});
   EXPECT_NO_THROW(images.convolution_backward(kConvolution, {.x = t[0], .w = t[1], .d_y = t[2], .d_w = t[3]},

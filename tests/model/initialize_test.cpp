@@ -14,7 +14,7 @@ namespace {
 
 using Scheme = Initializer::Scheme;
 
-/// The known answers that Random123 ships (kat_vectors, philox4x32 10).
+/// The known answers shipped with Random123 (kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),

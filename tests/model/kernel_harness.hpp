@@ -1,6 +1,6 @@
 /// \file
-/// What tests of CUDA kernels on the host share: tensors between guards, calls under several orders of threads, results
-/// against float64.
+/// The common base of tests of CUDA kernels on the host: tensors between guards, calls under several orders of threads,
+/// comparison with float64.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ inline constexpr std::array kTypes{ElementType::float32, ElementType::bfloat16};
 
 inline double tolerance(ElementType type) { return type == ElementType::bfloat16 ? 1e-2 : 1e-5; }
 
-/// Rows and columns on both sides of what kernels make a difference of: packs, warps, tiles, parts, blocks that share.
+/// Rows and columns on both sides of the kernels' thresholds: packs, warps, tiles, parts, blocks that share.
 inline std::vector<std::pair<std::int64_t, std::int64_t>> shapes() {
   std::vector<std::pair<std::int64_t, std::int64_t>> all;
   for (const std::int64_t rows : {0, 1, 3, 33, 257}) {
@@ -51,7 +51,7 @@ inline std::vector<std::pair<std::int64_t, std::int64_t>> shapes() {
   return all;
 }
 
-/// The tensors of one call by name, so that a failure can say which one is wrong.
+/// The tensors of one call by name, so that a failure can name the wrong one.
 class Tensors {
  public:
   explicit Tensors(std::size_t shift) : shift_(shift) {}

@@ -1,5 +1,5 @@
 /// \file
-/// An LSTM's way back in several calls, as a wavefront makes it: each of the same number of steps, the last ones first.
+/// An LSTM's backward pass in several calls, as in a wavefront: each of the same number of steps, the last ones first.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace lockstep::model::test {
 
-/// `whole`: operands of all steps. `operations`: SequenceOperations, or what has its lstm_backward().
+/// `whole`: operands of all steps. `operations`: SequenceOperations, or a type with the same lstm_backward().
 template <class Operations>
 void lstm_backward_in_parts(Operations& operations, const Lstm& shape, const LstmBackwardOperands& whole,
                             std::int64_t steps_of_part) {

@@ -121,7 +121,7 @@ TEST_F(ModelTest, RanksPartsSumToOneBigBatch) {
   expect_close(sum, gradients(whole), 1e-6);
 }
 
-/// A weight is how often a sample counts.
+/// A weight of n counts a sample n times.
 TEST_F(ModelTest, WeightsCountSamplesSoOften) {
   SeededTraining weighted(*backend_, *network_, {.weighted = true, .max_batch = kSamples}, {}),
       repeated(*backend_, *network_, {.max_batch = kSamples}, {});
@@ -166,7 +166,7 @@ TEST_F(ModelTest, ReadyIsCalledInAscendingOrderUpToTheEnd) {
   }
 }
 
-/// What ready has announced is what the arena holds at the end: a reducer may send it at once.
+/// The arena still holds at the end the gradients that `ready` announced: a reducer may send them at once.
 TEST_F(ModelTest, WhatIsReadyIsFinal) {
   auto training = make();
   std::vector<float> announced;
@@ -365,12 +365,12 @@ TEST(PredictionOfTokens, WhatFollowsKnownPositionsIsWhatTheWholeWindowSays) {
     for (std::int64_t i = 0; i < kContext; ++i) tokens[i] = static_cast<std::int32_t>(7 * i % kVocabulary);
     positions(0, 4);  // a prompt, then token after token
     for (std::int64_t end = 5; end <= kContext; ++end) positions(end - 1, end);
-    tokens[3] = 9;  // another text that begins with the same three
+    tokens[3] = 9;  // another text with the same first three
     positions(3, 5);
     positions(5, 6);
     for (std::int32_t& token : tokens) token = (token + 1) % kVocabulary;
     positions(0, kContext);
-    // Without what is known of the positions before, something else comes out.
+    // Without the state of the earlier positions the result differs.
     tokens[0] = (tokens[0] + 1) % kVocabulary;
     grown.model.predict({.x = tokens.data(), .x_type = ElementType::int32, .y = nullptr, .count = 1, .begins = true},
                         Weights::current, {.first = kContext - 1, .count = 1}, one);
@@ -413,7 +413,7 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
     training.parameters.upload_group("parameters", large);
     EXPECT_EQ(locate_not_finite(training, batch(0, 64)), "layer dense_" + std::to_string(layer + 1) + " (forward)");
   }
-  // Forward stays finite (the hidden units are all but off), the way back does not.
+  // The forward pass stays finite (the hidden units are nearly off), the backward pass does not.
   const auto mse = std::make_unique<DenseChain>("mlp", Numbers{1}, NetworkOptions{.values = {{"activation", "none"}}},
                                                 SampleShape{1, 1});
   Training steep(*backend_, *mse, {.loss = LossKind::mean_squared_error, .max_batch = 1}, {});

@@ -1,6 +1,6 @@
-// 50 steps of each kind of network from the same weights on the same batches as PyTorch took
-// (tests/golden/make_network_golden.py): each loss, and an evaluation's afterwards, which shows the running statistics
-// of batch norm and that evaluations begin their sequences anew.
+// Repeats 50 steps of PyTorch (tests/golden/make_network_golden.py) with each kind of network, from the same weights on
+// the same batches. Compares each loss, and that of an evaluation afterwards, which shows the running statistics of
+// batch norm and that evaluations begin their sequences anew.
 #include <cmath>
 #include <optional>
 

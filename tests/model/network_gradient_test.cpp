@@ -1,5 +1,5 @@
-// Whole networks by finite differences in float64 through the reference backend: for each parameter, the slope of the
-// loss along a direction in which all its elements take part.
+// Checks whole networks by finite differences in float64 through the reference backend: for each parameter, the slope
+// of the loss along a direction that involves all its elements.
 #include <array>
 #include <cmath>
 #include <functional>
@@ -21,7 +21,7 @@ using test::SampleBatch;
 using test::tokens;
 
 constexpr double kNetworkStep = 1e-5;
-/// Where there are so many units that a longer one would reach the kink of some: rounding is 1e-16 / 1e-7 then.
+/// For networks with many units, some of which a longer step would move across a kink: rounding is 1e-16 / 1e-7 then.
 constexpr double kShortStep = 1e-7;
 
 struct GradientCase {
@@ -46,7 +46,7 @@ double step(NetworkInDoubles& net, const GradientCase& with, const SampleBatch& 
   return loss;
 }
 
-/// The elements [offset, offset + count) are nudged by +-1 times a step, whose length is that of one element.
+/// Moves the elements [offset, offset + count) by +-1 times a step, whose length is that of one element.
 void expect_slope(NetworkInDoubles& net, const GradientCase& with, const SampleBatch& batch,
                   const std::vector<double>& gradients, std::size_t offset, std::size_t count,
                   const std::string& what) {
@@ -82,7 +82,8 @@ class WholeNetwork : public ::testing::TestWithParam<GradientCase> {
 };
 
 TEST_P(WholeNetwork, GradientsMatchFiniteDifferences) {
-  NetworkInDoubles net = make(GetParam().batch + 1);  // room for more: places must not depend on the batch
+  NetworkInDoubles net =
+      make(GetParam().batch + 1);  // a larger batch than needed: offsets must not depend on the batch
   const SampleBatch batch(GetParam().shape, GetParam().batch);
   step(net, GetParam(), batch, Accumulate::no);
   for (const Parameter& parameter : net.table().all()) {
@@ -117,7 +118,7 @@ TEST_P(WholeNetwork, TellsWhichGradientsAreFinal) {
   EXPECT_EQ(told, net.gradients) << "what was told must not change afterwards, and all must have been told";
 }
 
-/// Whatever is frozen: the lower or the upper part, each third weight; what is frozen with it, too.
+/// Freezes the lower or the upper part, or each third weight, together with its frozen_with.
 TEST_P(WholeNetwork, GradientsOfTrainedOnesMatchFiniteDifferences) {
   const std::size_t all = make(1).table().all().size();
   const std::vector<std::pair<std::string, std::function<bool(std::size_t)>>> ways{
@@ -153,7 +154,7 @@ TEST_P(WholeNetwork, GradientsOfTrainedOnesMatchFiniteDifferences) {
   }
 }
 
-/// Not where samples meet in batch norm.
+/// Excludes batch norm, which mixes samples.
 TEST_P(WholeNetwork, TwoHalvesAreOneBatch) {
   NetworkInDoubles net = make(GetParam().batch);
   if (net.table().arena_elements() > net.table().trained_elements()) return;
@@ -217,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
                      true}),
     [](const auto& network) { return network.param.label; });
 
-/// The checker itself: a gradient that is a little wrong is noticed.
+/// The checker itself detects a slightly wrong gradient.
 TEST(WholeNetworkCheck, Fires) {
   const GradientCase with{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3};
   NetworkInDoubles net(make_network(with.options, with.shape), with.batch);
@@ -234,8 +235,8 @@ TEST(WholeNetworkCheck, Fires) {
   EXPECT_EQ(results.size(), 1);
 }
 
-/// Two bottlenecks, the first of which changes its shape, and a narrowing block of option A: what depth 50 and 20 are
-/// made of, at a size that finite differences can follow.
+/// Two bottlenecks, the first of which changes its shape, and a narrowing block of option A: the blocks of depth 50 and
+/// 20, at a size that finite differences can handle.
 class TwoBlocks final : public Network {
  public:
   explicit TwoBlocks(const SampleShape& shape, bool bottleneck, Shortcut shortcut, bool synchronize = false)
@@ -282,7 +283,7 @@ class TwoBlocks final : public Network {
 
  private:
   GradientWorkspaces workspaces_;
-  /// Nobody reads it, but something below the blocks is trained: only then does the first one make d_x.
+  /// A parameter that is not read, but is trained below the blocks: only then does the first one make d_x.
   std::size_t below_ = parameters_.add({.name = "below", .shape = {1}, .initializer = {}});
   ResidualBlock first_, second_;
   GlobalAverageLayer average_;
@@ -307,7 +308,7 @@ TEST_P(ResidualBlockGradient, MatchesFiniteDifferences) {
     if (parameter.role == Role::statistic || parameter.name == "below") continue;
     expect_slope(net, with, batch, net.gradients, parameter.offset, parameter.count, parameter.name);
   }
-  // And the gradient of what the first block read.
+  // Also checks the gradient of the first block's input.
   const std::vector<double> d_x = static_cast<const TwoBlocks&>(*net.network).d_x;
   const auto x = batch.input.elements<double>();
   for (std::size_t i = 0; i < x.size(); i += 7) {

@@ -28,7 +28,8 @@ inline SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
 
 class NetworkInDoubles {
  public:
-  /// Weights are sample data, of a size that lets numbers through: scales around 1, the rest smaller the more inputs.
+  /// Weights are sample data, scaled so that numbers neither vanish nor explode: scales around 1, the rest smaller with
+  /// more inputs.
   NetworkInDoubles(std::unique_ptr<Network> made, std::int64_t max_batch)
       : backend(make_backend("reference")),
         network(std::move(made)),
@@ -67,7 +68,7 @@ class NetworkInDoubles {
             .input = input,
             .keys = keys};
   }
-  /// The sequences begin anew.
+  /// Makes the sequences begin anew.
   void forget() { std::ranges::fill(state_, 0.0); }
 
   /// scale * the sum of the loss over all rows; with want_gradient the output becomes its gradient.
@@ -97,7 +98,7 @@ class SampleBatch {
     answers_ = tail(labels(end * positions, shape.outputs), positions);
     y = view(answers_, count, positions);
     if (shape.tokens) {
-      // As the answers, but in another order.
+      // Labels in another order than the tokens.
       tokens_ = labels(end * positions + 1, shape.outputs);
       tokens_.erase(tokens_.begin());
       tokens_ = tail(tokens_, positions);

@@ -1,5 +1,5 @@
-// What networks keep beside weights: the state that an LSTM carries from window to window, the running statistics of
-// batch norm, statistics over several ranks; and dropout, which must not depend on a sample's place.
+// State of networks beside weights: the state that an LSTM carries from window to window, the running statistics of
+// batch norm, statistics over several ranks; and dropout, which must not depend on a sample's position in the batch.
 #include <barrier>
 #include <cmath>
 #include <thread>
@@ -33,7 +33,7 @@ NetworkInDoubles lstm(std::int64_t context, std::int64_t sequences, double dropo
           sequences};
 }
 
-/// Logits of some windows of the sequences one after another: [sequence][position][token].
+/// Logits of successive windows of the sequences: [sequence][position][token].
 std::vector<std::vector<double>> logits(NetworkInDoubles& net, std::vector<std::vector<std::int32_t>> sequences,
                                         bool training) {
   const std::int64_t context = net.network->positions(), count = static_cast<std::int64_t>(sequences.size());
@@ -94,7 +94,7 @@ TEST(LstmState, EachMicroBatchHasItsOwnLanes) {
   }
 }
 
-/// Rows are time-major inside; the targets must follow.
+/// Rows are time-major inside; the targets must match.
 TEST(LstmState, LossOfABatchIsThatOfItsSamples) {
   NetworkInDoubles net = lstm(4, 3);
   const SampleShape& shape = net.network->sample_shape();
@@ -127,7 +127,7 @@ TEST_P(DropoutPlaces, FollowTheSamplesWhereverTheyAre) {
 INSTANTIATE_TEST_SUITE_P(Networks, DropoutPlaces, ::testing::Values("lstm", "gpt"),
                          [](const auto& name) { return std::string(name.param); });
 
-/// One batch norm and nothing else: pixels of `channels` channels, the features are the outputs.
+/// One batch norm alone: pixels of `channels` channels, the features are the outputs.
 class NormAlone final : public Network {
  public:
   NormAlone(const ImageShape& image, bool synchronize)

@@ -228,7 +228,7 @@ TEST(Network, WorkIsThePublishedOne) {
   // Multiply-adds: 40.8 and 4,089 million (He et al. 2015 and torchvision).
   EXPECT_NEAR(forward_flops({.name = "resnet"}, images(32, 32, 3, 10)) / 2, 40.6e6, 0.3e6);
   EXPECT_NEAR(forward_flops({.name = "resnet", .values = {{"depth", 50}}}, images(224, 224, 3, 1000)) / 2, 4089e6, 2e6);
-  // Of attention, the half that the mask leaves: positions * (positions + 1) / 2 pairs, twice 2 * width each.
+  // Attention counts the unmasked half: positions * (positions + 1) / 2 pairs, twice 2 * width each.
   const double without =
       forward_flops({.name = "gpt", .values = {{"layers", 1}, {"width", 8}, {"heads", 2}}}, tokens(1, 7));
   const double with =
@@ -355,7 +355,7 @@ TEST(NetworkOption, AllowsItsTypeAndRangeAlone) {
   EXPECT_EQ(objection(choice, 6), "is none of 4, 5");
 }
 
-/// What L2 and weight decay apply to, by the end of the name.
+/// Lists the decayed parameters, by the end of the name.
 TEST(Network, DecaysMatricesAlone) {
   const auto decayed = [](const NetworkOptions& options, const SampleShape& shape) {
     std::vector<std::string> names;

@@ -1,5 +1,5 @@
 /// \file
-/// Operations whose results stay in the backend's memory, for tests on the host that want them as numbers at once.
+/// Operations whose results stay in the backend's memory, for tests on the host that need them as numbers at once.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ inline LossSums binary_cross_entropy(Backend& backend, const Tensor& logits, con
   return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 
-/// An update with an open gate, unless `non_finite` says otherwise.
+/// Makes an update with an open gate, unless `non_finite` closes it.
 inline void update(Backend& backend, const UpdateArenas& arenas, OptimizerKind kind, UpdateRule rule,
                    std::span<const UpdateSlice> slices, double gradient_squares = 1, double non_finite = 0) {
   const Tensor numbers{&rule, ElementType::uint8, 1, sizeof rule};
@@ -78,17 +78,17 @@ inline LossSums forward_backward(Training& training, const Batch& batch, double 
   return {.loss = after.loss - before.loss, .metric = after.metric - before.metric};
 }
 
-/// The norm of the gradients that the status has.
+/// The norm of the status' gradients.
 inline double gradient_norm(const Training& training) { return std::sqrt(training.status.posted().gradient_squares); }
 
-/// L2 and norm of what forward_backward left.
+/// Adds L2 to the gradients of forward_backward, and returns their norm.
 inline double finish_gradients(Training& training) {
   training.optimizer.finish_gradients();
   training.status.post();
   return gradient_norm(training);
 }
 
-/// What is left of a step after forward_backward.
+/// Completes a step after forward_backward.
 inline void finish_step(Training& training, const UpdateRule& rule, const StepStatus& own = {}) {
   training.status.write(own);
   training.optimizer.prepare(rule);

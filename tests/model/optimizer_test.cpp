@@ -1,4 +1,4 @@
-// Every rule against the formulas of optimizer.hpp, written out here in float64 over several steps.
+// Compares every rule with the formulas of update_rule.hpp, written out here in float64 over several steps.
 #include <cmath>
 #include <tuple>
 
@@ -65,7 +65,7 @@ TEST_P(OptimizerFormula, MatchesFloat64OverSeveralSteps) {
   }
   if (variant == 3) options.average_decay = 0.95;
 
-  // Two slices with padding between them; the large one crosses the size above which threads share it.
+  // Two slices with padding between them; the large one exceeds the size above which threads share it.
   const std::vector<UpdateSlice> slices{{0, 100, false}, {128, 70000, true}};
   const std::int64_t count = 70144;
   std::vector<float> start = samples<float>("w", count);

@@ -31,7 +31,8 @@ TEST(OuterOptimizer, SlowMoKeepsItsVelocityInUnitsOfTheInnerRate) {
   outer_update(options, anchor, velocity, std::vector<float>{1}, 0.5);
   EXPECT_EQ(velocity, std::vector<float>{2});
   EXPECT_EQ(anchor, std::vector<float>{0});
-  outer_update(options, anchor, velocity, std::vector<float>{0}, 0.25);  // a smaller rate, as much smaller a step
+  outer_update(options, anchor, velocity, std::vector<float>{0},
+               0.25);  // a smaller rate makes a proportionally smaller step
   EXPECT_EQ(velocity, std::vector<float>{1});
   EXPECT_EQ(anchor, std::vector<float>{-0.25f});
   outer_update(options, anchor, velocity, std::vector<float>{0}, 0);
@@ -51,7 +52,7 @@ TEST(OuterOptimizer, DescendsTowardsTheIslands) {
                                         OuterOptimizerKind::slowmo, OuterOptimizerKind::nesterov}) {
     std::vector<float> anchor{10}, velocity(kind == OuterOptimizerKind::average ? 0 : 1);
     for (int round = 0; round < 200; ++round) {
-      const float difference = 0.3f * (anchor[0] - 2);  // every island goes a part of the way to 2
+      const float difference = 0.3f * (anchor[0] - 2);  // every island moves partway to 2
       outer_update({.kind = kind}, anchor, velocity, std::vector<float>{difference});
     }
     EXPECT_NEAR(anchor[0], 2, 1e-3) << name_of(kind);

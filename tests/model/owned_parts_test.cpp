@@ -95,7 +95,7 @@ class SharedUpdateTest : public ::testing::Test {
     return owners.emplace_back(*backend_, *network_, ModelOptions{.max_batch = kSamples},
                                ParameterStateOptions{.optimizer = optimizer, .owned = owned_by(owners.size())});
   }
-  /// Of two buckets each owner has a piece; the third has nothing of the first bucket.
+  /// Two buckets: each owner has a piece, but the third has nothing of the first bucket.
   std::vector<Slice> owned_by(std::size_t owner) const {
     const std::size_t all = network_->parameters().arena_elements(), half = all / 2 / 64 * 64, share = 176;
     if (owner < 2) return {{owner * (half - 64), owner == 0 ? half - 64 : 64}, {half + owner * share, share}};
@@ -106,7 +106,7 @@ class SharedUpdateTest : public ::testing::Test {
     training.parameters.download_group(group, values);
     return values;
   }
-  /// A step of `whole` and the same one shared by `owners`.
+  /// Makes a step of `whole`, and the same one shared by `owners`.
   void step(Training& whole, Owners& owners, const OptimizerOptions& options, std::int64_t t) const {
     const Batch batch{.x = x_.data() + t * kFeatures, .y = y_.data() + t, .count = 32};
     const UpdateRule rule = update_rule(options, 0.05, t);
@@ -118,7 +118,8 @@ class SharedUpdateTest : public ::testing::Test {
       test::forward_backward(owner, batch, 1.0 / 32);
       const std::vector<float> mine(owner.parameters.gradient_elements().begin(),
                                     owner.parameters.gradient_elements().end());
-      std::ranges::fill(owner.parameters.gradient_elements(), std::nanf(""));  // what others own is unspecified
+      std::ranges::fill(owner.parameters.gradient_elements(),
+                        std::nanf(""));  // gradients of other owners are unspecified
       for (const Slice& range : owned_by(i)) {
         std::copy_n(mine.begin() + static_cast<std::ptrdiff_t>(range.offset), range.count,
                     owner.parameters.gradient_elements().begin() + static_cast<std::ptrdiff_t>(range.offset));
@@ -221,7 +222,7 @@ TEST_F(SharedUpdateTest, AClosedGateTouchesNothing) {
   test::forward_backward(owner, {.x = x_.data(), .y = y_.data(), .count = 32}, 1.0 / 32);
   owner.optimizer.prepare(update_rule(options, 0.05, 0));
   owner.optimizer.finish_gradients();
-  owner.status.summed().back() = std::nan("");  // a number of another owner's that is not finite
+  owner.status.summed().back() = std::nan("");  // a non-finite number of another owner
   owner.optimizer.update();
   owner.status.post();
   EXPECT_EQ(download(owner, "parameters"), before);

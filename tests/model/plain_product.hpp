@@ -1,5 +1,5 @@
 /// \file
-/// Products by the plain kernel, of matrices some of which may lie in longer rows than the others.
+/// Products by the plain kernel, with matrices that may lie in longer rows than the others.
 #pragma once
 
 #include "model/cuda/padded_copies.hpp"

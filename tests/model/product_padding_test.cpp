@@ -55,7 +55,7 @@ TEST(ProductPadding, SumsOfFourBytesArePackedByFour) {
   EXPECT_FALSE(padded(sums, 0).copies());
 }
 
-/// Logits of 50,304 columns of a weight that has 50,257, patches of 152 of filters of 147.
+/// Logits of 50,304 columns with a weight of 50,257; patches of 152 with filters of 147.
 TEST(ProductPadding, WhatLiesInLongerRowsIsUsedAsItIs) {
   const PaddedProduct head = padded(product({16, 768}, {768, 50257}, {16, 50304}));
   EXPECT_TRUE(head.copies_b);
@@ -77,7 +77,7 @@ TEST(ProductPadding, OutputsArePaddedWhereThatCostsLittle) {
   EXPECT_EQ(padded_outputs(50257), 50304);
 }
 
-/// More rows never need less: the plan of memory asks for the largest batch alone.
+/// More rows never need less memory: the memory plan uses the largest batch alone.
 TEST(ProductPadding, LargerBatchesTakeMore) {
   for (const std::int64_t inputs : {9, 147, 785, 1024}) {
     std::size_t before = 0;

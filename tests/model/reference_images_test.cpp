@@ -1,5 +1,5 @@
-// The judge of the operations on images, judged itself: gradients by finite differences, values by hand or by a formula
-// of another form. Augmentation is in augmentation_test.cpp.
+// Tests the reference for operations on images: gradients by finite differences, values by hand or by a formula of
+// another form. augmentation_test.cpp tests augmentation.
 #include "model/reference/reference_images.hpp"
 
 #include <algorithm>
@@ -144,7 +144,7 @@ TEST(ReferenceConvolution, GradientsMatchFiniteDifferences) {
     expect_gradient(x, d_x, f, "x");
     expect_gradient(w, d_w, f, "w");
     expect_gradient(bias, d_bias, f, "bias");
-    // Without bias and d_x the filter's gradient is the same.
+    // The filter's gradient is the same without bias and d_x.
     auto d_w_alone = zeros(static_cast<std::int64_t>(w.size()));
     d_y = weight;
     f();
@@ -250,7 +250,7 @@ TEST(ReferenceResponseNormalization, GradientsMatchFiniteDifferences) {
       return weighted(weight, y);
     };
     f();
-    double sum = 0;  // of the first pixel's channels that the first one sees
+    double sum = 0;  // over the channels around the first one
     for (std::int64_t j = 0; j < std::min(norm.channels, norm.radius + 1); ++j)
       sum += std::pow(x[static_cast<std::size_t>(j)], 2);
     EXPECT_NEAR(y[0], x[0] * std::pow(norm.bias + norm.alpha * sum, -norm.beta), 1e-12);
@@ -295,7 +295,7 @@ TEST(ReferenceSubsample, TakesEveryPixelAndAddsItsGradient) {
   }
 }
 
-/// Everything that one batch norm needs and gives.
+/// All operands and results of one batch norm.
 struct NormRun {
   BatchNorm norm;
   std::int64_t rows, columns;
@@ -370,7 +370,7 @@ TEST(ReferenceBatchNorm, GradientsMatchFiniteDifferences) {
     expect_gradient(run.shift, d_shift_once, f, "shift");
     if (with_residual) expect_gradient(run.residual, d_y, f, "residual");
     for (const double value : run.mean) EXPECT_TRUE(std::isfinite(value));
-    // In place, and without gradients of its own.
+    // In place, and without parameter gradients.
     f();
     auto in_place = d_y;
     images.batch_norm_backward(run.norm, {.x = run.matrix(run.x),
@@ -403,7 +403,7 @@ TEST(ReferenceBatchNorm, StatisticsAndInferenceAreThoseOfTheFormula) {
   ReferenceImages images;
   NormRun run{.norm = {.channels = 2, .relu = true}, .rows = 3, .columns = 4, .with_residual = true};
   run.forward(images);
-  double mean = 0, variance = 0;  // of channel 1: six values
+  double mean = 0, variance = 0;  // channel 1: six values
   for (std::size_t i = 1; i < 12; i += 2) mean += run.x[i] / 6;
   for (std::size_t i = 1; i < 12; i += 2) variance += std::pow(run.x[i] - mean, 2) / 6;
   EXPECT_NEAR(run.mean[1], mean, 1e-14);
@@ -418,7 +418,7 @@ TEST(ReferenceBatchNorm, StatisticsAndInferenceAreThoseOfTheFormula) {
   EXPECT_NEAR(d_mean[1], 0.75 * mean, 1e-14);
   EXPECT_NEAR(d_variance[1], 0.75 * variance * 6 / 5, 1e-12);
 
-  // With the batch's own (biased) statistics, inference gives what training gives.
+  // With the batch's own (biased) statistics, inference gives the same as training.
   std::vector<double> batch_variance(2), y(run.y.size());
   for (std::size_t c = 0; c < 2; ++c) batch_variance[c] = 1 / std::pow(run.inverse[c], 2) - static_cast<double>(1e-5f);
   images.batch_norm_inference(run.norm, {.x = run.matrix(run.x),

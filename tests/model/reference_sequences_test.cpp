@@ -1,5 +1,5 @@
-// The judge of the operations on sequences, judged itself: gradients by finite differences, values by a formula of
-// another form. Dropout is in dropout_test.cpp.
+// Tests the reference for operations on sequences: gradients by finite differences, values by a formula of another
+// form. dropout_test.cpp tests dropout.
 #include "model/reference/reference_sequences.hpp"
 
 #include <algorithm>
@@ -112,7 +112,7 @@ TEST(ReferenceLayerNorm, GradientsMatchFiniteDifferences) {
     const auto matrix = [&](std::vector<double>& of) { return view(of, rows, width); };
     const auto vector = [&](std::vector<double>& of) { return view(of, 1, width); };
     const auto column = [&](std::vector<double>& of) { return view(of, rows, 1); };
-    // The sum goes on past the norm too, with weights of its own.
+    // The sum also continues past the norm, with weights of its own.
     const auto f = [&] {
       sequences.layer_norm_forward({.x = matrix(x),
                                     .residual = with_residual ? matrix(residual) : Tensor{},
@@ -152,7 +152,7 @@ TEST(ReferenceLayerNorm, GradientsMatchFiniteDifferences) {
     f();
     backward(Accumulate::no, matrix(d_past), matrix(d_past));
     EXPECT_EQ(d_past, d_x) << "in place of d_residual";
-    // The sum may stand where x or the residual stood.
+    // The sum may use the memory of x or the residual.
     const auto y_apart = y, sum_apart = sum;
     for (const bool on_x : {true, false}) {
       auto x_copy = x, residual_copy = residual;
@@ -219,7 +219,7 @@ TEST(ReferenceGelu, GradientsMatchFiniteDifferences) {
   }
 }
 
-/// 0.5 x (1 + erf(x / sqrt 2)) is what the form with tanh stands for: 5e-4 apart at most.
+/// 0.5 x (1 + erf(x / sqrt 2)) is the exact form, which the form with tanh approximates: 5e-4 apart at most.
 TEST(ReferenceGelu, IsCloseToTheExactForm) {
   ReferenceSequences sequences;
   for (double v = -6; v <= 6; v += 0.25) {
@@ -328,7 +328,7 @@ TEST(ReferenceAttention, LooksOnlyBackAndTakesAnEmptyBatch) {
   run.forward(sequences);
   const auto before = run.y;
   for (double& v : run.joint) v = &v >= &run.joint[static_cast<std::size_t>(2 * 3 * run.shape.width())] ? -v : v;
-  run.forward(sequences);  // positions 2 and on of the first sample are others now
+  run.forward(sequences);  // positions from 2 on of the first sample now differ
   const auto seen = static_cast<std::ptrdiff_t>(2 * run.shape.width());
   EXPECT_TRUE(std::equal(before.begin(), before.begin() + seen, run.y.begin()));
   EXPECT_NE(before[static_cast<std::size_t>(seen)], run.y[static_cast<std::size_t>(seen)]);
@@ -353,7 +353,7 @@ struct LstmRun {
   Tensor gate_rows() { return view(gates, rows, 4 * units); }
   Tensor weights() { return view(recurrent, units, 4 * units); }
   Tensor states(std::vector<double>& of) const { return view(of, rows + shape.sequences, units); }
-  /// h(1) ... h(steps).
+  /// Returns h(1) ... h(steps).
   std::vector<double> outputs() const { return {hidden.begin() + shape.sequences * units, hidden.end()}; }
   void forward(ReferenceSequences& sequences) {
     gates = sums;

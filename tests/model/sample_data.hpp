@@ -26,7 +26,7 @@ inline double sample(std::string_view name, std::size_t index) {
   return 2 * open_uniform(words[0]) - 1;
 }
 
-/// Rounded to fp32, so that both backends start from equal numbers.
+/// Rounds to fp32, so that both backends start from equal numbers.
 template <class T>
 std::vector<T> samples(std::string_view name, std::int64_t count, double scale = 1) {
   std::vector<T> values(static_cast<std::size_t>(count));
@@ -44,7 +44,7 @@ inline std::vector<std::int32_t> labels(std::int64_t count, std::int64_t classes
   return values;
 }
 
-/// Labels that are there or not: 1 or 0, of three about one.
+/// Labels that are present or not: 1 or 0, about one of three.
 inline std::vector<float> binary(std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = sample("there", i) > 1.0 / 3 ? 1.0f : 0.0f;

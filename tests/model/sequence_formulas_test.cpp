@@ -1,4 +1,4 @@
-// Formulas of single elements of sequences and norms against float64, at ordinary and at special values.
+// Compares formulas of single elements of sequences and norms with float64, at ordinary and at special values.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -17,7 +17,7 @@ namespace {
 
 using test::kNan;
 
-/// As Hendrycks & Gimpel write it.
+/// The formula of Hendrycks & Gimpel.
 double gelu_by_tanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
@@ -45,7 +45,7 @@ TEST(GeluFormula, EndsInZeroOrItselfAndKeepsNan) {
   EXPECT_EQ(gelu(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
 }
 
-/// Cell and hidden state after a step, from the five numbers it depends on.
+/// Cell and hidden state after a step, from its five inputs.
 LstmState<double> step(const std::vector<double>& x) {
   return lstm_step(lstm_activate(LstmGates<double>{x[0], x[1], x[2], x[3]}), x[4]);
 }

@@ -72,7 +72,7 @@ TEST(SequenceChecks, TokensAndTables) {
            [&](const Tensors& t) { sequences.project_backward(t[0], t[1], t[2], Accumulate::yes, t[3], t[4]); },
            {4},
            {0, 2}});
-  // Tables and positions of nothing.
+  // Empty tables and positions.
   const Tensors t =
       tensors_for({{"tokens", kTokens, 2, 1}, {"y", kCompute, 2, 4}, {"d", kMaster, 7, 4}, {"table", kCompute, 7, 4}});
   Tensor no_table = t[3], no_positions = t[3], no_d_positions = t[2];
@@ -164,7 +164,7 @@ TEST(SequenceChecks, DropoutNeedsKeys) {
            {{2, 0}}});
   const Tensors t = tensors_for({{"x", kCompute, 6, 4}, {"keys", kKeys, 2, 1}, {"y", kCompute, 6, 4}});
   EXPECT_NO_THROW(sequences.dropout(t[0], {}, {}, t[2]));
-  for (const std::int64_t samples : {0, 4, 7}) {  // of which 6 rows are no whole number of positions
+  for (const std::int64_t samples : {0, 4, 7}) {  // 6 rows are no whole number of positions
     Tensor keys = t[1];
     keys.rows = samples;
     EXPECT_THROW(sequences.dropout(t[0], keys, rule, t[2]), std::invalid_argument) << samples;
@@ -219,7 +219,7 @@ TEST(SequenceChecks, Attention) {
                               Attention{.context = 3, .heads = 2, .head_size = 4, .dropout = {.rate = 1}}}) {
     EXPECT_THROW(forward(of, t[1]), std::invalid_argument);
   }
-  // Seven rows of 3 positions: the other tensors fit two whole samples and a piece.
+  // Seven rows with 3 positions: the other tensors fit two whole samples and a piece.
   Tensors odd = t;
   odd[0].rows = odd[2].rows = 7;
   EXPECT_THROW(
@@ -261,7 +261,7 @@ TEST(SequenceChecks, Lstm) {
     EXPECT_THROW(sequences.lstm_forward(of, {.gates = t[0], .recurrent = t[1], .cells = t[2], .hidden = t[3]}),
                  std::invalid_argument);
   }
-  // Of no steps, with tensors that fit none.
+  // No steps, with tensors that fit none.
   Tensors none = tensors_for({{"gates", kCompute, 0, 16},
                               {"recurrent", kCompute, 4, 16},
                               {"cells", kCompute, 2, 4},

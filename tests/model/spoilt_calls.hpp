@@ -1,6 +1,6 @@
 /// \file
-/// The checked front of an operation, examined by what its arguments are said to be: the good call passes, also with an
-/// empty batch, and each way to spoil one of the tensors is refused with a message that names the operation.
+/// Examines the checked front of an operation by a description of its arguments: the valid call passes, also with an
+/// empty batch, and each corruption of one of the tensors is refused with a message that names the operation.
 #pragma once
 
 #include <cstddef>
@@ -22,33 +22,33 @@ inline constexpr ElementType kCompute = kIdleTypes.compute, kMaster = kIdleTypes
 inline constexpr ElementType kTypes[] = {ElementType::float32, ElementType::float64,  ElementType::uint8,
                                          ElementType::int32,   ElementType::bfloat16, ElementType::uint64};
 
-/// One argument of a call, and what may be done to it without harm.
+/// One argument of a call, and the changes that it tolerates.
 struct Argument {
   std::string name;
   ElementType type;
   std::int64_t rows, columns;
-  bool optional = false;  ///< may be left out
-  bool any_rows = false;  ///< no other argument says how many rows
+  bool optional = false;  ///< may be absent
+  bool any_rows = false;  ///< no other argument determines the number of rows
   bool any_columns = false;
-  std::set<ElementType> also{};  ///< other types that pass
+  std::set<ElementType> also{};  ///< other types that are accepted
 };
 
 using Tensors = std::vector<Tensor>;
 using Call = std::function<void(const Tensors&)>;
 
-/// Pairs of arguments of which the first may lie on all of the second.
+/// Pairs of arguments: the first may share all memory of the second.
 using Shared = std::set<std::pair<std::size_t, std::size_t>>;
 
 struct Subject {
   std::string operation;
-  std::function<std::vector<Argument>(std::int64_t)> arguments;  ///< of a number of samples
+  std::function<std::vector<Argument>(std::int64_t)> arguments;  ///< as a function of the number of samples
   Call call;
-  std::set<std::size_t> written;  ///< arguments that must not lie on those of `kept` …
+  std::set<std::size_t> written;  ///< arguments that must not overlap those of `kept` …
   std::set<std::size_t> kept;
-  Shared shared{};  ///< … but for these
+  Shared shared{};  ///< … except for these
 };
 
-/// Memory for arguments, each in a block of its own; nobody reads it.
+/// Memory for arguments, each in a block of its own; it is never read.
 inline Tensors tensors_for(const std::vector<Argument>& arguments) {
   constexpr std::size_t kBlock = 1 << 16;
   static std::vector<std::byte> memory(kBlock * 16);
@@ -70,7 +70,7 @@ inline void expect_refusal(const Subject& subject, const Tensors& tensors, const
   }
 }
 
-/// The good call, then each way to spoil it.
+/// Makes the valid call, then each corrupted one.
 inline void examine(const Subject& subject) {
   SCOPED_TRACE(subject.operation);
   for (const std::int64_t samples : {2, 0}) {
@@ -112,7 +112,7 @@ inline void examine(const Subject& subject) {
         } else {
           expect_refusal(subject, tensors, pair);
         }
-        // In part is never good.
+        // A partial overlap is never allowed.
         tensors[written].data = static_cast<std::byte*>(tensors[kept].data) + size_of(tensors[kept].type);
         expect_refusal(subject, tensors, pair + " in part");
       }

@@ -1,6 +1,6 @@
-// cuDNN has plans for the convolutions of ResNet-50 (He et al. 2015) and the attention of GPT-2 (Radford et al. 2019)
-// on a GPU that is only described: none is needed. For attention it wants a driver to load what it compiles:
-// support/driver_on_cpu.cpp. Where cuDNN cannot be loaded the tests say that they have not run.
+// Checks that cuDNN has plans for the convolutions of ResNet-50 (He et al. 2015) and the attention of GPT-2 (Radford et
+// al. 2019) on a GPU that is only described: no GPU is needed. For attention cuDNN wants a driver to load the code that
+// it compiles: support/driver_on_cpu.cpp. The tests report themselves as not run if cuDNN cannot be loaded.
 #include <array>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@
 namespace lockstep::model::cuda {
 namespace {
 
-/// An H200 in cuDNN's words.
+/// An H200 in cuDNN's notation.
 constexpr const char* kDevice = R"({
   "version": 1, "cudaDeviceId": 0, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
   "isTccDriver": 0, "l2CacheSize": 62914560, "maxCtasPerSM": 32, "maxRegistersPerSM": 65536,
@@ -50,7 +50,7 @@ Convolution convolution(std::int64_t side, std::int64_t channels, std::int64_t o
 
 TEST_F(CudnnPlans, AreThereForResNet50) {
   const CudnnDevice device{std::string(kDevice)};
-  // Windows of one pixel that move by one are products, and none of cuDNN's business.
+  // Windows of one pixel that move by one are products, which cuDNN does not run.
   const std::array shapes{
       convolution(224, 3, 64, 7, 2),     convolution(56, 64, 64, 3, 1),   convolution(56, 128, 128, 3, 2),
       convolution(56, 256, 512, 1, 2),   convolution(28, 128, 128, 3, 1), convolution(28, 256, 256, 3, 2),
@@ -76,7 +76,7 @@ TEST_F(CudnnPlans, AreRefusedWhereTheyDoNotFit) {
   Convolution wrong = convolution(28, 128, 128, 3, 1);
   wrong.out.height = 99;
   EXPECT_FALSE(find_cudnn_plan(device, {CudnnProblem::Kind::forward, wrong, 8}, kMostWorkspace).has_value());
-  // Some of what is proposed needs a workspace: not that where there is none.
+  // Some proposals need a workspace: they must not be chosen without one.
   for (const CudnnProblem::Kind kind : kKinds) {
     const auto plan = find_cudnn_plan(device, {kind, convolution(28, 128, 128, 3, 1), 8}, 0);
     if (plan) {
@@ -102,7 +102,7 @@ TEST_F(CudnnPlans, AreThereForAttention) {
       const auto plan = find_cudnn_plan(
           device, CudnnAttentionProblem{kind, samples, shape.context, shape.heads, shape.head_size}, kMostWorkspace);
       ASSERT_TRUE(plan.has_value()) << what;
-      // What the memory plan counts on. The backward pass keeps the gradients of the scores: that is how it repeats.
+      // The memory plan relies on this. The backward pass keeps the gradients of the scores, and so repeats.
       const std::size_t scores = static_cast<std::size_t>(samples * shape.heads * shape.context * shape.context);
       EXPECT_LE(plan->workspace, static_cast<std::size_t>(samples) *
                                      library_attention_bytes(shape.heads * shape.context * shape.context))
@@ -143,14 +143,15 @@ TEST_F(CudnnPlans, OfAttentionAreAskedForWhereTheyMeanIt) {
 }
 
 TEST_F(CudnnPlans, OfAttentionTakeSamplesInNearlyEqualParts) {
-  const Attention shape{.context = 1024, .heads = 12, .head_size = 64};  // 24 MiB of scores a sample
+  const Attention shape{.context = 1024, .heads = 12, .head_size = 64};  // 24 MiB of scores per sample
   const std::size_t most = std::size_t{256} << 20;
   EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 1, most), 1);
   EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 10, most), 10);
   EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 11, most), 6);
   EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 32, most), 8);
   EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 31, most), 8);
-  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 32, std::size_t{8} << 20), 0) << "not even one fits";
+  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 32, std::size_t{8} << 20), 0)
+      << "not even one fits";
 }
 
 TEST_F(CudnnPlans, AreNotMadeOfEnginesThatDoNotRepeatOrRoundInBetween) {
