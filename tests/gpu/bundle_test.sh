@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bundle_test.sh BUILD: the bundle of this build runs from another folder with an empty environment, packed, too; its
-# libraries come along, the compiler's are taken where they are the newer ones, and the GPU tests in it, on the CPU in a
-# GPU's place, pass, fail and are not run where they should.
+# bundle_test.sh BUILD: the bundle of this build runs from another folder with an empty environment, packed, too. Its
+# libraries come along, and the compiler's are used if they are the newer ones. The GPU tests in it, with the CPU in
+# place of a GPU, pass, fail and are skipped as expected.
 set -u
 build=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,7 +20,7 @@ expect() {
   sed 's/^/  /' "$work/out" | tail -n 40
 }
 
-# says PATTERN [FILE]: the output of the last expect, or the file, has it.
+# says PATTERN [FILE]: the output of the last expect, or the file, contains it.
 says() {
   grep -Eq -- "$1" "$work/${2:-out}" && return
   failures=$((failures + 1))
@@ -43,7 +43,8 @@ if [ -n "$python" ]; then expect 0 "$python" -m tarfile -e made.tar.xz unpacked;
 expect 0 env -i unpacked/lockstep/tests/gpu/run --on cpu --quick --only curve,two_ranks
 rm -rf unpacked made.tar.xz
 
-# The compiler's libraries: the newer ones, the bundle's or the machine's. What is no library fails where it is taken.
+# The compiler's libraries: the newer ones, the bundle's or the machine's. A file that is no library fails when it is
+# used.
 gcc=$place/lib/gcc/libstdc++.so.6
 theirs=$(env -i ldd "$place/bin/lockstep" | awk '/libstdc/{ print $3 }')
 mkdir older
@@ -57,7 +58,7 @@ echo GLIBCXX_3.4.99 >"$gcc"
 expect 127 env -i CUDA_HOME=2 "$place/run" 1 lockstep --version
 mv kept "$gcc"
 
-# Nothing is loaded from this machine but the C library and the loader.
+# Only the C library and the loader come from this machine.
 env -i LD_LIBRARY_PATH="$place/lib/gcc" ldd "$place/bin/lockstep" "$place/bin/gpu_tests" "$place/bin/mpirun" | awk '/=> /{ print $3 }' | grep -v "^$work" |
   grep -vE '/(ld-linux[^/]*|lib(c|m|pthread|dl|rt|resolv|util|anl)\.so\.[0-9]+)$' >foreign
 expect 1 grep . foreign

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# checks.sh NAME [TEST]: one check of tests/gpu/run, which sets the variables; with TEST of this one alone. Exit: 0 passed,
-# 77 not run, else failed; the last line of output says what was seen.
+# checks.sh NAME [TEST]: one check of tests/gpu/run, which sets the variables; with TEST only this test. Exit: 0 passed,
+# 77 not run, else failed; the last line of output is the finding.
 set -u
 : "${work:?tests/gpu/run calls this}" "${data:?}" "${subject:?}" "${quick?}" "${LAUNCHER:?}"
 scratch=$work/$1${2:+.$$}.files
@@ -11,12 +11,12 @@ launch() { eval "$LAUNCHER \"\$@\""; }
 failed() { echo "$*"; exit 1; }
 not_run() { echo "$*"; exit 77; }
 needs_gpu() { [ "$subject" = gpu ] || not_run "needs a GPU"; }
-# On the CPU every precision is fp32, nothing is shared and nothing recorded.
+# On the CPU every precision is fp32, and nothing is shared or recorded.
 on() { if [ "$subject" = gpu ]; then echo "--device gpu --precision $1"; else echo "--device cpu"; fi; }
 shared() { [ "$subject" != gpu ] || echo "--share-gpu"; }
 plain() { [ "$subject" != gpu ] || echo "--no-graph"; }
 
-# The data: a part of Fashion-MNIST, else a problem made up in its shape.
+# The data: a part of Fashion-MNIST, else a generated problem of the same shape.
 if [ ! -d "$data/train" ]; then
   data=$work/data
   if [ ! -d "$data/test" ]; then
@@ -35,10 +35,10 @@ train() {
 }
 # numbers RUN: "step loss gradient_norm" of each step, in full precision.
 numbers() { sed -n 's/^{"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),.*"gradient_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
-# accuracy RUN: of the last validation.
+# accuracy RUN: accuracy of the last validation.
 accuracy() { sed -n 's/^{"kind":"validation",.*"accuracy":\([^,}]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
-# close RUN RUN TOLERANCE: the same steps, and losses within this relative distance at half of them, within a hundred
-# times as much at all: sums in another order flip the ReLU of a unit near zero, and from there on the losses drift.
+# close RUN RUN TOLERANCE: the same steps, losses within this relative distance in half of them, and within a hundred
+# times as much in all. Sums in another order flip the ReLU of a unit near zero, and from there on the losses drift.
 close() {
   paste -d ' ' <(numbers "$1") <(numbers "$2") | awk '
     $1 != $4 || NF != 6 || /nan|inf|null/ || $5 == 0 { print "broken"; next }
@@ -50,7 +50,7 @@ close() {
       exit !(NR >= 60 && !broken && half <= tolerance + 0 && worst <= 100 * tolerance)
     }' || failed "$1 and $2 differ: $(paste -d ' ' <(numbers "$1") <(numbers "$2") | tail -n 1)"
 }
-# same RUN RUN: every loss and gradient norm, and the evaluation of the last checkpoint, to the last bit.
+# same RUN RUN: every loss and gradient norm, and the evaluation of the last checkpoint, are equal to the last bit.
 same() {
   [ "$(numbers "$1" | wc -l)" -ge 60 ] || failed "$1 has too few steps"
   cmp <(numbers "$1") <(numbers "$2") || failed "$1 and $2 differ: $(diff <(numbers "$1") <(numbers "$2") | sed -n 2p)"
@@ -64,7 +64,7 @@ evaluation() {
   launch 1 lockstep eval "$1" $where --json "$1.eval" >/dev/null || failed "eval $1 failed"
   sed -n 's/.*"loss":\([^,]*\),"accuracy":\([^,]*\),.*/\1 \2/p' "$1.eval"
 }
-# refused PATTERN COMMAND...: it ends with exit code 1 and says so.
+# refused PATTERN COMMAND...: ends with exit code 1 and a message that contains the pattern.
 refused() {
   local pattern=$1 code
   shift
@@ -74,7 +74,7 @@ refused() {
   grep -E -m 1 -- "$pattern" refused.out || { cat refused.out; failed "the message lacks /$pattern/"; }
 }
 
-# filter_of NAME: which of gpu_tests are in a phase; `rest` has all that are in no other, tf32 among them.
+# filter_of NAME: the gpu_tests of a phase; `rest` has all that are in no other, tf32 among them.
 families="linear=Operations sequences=Sequences images=Images update=Update queue=Queue training=Training"
 filter_of() {
   local precision=${1##*.} family others="*Gpt2Size*"
@@ -90,7 +90,7 @@ filter_of() {
   echo "-$others"
 }
 
-# alive PID: it runs, and is no zombie that nobody has asked about yet.
+# alive PID: it runs, and is no zombie that nobody has waited for.
 alive() { grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status" 2>/dev/null; }
 
 # shellcheck disable=SC2046,SC2086  # what on(), shared() and plain() print are words
@@ -98,7 +98,7 @@ case $1 in
   *.bf16|*.fp32|gpt2_size|rest)
     launch 1 gpu_tests --backend "${subject/gpu/cuda}" $quick --gtest_filter="$(filter_of "$1")" --gtest_brief=1 ;;
   filter) filter_of "$2" ;;
-  again)  # kernel by kernel, so that an error is reported where it is made
+  again)  # kernel by kernel, so that each error is reported at its source
     CUDA_LAUNCH_BLOCKING=1 launch 1 gpu_tests $quick --gtest_filter="$2" ;;
   curve)
     train 1 gpu $(on fp32)
@@ -127,7 +127,7 @@ case $1 in
       same $precision $precision-again
     done
     echo "60 steps twice: the same bits" ;;
-  two_ranks|two_ranks_plain|three_ranks)  # plain: where two_ranks fails and this passes, recording is at fault
+  two_ranks|two_ranks_plain|three_ranks)  # plain: if two_ranks fails and this passes, recording is at fault
     if [ "$1" = three_ranks ]; then ranks=3; else ranks=2; fi
     if [ "$1" = two_ranks_plain ]; then recorded=$(plain); else recorded=""; fi
     train $ranks ranks $(on fp32) $(shared) $recorded
@@ -186,7 +186,7 @@ case $1 in
     launch 2 lockstep train --data "$data" --hidden 64 --global-batch 120 --steps 100000000 --report-every 50 \
       --progress off --run run $(on fp32) $(shared) >run.out 2>&1 &
     for _ in $(seq 200); do grep -q '^ *step ' run.out 2>/dev/null && break; sleep 0.1; done
-    ranks=$(for process in /proc/[0-9]*; do  # pgrep is not everywhere
+    ranks=$(for process in /proc/[0-9]*; do  # pgrep is not available everywhere
       [ "$(basename "$(readlink "$process/exe" 2>/dev/null)")" = lockstep ] && [ "$process/cwd" -ef "$scratch" ] && echo "${process#/proc/}"
     done | sort -n)
     [ "$(wc -w <<<"$ranks")" = 2 ] || { cat run.out; failed "ranks: ${ranks:-none}"; }
@@ -204,10 +204,10 @@ case $1 in
   memcheck|racecheck|initcheck)
     needs_gpu
     command -v compute-sanitizer >/dev/null || not_run "compute-sanitizer is not installed"
-    # Kernels of libraries are not ours to judge. Ours have the namespace in their mangled names.
+    # Kernels of libraries are excluded. Ours have the namespace in their mangled names.
     ours="--kernel-name kernel_substring=lockstep"
     compute-sanitizer --help 2>&1 | grep -q -e '--kernel-name' || ours="--filter kernel_substring=lockstep"
-    [ "$1" != memcheck ] || ours=""  # an access that is not allowed breaks all that follows, whoever makes it
+    [ "$1" != memcheck ] || ours=""  # an invalid access, even of a library, breaks everything after it
     filter=${2:--*Large*:*Training*} enough=$((seconds - 8))
     eval "timeout --foreground $enough compute-sanitizer --tool $1 $ours --error-exitcode 9 --target-processes all $LAUNCHER \
       1 gpu_tests --quick --gtest_filter='$filter' --gtest_brief=1" >sanitizer.out 2>&1
@@ -218,7 +218,7 @@ case $1 in
     [ $code != 124 ] || not_run "not done in $enough s; no error until then"
     exit $code ;;
   comparison_fires)
-    # The comparisons above must see a difference where there is one.
+    # The comparisons above must detect a real difference.
     train 1 a $(on fp32)
     rate=0.00101
     train 1 b $(on fp32)

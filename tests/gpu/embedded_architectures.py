@@ -10,7 +10,7 @@ import struct
 import sys
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
-# The file's header: magic, version, bytes of the header, bytes of what follows it. Each entry's: kind, version, bytes of the
+# The file's header: magic, version, bytes of the header, bytes of the rest. Each entry's: kind, version, bytes of the
 # header, bytes of the code; the compute capability is 28 bytes from its start.
 HEADER, ENTRY, CAPABILITY = "<IHHQ", "<HHIQ", 28
 KINDS = {1: "PTX", 2: "machine code"}

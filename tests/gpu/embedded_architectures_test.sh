@@ -23,7 +23,7 @@ echo '__global__ void plain(float* x) { x[threadIdx.x] *= 2; }' > "$folder/plain
     -c "$folder/plain.cu" -o "$folder/all.o" || exit 1
 echo 'int main() {}' > "$folder/none.cpp"
 c++ -c "$folder/none.cpp" -o "$folder/none.o" || exit 1
-# What looks like the beginning of a fat binary is none.
+# Bytes that only resemble the beginning of a fat binary are not counted.
 { cat "$folder/none.o"; printf '\x50\xed\x55\xba\x01\x00\x10\x00\xff\xff\xff\xff\xff\xff\xff\x7f'; } > "$folder/torn.o"
 cat "$folder/torn.o" "$folder/all.o" > "$folder/hidden.o"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # figures.sh NAME: one measurement of tests/gpu/run, which sets the variables; NAME is WORKLOAD[.PRECISION][.VARIANT],
 # all_reduce, torch (all of PyTorch's), warm_torch or ncu.WORKLOAD. Adds to figures.jsonl, torch.jsonl or more/. Exit: 0
-# measured, 77 not run, else failed; the last line of output says what was seen.
+# measured, 77 not run, else failed; the last line of output is the finding.
 set -u
 : "${work:?tests/gpu/run calls this}" "${out:?}" "${here:?}" "${subject:?}" "${quick?}" "${python?}" "${LAUNCHER:?}"
 scratch=$work/$1.files
@@ -12,9 +12,10 @@ launch() { eval "$LAUNCHER \"\$@\""; }
 failed() { echo "$*"; exit 1; }
 not_run() { echo "$*"; exit 77; }
 
-# describe WORKLOAD: batch, steps of a measurement after some that warm up, the options of `lockstep bench step`, and the
-# same for PyTorch. GPT-2 of 124 million parameters, whose vocabulary Lockstep pads by itself; ResNet-50; the "large" LSTM
-# of Zaremba et al. with two layers of 1024; the CNN of TensorFlow's CIFAR-10 tutorial; multi-layer perceptrons.
+# describe WORKLOAD: sets batch, steps of a measurement and of its warm-up, the options of `lockstep bench step`, and
+# the same for PyTorch. GPT-2 of 124 million parameters, whose vocabulary Lockstep pads by itself; ResNet-50; the
+# "large" LSTM of Zaremba et al. with two layers of 1024; the CNN of TensorFlow's CIFAR-10 tutorial; multi-layer
+# perceptrons.
 describe() {
   case $1 in
     gpt2)
@@ -41,7 +42,7 @@ describe() {
   esac
   [ "$subject" = gpu ] || make_small "$1"
 }
-# perceptron BATCH STEPS OPTIMISER WIDTHS: a last width of 1 is a regression's.
+# perceptron BATCH STEPS OPTIMISER WIDTHS: a last width of 1 makes it a regression.
 perceptron() {
   local widths=$4 hidden=${4#*,} regression=false
   hidden=${hidden%,*} batch=$1 repeat=$2 warmup=$(($2 / 10 + 5)) torch_warmup=$(($2 / 10 + 5)) torch_repeat=$2
@@ -49,7 +50,7 @@ perceptron() {
   if [ "${widths##*,}" = 1 ]; then options+=" --regression" regression=true; fi
   request="\"layers\": [$widths], \"optimizer\": \"$3\", \"regression\": $regression"
 }
-# make_small WORKLOAD: as much as shows, on the CPU in a GPU's place, that both programs take it.
+# make_small WORKLOAD: just enough to show, with the CPU in place of a GPU, that both programs accept it.
 make_small() {
   batch=2 warmup=1 repeat=2 torch_warmup=1 torch_repeat=2
   case $1 in
@@ -63,7 +64,7 @@ make_small() {
   esac
 }
 
-# number KEY: of the first JSON object on standard input.
+# number KEY: its value in the first JSON object on standard input.
 number() { sed -n "s/.*\"$1\": *\([^,} ]*\).*/\1/p" | head -n 1; }
 
 # step NAME: a measurement of Lockstep.
@@ -90,7 +91,7 @@ step() {
 
 all_reduce() {  # over all GPUs, or two ranks on one
   local ranks=2 sharing=() sums=(--repeat 11)
-  # MPI's is slow where cores are shared.
+  # MPI's is slow with shared cores.
   [ "$subject" = gpu ] || sums=(--repeat 3 --factor 8 --algorithms ring,shared-memory --max 1048576)
   if [ "$subject" = gpu ]; then
     ranks=$(launch 1 gpu_tests --survey | grep -c '^device ')
@@ -155,7 +156,7 @@ warm_torch() {  # fills the cache of torch.compile
   exec "$python" -B "$here/../peers/torch_gpu_step.py" <requests >"$work/more/warm.jsonl"
 }
 
-ncu_of() {  # kernels of a step with their times and traffic: what one pass gathers
+ncu_of() {  # kernels of a step with their times and traffic, as far as one pass collects
   local metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,launch__registers_per_thread
   [ "$subject" = gpu ] || not_run "needs a GPU"
   command -v ncu >/dev/null || not_run "ncu is not installed"

@@ -1,5 +1,5 @@
-// Every operation on images at every precision against the float64 reference: windows with odd sizes and padding, fresh
-// random inputs, poisoned outputs.
+// Compares every operation on images at every precision with the float64 reference: windows with odd sizes and padding,
+// fresh random inputs, poisoned outputs.
 #include <cmath>
 #include <limits>
 
@@ -20,7 +20,7 @@ struct ConvolutionCase {
   Sliding window;
 };
 
-/// Those of the networks, small; then what is odd.
+/// Those of the networks, small; then odd ones.
 std::vector<ConvolutionCase> convolutions() {
   std::vector<ConvolutionCase> cases{{2, {12, 12, 3}, 64, same_padding({12, 12, 3}, 5, 1)},
                                      {2, {8, 8, 16}, 16, even_padding(3, 1, 1)},
@@ -83,7 +83,7 @@ TEST_P(Images, Convolution) {
   }
 }
 
-// A device that does not add writes the gradient.
+// A device that cannot add writes the gradient.
 TEST_P(Images, AddedImageGradient) {
   for (const ConvolutionCase& at : convolutions()) {
     if (at.window.height > 1 || at.window.stride > 1) continue;
@@ -138,7 +138,7 @@ TEST_P(Images, MaxPool) {
     SCOPED_TRACE(fmt::format("batch {}, {} x {} x {}, window {}, stride {}", at.batch, at.in.height, at.in.width,
                              at.in.channels, at.window.height, at.window.stride));
     const Pool shape{at.in, slide(at.in, at.window, at.in.channels), at.window};
-    // Few different numbers: the first of equal ones counts. And some that are none.
+    // Few different numbers, because the first of equal ones counts. And some NaN.
     std::vector<float> values = random_.numbers(at.batch * at.in.elements(), precision_);
     for (float& value : values) value = std::floor(8 * value);
     values[values.size() / 2] = std::numeric_limits<float>::quiet_NaN();
@@ -296,7 +296,7 @@ TEST_P(Images, BatchNorm) {
     });
     expect_close(d_x, "d_x");
 
-    // Fixed statistics; a variance is no less than 0.
+    // Fixed statistics; a variance is at least 0.
     std::vector<float> variances = random_.numbers(at.channels, precision_);
     for (float& variance : variances) variance = std::abs(variance);
     const Twin fixed_mean = activations(1, at.channels);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# kit_test.sh BUILD: a packed kit rebuilds the kernels of a bundle with nvcc and g++ and what lies in it. Only what has
-# changed is compiled; a source that does not compile leaves the programs as they are.
+# kit_test.sh BUILD: a packed kit rebuilds the kernels of a bundle with nvcc, g++ and its own files. It compiles only
+# changed sources; one that does not compile leaves the programs unchanged.
 set -u
 build=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

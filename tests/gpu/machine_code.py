@@ -23,8 +23,8 @@ import tempfile
 import ptxas_report
 
 ARCHITECTURE = "sm_90"
-REGISTERS = 65536  # of a multiprocessor
-# Kernel: its threads, and the blocks that a multiprocessor shall hold.
+REGISTERS = 65536  # per multiprocessor
+# Per kernel: its threads, and the blocks that a multiprocessor must be able to hold.
 CEILINGS = {
     r"\bnormalize_rows<8,": (256, 6),
     r"\bnormalize_rows_at_once<8, 3,": (256, 4),
@@ -126,7 +126,7 @@ def main():
             problems += broken
             kernels += names
     missing = [pattern for pattern in CEILINGS if not any(re.search(pattern, name) for name in kernels)]
-    if len(sys.argv) < 3 or sys.argv[2] == "model/cuda/":  # nothing was left out
+    if len(sys.argv) < 3 or sys.argv[2] == "model/cuda/":  # no file was left out
         problems += [(pattern, "no such kernel: CEILINGS is out of date") for pattern in missing]
     for kernel, problem in sorted(problems):
         print(f"machine_code.py: {ptxas_report.short(kernel)}: {problem}", file=sys.stderr)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# machine_code_test.sh PYTHON NVCC: each rule of machine_code.py with a kernel that breaks it.
+# machine_code_test.sh PYTHON NVCC: tests each rule of machine_code.py with a kernel that breaks it.
 set -u
 python=$1 nvcc=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# look NAME STATUS TEXT: NAME.cu is compiled; the program must end with STATUS and print TEXT.
+# look NAME STATUS TEXT: compiles NAME.cu; the program must end with STATUS and print TEXT.
 look() {
   cat > "$folder/compile_commands.json" <<JSON
 [{"directory": "$folder", "file": "$folder/$1.cu",

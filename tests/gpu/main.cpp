@@ -1,5 +1,5 @@
 /// \file
-/// gpu_tests: the CUDA backend against the float64 reference and the CPU. Exits with 77 where there is no GPU.
+/// gpu_tests: compares the CUDA backend with the float64 reference and the CPU. Exits with 77 without a GPU.
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -27,7 +27,7 @@ constexpr char kUsage[] =
     "  --seed N       the random inputs of an earlier run, which printed N\n"
     "  --break        falsify what is read off the device; succeeds if every test fails then\n";
 
-/// With --break: one line per test; counts those that did not notice.
+/// With --break: prints one line per test; counts those that did not notice.
 class Unnoticed final : public testing::EmptyTestEventListener {
  public:
   int count() const { return count_; }
@@ -42,7 +42,7 @@ class Unnoticed final : public testing::EmptyTestEventListener {
   int count_ = 0;
 };
 
-/// One line per test that compares with limits, passed or not: how near it came.
+/// Prints one line per test that compares with limits, passed or not, with its largest error relative to the limit.
 class LargestErrors final : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override { static_cast<void>(take_largest_error()); }
   void OnTestEnd(const testing::TestInfo& test) override {
@@ -58,7 +58,7 @@ bool parse_number(const char* text, std::uint64_t& number) {
 
 bool survey_only = false;
 
-/// False: not an option of ours.
+/// False if the option is not ours.
 bool parse(int count, char** words) {
   Subject& chosen = subject();
   std::random_device device;
@@ -88,7 +88,7 @@ bool parse(int count, char** words) {
   return true;
 }
 
-/// In the library's own way of counting; names of files may lack it.
+/// In the library's own encoding; file names may lack the version.
 std::string version_of(void* library) {
   for (const char* const function : {"cublasLtGetVersion", "cudnnGetVersion"}) {
     void* const found = dlsym(library, function);
@@ -100,7 +100,7 @@ std::string version_of(void* library) {
   return version == 0 ? "?" : std::to_string(version);
 }
 
-/// The files that the loader takes here; this program itself loads cuBLASLt alone by now, or nothing.
+/// The files that the loader chooses here; so far this program has loaded at most cuBLASLt.
 void tell_libraries() {
   for (const char* const name : {"libcudnn.so.9", "libnccl.so.2"}) {
     if (dlopen(name, RTLD_LAZY | RTLD_LOCAL) == nullptr) std::printf("library: %s\n", dlerror());

@@ -1,6 +1,6 @@
-// Every operation of the backend at every precision, over shapes with odd sizes, with fresh random inputs and poisoned
-// outputs, against the float64 reference. The reference is given the inputs as the products read them, so that what is
-// judged is the arithmetic and not the rounding of the inputs.
+// Compares every operation of the backend at every precision with the float64 reference: shapes with odd sizes, fresh
+// random inputs, poisoned outputs. The reference gets the inputs as rounded for products, so that the tests measure the
+// arithmetic and not the rounding of the inputs.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -62,7 +62,7 @@ struct LinearCase {
   }
 };
 
-/// Shapes that have caught kernels before, then a random sample of all others.
+/// Shapes that have exposed faulty kernels before, then a random sample of all others.
 std::vector<LinearCase> linear_cases(Random& random) {
   std::vector<LinearCase> cases{{1, 1, 1},     {1, 784, 10},   {100, 784, 100}, {100, 100, 10}, {129, 33, 127},
                                 {128, 128, 1}, {3, 1000, 257}, {1000, 1, 33},   {2, 7, 1024},   {127, 600, 512}};
@@ -103,7 +103,7 @@ TEST_P(Operations, Linear) {
                                view(exact_y, batch, outputs));
     ASSERT_TRUE(is_within(relative_error(on_y.fetch(), exact_y, norm(x) * norm(w) / fan_in), limit_)) << "y";
 
-    // One y for both, so that relu's corner does not divide them.
+    // One y for both, so that both are on the same side of relu's corner.
     const Floats y = rounded(exact_y), d_y = random.numbers(batch * outputs, precision_);
     const bool adds = at.accumulate == Accumulate::yes;
     const Floats poison_w(w.size(), std::numeric_limits<float>::quiet_NaN());
@@ -148,7 +148,7 @@ TEST_P(Operations, Linear) {
   }
 }
 
-/// The reference is too slow for these: it computes some rows of y and d_x, and of d_w those of some inputs.
+/// The reference is too slow for these: it computes some rows of y and d_x, and d_w for some inputs.
 TEST_P(Operations, LargeLinear) {
   Random random;
   const std::int64_t batch = subject().quick ? 300 : 4096, inputs = subject().quick ? 257 : 4096,
@@ -270,7 +270,7 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
     ASSERT_EQ(got[2], exact_sums[2]) << "among the first five";
     const Floats after = on_logits.fetch();
     if (want_gradient) {
-      // Where the right class has all the probability, the gradient is small by cancellation.
+      // If the right class has all the probability, the gradient is small by cancellation.
       ASSERT_TRUE(is_within(relative_error(after, exact, 0.1 * scale), limit_));
       for (std::int64_t at = 0; at < batch * columns; ++at) {
         ASSERT_TRUE(at % columns < classes || after[static_cast<std::size_t>(at)] == 0) << "padding";
@@ -376,7 +376,7 @@ TEST_P(Operations, BinaryCrossEntropy) {
     ASSERT_TRUE(is_near(got[2], exact_sums[2], 1e-9 * exact_sums[2])) << "labels that are there and found";
     const Floats all = on_logits.fetch(), after = without_padding(all);
     if (want_gradient) {
-      // Where a label is as good as certain, the gradient is small by cancellation.
+      // If a label is nearly certain, the gradient is small by cancellation.
       ASSERT_TRUE(is_within(relative_error(after, exact, 0.1 * scale / static_cast<double>(labels)), limit_));
       for (std::int64_t at = 0; at < batch * columns; ++at) {
         ASSERT_TRUE(at % columns < labels || all[static_cast<std::size_t>(at)] == 0) << "padding";
@@ -401,7 +401,7 @@ TEST_P(Operations, NotFiniteComesThrough) {
         for (const std::int64_t place : {std::int64_t{0}, classes / 2, classes - 1}) {
           SCOPED_TRACE(fmt::format("{} of {} classes is {}", place, classes, poison));
           Floats logits = random.numbers(3 * classes, precision_);
-          logits[static_cast<std::size_t>(classes + place)] = poison;  // of sample 1
+          logits[static_cast<std::size_t>(classes + place)] = poison;  // a place in sample 1
           const Array on_logits = compute(logits, 3, classes);
           const Scalars sums(*device_, {0, 0, 0});
           const StagedBatch staged = device_->stage(
@@ -484,7 +484,7 @@ TEST_P(Operations, CastRoundsToNearestEven) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   for (const std::int64_t count : {1, 2, 3, 7, 64, 65, 1000, 100'003}) {
     Floats values = random.numbers(count, Precision::fp32, 100);
-    // Ties of bfloat16 to both sides, what overflows, the smallest numbers, zeros of both signs.
+    // Ties of bfloat16 to both sides, an overflow, the smallest numbers, zeros of both signs.
     Floats special{1.00390625f, 1.01171875f, 3.4e38f, -3.4e38f, 1e-40f, 0.0f, -0.0f, kInfinity, -kInfinity, kNan};
     special.resize(std::min(special.size(), values.size()));
     std::ranges::copy(special, values.begin());

@@ -6,10 +6,10 @@ widest=$(($(nproc) / 2))  # a check computes on two cores
 [ $widest -ge 1 ] || widest=1
 [ $widest -le 8 ] || widest=8
 
-# escaped TEXT: as the inside of a JSON string.
+# escaped TEXT: as the content of a JSON string.
 escaped() { printf '%s' "$1" | LC_ALL=C tr -s '\000-\037' ' ' | sed 's/[\\"]/\\&/g'; }
 
-# clean_up: leaves no process and no temporary file, whatever ended the script.
+# clean_up: leaves no process and no temporary file, for any end of the script.
 clean_up() {
   local processes file
   mapfile -t processes < <(jobs -p)
@@ -19,7 +19,7 @@ clean_up() {
   rm -rf "$work"
 }
 
-# begin: what is tested and on what; ends the script where there is nothing to test.
+# begin: prints the subject and the machine; ends the script if there is nothing to test.
 begin() {
   local version devices="the CPU in a GPU's place" driver place
   [ -x "$programs/lockstep" ] || stop "$programs/lockstep is not there: build it first (tests/run does)"
@@ -60,11 +60,11 @@ begin() {
   describe_machine >"$out/machine.txt" 2>&1
   printf '%s\n%s\ncommit %s%s\n\n' "$devices" "${version//$'\n'/; }" "$commit" "${driver:+, driver $driver}"
 
-  # Holds the driver open between processes, and tells the clocks.
+  # Keeps the driver open between processes, and reads the clocks.
   if [ "$subject" = gpu ] && command -v nvidia-smi >/dev/null; then
     nvidia-smi dmon -s pucm -d 1 >"$work/more/dmon.txt" 2>&1 &
   fi
-  # What torch.compile makes is kept in a cache: it is made beside the checks, whose time nobody takes.
+  # torch.compile keeps its results in a cache, which is filled beside the checks, whose time does not count.
   if [ "$subject" = gpu ] && [ -z "$quick$only" ] && [[ $parts == *" correct "* && $parts == *" figures "* ]]; then
     timeout 300 bash "$here/figures.sh" warm_torch >"$work/warm.log" 2>&1 &
     warm=$!
@@ -92,7 +92,7 @@ describe_machine() {
   ldconfig -p 2>/dev/null | grep -E 'libcuda\.|libcublasLt|libcudnn\.|libnccl'
 }
 
-# compose: result.json and --json's file from all that is known.
+# compose: result.json and --json's file from all results so far.
 compose() {
   [ -z "$python" ] || "$python" -B "$here/result.py" "$work/header.json" "$out" ${json:+"$json"} >"$work/table"
 }
@@ -110,9 +110,9 @@ record() {
   ) 9>"$work/lock"
 }
 
-# left: seconds until the time is over, as many as anyone could want where there is no end.
+# left: seconds until the deadline; without one, a very large number.
 left() { if [ -n "$end" ]; then echo $((end - SECONDS - 3)); else echo 1000000; fi; }
-# share_of PERCENT SECONDS: that part of what is left, at most SECONDS.
+# share_of PERCENT SECONDS: that percentage of the time left, at most SECONDS.
 share_of() { local part=$(($(left) * $1 / 100)); echo $((part < $2 ? part : $2)); }
 
 # run_phase NAME SECONDS COMMAND...: with a deadline. Its last line is the note beside the verdict.
@@ -138,7 +138,7 @@ run_phase() {
   [ "$verdict" != failed ] || [[ $name == *.again || $name == *.memcheck ]] || find_fault "$name"
 }
 
-# find_fault NAME: the first of gpu_tests that failed in a phase again, alone, kernel by kernel and under memcheck.
+# find_fault NAME: repeats the first of gpu_tests that failed in a phase, alone, kernel by kernel and under memcheck.
 find_fault() {
   local test
   test=$(sed -n 's/^\[  FAILED  \] \([A-Za-z0-9_/]*\.[^ ,]*\).*/\1/p' "$work/$1.log" | head -n 1)
@@ -147,7 +147,7 @@ find_fault() {
   run_phase "$1.memcheck" 40 bash "$here/checks.sh" memcheck "$test"
 }
 
-# phase NAME SECONDS COMMAND...: one that is asked for.
+# phase NAME SECONDS COMMAND...: runs it if it is selected.
 phase() {
   if [ "$only" = list ]; then echo "$1"; return; fi
   [ -z "$only" ] || [[ ",$only," == *",$1,"* ]] || return
@@ -167,7 +167,7 @@ one_by_one() {
   beside=() width=1
 }
 
-# torch_warmed: nothing compiles beside what is timed.
+# torch_warmed: waits, so that nothing compiles beside measurements.
 torch_warmed() {
   local until=$((SECONDS + $(share_of 20 60)))
   [ -n "$warm" ] || return

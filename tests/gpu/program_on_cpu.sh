@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Whole runs of lockstep on one to four ranks whose GPUs, cuBLASLt and NCCL are the stand-ins of tests/support: the CPU's
-# losses, the same bits recorded and plain, and states that travel between devices. Whatever the stand-ins find (a missing
-# event, a late reuse, a call that a capture does not allow) ends a run with 97.
+# Whole runs of lockstep on one to four ranks whose GPUs, cuBLASLt and NCCL are the stand-ins of tests/support: the
+# CPU's losses, the same bits recorded and plain, and states that travel between devices. A fault that the stand-ins
+# find (a missing event, a late reuse, a call that a capture does not allow) ends a run with 97.
 . "$(dirname "$0")/../cli/harness.sh"
 export LOCKSTEP_ORDER=${LOCKSTEP_ORDER:-$RANDOM} OMPI_MCA_mpi_yield_when_idle=1
 echo "order of streams: LOCKSTEP_ORDER=$LOCKSTEP_ORDER"
@@ -32,8 +32,8 @@ trained() {
   run -n "$ranks" train $usual --steps 8 "$@" --run "$folder"
   expect_status 0
 }
-# close A B TOLERANCE: the losses of all steps, relatively, and to ten times as much the gradient norms and, where they
-# lie in one file, the last checkpoint's weights; 0: the same bits.
+# close A B TOLERANCE: compares the losses of all steps, relatively; to ten times as much the gradient norms and, if
+# both runs share a folder, the last checkpoint's weights; 0: the same bits.
 close() {
   python3 - "$@" "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" <<'END' || failed "$1 and $2 differ"
 import h5py, json, numpy as np, sys

@@ -83,7 +83,7 @@ def entries_of(arguments):
     except (OSError, ValueError) as error:
         fail(f"no list of compilations: {error}")
     wanted = arguments[2] if len(arguments) == 3 else ""
-    # The same source may also be there as C++ of a test: only nvcc's compilations count.
+    # A test may also compile the same source as C++: only nvcc's compilations count.
     entries = [e for e in entries if e["file"].endswith(".cu") and wanted in e["file"]
                and "nvcc" in os.path.basename(shlex.split(e["command"])[0] if "command" in e else e["arguments"][0])]
     if not entries:

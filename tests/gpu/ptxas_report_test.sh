@@ -1,5 +1,6 @@
 #!/bin/bash
-# ptxas_report_test.sh PYTHON NVCC: the report in which a kernel spills registers, has a stack frame, or does not compile.
+# ptxas_report_test.sh PYTHON NVCC: the report finds a kernel that spills registers, has a stack frame, or does not
+# compile.
 set -u
 python=$1 nvcc=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -7,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# report NAME STATUS TEXT: NAME.cu is compiled; the report must end with STATUS and print TEXT.
+# report NAME STATUS TEXT: compiles NAME.cu; the report must end with STATUS and print TEXT.
 report() {
   cat > "$folder/compile_commands.json" <<JSON
 [{"directory": "$folder", "file": "$folder/$1.cu",

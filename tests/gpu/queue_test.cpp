@@ -1,5 +1,5 @@
-// The queue of operations: batches that travel beside it, recorded work, small reads and writes in its order, and that
-// the same calls make the same bits.
+// The queue of operations: batches copied concurrently, recorded work, small reads and writes in order, and the same
+// bits from the same calls.
 #include <array>
 #include <span>
 
@@ -22,8 +22,8 @@ class Queue : public testing::TestWithParam<Precision> {
   }
 };
 
-/// A batch is neither overtaken by the next one in its slot nor read before it is there. Products keep the queue busy,
-/// so that the copies run far ahead of it where nothing holds them.
+/// A batch is neither overwritten early by the next one in its slot nor read before it has arrived. Products keep the
+/// queue busy, so that unordered copies would run far ahead of it.
 TEST_P(Queue, StagedBatchesKeepTheirOrder) {
   constexpr int kSlots = 2, kSteps = 60;
   const std::int64_t rows = 500, columns = subject().quick ? 100 : 1000;
@@ -53,7 +53,7 @@ TEST_P(Queue, StagedBatchesKeepTheirOrder) {
       kSlots, std::pmr::vector<float>(static_cast<std::size_t>(rows), device->host_memory()));
   for (int step = 0; step < kSteps; ++step) {
     const int slot = step % kSlots;
-    if (slot == 0) device->wait_staged();  // all of x and y are ours again
+    if (slot == 0) device->wait_staged();  // all of x and y may be overwritten
     auto& host_x = x[static_cast<std::size_t>(slot)];
     auto& host_y = y[static_cast<std::size_t>(slot)];
     auto& host_keys = keys[static_cast<std::size_t>(slot)];
@@ -104,7 +104,7 @@ TEST_P(Queue, WritesAndReadsKeepTheirOrder) {
   }
 }
 
-/// A small training step on one backend: everything that a recorded step holds.
+/// A small training step on one backend: every element of a recorded step.
 class Step {
  public:
   Step(Backend& backend, Random& random, Precision precision)
@@ -167,7 +167,7 @@ TEST_P(Queue, RecordedWorkMakesTheSameBits) {
     for (std::uint8_t& byte : batch) byte = static_cast<std::uint8_t>(inputs.generator()());
     labels.push_back(inputs.labels(Step::kBatch, Step::kOutputs));
   }
-  // Twice with recording, once without: run against run, and replay against the plain calls.
+  // Twice with recording, once without: compares runs with each other, and replay with the plain calls.
   std::vector<std::vector<std::vector<Floats>>> runs;
   for (const bool graphs : {true, true, false}) {
     Random same;

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tempfile
 
-TENSOR = 749e12  # bf16, FLOP/s: a product of 8,192 rows and columns on an H200 (results/h200-86192c2.json), as the next
+TENSOR = 749e12  # bf16, FLOP/s: 8,192 rows and columns on an H200 (results/h200-86192c2.json), like the next
 BANDWIDTH = 4.1e12  # bytes/s: the quickest passes there
-ATTENTION = 300e12  # what cuDNN 9.19 is said to reach going back with heads of 64
+ATTENTION = 300e12  # reported for cuDNN 9.19's backward pass with heads of 64
 L2 = 5.5e12  # bytes/s: assumed
-KERNEL = 2.5e-6  # s: assumed for a small kernel in a graph that waits for the one before
+KERNEL = 2.5e-6  # s: assumed for a small kernel in a graph that waits for the preceding one
 
 # Microseconds of the units below: ncu on an H200, the program of results/h200-bfead72.json.
 PROFILED = {
@@ -51,7 +51,7 @@ def gpt(lockstep):
     head = sum(flops(layers, "head"))
     weights = 3 * 2 * parameters / 32
     return "GPT-2 124M", "tokens", context, [
-        # GELU and its gradient are parts of the products around them.
+        # GELU and its gradient belong to the products around them.
         ("products of the blocks", forward + backward - 3 * scores, 56 * blocks * row + weights, TENSOR, 0),
         ("attention", 3.5 * scores, 16 * blocks * row, ATTENTION, 0),
         ("layer norms with residuals", 0, 16 * blocks * row, 1, 0),

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run_test.sh BUILD [fires]: tests/gpu/run from its first line to its last without a GPU. The programs of BUILD pretend to
-# have two: they take the options of GPUs off and compute on the CPU. All phases must pass then, what is known must be
-# written when it is known, and PyTorch, pretended too, must stand beside the right steps. With `fires` the pretended GPUs
-# compute something else and refuse nothing, and every phase must notice.
+# run_test.sh BUILD [fires]: tests/gpu/run from its first line to its last without a GPU. The programs of BUILD pretend
+# to have two GPUs: they remove the GPU options and compute on the CPU. All phases must pass then, results must be
+# written as soon as they exist, and PyTorch, pretended too, must stand beside the right steps. With `fires` the
+# pretended GPUs compute something else and refuse nothing, and every phase must notice.
 set -u
 build=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,7 +28,7 @@ while [ $# -gt 0 ]; do
     --hidden)
       if [ "$2" = 65536 ] && [ -z "$LIE" ]; then echo "lockstep: error: out of GPU memory before the start: 977 GiB. --batch 9 would fit"; exit 1; fi
       words+=("$1" "${2//4096/64}"); [ "$2" != 1024 ] || words[-1]=64; shift 2 ;;
-    --layers|--heads) words+=("$1" 2); shift 2 ;;  # of networks made for GPUs, as much as a CPU can show in a second
+    --layers|--heads) words+=("$1" 2); shift 2 ;;  # for networks made for GPUs: small enough for a CPU within a second
     --width|--context) words+=("$1" 64); shift 2 ;;
     --unroll) words+=("$1" 5); shift 2 ;;
     --image) words+=("$1" "${2//224/64}"); shift 2 ;;
@@ -45,14 +45,14 @@ if [ -n "$gpu" ] && [ -z "$LIE" ]; then
   [ -z "$ring" ] || echo "NCCL 2.28.9, ring 0 -> 1 -> 0, algorithm Ring for 1 MiB (Simple)"
 fi
 if [ -n "$gpu" ] && [ -n "$LIE" ]; then
-  logs=(*.out)  # one more each time: another seed, and the same on all ranks; and nothing is learnt
+  logs=(*.out)  # grows each time: another seed, the same on all ranks; and nothing is learnt
   [ "$command" != train ] || words=("${words[@]/#0.001/1e-9}" --seed $((${#logs[@]} + 10)))
   [ "$command" != eval ] || words+=(--data "$LIE/train")
   [ "$command" != bench ] || exit 3
 fi
 [[ "${words[*]}" != "bench all-reduce"* ]] || words+=(--max 65536 --factor 16 --algorithms ring,shared-memory)
 [ -n "$gpu$batch" ] && [ "$command" = bench ] && [ -n "$json" ] || exec "$REAL/lockstep" "${words[@]}"
-"$REAL/lockstep" "${words[@]}" || exit  # and the record says what was asked for
+"$REAL/lockstep" "${words[@]}" || exit  # and the record has the original words
 sed -i 's/"precision":"[^"]*"/"precision":"'"$precision"'"/; s/"global_batch":[0-9]*/"global_batch":'"${batch:-1}"'/' "$json"
 PRETENDED
 cat >"$work/pretended/tests/gpu_tests" <<'PRETENDED'
@@ -99,7 +99,7 @@ esac
 PRETENDED
 chmod +x "$work"/pretended/lockstep "$work"/pretended/tests/gpu_tests "$work"/cuda/bin/* "$work/bin/python3"
 
-# expect STATUS VERDICT NAME...: how the run that wrote $work/out ended, and that each of these has this verdict.
+# expect STATUS VERDICT NAME...: checks the exit status of the run that wrote $work/out, and the verdict of each name.
 failures=0
 expect() {
   local wanted=$1 verdict=$2 name
@@ -145,7 +145,7 @@ assert {one["figure"] for one in result["figures"]} == {"step", "all_reduce"}
 names = tarfile.open(folder / "more.tar.gz").getnames()
 assert {"more/torch.requests", "more/ncu.gpt2.csv"} <= set(names), names
 END
-  # Each test of gpu_tests is in one phase: none in two, none in none.
+  # Each test of gpu_tests is in exactly one phase.
   mkdir "$work/kept/train"
   for name in "${names[@]}"; do
     case $name in *.bf16|*.fp32|gpt2_size|rest) ;; *) continue ;; esac
@@ -161,7 +161,7 @@ END
   "$here/run" --build "$work/pretended" --only curve --within 3 >"$work/out" 2>&1
   status=$?
   expect 1 "no time" curve
-  # A short call ends in time, whatever stands still, and what PyTorch compiles was made beside the checks.
+  # A short call ends in time even if something hangs, and PyTorch compiled beside the checks.
   began=$SECONDS
   STALL=yes "$here/run" --build "$work/pretended" --within 20 --out "$work/short" >"$work/out" 2>&1
   status=$?
@@ -171,7 +171,7 @@ END
   tar -xOf "$work/short/more.tar.gz" more/warm.jsonl | grep -c '"repeat": 1,.*step_ms' | grep -qx 4 || failed "not the compiled networks"
   "$here/run" --build "$work/pretended" --only nonsense >"$work/out" 2>&1
   [ $? = 2 ] || failed "a phase that does not exist"
-  # Killed, it leaves what it knew.
+  # A killed run leaves its results so far.
   "$here/run" --build "$work/pretended" --only curve,killed_rank,mlp --out "$work/killed" >"$work/out" 2>&1 &
   for _ in $(seq 600); do grep -q curve "$work/killed/results.jsonl" 2>/dev/null && break; sleep 0.1; done
   sleep 0.5
@@ -185,7 +185,7 @@ END
   exit
 fi
 
-# What a lie does not reach: ranks that die, the CPU as the automatic choice, and the comparisons' own test.
+# Phases that the lie does not affect: dying ranks, the CPU as the automatic choice, and the comparisons' own test.
 export LIE=$work/data
 "$build/lockstep" pack --format synthetic --samples 600 --noise 3 --out "$LIE/train" >/dev/null || exit 1
 mapfile -t reached < <(all_but automatic killed_rank comparison_fires)

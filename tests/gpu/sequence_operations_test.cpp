@@ -1,5 +1,5 @@
-// Every operation on sequences at every precision against the float64 reference, with fresh random inputs and poisoned
-// outputs.
+// Compares every operation on sequences at every precision with the float64 reference, with fresh random inputs and
+// poisoned outputs.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -118,7 +118,8 @@ TEST_P(Sequences, LayerNorm) {
                                               .y = of(y)});
     });
     if (adds) expect_close(sum, "sum");
-    // The mean of numbers that were rounded after the addition is off by their rounding over the square root of them.
+    // The mean of numbers that were rounded after the addition has an error of their rounding over the square root of
+    // their count.
     expect_close(mean, "mean", 0.5);
     expect_close(inverse, "1 / deviation");
     expect_close(y, "y");
@@ -154,7 +155,7 @@ TEST_P(Sequences, Gelu) {
       const Twin y = poison(Holds::activations, rows, width);
       both([&](Backend& backend, const auto& of) { backend.sequences().gelu_forward(of(x), of(bias), of(y)); });
       expect_close(x, "x + bias");
-      // A single one below zero is small by cancellation, of 1 and the error function.
+      // A single negative one is small by cancellation, 1 minus the error function.
       expect_close(y, "y", rows * width == 1 ? 1 : 0.05);
       const Twin before = settled(x), d_y = activations(rows, width);
       const Twin d_bias = biased ? gradient(accumulate, 1, width) : Twin();
@@ -167,7 +168,7 @@ TEST_P(Sequences, Gelu) {
   }
 }
 
-/// What a device does in one kernel, and (rows of no whole 16 bytes) in several.
+/// A device runs this in one kernel, or (rows of no whole 16 bytes) in several.
 TEST_P(Sequences, LinearMapsAroundAGelu) {
   struct Case {
     std::int64_t rows, width, hidden;
@@ -271,19 +272,20 @@ void Sequences::expect_attention() {
                                                      .d_y = of(d_y),
                                                      .d_joint = of(d_joint)});
     });
-    expect_close(d_joint, "d_joint", 0.1, 2);  // scores' gradients are differences of what is rounded
+    expect_close(d_joint, "d_joint", 0.1, 2);  // scores' gradients are differences of rounded numbers
   }
 }
 
 TEST_P(Sequences, Attention) { expect_attention(); }
 
-/// A library may make it, or our own kernels.
+/// With our own kernels instead of a library.
 TEST_P(Sequences, AttentionWithoutALibrary) {
   device_ = make_subject(precision_, {.attention_library = false});
   expect_attention();
 }
 
-/// A library may do some samples at a time: together they are what each is alone. The reference would take minutes.
+/// A library may process some samples at a time: together they equal the single samples. The reference would take
+/// minutes.
 TEST_P(Sequences, AttentionOfManySamples) {
   if (precision_ != Precision::bf16) GTEST_SKIP() << "libraries are for bf16";
   const std::int64_t samples = subject().quick ? 3 : 13, context = subject().quick ? 128 : 1024;
@@ -298,8 +300,8 @@ TEST_P(Sequences, AttentionOfManySamples) {
         return twin.on_device().row_range(first * rows_of_sample, at_once * rows_of_sample);
       };
       const Tensor sums = part(log_sums, shape.heads);
-      device_->sequences().attention_forward(
-          shape, {.joint = part(joint, context), .y = part(y, context), .log_sums = sums});
+      device_->sequences().attention_forward(shape,
+                                             {.joint = part(joint, context), .y = part(y, context), .log_sums = sums});
       device_->sequences().attention_backward(shape, {.joint = part(joint, context),
                                                       .y = part(y, context),
                                                       .log_sums = sums,
@@ -314,7 +316,7 @@ TEST_P(Sequences, AttentionOfManySamples) {
   EXPECT_TRUE(is_within(relative_error(together, alone, 0), limit_of(precision_)));
 }
 
-/// And twice the same bits.
+/// The same bits twice.
 TEST_P(Sequences, AttentionRepeats) {
   for (const bool by_library : {true, false}) {
     device_ = make_subject(precision_, {.attention_library = by_library});
@@ -367,7 +369,7 @@ TEST_P(Sequences, Lstm) {
       backend.sequences().lstm_forward(
           shape, {.gates = of(gates), .recurrent = of(recurrent), .cells = of(cells), .hidden = of(hidden)});
     });
-    const double slack = 2;  // each step rounds what the next one reads
+    const double slack = 2;  // each step reads rounded results of the preceding one
     expect_close(gates, "gates", 0.05, slack);
     expect_close(cells, "cells", 0.05, slack);
     expect_close(hidden, "hidden", 0.05, slack);
@@ -387,7 +389,7 @@ TEST_P(Sequences, Lstm) {
   }
 }
 
-/// A NaN in one row of the input is in that row of the output, and in no other of those that do not depend on it.
+/// A NaN in one row of the input reaches that row of the output, and no independent row.
 TEST_P(Sequences, NotFiniteComesThrough) {
   const std::int64_t rows = 6, width = 64;
   const auto poisoned = [&](std::int64_t columns) {
@@ -431,7 +433,7 @@ TEST_P(Sequences, NotFiniteComesThrough) {
     expect(y, "dropout", own);
   }
   {
-    // Two samples of three positions, one head: a key reaches its own position and those behind it.
+    // Two samples of three positions, one head: a key affects its own position and later ones.
     const ::lockstep::model::Attention shape{.context = 3, .heads = 1, .head_size = width, .dropout = {}};
     std::vector<float> values = random_.numbers(rows * 3 * width, precision_);
     values[static_cast<std::size_t>((1 * 3 + 1) * width + 7)] = std::numeric_limits<float>::quiet_NaN();  // a key

@@ -1,7 +1,7 @@
 /// \file
-/// What the GPU tests run on, and how their results reach the judge. The same tests run on the CPU backend (--backend
-/// cpu), so that they are known to be right before they meet a GPU; with --break everything that they read off the
-/// device is falsified on the way, and each test must notice.
+/// The backend under test, and the way from its results to the comparison. The same tests run on the CPU backend
+/// (--backend cpu), so that they are known to be right before they meet a GPU. With --break, everything that they read
+/// from the device is falsified on the way, and each test must notice.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Subject {
   int device = 0;
   bool broken = false;     ///< --break
   bool quick = false;      ///< --quick: fewer and smaller samples of the sweeps
-  std::uint64_t seed = 0;  ///< of all random inputs; printed at the start
+  std::uint64_t seed = 0;  ///< seed of all random inputs; printed at the start
 };
 /// Set by main before the tests run.
 Subject& subject();
@@ -33,20 +33,20 @@ struct SubjectOptions {
 };
 /// The backend under test. The CPU has one precision and stands for all of them.
 std::unique_ptr<Backend> make_subject(Precision precision, const SubjectOptions& options = {});
-/// Whether the device computes at this precision.
+/// True if the device computes at this precision.
 bool offers(Precision precision);
 /// The greatest relative error, in the norm, of a result at this precision.
 double limit_of(Precision precision);
 
-/// Random inputs: other ones each time the program runs, the same for the same --seed and test.
+/// Random inputs: different ones each time the program runs, the same for the same --seed and test.
 class Random {
  public:
   Random();
   std::mt19937_64& generator() { return generator_; }
-  /// Uniform in (-scale, scale), rounded to what products at this precision read.
+  /// Uniform in (-scale, scale), rounded as inputs of products at this precision.
   std::vector<float> numbers(std::int64_t count, Precision rounded_to = Precision::fp32, double scale = 1);
   std::vector<std::int32_t> labels(std::int64_t count, std::int64_t classes);
-  /// One of `choices`.
+  /// Returns one of `choices`.
   template <class T>
   T pick(const std::vector<T>& choices) {
     return choices[generator_() % choices.size()];
@@ -56,7 +56,7 @@ class Random {
  private:
   std::mt19937_64 generator_;
 };
-/// To the nearest number with the mantissa of tf32 (10 bits) or bfloat16 (7 bits), ties to even.
+/// Rounds to the nearest number with the mantissa of tf32 (10 bits) or bfloat16 (7 bits), ties to even.
 float round_to(Precision precision, float value);
 
 /// A matrix in the backend's memory.
@@ -65,7 +65,7 @@ class Array {
   /// Poisoned: every element is a NaN until an operation writes it.
   Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns);
   Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns, std::span<const float> values);
-  /// Of any type, from as many bytes as it has; from none: all bits set, which is NaN in numbers.
+  /// An array of any type from its bytes; without bytes: all bits set, which is NaN in numbers.
   Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns, std::span<const std::byte> bytes);
   ~Array();
   Array(Array&& other) noexcept;
@@ -73,7 +73,7 @@ class Array {
 
   const Tensor& tensor() const { return tensor_; }
   std::vector<float> fetch() const;
-  /// Numbers and indices of any type, as seen by a test.
+  /// Numbers and indices of any type, as a test reads them.
   std::vector<double> fetch_values() const;
 
  private:
@@ -98,30 +98,30 @@ class Scalars {
   Tensor tensor_;
 };
 
-/// Memory of the host from the backend, for stage() and read().
+/// Host memory from the backend, for stage() and read().
 template <class T>
 std::pmr::vector<T> host_array(Backend& backend, std::span<const T> values) {
   return {values.begin(), values.end(), backend.host_memory()};
 }
 
-/// The way of everything that a test reads off the device. Under --break each value comes out wrong, and otherwise each
-/// time.
+/// Every value that a test reads from the device passes through here. With --break each value comes out wrong, and
+/// differently each time.
 std::vector<float> seen(std::vector<float> values);
 std::vector<double> seen(std::vector<double> values);
 
 /// The elements of a tensor with these bytes; not for bfloat16.
 std::vector<double> as_doubles(ElementType type, std::span<const std::byte> bytes);
 
-/// |got - exact| / max(|exact|, floor) in the Euclidean norm; NaN where anything is not a number. `floor`: what the
-/// norm is to be expected, where the exact result may be small by cancellation.
+/// The relative error |got - exact| / max(|exact|, floor) in the Euclidean norm; NaN if any element is NaN. `floor`:
+/// the expected norm, if the exact result may be small by cancellation.
 double relative_error(const std::vector<float>& got, const std::vector<double>& exact, double floor = 0);
 double relative_error(const std::vector<double>& got, const std::vector<double>& exact, double floor = 0);
 double norm(const std::vector<float>& values);
-/// error <= limit, or |got - exact| <= limit. Whether or not it holds, the largest error beside its limit is kept until
-/// the test's end: a near miss is no fault, and a pass by a hair is no comfort.
+/// error <= limit, or |got - exact| <= limit. The largest error and its limit are kept until the test's end, whether it
+/// passes or not, so that near misses show.
 testing::AssertionResult is_within(double error, double limit);
 testing::AssertionResult is_near(double got, double exact, double limit);
-/// The largest since the last call, as a share of its limit; negative where nothing was compared.
+/// The largest error since the last call, as a share of its limit; negative if nothing was compared.
 double take_largest_error();
 std::vector<double> widened(const std::vector<float>& values);
 

@@ -1,4 +1,4 @@
-// Training on the GPU and on the CPU from the same weights, through the same batches: the same losses, to the
+// Trains on the GPU and on the CPU from the same weights, through the same batches: the same losses, up to the
 // precision's rounding, and state that travels between the two.
 #include "model/training/training.hpp"
 
@@ -34,7 +34,7 @@ struct Workload {
   int accumulate = 1;
   std::optional<Augmentation> augmentation = {};
   float smoothing = 0;
-  std::function<bool(const Parameter&, std::size_t)> frozen = {};  ///< by the parameter and its place
+  std::function<bool(const Parameter&, std::size_t)> frozen = {};  ///< by the parameter and its index
 };
 
 std::vector<Workload> workloads() {
@@ -101,7 +101,7 @@ std::vector<Workload> workloads() {
            .batch = 6}};
 }
 
-/// Samples that something can be learnt from, the same for both sides.
+/// Samples with a learnable structure, the same for both sides.
 class Samples {
  public:
   Samples(const Workload& workload, Random& random) : workload_(workload) {
@@ -119,7 +119,7 @@ class Samples {
       for (std::int64_t i = 0; i < features; ++i) {
         float& value = x_[static_cast<std::size_t>(b * features + i)];
         const std::int64_t first = labels_[static_cast<std::size_t>(b)] * features;
-        if (workload.shape.image) {  // a colour of its own for each class, which no crop or flip takes away
+        if (workload.shape.image) {  // a colour of its own for each class, which survives crops and flips
           value += centres[static_cast<std::size_t>(first + i % workload.shape.image->channels)];
         } else {
           value += 0.3f * centres[static_cast<std::size_t>(first + i)];
@@ -129,7 +129,7 @@ class Samples {
       targets_.push_back(static_cast<float>(1 + std::tanh(sum / 10)));
     }
   }
-  /// Every third one is short by some samples.
+  /// Every third batch has fewer samples.
   Batch batch(int number) const {
     const std::int64_t first = number % kBatches * workload_.batch, context = workload_.shape.features;
     const std::int64_t count = number % 3 == 2 ? workload_.batch - 1 : workload_.batch;
@@ -155,7 +155,7 @@ class Samples {
   static std::int64_t stored_features(const Workload& workload) {
     return workload.augmentation ? workload.augmentation->in.elements() : workload.shape.features;
   }
-  /// Each token follows from the one before.
+  /// Each token follows from the preceding one.
   void make_text(std::int64_t count, Random& random) {
     const std::int64_t context = workload_.shape.features, words = workload_.shape.outputs;
     tokens_ = random.labels(count * context, words);
@@ -174,10 +174,10 @@ class Samples {
   std::vector<std::uint64_t> keys_;
 };
 
-/// One side: a backend, a network and its model, and the step as the trainer makes it.
+/// One side: a backend, a network and its model, and the trainer's step.
 class Side {
  public:
-  /// `weights`: what it begins with, as another side had them at first; empty: the network's own.
+  /// `weights`: initial ones, taken from another side; empty: the network's own.
   Side(std::unique_ptr<Backend> backend, const Workload& workload, std::vector<Slice> owned = {},
        std::span<const float> weights = {})
       : workload_(workload),
@@ -262,11 +262,11 @@ class Side {
   model::Training training_;
 };
 
-/// Greatest relative differences of one step from the same state. The optimiser's state and the weights know of single
-/// units, the norm hardly.
+/// Greatest relative differences of one step from the same state. The optimiser's state and the weights depend on
+/// single units, the norm hardly does.
 struct Tolerance {
   double loss, norm, state, weights;
-  double next_loss;  ///< after an update from two gradients that were not the same
+  double next_loss;  ///< after an update from two different gradients
 };
 Tolerance tolerance_of(Precision precision) {
   switch (precision) {
@@ -288,7 +288,7 @@ class Training : public testing::TestWithParam<Precision> {
   const Tolerance tolerance_ = tolerance_of(GetParam());
 };
 
-/// The weights, the optimiser's state and the recurrent state of one side become the other's.
+/// Copies the weights, the optimiser's state and the recurrent state of one side to the other.
 void carry(Side& from, Side& to, const Workload& workload) {
   for (const std::string& group : from.training().parameters.state_groups()) {
     const Floats values = from.download(group);
@@ -301,10 +301,10 @@ void carry(Side& from, Side& to, const Workload& workload) {
   to.training().model.recurrent_state().upload(workload.batch, state);
 }
 
-/// Each step begins with the CPU's state, so that what is compared is that step's arithmetic. Left alone, the two drift
-/// apart by what the inputs make of it: once a sum rounds to the other side of a ReLU's zero, the gradient lacks what
-/// one unit has of one sample, and 1e-8 of the loss becomes 1e-5 within twenty steps. Losses are measured by the first
-/// one: of squares of small differences little is left in the end, and that little knows all roundings.
+/// Each step begins with the CPU's state, so that only that step's arithmetic is compared. Otherwise the two drift
+/// apart: once a sum rounds to the other side of a ReLU's zero, the gradient lacks one unit's share of one sample, and
+/// 1e-8 of the loss becomes 1e-5 within twenty steps. Losses are measured relative to the first one: a loss of squares
+/// becomes small, and then contains all roundings.
 TEST_P(Training, SameLossesAsOnTheCpu) {
   Random random;
   for (const Workload& workload : workloads()) {
@@ -338,7 +338,8 @@ TEST_P(Training, SameLossesAsOnTheCpu) {
   }
 }
 
-/// Frozen layers and parts of layers behind trained ones: what is frozen has no gradient, and gradients go through it.
+/// Frozen layers and parts of layers behind trained ones: frozen parameters have no gradient, and gradients pass
+/// through them.
 TEST_P(Training, SameLossesWithFrozenLayersAsOnTheCpu) {
   for (Workload workload : workloads()) {
     if (workload.name.starts_with("784") || workload.name.starts_with("600") || workload.name.starts_with("100"))
@@ -396,7 +397,7 @@ TEST_P(Training, StateTravelsBetweenBackends) {
     };
     carry(here, cpu, workload);
     expect_same_losses(here, cpu);
-    for (int number = 5; number < 7; ++number) {  // the second one's loss is that of the state's update
+    for (int number = 5; number < 7; ++number) {  // the second one's loss follows the state's update
       const double got = here.step(number, samples).loss, expected = cpu.step(number, samples).loss;
       ASSERT_TRUE(is_near(got, expected, tolerance_.next_loss * expected)) << "step " << number;
     }
@@ -410,8 +411,8 @@ TEST_P(Training, StateTravelsBetweenBackends) {
   }
 }
 
-/// 37 tokens are no multiple of 8: products in bf16 read a table of 40 rows. 301 outputs of a layer of their own lie in
-/// rows of 304.
+/// 37 tokens are no multiple of 8: products in bf16 read a table of 40 rows. The 301 outputs of a separate output layer
+/// lie in rows of 304.
 TEST_P(Training, PaddingStaysZero) {
   for (const char* const which : {"gpt tied", "lstm tied", "gpt", "lstm", "mlp"}) {
     const std::string network = std::string(which).substr(0, std::string(which).find(' '));
@@ -467,7 +468,7 @@ TEST_P(Training, RepeatsBitForBit) {
   }
 }
 
-/// Two who share the update and then have each other's weights, against one who makes all of it.
+/// Two owners that share the update and then exchange their weights, against one that makes all of it.
 TEST_P(Training, PartsOfAnUpdateAreTheWhole) {
   for (const std::size_t which : {0, 2}) {
     const Workload workload = workloads()[which];
@@ -526,16 +527,16 @@ TEST_P(Training, ALossThatIsNotFiniteChangesNothing) {
   EXPECT_TRUE(std::isfinite(side.step(6, samples).loss)) << "and goes on";
 }
 
-/// What five steps on one batch make.
+/// Results of five steps on one batch.
 struct Course {
-  std::vector<double> losses;  ///< of a position, in the mean
+  std::vector<double> losses;  ///< per position, mean
   std::vector<double> norms;
   Floats weights;
 };
 
-/// GPT-2 of 124M parameters, whose tables, rows and products are as long as they get here. On the CPU, and with
-/// --quick, a small one tests the test. The two precisions go their own ways from the same weights: only the first step
-/// is compared closely.
+/// GPT-2 of 124M parameters, with the largest tables, rows and products of these tests. On the CPU, and with --quick, a
+/// small network tests the test. The two precisions diverge from the same weights: only the first step is compared
+/// closely.
 TEST(Gpt2SizeTraining, Bf16FollowsFp32AndRecordedStepsArePlainOnes) {
   if (!offers(Precision::bf16)) GTEST_SKIP() << "this device has no bfloat16";
   const bool whole = subject().backend != "cpu" && !subject().quick;
@@ -548,7 +549,7 @@ TEST(Gpt2SizeTraining, Bf16FollowsFp32AndRecordedStepsArePlainOnes) {
                           .shape = {.features = whole ? 1024 : 24, .outputs = whole ? 50'257 : 61, .tokens = true},
                           .loss = LossKind::softmax_cross_entropy,
                           .optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .clip_norm = 1},
-                          .learning_rate = whole ? 1e-4 : 6e-4,  // without a slow start 6e-4 may lose what it has learnt
+                          .learning_rate = whole ? 1e-4 : 6e-4,  // without a warm-up 6e-4 may lose its progress
                           .batch = 4};
   Random random;
   const Samples samples(workload, random);

@@ -1,7 +1,7 @@
 /// \file
 /// Tensors in two memories at once, of the device under test and of the float64 reference, so that a test of an
-/// operation is one call for both and a comparison. The reference is given what the products of the device read, so
-/// that what is judged is the arithmetic and not the rounding of the inputs.
+/// operation is one call for both and a comparison. The reference gets the inputs as rounded for the device's products,
+/// so that the tests measure the arithmetic and not the rounding of the inputs.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 namespace lockstep::model::test {
 
-/// A tensor of the device and its exact twin. The empty one stands for a tensor that an operation may do without.
+/// A tensor of the device and its exact twin. The empty one stands for an absent operand.
 class Twin {
  public:
   Twin() = default;
   /// activations or statistics, as numbers that both hold exactly …
   Twin(Backend& device, Holds holds, std::int64_t rows, std::int64_t columns, const std::vector<float>& values);
-  /// … or anything else, as bytes; from none: poisoned.
+  /// … or anything else, as bytes; without bytes: poisoned.
   Twin(Backend& device, ElementType type, std::int64_t rows, std::int64_t columns,
        const std::vector<std::byte>& bytes = {});
 
@@ -43,20 +43,20 @@ class Twins : public testing::TestWithParam<Precision> {
  protected:
   void SetUp() override;
 
-  /// Random numbers to `scale`; activations are rounded to what products read.
+  /// Random numbers to `scale`; activations are rounded as inputs of products.
   Twin numbers(Holds holds, std::int64_t rows, std::int64_t columns, double scale = 1);
   Twin activations(std::int64_t rows, std::int64_t columns, double scale = 1) {
     return numbers(Holds::activations, rows, columns, scale);
   }
-  /// What an operation writes: every element is a NaN, or the greatest of its type, until it does.
+  /// An operation's output: every element is a NaN, or the greatest of its type, until it is written.
   Twin poison(Holds holds, std::int64_t rows, std::int64_t columns);
-  /// What an operation writes, or adds to.
+  /// An operation's output, written or added to.
   Twin gradient(Accumulate accumulate, std::int64_t rows, std::int64_t columns);
   Twin given(Holds holds, std::int64_t rows, std::int64_t columns, const std::vector<float>& values);
   Twin tokens(std::int64_t rows, std::int64_t columns, std::int64_t vocabulary);
   Twin keys(std::int64_t samples);
-  /// The exact result, rounded to what the device holds, for both: so that errors of one operation do not count for the
-  /// next, and no corner (of a relu) divides them.
+  /// The exact result, rounded to the device's type, for both. So errors of one operation do not count for the next,
+  /// and both are on the same side of a relu's corner.
   Twin settled(const Twin& result);
 
   /// work(backend, of): of(twin) is the tensor of that backend.
@@ -65,10 +65,10 @@ class Twins : public testing::TestWithParam<Precision> {
     work(*device_, [](const Twin& twin) { return twin.on_device(); });
     work(*reference_, [](const Twin& twin) { return twin.exact(); });
   }
-  /// Within `slack` times what the precision allows, in the norm; `size`: what an element is about, where the exact
-  /// result may be small by cancellation.
+  /// Requires a difference within `slack` times the precision's limit, in the norm; `size`: typical size of an element,
+  /// if the exact result may be small by cancellation.
   void expect_close(const Twin& result, const std::string& what, double size = 0.05, double slack = 1);
-  /// Each element; both may be NaN.
+  /// Compares each element; both may be NaN.
   void expect_equal(const Twin& result, const std::string& what);
 
   const Precision precision_ = GetParam();

@@ -1,4 +1,5 @@
-// What happens to the arenas: the optimisers, the norm, the L2 gradient and the status, against the float64 reference.
+// Compares the operations on the arenas with the float64 reference: the optimisers, the norm, the L2 gradient and the
+// status.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -17,7 +18,7 @@ namespace {
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
-/// Slices as the parameter table makes them, with gaps that no operation may touch.
+/// Slices in the parameter table's layout, with gaps that no operation may touch.
 struct Layout {
   std::int64_t elements;
   std::vector<UpdateSlice> slices;
@@ -55,7 +56,7 @@ class Arenas {
             needs_norms(kind) ? norms_.tensor() : Tensor{}};
   }
   void set_gradients(Backend& backend, const Floats& values) const { backend.upload(values, arrays_[1].tensor()); }
-  /// Parameters, gradients, state1, state2, average and, where there is one, the compute_copy.
+  /// Parameters, gradients, state1, state2, average and the compute_copy, if there is one.
   std::vector<Floats> fetch() const {
     std::vector<Floats> all;
     for (const Array& array : arrays_) all.push_back(array.fetch());
@@ -69,7 +70,7 @@ class Arenas {
   bool shadowed_ = false;
 };
 
-/// The rule where update() reads it.
+/// The rule in memory that update() reads.
 class Rule {
  public:
   explicit Rule(Backend& backend) : backend_(backend), bytes_(sizeof(UpdateRule)) {
@@ -124,14 +125,14 @@ TEST_P(Update, EveryOptimizer) {
                                  static_cast<int>(clip), averaging == Averaging::yes));
         std::vector<Floats> initial(5);
         for (Floats& values : initial) values = random.numbers(layout.elements);
-        for (float& value : initial[3]) value = std::abs(value);  // a second moment is no less than 0
+        for (float& value : initial[3]) value = std::abs(value);  // a second moment is at least 0
         std::vector<Doubles> exact;
         for (const Floats& values : initial) exact.push_back(widened(values));
         Doubles exact_norms(2 * layout.slices.size());
         const auto exact_view = [&](std::size_t arena) { return view(exact[arena], 1, layout.elements); };
         const Arenas arenas(*device, initial, layout.elements, layout.slices.size());
         for (int update = 0; update < 3; ++update) {
-          arenas.set_gradients(*device, initial[1]);  // an update may use them up
+          arenas.set_gradients(*device, initial[1]);  // an update may overwrite them
           exact[1] = widened(initial[1]);
           const UpdateRule numbers = some_rule(clip, layout.elements, update);
           const double squares = std::pow(norm(initial[1]), 2);
@@ -149,7 +150,7 @@ TEST_P(Update, EveryOptimizer) {
                needs_norms(kind) ? view(exact_norms, 1, static_cast<std::int64_t>(exact_norms.size())) : Tensor{}},
               kind, averaging, exact_rule.set(numbers), layout.slices,
               {exact_non_finite.tensor(), exact_squares.tensor()});
-          device->synchronize();  // before the scalars go
+          device->synchronize();  // before the scalars are destroyed
         }
         const std::vector<Floats> got = arenas.fetch();
         for (std::size_t arena = 0; arena < exact.size(); ++arena) {
@@ -159,7 +160,7 @@ TEST_P(Update, EveryOptimizer) {
         for (std::size_t i = 0; arenas.copied() && i < got[0].size(); ++i) {
           ASSERT_EQ(got[5][i], round_to(Precision::bf16, got[0][i])) << "the compute_copy of element " << i;
         }
-        std::size_t next = 0;  // between the slices nothing changes
+        std::size_t next = 0;  // gaps between the slices do not change
         for (const UpdateSlice& slice : layout.slices) {
           for (; next < slice.offset; ++next) ASSERT_EQ(got[0][next], initial[0][next]) << "gap at element " << next;
           next = slice.offset + slice.count;

@@ -1,5 +1,5 @@
-// The stand-in for cuBLASLt: its products are right with any transposition, leading dimension and epilogue, it refuses
-// what the library refuses, and it takes descriptions as the library itself does. And Matmul on it.
+// Tests the stand-in for cuBLASLt: its products are right with any transposition, leading dimension and epilogue, it
+// refuses the same calls as the library, and it accepts the same descriptions. And tests Matmul on it.
 #include "support/cublaslt_on_cpu.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Bytes32 = std::uint32_t;
 
-/// A matrix in the device's memory as the library sees it: column-major, columns `leading` elements apart.
+/// A matrix in the device's memory in the library's layout: column-major, columns `leading` elements apart.
 class ColumnMajor {
  public:
   ColumnMajor(DeviceMemory& memory, std::int64_t rows, std::int64_t columns, std::int64_t leading)
@@ -53,13 +53,13 @@ class ColumnMajor {
     return transposed ? at(column, row) : at(row, column);
   }
   cublasLtMatrixLayout_t layout() const { return layout_; }
-  /// Says wrongly how far its columns are apart.
+  /// Describes the matrix wrongly.
   void misdescribe(std::uint64_t rows, std::uint64_t columns, std::int64_t leading) {
     static_cast<void>(cublasLtMatrixLayoutDestroy(layout_));
     check_status(cublasLtMatrixLayoutCreate(&layout_, CUDA_R_32F, rows, columns, leading));
   }
   float* data() const { return static_cast<float*>(block_.data()); }
-  /// As they were: a product has not run yet.
+  /// The initial numbers: no product has run yet.
   std::vector<float> copy(std::int64_t columns) const { return {data(), data() + leading_ * columns}; }
 
  private:
@@ -68,7 +68,7 @@ class ColumnMajor {
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
-/// D = op(A) op(B) + beta D of 5 x 7 elements and 3 terms, with a space of `padding` elements between columns.
+/// D = op(A) op(B) + beta D of 5 x 7 elements and 3 terms, with a gap of `padding` elements between columns.
 class CublasLtOnCpu : public testing::Test {
  protected:
   static constexpr std::int64_t kRows = 5, kColumns = 7, kTerms = 3;
@@ -145,7 +145,7 @@ TEST_F(CublasLtOnCpu, ProductsWithAnyTranspositionAndLeadingDimension) {
   }
 }
 
-/// Two products of neighbours in memory.
+/// Two products with operands that are neighbours in memory.
 TEST_F(CublasLtOnCpu, Batches) {
   make(false, false, 0);
   const Block a(memory_, 2 * kRows * kTerms * sizeof(float)), b(memory_, 2 * kTerms * kColumns * sizeof(float));
@@ -165,7 +165,7 @@ TEST_F(CublasLtOnCpu, Batches) {
   EXPECT_EQ(plan(), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_THAT(take_refusals(), ElementsAre(HasSubstr("batches")));
   describe_batch(*d_, kRows * kColumns, 2);
-  const Bytes32 alignment = sizeof(float);  // of the second ones
+  const Bytes32 alignment = sizeof(float);  // alignment of the second ones
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
@@ -308,7 +308,7 @@ TEST_F(CublasLtOnCpu, FindsAnEpilogueWithoutItsPointer) {
   EXPECT_THAT(take_refusals(), ElementsAre(HasSubstr("pointer")));
 }
 
-/// What the library itself says of attributes and their sizes, which it does without a device.
+/// The library's own answers about attributes and their sizes, which need no device.
 TEST(CublasLtItself, TakesAttributesAsItsStandInDoes) {
   const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
   void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -370,7 +370,7 @@ TEST(CublasLtItself, TakesAttributesAsItsStandInDoes) {
   EXPECT_THAT(take_refusals(), testing::Contains(HasSubstr("attribute of another size")));
 }
 
-/// One Matmul for products that differ in one thing each: none gets another's plan.
+/// Products that differ in one thing each, by one Matmul: none gets another's plan.
 TEST(MatmulOnCpu, KeepsPlansApart) {
   constexpr std::int64_t kSize = 6, kElements = kSize * kSize;
   for (const bool refused : {false, true}) {
@@ -540,7 +540,7 @@ TEST(MatmulOnCpu, GoesOnWhereProposalsAreRefused) {
   EXPECT_THAT(take_refusals(), testing::IsEmpty());
 }
 
-/// Callers hear that nothing was done.
+/// Callers learn that nothing was done.
 TEST(MatmulOnCpu, LeavesRefusedEpiloguesToTheCaller) {
   DeviceMemory memory(0);
   const Stream stream = make_stream();

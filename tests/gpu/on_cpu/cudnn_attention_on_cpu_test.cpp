@@ -1,5 +1,5 @@
-// Attention of model/cuda through cuDNN's stand-in: the reference's numbers, in one call or in parts, recorded and
-// plain; our own kernels where it does not fit or the library has nothing.
+// Tests the attention of model/cuda on cuDNN's stand-in: the reference's numbers, in one call or in parts, recorded and
+// plain; our own kernels run if the workspace is too small or the library has no plan.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -34,7 +34,7 @@ using testing::StartsWith;
 constexpr std::int64_t kSamples = 3;
 const Attention kShape{.context = 128, .heads = 2, .head_size = 16, .dropout = {}};
 
-/// Random inputs of a call, and what it writes.
+/// Random inputs of a call, and its outputs.
 struct Call {
   explicit Call(Backend& backend, const Attention& of = kShape)
       : shape(of),
@@ -110,22 +110,20 @@ TEST(AttentionOnCpu, IsThatOfTheReferenceInOneCallAndInParts) {
   EXPECT_THAT(take_convolution_refusals(), IsEmpty());
 }
 
-/// Twice: what is added to is cleared each time.
+/// Runs twice, because sums must be cleared each time.
 TEST(AttentionOnCpu, IsThatOfTheReferenceWhereItsOrderOfSumsDoesNotMatter) {
   const auto backend = gpu();
   cuda::DeviceMemory memory(0);
   const Call call(*backend);
   for (const int at_once : {2, 3}) {
     const std::size_t sums = query_sum_bytes(at_once * kShape.context * kShape.width());
-    const auto library = cuda::make_attention_library(
-        memory, [] {}, {.most_workspace = sums, .in_any_order = true});
+    const auto library = cuda::make_attention_library(memory, [] {}, {.most_workspace = sums, .in_any_order = true});
     ASSERT_TRUE(library->forward(stream_of(*backend), kShape, call.forward()));
     EXPECT_FALSE(library->backward(stream_of(*backend), kShape, call.backward(), call.deltas.tensor()))
         << "the stand-in refuses it at first";
     EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr("add up in any order")));
     lockstep::test::allow_sums_in_any_order(true);
-    const auto other = cuda::make_attention_library(
-        memory, [] {}, {.most_workspace = sums, .in_any_order = true});
+    const auto other = cuda::make_attention_library(memory, [] {}, {.most_workspace = sums, .in_any_order = true});
     for (int run = 0; run < 2; ++run) {
       ASSERT_TRUE(other->backward(stream_of(*backend), kShape, call.backward(), call.deltas.tensor()));
       backend->synchronize();
@@ -136,13 +134,12 @@ TEST(AttentionOnCpu, IsThatOfTheReferenceWhereItsOrderOfSumsDoesNotMatter) {
   }
 }
 
-/// Otherwise its sums would need more memory than is planned.
+/// In any order, its sums would need more memory than planned.
 TEST(AttentionOnCpu, OfAShortContextRepeatsAnyhow) {
   const auto backend = gpu();
   cuda::DeviceMemory memory(0);
   const Attention wide{.context = 128, .heads = 1, .head_size = 128, .dropout = {}};
-  const auto library = cuda::make_attention_library(
-      memory, [] {}, {.in_any_order = true});
+  const auto library = cuda::make_attention_library(memory, [] {}, {.in_any_order = true});
   const Call call(*backend, wide);
   ASSERT_TRUE(library->forward(stream_of(*backend), wide, call.forward()));
   ASSERT_TRUE(library->backward(stream_of(*backend), wide, call.backward(), call.deltas.tensor()));
@@ -155,8 +152,7 @@ TEST(AttentionOnCpu, ComesFromOurOwnKernelsWhereTheLibraryHasNothing) {
   const auto backend = gpu();
   cuda::DeviceMemory memory(0);
   const cudaStream_t stream = stream_of(*backend);
-  const auto library = cuda::make_attention_library(
-      memory, [] {}, {.most_workspace = 1000});
+  const auto library = cuda::make_attention_library(memory, [] {}, {.most_workspace = 1000});
   const Call call(*backend);
   refuse_convolutions(true);
   EXPECT_FALSE(library->forward(stream, kShape, call.forward()));

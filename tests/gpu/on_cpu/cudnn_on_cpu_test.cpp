@@ -1,5 +1,5 @@
-// The stand-in for cuDNN: its convolutions are right with any window, stride and padding, it refuses what the library
-// refuses, and it takes descriptions as the library itself does. And the convolutions of model/cuda on it.
+// Tests the stand-in for cuDNN: its convolutions are right with any window, stride and padding, it refuses the same
+// calls as the library, and it accepts the same descriptions. And tests the convolutions of model/cuda on it.
 #include "support/cudnn_on_cpu.hpp"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::vector<Convolution> shapes() {
           convolution({9, 8, 3}, even_padding(7, 2, 3), 5), convolution({4, 6, 8}, {2, 3, 2, 0, 1, 2, 0}, 1)};
 }
 
-/// The library's three convolutions against the float64 reference.
+/// Compares the library's three convolutions with the float64 reference.
 TEST(ConvolutionsOnCpu, AreThoseOfTheReference) {
   constexpr std::int64_t kImages = 3;
   const auto reference = make_backend("reference");
@@ -92,7 +92,7 @@ TEST(ConvolutionsOnCpu, AreThoseOfTheReference) {
   EXPECT_THAT(take_convolution_refusals(), IsEmpty());
 }
 
-/// What repeats is the first plan; with timing it is the quickest, whose numbers are the same here.
+/// The repeatable choice is the first plan; with timing it is the quickest, whose numbers are the same here.
 TEST(ConvolutionsOnCpu, AreOfTheQuickestPlanWhereTheyAreTimed) {
   const Convolution shape = shapes()[1];
   const auto backend = make_backend("cuda", {.precision = Precision::bf16});
@@ -156,19 +156,19 @@ constexpr std::array kOperations{
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA}};
 
-/// Describes a convolution of 2 images of 6 x 6 x 8 with 8 filters of 3 x 3, or a gradient of one, with a fault;
-/// whether each call was taken, in their order.
+/// Describes a convolution of 2 images of 6 x 6 x 8 with 8 filters of 3 x 3, or a gradient of one, with a fault.
+/// Records whether each call was accepted, in their order.
 struct Description {
   enum class Fault {
     none,
-    wrong_extent,    ///< of the output
+    wrong_extent,    ///< fault in the output
     wrong_stride,    ///< pixels that overlap
-    wrong_channels,  ///< of the filters
+    wrong_channels,  ///< fault in the filters
     missing_attribute,
     wrong_type,     ///< an extent of another type
     wrong_number,   ///< two extents
-    not_finalized,  ///< a tensor
-    double_factors  ///< beside sums in fp32: the library takes them, and computes with half of their bytes
+    not_finalized,  ///< fault in a tensor
+    double_factors  ///< beside sums in fp32: the library accepts them, and computes with half of their bytes
   };
 
   Description(const Functions& functions, const Operation& names, Fault fault) : functions_(functions) {
@@ -265,13 +265,14 @@ TEST(CudnnOnCpu, FindsWhatIsWrongWithADescription) {
       EXPECT_FALSE(Description(Functions(), operation, kFaults[i]).all_taken());
       EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr(words[i])));
     }
-    // On an H200 cuDNN 9.19 took these and made every convolution zero.
+    // On an H200 cuDNN 9.19 accepted these and made every convolution zero.
     EXPECT_FALSE(Description(Functions(), operation, Fault::double_factors).all_taken());
     EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr("another type")));
   }
 }
 
-/// A plan for images that lie otherwise than its tensors say is found by what it computes, or by how far it reaches.
+/// A plan for images with another layout than their tensors describe shows in its results, or in the memory that it
+/// reaches.
 TEST(CudnnOnCpu, FindsAWrongLayout) {
   const auto backend = make_backend("cuda", {.precision = Precision::bf16});
   cudnnHandle_t handle = nullptr;
@@ -330,7 +331,7 @@ TEST(CudnnOnCpu, FindsAPlanWhosePartsAreGone) {
   ASSERT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
-/// Of the engines that are proposed for a gradient of filters, the first two must not be taken.
+/// The first two engines that are proposed for a gradient of filters must not be used.
 TEST(CudnnOnCpu, RefusesToRunEnginesThatDoNotRepeatOrRoundTheirSums) {
   cudnnHandle_t handle = nullptr;
   ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
@@ -387,7 +388,7 @@ TEST(CudnnOnCpu, RefusesPointersThatDoNotFitThePlan) {
   ASSERT_EQ(cudnnDestroy(other), CUDNN_STATUS_SUCCESS);
 }
 
-/// What the library itself says of descriptions, which it does without a device.
+/// The library's own answers about descriptions, which need no device.
 TEST(CudnnItself, TakesDescriptionsAsItsStandInDoes) {
   const std::string name = fmt::format("libcudnn.so.{}", CUDNN_MAJOR);
   void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -1,5 +1,5 @@
-// Products in bfloat16 of odd extents are made of padded copies, on the stand-in for cuBLASLt, which counts those that
-// are not aligned: the same bits as without copies, in products and in training.
+// Products in bfloat16 of odd extents use padded copies, on the stand-in for cuBLASLt, which counts unaligned products:
+// the same bits as without copies, in products and in training.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -121,7 +121,7 @@ std::vector<Workload> odd_networks() {
            2}};
 }
 
-/// Weights and losses of steps on a batch that stays the same: plain, recorded, replayed.
+/// Weights and losses of steps on one batch: plain, recorded, replayed.
 struct Trained {
   std::vector<float> weights;
   std::vector<double> losses;
@@ -193,7 +193,7 @@ TEST(PaddedProducts, TrainEveryNetworkOfOddExtents) {
   EXPECT_THAT(take_refusals(), IsEmpty());
 }
 
-/// As programs pad: by what is worth it.
+/// Pads as programs do: if it pays.
 TEST(PaddedProducts, LeaveNoLargeProductUnaligned) {
   const Workload head{"gpt with a layer of its own for 50,257 tokens",
                       {.name = "gpt", .values = {{"layers", 1}, {"width", 32}, {"heads", 2}, {"tied", false}}},

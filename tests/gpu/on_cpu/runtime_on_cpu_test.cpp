@@ -1,5 +1,6 @@
-// The asynchronous stand-in for CUDA's runtime: it keeps the order that streams and events ask for, no more, and finds
-// each kind of fault that it exists for. What it finds in any other test of this program fails that test.
+// Tests the asynchronous stand-in for CUDA's runtime: it keeps the order that streams and events require, no more, and
+// finds each kind of fault that it is made for. A fault that it finds in any other test of this program fails that
+// test.
 #include "support/runtime_on_cpu.hpp"
 
 #include <array>
@@ -80,7 +81,7 @@ class RuntimeOnCpu : public testing::Test {
 };
 
 TEST_F(RuntimeOnCpu, WorkWaitsForItsTurn) {
-  order_streams(0);  // as late as may be
+  order_streams(0);  // as late as possible
   fill(device_, 3, first_);
   copy_down(host_, device_, first_);
   EXPECT_NE(byte_of(host_), 3) << "nobody has waited for it";
@@ -107,11 +108,12 @@ TEST_F(RuntimeOnCpu, FindsAMissingEvent) {
   fill(device_, 1, first_);
   copy_down(host_, device_, second_);
   EXPECT_THAT(take_stream_faults(), testing::ElementsAre(HasSubstr("a copy reads what a fill writes")));
-  fill(device_, 2, first_);  // what the second stream may still read
+  fill(device_, 2, first_);  // the second stream may still read this
   EXPECT_THAT(take_stream_faults(), testing::ElementsAre(HasSubstr("a fill writes what a copy reads")));
 }
 
-/// What lies between the members of a kernel's argument, here the word of `flag`, may be left of an earlier call.
+/// The padding between the members of a kernel's argument, here in the word of `flag`, may hold bytes of an earlier
+/// call.
 struct PaddedArgument {
   void* pointer;
   bool flag;
@@ -120,7 +122,7 @@ __global__ void write_there(PaddedArgument to) { *static_cast<bool*>(to.pointer)
 
 TEST_F(RuntimeOnCpu, FindsPointersInTheMembersOfArgumentsAlone) {
   PaddedArgument argument{};
-  const void* const left = other_.data();  // its last byte is 0, as `flag` is
+  const void* const left = other_.data();  // its last byte is 0, like `flag`
   std::memcpy(reinterpret_cast<std::byte*>(&argument) + sizeof(void*), &left, sizeof left);
   argument.pointer = device_.data();
   fill(other_, 1, first_);
@@ -185,7 +187,7 @@ TEST_F(RuntimeOnCpu, AnEventIsAnOrderInAnyOrderOfRunning) {
     order_streams(seed);
     fill(device_, static_cast<int>(seed), first_);
     wait_for_first();
-    fill(other_, 99, first_);  // on without the second
+    fill(other_, 99, first_);  // continues without the second
     copy_down(host_, device_, second_);
     check(cudaStreamSynchronize(second_.get()), "waiting");
     EXPECT_EQ(byte_of(host_), static_cast<int>(seed));
@@ -291,7 +293,7 @@ TEST_F(RuntimeOnCpu, GraphsAreReplayedInTheirOrder) {
   recorder.forget();
 }
 
-// What model/cuda waits for, it has to wait for.
+// model/cuda waits for these because it must.
 
 TEST_F(RuntimeOnCpu, StagingNeedsItsEvents) {
   for (const bool ignored : {false, true}) {

@@ -1,6 +1,6 @@
 // The layers of an LSTM as a wavefront (model/layers/lstm_stack.hpp), on the stand-in for CUDA's runtime: side streams
-// make the bits of one stream, recorded or not, the chain of steps that wait for each other is shorter, and each of the
-// events is needed.
+// make the same bits as one stream, recorded or not, the chain of dependent steps is shorter, and each of the events is
+// needed.
 #include <array>
 #include <memory>
 #include <string>
@@ -30,7 +30,7 @@ struct LstmWorkload {
   bool tied = false;
   std::int64_t batch = 3;
   int micro_steps = 1;
-  std::string frozen = {};  ///< parameters whose names begin so
+  std::string frozen = {};  ///< prefix of frozen parameters' names
 };
 
 std::string text_of(const LstmWorkload& it) {
@@ -58,7 +58,7 @@ class LstmSide {
     for (std::int64_t i = 0; i < workload.batch; ++i) keys_.push_back(same_.generator()());
   }
 
-  /// As the trainer does: every third one is of fewer sequences. `work` is run by `run`.
+  /// Steps like the trainer's: every third one has fewer sequences. `run` runs `work`.
   template <class Run>
   void step(int number, const Run& run) {
     for (int micro = 0; micro < workload_.micro_steps; ++micro) {
@@ -75,7 +75,7 @@ class LstmSide {
         Model& model = training_.model;
         const double scale = 1.0 / static_cast<double>(count * workload_.micro_steps);
         model.backward(model.forward(scale, first ? Accumulate::no : Accumulate::yes), [&](std::size_t end) {
-          // As sums over ranks, which the main queue's order holds.
+          // Stands for sums over ranks, which are ordered by the main queue.
           backend_->read(training_.parameters.gradients().slice({0, end}),
                          std::as_writable_bytes(std::span(seen_).first(end)));
         });
@@ -97,7 +97,7 @@ class LstmSide {
   }
   void evaluate() { results_.push_back(training_.model.evaluate(batch(workload_.batch, true)).loss); }
 
-  /// Losses, norms and gradients of the steps, evaluations; and, now, weights and the state that is carried on.
+  /// Losses, norms and gradients of the steps, evaluations; and the current weights and carried state.
   std::vector<double> results() {
     std::vector<float> values(training_.parameters.elements());
     training_.parameters.download_group("parameters", values);
@@ -147,7 +147,7 @@ class LstmSide {
   std::vector<double> results_;
 };
 
-/// Steps of each kind: plain, recorded, replayed, of fewer sequences; evaluations between them.
+/// Steps of each kind: plain, recorded, replayed, with fewer sequences; evaluations between them.
 std::vector<double> trained(const LstmWorkload& workload, const BackendOptions& options) {
   LstmSide side(workload, options);
   for (int number = 0; number < 8; ++number) {
@@ -183,9 +183,9 @@ TEST(Wavefront, MakesTheBitsOfOneStream) {
   EXPECT_THAT(lockstep::test::take_refusals(), IsEmpty());
 }
 
-/// Of a recorded step of 35 steps in 9 chunks. A layer has a product and a pass for each of its steps, both ways, but
-/// for the last step's product backward; above another one, also an input product and its gradient for each chunk; and,
-/// both ways, some kernels of its own.
+/// A recorded step of 35 steps in 9 chunks. A layer has a product and a pass for each of its steps, both ways, except
+/// for the last step's product backward. Above another layer it also has an input product and its gradient for each
+/// chunk. Both ways have some kernels of their own.
 TEST(Wavefront, ShortensTheChainOfSteps) {
   const auto chain = [](std::int64_t layers, bool side_streams) {
     LstmSide side({.layers = layers, .context = 35, .batch = 2}, {.side_streams = side_streams});
@@ -196,14 +196,14 @@ TEST(Wavefront, ShortensTheChainOfSteps) {
   const std::int64_t one = chain(1, true);
   EXPECT_EQ(chain(1, false), one) << "nothing else with one layer";
   EXPECT_EQ(chain(2, false), one + kSteps + kBetween + kOwn);
-  // Forward the second layer ends a chunk of 4 steps and an input product later, backward likewise; and its state is
+  // Forward the second layer ends a chunk of 4 steps and an input product later, and so it does backward. Its state is
   // copied in and out.
   EXPECT_EQ(chain(2, true), one + 2 * (2 * 4 + 1) + 4);
   EXPECT_EQ(chain(3, false), one + 2 * (kSteps + kBetween + kOwn));
   EXPECT_LT(chain(3, true), one + 3 * kSteps / 2) << "three layers in two queues";
 }
 
-/// Leaves out one event after another, in steps that must also wait for what the ones before have read.
+/// Leaves out one event after another, in steps that must also wait for the reads of the preceding ones.
 TEST(Wavefront, NeedsEachOfItsEvents) {
   for (const LstmWorkload& workload : {LstmWorkload{}, LstmWorkload{.layers = 3, .context = 6, .dropout = 0.2}}) {
     for (const bool graphs : {false, true}) {
@@ -219,7 +219,7 @@ TEST(Wavefront, NeedsEachOfItsEvents) {
           ignore_wait(number);
           try {
             side.backend().repeat(key, work);
-          } catch (const DeviceError&) {  // no capture comes of it
+          } catch (const DeviceError&) {  // no capture results
             refused = true;
           }
           waits = ignore_wait(-1);
