@@ -1,5 +1,5 @@
-# Sourced: bare_debian RELEASE FOLDER makes a Debian of that release in FOLDER, with this machine's sources of packages.
-# It ends with another code than 0, and says why in ./err, where debootstrap cannot (no mirror in reach?). Needs root.
+# Sourced: bare_debian RELEASE FOLDER makes a Debian of that release in FOLDER, with this machine's package sources.
+# Needs root. If debootstrap fails (no mirror in reach?), it returns another code than 0, with the reason in ./err.
 bare_debian() {
   local mirror
   mirror=$(sed -n -e 's/^deb \(\[[^]]*\] \)\?\(http[^ ]*\) .*/\2/p' -e 's/^URIs: *\(http[^ ]*\).*/\2/p' /etc/apt/sources.list \
@@ -14,7 +14,8 @@ bare_debian() {
   return 0
 }
 
-# bare_ubuntu RELEASE FOLDER: likewise an Ubuntu, from its own mirror. Needs its keyring (Debian's package ubuntu-keyring).
+# bare_ubuntu RELEASE FOLDER: the same for Ubuntu, from its own mirror. Needs its keyring (Debian's package
+# ubuntu-keyring).
 bare_ubuntu() {
   local keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
   [ -f $keyring ] || { echo "$keyring is not here" >err; return 1; }

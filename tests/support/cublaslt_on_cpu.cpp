@@ -21,7 +21,7 @@ namespace {
 using Epilogue = std::uint32_t;
 using lockstep::test::MemoryAccess;
 
-/// Behind the library's opaque types.
+/// The content of the library's opaque types.
 struct Product {
   cublasComputeType_t compute{};
   cudaDataType_t scale{};
@@ -39,11 +39,11 @@ struct Layout {
   std::size_t batch() const;
   std::int64_t batch_offset() const;  ///< elements from one matrix to the next
 };
-/// Behind cublasLtMatmulAlgo_t: for what it was proposed, and what it was promised.
+/// The content of cublasLtMatmulAlgo_t: the problem that it was proposed for, and the promised alignment and workspace.
 struct Algorithm {
   std::uint64_t problem = 0, workspace = 0;
-  std::uint32_t alignment[4] = {};  ///< of a, b, c, d
-  int place = 0;                    ///< among the proposals
+  std::uint32_t alignment[4] = {};  ///< alignments of a, b, c, d
+  int place = 0;                    ///< index among the proposals
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -61,7 +61,7 @@ cublasStatus_t refuse(cublasStatus_t status, std::string why) {
   return status;
 }
 
-/// Bytes of an attribute; 0: one that is not known here.
+/// Bytes of an attribute; 0: unknown attribute.
 std::size_t bytes_of(cublasLtMatmulDescAttributes_t attribute) {
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
@@ -141,14 +141,14 @@ void write_number(double value, void* data, cudaDataType_t type, std::size_t ind
     static_cast<std::uint16_t*>(data)[index] = lockstep::model::formulas::bfloat16_bits(rounded);
   }
 }
-/// To tf32's ten bits.
+/// Rounds to tf32's ten bits.
 double as_tf32(double value) {
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
   if (!std::isfinite(value)) return value;
   return static_cast<double>(std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu));
 }
 
-// As cuBLASLt has them: the approximation by tanh.
+// cuBLASLt's form: the approximation by tanh.
 double gelu_on_cpu(double x) {
   return 0.5 * x * (1 + std::tanh(std::numbers::sqrt2 * std::numbers::inv_sqrtpi * (x + 0.044715 * x * x * x)));
 }
@@ -158,11 +158,11 @@ double gelu_slope_on_cpu(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * 0.044715 * x * x);
 }
 
-/// A product with everything that its descriptors say.
+/// A product with all values of its descriptors.
 struct View {
   cublasOperation_t a_operation, b_operation;
   Epilogue epilogue;
-  void* vector;  ///< bias, or where its gradient goes
+  void* vector;  ///< bias, or destination of its gradient
   cudaDataType_t vector_type;
   void* aux;
   cudaDataType_t aux_type;
@@ -208,7 +208,7 @@ View view_of(const Product& product, const Layout& a, const Layout& b, const Lay
           .tf32 = product.compute == CUBLAS_COMPUTE_32F_FAST_TF32};
 }
 
-/// What is wrong with the descriptors themselves; null: nothing.
+/// The fault of the descriptors themselves; null: none.
 const char* obstacle_in(const Product& product, const View& view) {
   if ((product.compute != CUBLAS_COMPUTE_32F && !view.tf32) || product.scale != CUDA_R_32F) {
     return "sums and factors other than float32";
@@ -311,7 +311,7 @@ void compute(const View& view, float alpha, const void* a, const void* b, float 
       if (view.has_bias()) value += read_number(view.vector, view.vector_type, row);
       if (view.has_aux() && view.has_gelu()) write_number(value, view.aux, view.aux_type, column * aux_step + row);
       if (view.has_gelu()) value = gelu_on_cpu(value);
-      if (view.has_relu()) value = value > 0 ? value : 0;  // as the library: NaN becomes 0
+      if (view.has_relu()) value = value > 0 ? value : 0;  // like the library: NaN becomes 0
       if (view.has_gelu_gradient()) {
         value *= gelu_slope_on_cpu(read_number(view.aux, view.aux_type, column * aux_step + row));
       }
@@ -419,8 +419,8 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t it) {
   return delete reinterpret_cast<Layout*>(it), CUBLAS_STATUS_SUCCESS;
 }
 
-/// Two proposals at most: all at once, and with the terms in two halves, whose sums lie in the workspace. The second
-/// comes first where there are many terms.
+/// At most two proposals: all at once, and with the terms in two halves, whose sums lie in the workspace. The second
+/// comes first for many terms.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -1,4 +1,4 @@
-// glibc's check of longjmp() knows no other stacks.
+// glibc's check of longjmp() does not support other stacks.
 #undef _FORTIFY_SOURCE
 #include "support/cuda_on_cpu.hpp"
 
@@ -22,7 +22,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Most shared memory that a kernel gets without asking for more, and a guard behind it.
+/// Largest shared memory of a kernel without a special request, largest on request, and a guard behind it.
 constexpr std::size_t kMostShared = 48 * 1024, kMostOptional = 227 * 1024, kGuard = 1024;
 
 }  // namespace
@@ -48,19 +48,19 @@ constexpr std::size_t kStackBytes = 64 * 1024;
 
 std::uint32_t order_seed = 0;
 std::int64_t grid_count = 0;
-/// Set before main(), maybe before this file's variables are.
+/// Set before main(), possibly before this file's variables are initialised.
 std::function<cudaError_t(LaunchedGrid)>& grid_receiver() {
   static std::function<cudaError_t(LaunchedGrid)> receiver;
   return receiver;
 }
 
-/// A stack that threads run on, one after the other as long as none of them has to wait; it then belongs to the one
-/// that waits. Switches save and restore registers with setjmp and longjmp: swapcontext() asks the kernel each time.
+/// A stack that threads run on, one after the other as long as none of them has to wait; it then belongs to the waiting
+/// thread. Switches save and restore registers with setjmp and longjmp: swapcontext() makes a system call each time.
 struct Fiber {
   ucontext_t start{};
   sigjmp_buf registers{};
   bool has_started = false;
-  std::unique_ptr<std::byte[]> stack;  ///< none: the stack that run_grid() was called on
+  std::unique_ptr<std::byte[]> stack;  ///< null: the stack that run_grid() was called on
   FiberSanitizers sanitizers;
 };
 
@@ -78,14 +78,14 @@ enum class State { not_started, running, ready, at_barrier, at_exchange, ended }
 
 struct Thread {
   Place place;
-  unsigned number = 0, rank = 0;  ///< as the kernel counts; as the order of this run has it
+  unsigned number = 0, rank = 0;  ///< in the kernel's numbering; in the order of this run
   State state = State::not_started;
-  Here here;  ///< where it waits
+  Here here;  ///< the point at which it waits
   Fiber* fiber = nullptr;
   unsigned mask = 0, source = 0;
   Exchange what{};
   std::uint64_t bits = 0, result = 0;
-  char arrived = 0, resolved[2] = {};  ///< handed over at __syncwarp, the latter by who was the last of its lanes
+  char arrived = 0, resolved[2] = {};  ///< handed over at __syncwarp, the latter by the last of its lanes
   unsigned resolutions = 0;
   char* resolution = nullptr;  ///< to take over
 };
@@ -134,9 +134,9 @@ class Machine {
   void wait_at_barrier(const Here& here) {
     const Unwatched guard;
     Thread& self = *current_thread;
-    char& barrier = barriers_[opened_ % 2];  // the next one but one is reached when all have left this one
+    char& barrier = barriers_[opened_ % 2];  // the next barrier but one is reached when all threads have left this one
     hand_over(barrier);
-    hand_over(end_);  // should this thread wait for ever
+    hand_over(end_);  // in case this thread waits for ever
     self.state = State::at_barrier;
     self.here = here;
     go_on(self);
@@ -166,7 +166,7 @@ class Machine {
   }
 
  private:
-  /// Who makes a fiber comes before it, and who allocates memory before whoever frees it: all that is done here.
+  /// The creator of a fiber must come before it, and an allocation of memory before its release: this does both.
   void prepare_for_thread_sanitizer(unsigned count) {
     ready_.reserve(count);
     idle_fibers.reserve(2048);
@@ -202,7 +202,7 @@ class Machine {
     while (true) machine->take_turn(fiber, guard);
   }
 
-  /// Threads that have not started, as long as there are any; then others' turn.
+  /// Runs threads that have not started, as long as there are any; then others get their turn.
   void take_turn(Fiber& fiber, std::optional<Unwatched>& guard) {
     while (next_ < order_.size()) {
       Thread& thread = threads_[order_[next_++]];
@@ -221,7 +221,7 @@ class Machine {
     switch_fibers(fiber, next_fiber());
   }
 
-  /// On the fiber of a thread that waits: runs others until it is its turn.
+  /// Runs on the fiber of a waiting thread: runs others until its turn comes.
   void go_on(Thread& self) {
     Fiber& next = next_ < order_.size() ? idle_fiber() : next_fiber();
     if (&next != self.fiber) switch_fibers(*self.fiber, next);
@@ -230,15 +230,15 @@ class Machine {
     running_ = self.fiber;
   }
 
-  /// Of the next thread that may go on; home, where there is none.
+  /// The fiber of the next ready thread; home if there is none.
   Fiber& next_fiber() {
     if (ready_head_ == ready_.size()) open_barrier();
     if (ready_head_ == ready_.size()) return home_;
     return *ready_[ready_head_++]->fiber;
   }
 
-  /// Behind those that are ready already, or, in odd orders, before them: then a warp runs ahead of the others as far
-  /// as it can.
+  /// Queues behind those that are ready already, or, in odd orders, before them: then a warp runs ahead of the others
+  /// as far as it can.
   void make_ready(std::vector<Thread*>& threads) {
     std::ranges::sort(threads, {}, &Thread::rank);
     for (Thread* const thread : threads) thread->state = State::ready;
@@ -247,7 +247,7 @@ class Machine {
     ready_.insert(order_seed % 2 == 0 ? ready_.end() : ready_.begin(), threads.begin(), threads.end());
   }
 
-  /// Where all threads of the block wait at one barrier.
+  /// Called when all threads of the block wait at one barrier.
   void open_barrier() {
     const Here& here = threads_[0].here;
     std::vector<Thread*> all;
@@ -267,7 +267,7 @@ class Machine {
     }
   }
 
-  /// Whether all lanes of the mask wait for the same thing, and this thread is one of them.
+  /// True if all lanes of the mask wait for the same thing, and this thread is one of them.
   bool all_agree(const Thread& self) {
     bool all = (self.mask >> self.number % kWarp & 1) != 0;
     for_lanes(self, [&](unsigned, const Thread& thread) {
@@ -282,7 +282,7 @@ class Machine {
     std::vector<Thread*> all;
     for_lanes(self, [&](unsigned lane, Thread& thread) {
       ballot |= std::uint64_t{thread.bits != 0} << lane;
-      // A lane outside of the mask hands in nothing: what is read of it is anything.
+      // A lane outside of the mask passes nothing: reading it gives an arbitrary value.
       const bool is_named = (thread.mask >> thread.source & 1) != 0;
       thread.result = is_named ? threads_[first + thread.source].bits : ~std::uint64_t{0};
       all.push_back(&thread);
@@ -299,7 +299,7 @@ class Machine {
     make_ready(all);
   }
 
-  /// Threads wait, and nobody will wake them.
+  /// Threads wait, and none can wake them.
   [[noreturn]] void fail() {
     std::map<std::string, int> places;
     for (const Thread& thread : threads_) {
@@ -312,7 +312,7 @@ class Machine {
     std::string list;
     for (const auto& [text, count] : places) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", count, text);
     const uint3 block = threads_[0].place.block;
-    // Fibers that wait can never go on.
+    // Waiting fibers can never continue.
     for (const auto& fiber : fibers) fiber->sanitizers.abandon(fiber->stack.get(), kStackBytes);
     idle_fibers.clear();
     fibers.clear();
@@ -328,7 +328,7 @@ class Machine {
   std::size_t next_ = 0, ended_ = 0;
   std::vector<Thread*> ready_;
   std::size_t ready_head_ = 0;
-  std::size_t opened_ = 0;                       ///< barriers
+  std::size_t opened_ = 0;                       ///< number of opened barriers
   char begin_ = 0, end_ = 0, barriers_[2] = {};  ///< handed over
   Fiber home_;
   Fiber* running_ = nullptr;
@@ -398,7 +398,7 @@ void run_blocks(const char* name, const Grid& grid, const std::function<void()>&
 
 cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
                      const std::function<void()>& thread) {
-  // What a GPU refuses.
+  // Launches that a GPU refuses.
   if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
       grid.blocks > 0x7fffffffu ||
       grid.shared_bytes > (grid.shared_limit == SharedLimit::of_device ? kMostOptional : kMostShared)) {

@@ -1,18 +1,18 @@
 /// \file
-/// Runs CUDA kernels on the host: force-included in front of a .cu file that a C++ compiler compiles (CMake does so),
-/// it gives kernels the language they are written in, and run_grid() of model/cuda/launch.cuh runs their grids. A
-/// kernel is then a function that one thread runs; the threads of a block are fibers, and block follows block.
+/// Runs CUDA kernels on the host. CMake force-includes this file before a .cu file that a C++ compiler compiles: it
+/// provides the CUDA language, and run_grid() of model/cuda/launch.cuh runs the grids. A kernel is then a function that
+/// one thread runs; the threads of a block are fibers, and blocks run one after the other.
 ///
-/// What it finds: wrong indices and bounds (with guards around tensors, or under AddressSanitizer), wrong results,
-/// shared memory that is read before it is written (it starts as NaN), written past its end, or kept from one block to
-/// the next, barriers and shuffles that not all threads reach or that they reach at different places, and results that
-/// depend on the order in which threads or blocks run, where an order that is tried shows it.
+/// It finds wrong indices and bounds (with guards around tensors, or under AddressSanitizer), wrong results, shared
+/// memory that is read before it is written (it starts as NaN), written past its end, or kept from one block to the
+/// next, barriers and shuffles that not all threads reach or that they reach at different points, and results that
+/// depend on the order of threads or blocks, if one of the tried orders shows it.
 ///
-/// What it does not know: the GPU's memory model and its timing. A thread is only interrupted at barriers and shuffles,
-/// so a race between two barriers is seen only if it matters which thread is first from one to the other (under
-/// ThreadSanitizer it is seen in any order: there the threads of a block are ordered by __syncthreads and __syncwarp
-/// alone); caches, alignment faults (but packs.cuh looks at its own accesses), registers, and what compilers do with
-/// code for a GPU are not here at all. It is no substitute for a run on one.
+/// It does not model the GPU's memory model and timing. A thread is only interrupted at barriers and shuffles, so a
+/// race between two barriers shows only if the order of the threads between them changes the result (ThreadSanitizer
+/// sees it in any order: there only __syncthreads and __syncwarp order the threads of a block). Caches, alignment
+/// faults (but packs.cuh checks its own accesses), registers, and the compiler's GPU code are not modelled at all. It
+/// is no substitute for a run on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -31,18 +31,18 @@ struct KernelArgument;
 
 namespace lockstep::test {
 
-/// A kernel broke a rule of the language: the text names the kernel, its block and what the threads were doing.
+/// A kernel broke a rule of the language: the text names the kernel, its block and the state of its threads.
 class KernelFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The order in which threads of a block and blocks of a grid run: 0 as they are numbered, 1 the other way round, from
-/// 2 on shuffled with this seed.
+/// Sets the order of a block's threads and a grid's blocks: 0 as numbered, 1 reversed, from 2 on shuffled with this
+/// seed.
 void order_threads(std::uint32_t seed);
 /// Grids run since the program started.
 std::int64_t grids_run();
-/// A grid that was launched, on its way to a stream: `run` runs it. Without a receiver grids are run at once.
+/// A launched grid that waits for its stream: `run` runs it. Without a receiver grids run at once.
 struct LaunchedGrid {
   const char* kernel;
   cudaStream_t stream;
@@ -59,13 +59,13 @@ struct Place {
   uint3 thread{}, block{};
   dim3 block_size, grid_size;
 };
-/// Of the thread that runs now.
+/// Position of the current thread.
 const Place& place();
 
 void synchronize_block(const Here& here);
 enum class Exchange { synchronize, ballot, read };
-/// What `source` handed in, when all lanes of the mask have come to the same place; ballot: lanes that handed in other
-/// than 0.
+/// The value that `source` passed, once all lanes of the mask have reached the same point; ballot: lanes that passed a
+/// nonzero value.
 std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigned source, const Here& here);
 unsigned lane();
 

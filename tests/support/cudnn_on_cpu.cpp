@@ -39,7 +39,7 @@ cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
   return status;
 }
 
-/// What an engine of ours is, in the order in which they are proposed.
+/// The kinds of our engines, in the order of their proposal.
 enum class Engine : std::int64_t { does_not_repeat, rounds_sums, wants_too_much, will_do, will_do_too };
 constexpr std::int64_t kWorkspaceOfEngine[] = {0, 0, std::int64_t{1} << 40, 4096, 4352};
 
@@ -49,15 +49,15 @@ struct Attribute {
   cudnnBackendAttributeType_t type;
   std::vector<std::byte> bytes;
 };
-/// Behind cudnnBackendDescriptor_t.
+/// The content of cudnnBackendDescriptor_t.
 struct BackendDescriptor {
   cudnnBackendDescriptorType_t type{};
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes = {};
-  Engine engine = Engine::will_do;           ///< of configurations and engines that were asked for
-  const BackendDescriptor* graph = nullptr;  ///< likewise
+  Engine engine = Engine::will_do;           ///< engine of configurations and of engine queries
+  const BackendDescriptor* graph = nullptr;  ///< graph, likewise
 };
-/// Those that are there.
+/// All existing descriptors.
 std::set<const BackendDescriptor*>& living() {
   static std::set<const BackendDescriptor*>& all = *new std::set<const BackendDescriptor*>;
   return all;
@@ -86,7 +86,7 @@ std::size_t bytes_of_attribute(cudnnBackendAttributeType_t type) {
   }
 }
 
-/// What an attribute must be: its type, and how many there are of it; 0: any number.
+/// Required type and count of an attribute; 0: any count.
 struct Rule {
   cudnnBackendAttributeType_t type;
   std::int64_t count;
@@ -119,7 +119,7 @@ std::optional<OperationNames> names_of_operation(cudnnBackendDescriptorType_t ty
   }
 }
 
-/// Attributes that may be set, all of which must be but the optional ones.
+/// The attributes that may be set; all but the optional ones must be.
 Rules rules_of(cudnnBackendDescriptorType_t type) {
   if (const auto names = names_of_operation(type)) {
     return {{names->x, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}, {names->w, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
@@ -205,7 +205,7 @@ const BackendDescriptor& descriptor_in(const BackendDescriptor& it, cudnnBackend
   return *as_descriptor(value_of<cudnnBackendDescriptor_t>(it, name));
 }
 
-/// Null: what this one refers to, and what that refers to, is finalized and still there.
+/// Null if all descriptors that this one refers to, directly or not, exist and are finalized.
 const char* obstacle_to_use(const BackendDescriptor& it) {
   if (!it.finalized) return "a descriptor that is not finalized";
   if (it.graph != nullptr && !living().contains(it.graph)) return "a descriptor that was destroyed";
@@ -228,7 +228,7 @@ struct TensorView {
   cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
   bool is_virtual = false, is_by_value = false;
 
-  /// With what lies between its elements.
+  /// Including gaps between its elements.
   std::size_t elements() const {
     std::int64_t last = 0;
     for (std::size_t i = 0; i < 4; ++i) last += (extents[i] - 1) * strides[i];
@@ -393,13 +393,13 @@ void convolve(const ConvolutionView& of, void* x, void* w, void* y) {
 
 // ---- graphs of several operations ----
 
-/// Elements lie where the strides say, also of tensors that are only inside.
+/// A tensor whose strides give the addresses of elements, even if it is only internal.
 struct GraphTensor {
   TensorView view;
-  void* data = nullptr;             ///< in memory; null: inside
-  std::vector<double> values = {};  ///< while the graph is computed
-  bool written = false;             ///< by an operation
-  bool added = false;               ///< to what it held before, by blocks in any order
+  void* data = nullptr;             ///< in memory; null: internal
+  std::vector<double> values = {};  ///< values while the graph is computed
+  bool written = false;             ///< an operation has written it
+  bool added = false;               ///< blocks add to its former values in any order
 };
 using GraphTensors = std::map<std::int64_t, GraphTensor>;
 
@@ -574,7 +574,7 @@ double rounded(const TensorView& to, double value) {
 
 void compute(const GraphOperation& operation, GraphTensors& tensors) {
   const auto at = [](const GraphTensor& tensor, std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
-    const Extents4& of = tensor.view.extents;  // one element stands for all of its row
+    const Extents4& of = tensor.view.extents;  // one element stands for its whole row
     return tensor
         .values[tensor.view.at(of[0] == 1 ? 0 : n, of[1] == 1 ? 0 : h, of[2] == 1 ? 0 : i, of[3] == 1 ? 0 : j)];
   };
@@ -776,7 +776,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const auto names = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = values_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   std::vector<MemoryAccess> accesses;
-  /// Where a tensor is; null, and a refusal, where it is not or not as aligned as it says.
+  /// Address of a tensor; null, and a refusal, if it is missing or less aligned than described.
   const auto find = [&](const TensorView& tensor, bool is_written) -> void* {
     const auto at = std::ranges::find(names, tensor.name);
     if (at == names.end()) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a tensor without a pointer"), nullptr;
@@ -808,7 +808,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       if (tensor.view.is_virtual) continue;
       tensor.data = find(tensor.view, tensor.written);
       if (tensor.data == nullptr) return CUDNN_STATUS_BAD_PARAM;
-      // Host memory, which nobody keeps until the graph is computed.
+      // Host memory that may be gone when the graph is computed.
       if (tensor.view.is_by_value) tensor.values = {static_cast<double>(*static_cast<const float*>(tensor.data))};
     }
     work = [graph = std::move(graph)]() mutable { compute(graph); };

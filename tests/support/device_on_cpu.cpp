@@ -1,5 +1,6 @@
-// What operations reach beyond kernels, where kernels run on the host: device memory is host memory, a product is the
-// plain kernel of plain_matmul.hpp. Stands in for device_memory.cpp, matmul.cpp and the libraries behind them.
+// The dependencies of operations besides kernels, for kernels that run on the host: device memory is host memory, a
+// product is the plain kernel of plain_matmul.hpp. Stands in for device_memory.cpp, matmul.cpp and the libraries behind
+// them.
 #include <cstring>
 #include <new>
 #include <utility>

@@ -1,5 +1,6 @@
-// A CUDA driver for tests without a GPU, as far as cuDNN needs it to compile the kernels of a plan and to load them:
-// a library called libcuda.so.1. Nothing can run: there is no device, and each call but those that load code says so.
+// A CUDA driver for tests without a GPU, as far as cuDNN needs it to compile the kernels of a plan and to load them: a
+// library called libcuda.so.1. Nothing can run: there is no device, and every call except those that load code returns
+// that error.
 namespace {
 constexpr int kSuccess = 0, kNoDevice = 100;
 }

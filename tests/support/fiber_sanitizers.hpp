@@ -1,6 +1,7 @@
 /// \file
-/// Tells AddressSanitizer and ThreadSanitizer which stack is in use when fibers are switched; nothing without them. For
-/// ThreadSanitizer fibers are threads; a switch between them is no order, hand_over() and take_over() make one.
+/// Tells AddressSanitizer and ThreadSanitizer which stack is in use when fibers are switched; does nothing without
+/// them. For ThreadSanitizer fibers are threads; a switch between them is no order, hand_over() and take_over() make
+/// one.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +22,22 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace lockstep::test {
 
-/// Of one fiber, or of the thread's own stack (which needs no prepare()).
+/// The state of one fiber, or of the thread's own stack (which needs no prepare()).
 class FiberSanitizers {
 #if defined(__SANITIZE_ADDRESS__)
  public:
   void prepare(const void* stack, std::size_t bytes) { stack_ = stack, bytes_ = bytes, fake_ = nullptr; }
-  /// The next thing is the switch to `to`.
+  /// Call it immediately before the switch to `to`.
   void leave(FiberSanitizers& to) {
     to.from_ = this;
     __sanitizer_start_switch_fiber(&fake_, to.stack_, to.bytes_);
   }
-  /// The first thing after a switch to this one.
+  /// Call it immediately after a switch to this fiber.
   void arrive() {
     __sanitizer_finish_switch_fiber(fake_, &from_->stack_, &from_->bytes_);
     fake_ = nullptr;
   }
-  /// The stack will be used afresh.
+  /// Announces that the stack will be reused.
   void abandon(const void* stack, std::size_t bytes) { __asan_unpoison_memory_region(stack, bytes); }
 
  private:
@@ -46,7 +47,7 @@ class FiberSanitizers {
   FiberSanitizers* from_ = nullptr;
 #elif defined(__SANITIZE_THREAD__)
  public:
-  /// Made for good: a fiber that waits in vain may not be destroyed.
+  /// Never released: a fiber that waits in vain may not be destroyed.
   void prepare(const void*, std::size_t) { fiber_ = __tsan_create_fiber(0); }
   void leave(FiberSanitizers& to) {
     if (fiber_ == nullptr) fiber_ = __tsan_get_current_fiber();
@@ -68,10 +69,10 @@ class FiberSanitizers {
 
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitizer = true;
-/// What this fiber did so far comes before what another does once it has taken over the same thing.
+/// This fiber's accesses so far happen before those of a fiber that takes over the same thing later.
 inline void hand_over(char& thing) { __tsan_release(&thing); }
 inline void take_over(char& thing) { __tsan_acquire(&thing); }
-/// While it lives, ThreadSanitizer does not look at what this fiber reads and writes.
+/// While it lives, ThreadSanitizer ignores this fiber's reads and writes.
 class Unwatched {
  public:
   Unwatched() {

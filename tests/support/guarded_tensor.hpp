@@ -1,6 +1,6 @@
 /// \file
-/// A tensor in host memory between two guards, poisoned: what is not written stays NaN, what is written beside it
-/// shows.
+/// A tensor in host memory between two guards, poisoned: unwritten elements stay NaN, and writes outside of it are
+/// detected.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class GuardedTensor {
   const model::Tensor& tensor() const { return tensor_; }
   std::size_t count() const { return bytes_ / size_; }
 
-  /// Rounded to the tensor's type.
+  /// Rounds to the tensor's type.
   void set(std::size_t i, double value) {
     switch (tensor_.type) {
       case model::ElementType::float32:
@@ -52,7 +52,7 @@ class GuardedTensor {
         return put(i, static_cast<std::uint64_t>(value));
     }
   }
-  /// Of uint64, whose values a double cannot hold.
+  /// For uint64, whose values a double cannot hold.
   void set_key(std::size_t i, std::uint64_t key) { put(i, key); }
   double get(std::size_t i) const {
     switch (tensor_.type) {

@@ -1,2 +1,2 @@
 /// \file
-/// The home of the precompiled headers that the unit tests share; nothing of its own.
+/// Compiles the precompiled headers that the unit tests share; contains nothing itself.

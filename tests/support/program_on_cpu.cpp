@@ -1,7 +1,6 @@
-// What makes lockstep a program whose GPUs are the stand-ins of this folder: eight of them to choose from, an order of
-// streams that LOCKSTEP_ORDER numbers, faults that LOCKSTEP_PLANT plants ("events": nobody waits for any; "refusals":
-// cuBLASLt refuses all that it proposes), and at the end the verdict: whatever the stand-ins have found ends the
-// program with 97.
+// Gives lockstep the stand-ins of this folder as GPUs: eight to choose from, an order of streams with the number in
+// LOCKSTEP_ORDER, and planted faults with LOCKSTEP_PLANT ("events": nothing waits for any; "refusals": cuBLASLt refuses
+// all its proposals). A fault that the stand-ins find ends the program with 97.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>

@@ -30,14 +30,14 @@ using Address = std::uintptr_t;
 
 struct Operation {
   std::function<void()> work;
-  std::function<bool()> is_over = {};            ///< of work that others finish; else it is over when it has run
-  std::vector<std::shared_ptr<Operation>> next;  ///< wait for this one
+  std::function<bool()> is_over = {};            ///< for work that others finish; otherwise it is over when it has run
+  std::vector<std::shared_ptr<Operation>> next;  ///< operations that wait for this one
   std::size_t awaited = 0;                       ///< operations that are not done yet
   bool done = false;
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-/// Of each stream, how many of its operations come before.
+/// Per stream, the number of its operations that come before.
 class VectorClock {
  public:
   std::uint64_t of(std::size_t stream) const { return stream < ticks_.size() ? ticks_[stream] : 0; }
@@ -60,14 +60,14 @@ struct Node {
   std::function<void()> work;
   std::function<bool()> is_over = {};
   CUevent_st* records = nullptr;     ///< the event that the launched graph records
-  std::set<std::size_t> after = {};  ///< directly
-  std::vector<bool> ancestors = {};  ///< all that come before
+  std::set<std::size_t> after = {};  ///< direct predecessors
+  std::vector<bool> ancestors = {};  ///< all predecessors
 };
 struct Capture {
   std::uint64_t number = 0;
   std::vector<Node> nodes;
   CUstream_st* origin = nullptr;
-  std::thread::id thread = std::this_thread::get_id();  ///< what others do is no concern of the capture's
+  std::thread::id thread = std::this_thread::get_id();  ///< other threads' calls do not concern the capture
   std::set<CUstream_st*> streams;
   bool invalid = false;
 };
@@ -79,14 +79,14 @@ struct CUstream_st {
   OperationPtr last = {};
   VectorClock clock = {};
   Capture* capture = nullptr;
-  std::set<std::size_t> heads = {};  ///< nodes of the capture that the next one comes after
+  std::set<std::size_t> heads = {};  ///< nodes of the capture that the next one follows
 };
 struct CUevent_st {
   bool is_timed = false;
   OperationPtr recorded = {};
   VectorClock clock = {};
   std::shared_ptr<Clock::time_point> time = std::make_shared<Clock::time_point>();
-  std::uint64_t capture = 0;  ///< its number, where it was recorded in one
+  std::uint64_t capture = 0;  ///< number of the capture that recorded it
   std::set<std::size_t> heads = {};
 };
 struct CUgraph_st {
@@ -111,7 +111,7 @@ struct Allocation {
   bool is_pinned;
   std::vector<PastAccess> past;
 };
-/// What a copy from pinned memory was to read; kept until the host has waited for it.
+/// The bytes that a copy from pinned memory should read; kept until the host has waited for it.
 struct Promise {
   std::size_t stream;
   std::uint64_t tick;
@@ -131,9 +131,9 @@ struct RuntimeState {
   std::int64_t waits = 0, ignored_wait = -1;
   std::size_t longest_chain = 0;
   std::set<CUstream_st*> streams;
-  std::vector<std::uint64_t> ticks;  ///< by a stream's number
+  std::vector<std::uint64_t> ticks;  ///< by number of the stream
   std::set<std::size_t> free_numbers;
-  VectorClock host;  ///< what the host has waited for
+  VectorClock host;  ///< operations that the host has waited for
   std::vector<Promise> promises;
   std::unique_ptr<Capture> capture;
   std::uint64_t captures = 0;
@@ -146,7 +146,7 @@ RuntimeState& runtime() {
   return the_one;
 }
 
-/// Threads call one after the other.
+/// Serialises the calls of threads.
 class Turn {
  private:
   std::scoped_lock<std::recursive_mutex> lock_{runtime().turn};
@@ -192,7 +192,7 @@ void run_one() {
     finish(*operation);
   }
 }
-/// The next operation, or a look at what others are to finish. False: there is neither.
+/// Runs the next operation, or polls those that others finish. False if there is neither.
 bool go_on() {
   std::erase_if(runtime().lasting, [](const OperationPtr& operation) {
     if (!operation->is_over()) return false;
@@ -231,7 +231,7 @@ void let_chance_run() {
 
 Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 
-/// Null: memory that CUDA knows nothing of.
+/// Null: memory unknown to CUDA.
 Allocation* allocation_of(const void* pointer, std::size_t bytes = 1) {
   auto after = runtime().allocations.upper_bound(address_of(pointer));
   if (after == runtime().allocations.begin()) return nullptr;
@@ -248,7 +248,7 @@ bool meet(const MemoryAccess& a, const MemoryAccess& b) {
          address_of(b.begin) < address_of(a.begin) + a.bytes;
 }
 
-/// Reports what has no order with the operation that the stream comes to, and remembers it for later ones.
+/// Reports accesses that have no order with the stream's next operation, and remembers that operation for later ones.
 void remember(const CUstream_st& stream, const std::string& name, const MemoryAccess& access) {
   Allocation* const allocation = access.bytes == 0 ? nullptr : allocation_of(access.begin);
   if (allocation == nullptr) return;
@@ -265,7 +265,7 @@ void remember(const CUstream_st& stream, const std::string& name, const MemoryAc
   allocation->past.push_back({begin, end, access.writes, stream.number, stream.clock.of(stream.number), name});
 }
 
-/// The host has come to know that this is over: what copies were to read must still be there.
+/// The host has learnt that these are over: the bytes for their copies must still be unchanged.
 void host_waited_for(const VectorClock& clock) {
   runtime().host.merge(clock);
   std::erase_if(runtime().promises, [](const Promise& promise) {
@@ -277,7 +277,7 @@ void host_waited_for(const VectorClock& clock) {
   });
 }
 
-/// What is to be said of pinned memory when a copy is enqueued, or launched with its graph.
+/// Records the promises for pinned memory when a copy is enqueued, or launched with its graph.
 void expect_pinned(const CUstream_st& stream, const std::vector<MemoryAccess>& accesses) {
   for (const MemoryAccess& access : accesses) {
     if (!is_pinned(access.begin) || access.bytes == 0) continue;
@@ -293,7 +293,7 @@ void expect_pinned(const CUstream_st& stream, const std::vector<MemoryAccess>& a
   }
 }
 
-/// What a copy from pinned memory was to read is rightly overwritten by another copy.
+/// Drops promises whose bytes another copy rightly overwrites.
 void forget_promises(const void* to, std::size_t bytes) {
   std::erase_if(runtime().promises, [&](const Promise& promise) {
     return meet({promise.from, promise.bytes.size(), false}, {to, bytes, true});
@@ -302,7 +302,7 @@ void forget_promises(const void* to, std::size_t bytes) {
 
 // ---- streams ----
 
-/// What the thread may not do while it captures.
+/// The error of calls that the thread may not make while it captures.
 cudaError_t unless_capturing() {
   if (!runtime().capture || runtime().capture->thread != std::this_thread::get_id()) return cudaSuccess;
   runtime().capture->invalid = true;
@@ -335,7 +335,7 @@ cudaError_t capture_node(CUstream_st& stream, Node node) {
   return cudaSuccess;
 }
 
-/// A new place in the stream: after all that it waited for and all that the host has waited for.
+/// A new position in the stream: after all that it waited for and all that the host has waited for.
 void advance(CUstream_st& stream) {
   stream.clock.merge(runtime().host);
   stream.clock.set(stream.number, ++runtime().ticks[stream.number]);
@@ -348,7 +348,7 @@ cudaError_t enqueue_node(CUstream_st& stream, Node node) {
   expect_pinned(stream, node.accesses);
   const bool lasts = node.is_over != nullptr;
   stream.last = submit(std::move(node.work), {stream.last}, std::move(node.is_over));
-  if (!lasts) let_chance_run();  // who enqueues those has a thread of its own
+  if (!lasts) let_chance_run();  // the callers that enqueue those have a thread of their own
   return cudaSuccess;
 }
 
@@ -373,7 +373,7 @@ bool is_joined(const Capture& capture) {
 
 // ---- kernels ----
 
-/// Pointers in a kernel's arguments: what lies in an allocation of ours.
+/// Takes pointers in a kernel's arguments that lie in an allocation of ours as its accesses.
 cudaError_t enqueue_grid(lockstep::test::LaunchedGrid grid) {
   std::vector<MemoryAccess> accesses;
   for (const auto& argument : grid.arguments) {
@@ -393,7 +393,7 @@ cudaError_t allocate_block(void** block, std::size_t bytes, bool pinned) {
   if (!pinned && runtime().allocated + bytes > kDeviceBytes) return noted(cudaErrorMemoryAllocation);
   *block = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*block == nullptr) return noted(cudaErrorMemoryAllocation);
-  std::memset(*block, static_cast<int>(kUnwritten), bytes);  // nobody relies on zeros
+  std::memset(*block, static_cast<int>(kUnwritten), bytes);  // memory must not be relied on to be zero
   runtime().allocations.emplace(address_of(*block), Allocation{bytes, pinned, {}});
   if (!pinned) runtime().allocated += bytes;
   return cudaSuccess;
@@ -545,13 +545,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     std::memcpy(to, source, bytes);
   };
   std::function<void()> work = [=] { copy(from); };
-  if (is_pageable && up) {  // taken away before the call returns
+  if (is_pageable && up) {  // copied before the call returns
     const auto* const begin = static_cast<const std::byte*>(from);
     work = [=, taken = std::vector<std::byte>(begin, begin + bytes)] { copy(taken.data()); };
   }
   const cudaError_t error =
       lockstep::test::enqueue_on_cpu(stream, "a copy", {{from, bytes, false}, {to, bytes, true}}, std::move(work));
-  if (error == cudaSuccess && is_pageable && down) return cudaStreamSynchronize(stream);  // returns when it is there
+  if (error == cudaSuccess && is_pageable && down)
+    return cudaStreamSynchronize(stream);  // returns when the data are there
   return error;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
@@ -648,7 +649,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   if (event->capture != 0) return noted(cudaErrorCapturedEvent);
-  go_on();  // whoever asks again and again lets time pass
+  go_on();  // polling lets time pass
   if (event->recorded && !event->recorded->done) return noted(cudaErrorNotReady);
   host_waited_for(event->clock);
   return cudaSuccess;
@@ -700,7 +701,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   const Turn turn;
-  std::vector<std::size_t> length;  // of the chain that ends with a node
+  std::vector<std::size_t> length;  // length of the chain that ends with a node
   for (const Node& node : graph->nodes) {
     std::size_t before = 0;
     for (const std::size_t each : node.after) before = std::max(before, length[each]);

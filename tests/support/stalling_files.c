@@ -1,7 +1,7 @@
-// A file system that stalls, preloaded (LD_PRELOAD) into the program. While the file that STALLED_FILES names exists and
-// its one line is "RANK TEXT" (RANK -1: all), whoever reads, writes, opens, lists or flushes a file whose path contains TEXT on
-// that rank waits until the line is gone. Where OPENED_FILES is set, each open appends a line "RANK PATH" to the file that it
-// names. The program itself is not changed.
+// A file system that stalls, preloaded (LD_PRELOAD) into the program. While the file that STALLED_FILES names exists
+// and its one line is "RANK TEXT" (RANK -1: all), a call on that rank that reads, writes, opens, lists or flushes a
+// file whose path contains TEXT waits until the line is gone. If OPENED_FILES is set, each open appends a line "RANK
+// PATH" to the file that it names. The program itself is not changed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// By system calls alone: the functions below are this library's own.
+// Uses system calls alone: the functions below are this library's own.
 static int stalls(const char* path) {
   const char* const control = getenv("STALLED_FILES");
   if (control == NULL) return 0;
@@ -60,18 +60,18 @@ static void wait_for(int descriptor) {
 
 #define NEXT(type, name) ((type)dlsym(RTLD_NEXT, name))
 
-#define POSITIONED(name, offset_type)                                                                   \
-  ssize_t name(int descriptor, void* data, size_t bytes, offset_type offset) {                          \
-    wait_for(descriptor);                                                                               \
-    return NEXT(ssize_t(*)(int, void*, size_t, offset_type), #name)(descriptor, data, bytes, offset);   \
+#define POSITIONED(name, offset_type)                                                                 \
+  ssize_t name(int descriptor, void* data, size_t bytes, offset_type offset) {                        \
+    wait_for(descriptor);                                                                             \
+    return NEXT(ssize_t(*)(int, void*, size_t, offset_type), #name)(descriptor, data, bytes, offset); \
   }
 POSITIONED(pread, off_t)
 POSITIONED(pread64, off64_t)
 
-#define POSITIONED_WRITE(name, offset_type)                                                                  \
-  ssize_t name(int descriptor, const void* data, size_t bytes, offset_type offset) {                         \
-    wait_for(descriptor);                                                                                    \
-    return NEXT(ssize_t(*)(int, const void*, size_t, offset_type), #name)(descriptor, data, bytes, offset);  \
+#define POSITIONED_WRITE(name, offset_type)                                                                 \
+  ssize_t name(int descriptor, const void* data, size_t bytes, offset_type offset) {                        \
+    wait_for(descriptor);                                                                                   \
+    return NEXT(ssize_t(*)(int, const void*, size_t, offset_type), #name)(descriptor, data, bytes, offset); \
   }
 POSITIONED_WRITE(pwrite, off_t)
 POSITIONED_WRITE(pwrite64, off64_t)
@@ -89,23 +89,23 @@ int fsync(int descriptor) {
   return NEXT(int (*)(int), "fsync")(descriptor);
 }
 
-#define OPEN(name)                                                   \
-  int name(const char* path, int flags, ...) {                       \
-    mode_t mode = 0;                                                 \
-    if (flags & (O_CREAT | __O_TMPFILE)) {                           \
-      va_list rest;                                                  \
-      va_start(rest, flags);                                         \
-      mode = va_arg(rest, mode_t);                                   \
-      va_end(rest);                                                  \
-    }                                                                \
-    wait_for_path(path);                                             \
-    note_open(path);                                                 \
+#define OPEN(name)                                                         \
+  int name(const char* path, int flags, ...) {                             \
+    mode_t mode = 0;                                                       \
+    if (flags & (O_CREAT | __O_TMPFILE)) {                                 \
+      va_list rest;                                                        \
+      va_start(rest, flags);                                               \
+      mode = va_arg(rest, mode_t);                                         \
+      va_end(rest);                                                        \
+    }                                                                      \
+    wait_for_path(path);                                                   \
+    note_open(path);                                                       \
     return NEXT(int (*)(const char*, int, ...), #name)(path, flags, mode); \
   }
 OPEN(open)
 OPEN(open64)
 
-int openat(int folder, const char* path, int flags, ...) {  // what std::filesystem lists a folder by
+int openat(int folder, const char* path, int flags, ...) {  // std::filesystem lists folders with it
   mode_t mode = 0;
   if (flags & (O_CREAT | __O_TMPFILE)) {
     va_list rest;
