@@ -425,7 +425,7 @@ TEST_P(Sequences, NotFiniteComesThrough) {
     both([&](Backend& backend, const auto& of) { backend.sequences().gelu_forward(of(x), {}, of(y)); });
     expect(y, "gelu", own);
   }
-  for (std::uint32_t stream = 16; stream < 24; ++stream) {  // whether the element is kept or not
+  for (std::uint32_t stream = 16; stream < 24; ++stream) {  // keeps or drops the element
     const Twin x = poisoned(width), y = poison(Holds::activations, rows, width);
     both([&](Backend& backend, const auto& of) {
       backend.sequences().dropout(of(x), of(sample_keys), {.rate = 0.5f, .stream = stream}, of(y));
