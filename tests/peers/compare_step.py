@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# name: what the README calls it; arguments for `lockstep bench step`; arguments for torch_step.py; steps timed
+# name, as in the README; arguments for `lockstep bench step`; arguments for torch_step.py; timed steps
 NETWORKS = {
     "mlp-100": ("784-100-10, batch 100, Adam",
                 "--features 784 --hidden 100 --outputs 10 --batch 100 --optimizer adam --learning-rate 0.001",

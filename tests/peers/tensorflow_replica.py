@@ -124,7 +124,7 @@ def task(job, index, ports, options, seed, answers, ready, over):
     order, at, own, score, seen = random.permutation(len(images)), 0, 0, None, []
     with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=hooks, config=tf.ConfigProto(
             device_filters=["/job:ps", f"/job:worker/task:{index}"])) as session:
-        ready.wait()  # a worker looks for the chief's session every 30 seconds; both shall train
+        ready.wait()  # a worker looks for the chief's session only every 30 seconds; both must train
         while True:
             if at + 100 > len(order):
                 order, at = random.permutation(len(images)), 0
@@ -148,11 +148,11 @@ def keep_arrivals(file, marks, steps):
     for update, (_, _, _, written) in enumerate(marks, 1):
         made[written] = update
     unknown = sum(pulled not in made for _, _, pulled, _ in marks)
-    for update, (_, worker, pulled, _) in enumerate(marks):  # updates that overlap are counted in one order or the other
+    for update, (_, worker, pulled, _) in enumerate(marks):  # overlapping updates are counted in either order
         late.append(min(max(0, update - made.get(pulled, update)), update - lasts.get(worker, 0)))
         lasts[worker] = update + 1
     record = b"lockstep arrivals 2\n" + struct.pack("<qii", 0, 2, 0)
-    late = late[:steps]  # whoever was under way when the other made the last step has made one more
+    late = late[:steps]  # a worker in the middle of a step at the last one makes one more
     record += b"".join(struct.pack("<HH", mark[1], updates) for mark, updates in zip(marks, late))
     check = functools.reduce(lambda check, byte: (check ^ byte) * 16777619 & 0xFFFFFFFF, record, 2166136261)  # FNV-1a
     file.parent.mkdir(parents=True, exist_ok=True)

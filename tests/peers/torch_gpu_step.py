@@ -107,7 +107,7 @@ def make_step(torch, device, request, attention):
             return loss_of(network(samples), answers)
 
     if MODES[mode]:
-        # A code object of its own: what was compiled for other requests is neither searched nor generalised.
+        # A code object of its own: compiled code of other requests is neither searched nor generalised.
         forward = types.FunctionType(forward.__code__.replace(), globals(), "forward", None, forward.__closure__)
         forward = torch.compile(forward, mode=MODES[mode], dynamic=False)
 
@@ -134,7 +134,8 @@ def make_step(torch, device, request, attention):
     if mode != "graph" or not on_gpu:
         return step
 
-    # Warm up beside, then capture one step on buffers of its own, into which each batch is copied on the device.
+    # Warms up on another stream, then captures one step on buffers of its own, into which each batch is copied on the
+    # device.
     samples, answers = x[0].clone(), y[0].clone()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -170,7 +171,7 @@ class Steps:
         self.steps = {}
         gc.collect()
         if self.compiled:
-            self.torch.compiler.reset()  # lets go of the memory of its CUDA graphs, too
+            self.torch.compiler.reset()  # also releases the memory of its CUDA graphs
             gc.collect()
         self.compiled = False
         if self.device == "cuda":
@@ -199,7 +200,7 @@ class Steps:
                   "loss": step().item()}
         if on_gpu:
             answer["peak_mb"] = round(torch.cuda.max_memory_allocated() / 2**20)
-            answer["reserved_mb"] = round(torch.cuda.max_memory_reserved() / 2**20)  # with that of CUDA graphs
+            answer["reserved_mb"] = round(torch.cuda.max_memory_reserved() / 2**20)  # includes that of CUDA graphs
         if request.get("network") == "gpt":
             answer["attention"] = attention_used(torch, self.device, request, attention)
         return answer
@@ -208,7 +209,7 @@ class Steps:
         """The answer, and the whole text of what failed, or "". What has failed holds no memory when this returns."""
         try:
             return self.measure(request, attention), ""
-        except Exception as error:  # a mode that this PyTorch cannot do is a gap in the table, not the end
+        except Exception as error:  # an unsupported mode is a gap in the table, not the end
             self.steps.pop(request["mode"], None)
             text = traceback.format_exc()
             print(text, file=sys.stderr, flush=True)
@@ -226,7 +227,7 @@ class Steps:
         attention = request.get("attention", first)
         others = set(self.steps) - {request["mode"]}
         answer, failure = self.attempt(request, attention)
-        if "OutOfMemoryError" in failure and others:  # those of other modes keep theirs
+        if "OutOfMemoryError" in failure and others:  # other modes keep their failures
             self.forget()
             answer, failure = self.attempt(request, attention)
         if attention == "first" and any(word in failure.lower() for word in ("cudnn", "scaled_dot_product")):

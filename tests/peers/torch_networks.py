@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-# What torch_step.py knows by name.
+# Names that torch_step.py knows.
 NAMED = {
     "cnn": {"network": "cnn", "image": [24, 24, 3], "classes": 10},
     "resnet-20": {"network": "resnet", "depth": 20, "image": [32, 32, 3], "classes": 10},
@@ -19,7 +19,7 @@ NAMED = {
     "lstm-650": {"network": "lstm", "layers": 2, "hidden": 650, "unroll": 35, "dropout": 0.5, "classes": 10000},
     "gpt-256": {"network": "gpt", "layers": 4, "width": 256, "heads": 4, "context": 128, "classes": 256},
 }
-POSITIONS = {"gpt": "context", "lstm": "unroll"}  # which number says how many tokens a sample has
+POSITIONS = {"gpt": "context", "lstm": "unroll"}  # name of the number of tokens per sample
 
 
 def cnn(request):

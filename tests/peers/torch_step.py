@@ -17,8 +17,8 @@ import statistics
 import sys
 import time
 
-# By default glibc gives the memory of every step back to the kernel and faults it in again: not PyTorch's fault, and up
-# to twice as slow. These settings are read when the process starts.
+# By default glibc returns the memory of every step to the kernel and faults it in again: not PyTorch's fault, and up to
+# twice as slow. These settings are read when the process starts.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 RESIDENT_BATCHES = 2
