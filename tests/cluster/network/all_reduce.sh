@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The all-reduce benchmark over several hosts: all ways side by side, the bound of the links, and a link that is cut while
-# MPI reduces.
+# The all-reduce benchmark over several hosts: all algorithms side by side, the bound of the links, and a link that is
+# cut while MPI reduces.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 nodes 3 --rate 200mbit
 bench=(bench all-reduce --device cpu --min 1000 --max 100000 --factor 10 --repeat 2 --warmup 1 --link-gbps 0.2)
 
-# judge FILE WAYS WIRE HOSTS: the rows of a benchmark over so many hosts.
+# judge FILE WAYS WIRE HOSTS: checks the rows of a benchmark over HOSTS hosts.
 judge() {
   python3 - "$@" <<'END' || failed "rows: $1"
 import json, sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a cluster gets wrong before the first step: no route, no such interface, another program. Each is one message of
-# ours in time (a start gets 20 s, whatever the deadline), and nobody waits for ever.
+# Cluster mistakes before the first step: no route, no such interface, another program. Each gives one message of ours
+# in time (a start gets 20 s, with any deadline), and no rank hangs.
 # seconds: 600
 # waits
 # openmpi: its options and messages
@@ -70,7 +70,7 @@ export SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_NTASKS=3 SLURM_NNODES=3 SLURM_PROCID=0
 run "${train[@]}" --run runs/slurm-alone
 expect_status 0
 expect_err "MPI sees a world of one, but SLURM_NTASKS=3"
-run -H $slots "${train[@]}" --run runs/slurm  # mpirun believes them, too, and says what it misses
+run -H $slots "${train[@]}" --run runs/slurm  # mpirun trusts them, too, and reports the missing one
 [ "$status" != 0 ] || failed "exit 0"
 expect grep -q "unable to find the following environment variable" err
 unset ${!SLURM_*}

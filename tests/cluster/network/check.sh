@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The preflight over several hosts: it measures the links that are there, and finds the host that is slow, the interface
-# that is no way, the data that is missing and the hosts that do not reach each other.
+# The preflight over several hosts: it measures the existing links, and finds a slow host, an unusable interface,
+# missing data and hosts that do not reach each other.
 # seconds: 300
 # openmpi: the interfaces that it is told to take
 . "$(dirname "$0")/harness.sh"
@@ -41,7 +41,7 @@ for i in 1 2 3; do
 done
 run -H node1:1,node2:1,node3:1 check --seconds 1 --device cpu
 expect_status 0; expect_no_out 'address docker0'  # the launch names data0
-# Without a list MPI tries docker0, too: the ranks may never hear of each other, which the error then explains.
+# Without a list MPI tries docker0, too: the ranks may never reach each other, which the error then explains.
 export OMPI_MCA_btl_tcp_if_include=
 run -H node1:1,node2:1,node3:1 check --seconds 1 --device cpu --deadline 8
 if [ "$status" = 0 ]; then

@@ -1,12 +1,12 @@
-// delay_line MICROSECONDS DEVICE PROCESS [DEVICE PROCESS]...: cables that take their time, for hosts.
+// delay_line MICROSECONDS DEVICE PROCESS [DEVICE PROCESS]...: cables with a delay, for hosts.
 //
-// A cable joins two TAP devices: DEVICE in the network namespace of this process and data0 in that of PROCESS. What
-// data0 sends leaves DEVICE the delay later; what DEVICE sends leaves data0 at once. So a path from one host over a
-// bridge to another takes the delay once. Frames pass with their virtio header, so that checksums stay open and
-// segments of TCP large from end to end, as between veth devices. Of each host 4 MiB may be under way; what comes then
-// is dropped, as in a switch.
+// A cable joins two TAP devices: DEVICE in the network namespace of this process and data0 in that of PROCESS. A frame
+// from data0 leaves DEVICE after the delay; a frame from DEVICE leaves data0 at once. So a path from one host over a
+// bridge to another has the delay once. Frames pass with their virtio header, so that checksums stay open and segments
+// of TCP large from end to end, as between veth devices. Each host may have 4 MiB in flight; further frames are
+// dropped, as in a switch.
 //
-// Prints "ready" when the devices are there. They go when this process ends.
+// Prints "ready" when the devices exist. They go when this process ends.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -85,14 +85,14 @@ class Tap {
   Tap& operator=(Tap&&) = delete;
 
   int descriptor() const { return descriptor_; }
-  /** The length of the next frame that the device sends, which is in `room` then; none when there is none. */
+  /** The length of the next frame that the device sends, stored in `room`; nullopt if there is none. */
   std::optional<std::size_t> read(std::span<std::byte> room) {
     const ssize_t length = ::read(descriptor_, room.data(), room.size());
     if (length >= 0) return static_cast<std::size_t>(length);
     if (errno != EAGAIN && errno != EINTR) fail("reading a frame");
     return std::nullopt;
   }
-  /** Lets the device receive a frame; it is lost when the device is down (a cable that is cut) or memory is short. */
+  /** Lets the device receive a frame; it is lost if the device is down (a cut cable) or memory is short. */
   void write(Bytes frame) {
     if (::write(descriptor_, frame.data(), frame.size()) >= 0) return;
     if (errno != EIO && errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM)
@@ -108,7 +108,7 @@ class Queue {
  public:
   Queue() : ring_(kQueueBytes) {}
 
-  /** Where the next frame can be written; empty when there is no room. */
+  /** The memory for the next frame; empty if there is no room. */
   std::span<std::byte> room() {
     if (frames_.empty()) end_ = 0;
     const std::size_t begin = frames_.empty() ? 0 : frames_.front().begin;
@@ -119,7 +119,7 @@ class Queue {
     }
     return limit - end_ < kLargestFrame ? std::span<std::byte>() : std::span(ring_).subspan(end_, kLargestFrame);
   }
-  /** A frame has been written to room(). */
+  /** Appends the frame that was written to room(). */
   void push(std::size_t length, Clock::time_point due) {
     frames_.push_back({due, end_, length});
     end_ += length;
@@ -136,7 +136,7 @@ class Queue {
   };
   std::vector<std::byte> ring_;
   std::deque<Frame> frames_;
-  std::size_t end_ = 0;  // of the youngest frame
+  std::size_t end_ = 0;  // end of the youngest frame
 };
 
 class Cable {
@@ -162,7 +162,7 @@ class Cable {
       node_.write(Bytes(scratch_).first(*length));
     }
   }
-  /** Delivers what is due; returns when the next frame is. */
+  /** Delivers due frames; returns the time of the next one. */
   Clock::time_point deliver() {
     for (; !queue_.empty(); queue_.pop()) {
       if (queue_.due() > Clock::now()) return queue_.due();
@@ -212,7 +212,7 @@ int main(int count, char** arguments) {
   try {
     std::vector<Cable> cables;
     for (int i = 2; i < count; i += 2) cables.emplace_back(arguments[i], arguments[i + 1]);
-    const sched_param priority = {.sched_priority = 1};  // before ranks that compute, where this process may
+    const sched_param priority = {.sched_priority = 1};  // before ranks that compute, if this process may
     if (sched_setscheduler(0, SCHED_FIFO, &priority) != 0) prctl(PR_SET_TIMERSLACK, 1UL);
     std::puts("ready");
     std::fflush(stdout);

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# A rank, a link or a whole host fails in the middle of training: the job ends within the deadline, one line of ours says
-# who, where and during what, and nothing is left on any host.
+# A rank, a link or a whole host fails in the middle of training: the job ends within the deadline, one line of ours
+# names the rank, its host and the operation, and nothing remains on any host.
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 nodes 3
 
-# mpirun asks its daemons for signs of life (slurm/README.md).
+# mpirun probes its daemons (slurm/README.md).
 export OMPI_MCA_oob_tcp_keepalive_time=6 OMPI_MCA_oob_tcp_keepalive_intvl=2 OMPI_MCA_oob_tcp_keepalive_probes=3
 train=(train --data data --optimizer sgd --hidden 64 --batch 20 --steps 100000000 --report-every 20 --checkpoint-every 1000000 --device cpu)
 deadline=5
 slots=node1:1,node2:1,node3:1
 
-# train_until_it_runs RUN: its rank on node2 in $pid.
+# train_until_it_runs RUN: sets $pid to its rank on node2.
 train_until_it_runs() {
-  rm -f out err  # of the case before
+  rm -f out err  # left by the case before
   start -H $slots "${train[@]}" --deadline $deadline --run "runs/$1"
   wait_for 60 grep -q '^ *step ' out || { "$hosts" signal KILL; finish 10; return 1; }
   wait_for 20 eval '[ -n "$(ranks_on node2)" ]' || return 1
   pid=$(ranks_on node2 | tail -n 1)
 }
-# ends_within SECONDS REGEX: not with success, one line of ours.
+# ends_within SECONDS REGEX: without success, with one line of ours.
 ends_within() {
   local began=$SECONDS
   finish $(($1 + 30))
@@ -29,7 +29,7 @@ ends_within() {
 }
 during="step [0-9]+: "
 
-# More than once: what MPI does meanwhile differs.
+# Several rounds, because MPI's state at the time differs.
 for round in 1 2 3; do
 check "a rank is killed, $round"
 if train_until_it_runs killed-$round; then
@@ -75,11 +75,11 @@ if train_until_it_runs parted; then
   "$hosts" join node2 node3
 fi
 
-# mpirun, too, has to give up a host that it reaches no more, before the deadline: told to end a job while it still waits
-# for such a host it would wait for ever. It ends the job as soon as it does (205); who it was stands in our warning.
+# mpirun, too, has to give up an unreachable host before the deadline: if it is told to end a job while it still waits
+# for such a host it waits for ever. It ends the job as soon as it gives up (205); our warning names the host.
 given_up() {
   finish 40
-  if [ "$(mpi_of "$lockstep")" = mpich ]; then  # Hydra does not ask: the deadline ends the job
+  if [ "$(mpi_of "$lockstep")" = mpich ]; then  # Hydra does not probe: the deadline ends the job
     expect_status 1
     expect_err "rank 1 \\(host node2, pid $pid\\) has not arrived at an all-reduce for 30 s"
     return

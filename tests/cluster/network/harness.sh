@@ -1,10 +1,10 @@
 # Sourced by tests/cluster/network/*.sh, which are called as: bash tests/cluster/network/NAME.sh LOCKSTEP TREE
 # tests/cli/harness.sh on several hosts: `nodes N ...` makes them, and -H LIST ("node1:2,node2:1") in place of -n RANKS
-# starts the program over them, by the launcher of its MPI. Where nodes cannot be made the script is skipped, with the
+# starts the program over them, by the launcher of its MPI. If nodes cannot be made the script is skipped, with the
 # reason.
 . "$(dirname "${BASH_SOURCE[0]}")/../../cli/harness.sh"
 hosts=$tree/tests/cluster/network/hosts
-# PROGRAM: built with which MPI, openmpi or mpich.
+# mpi_of PROGRAM: the MPI that it was built with, openmpi or mpich.
 mpi_of() { if ldd "$1" | grep -q libmpich; then echo mpich; else echo openmpi; fi; }
 
 trap 'code=$?; take_down; (exit $code); end_of_script' EXIT
@@ -14,7 +14,7 @@ take_down() {
   unset LOCKSTEP_HOSTS
 }
 
-# nodes N [--rate RATE] [--delay DELAY]: in place of those before.
+# nodes N [--rate RATE] [--delay DELAY]: replaces the nodes before.
 nodes() {
   take_down
   node_count=$1
@@ -48,16 +48,16 @@ command_for() {
   command_line="${list:+${command[*]:1:3} ${launcher[*]} }${wrapper[*]} lockstep $*"
 }
 
-ranks() { :; }  # what is left is ended with its host
-# ranks_on NODE: the process ids there, by rank. Under MPICH ranks are the children of what the launcher has started.
+ranks() { :; }  # remaining processes end with their host
+# ranks_on NODE: its process ids, by rank. With MPICH ranks are the children of the launcher's processes.
 ranks_on() {
   "$hosts" exec "$1" ps -e -o pid=,ppid=,args= | awk -v program="$lockstep" '
     $3 == program { parent[$1] = $2; above[$2] = 1 }
     END { for (pid in parent) if (!(pid in above)) print parent[pid], pid }' | sort -n -k1,1 -k2,2 | cut -d" " -f2
 }
 
-# All ranks are gone, and so are mpirun's daemons and all files in /tmp and /dev/shm; a moment is allowed.
-# nobody_remains SECONDS HOST...
+# nobody_remains SECONDS HOST...: within that time all ranks, mpirun's daemons and all files in /tmp and /dev/shm are
+# gone.
 nobody_remains() {
   local deadline=$((SECONDS + $1)) host there; shift
   for host in "$@"; do
@@ -74,5 +74,5 @@ fails_at_start() {
   nobody_remains 10 head $(all_nodes)
 }
 all_nodes() { local i; for ((i = 1; i <= node_count; i++)); do echo "node$i"; done; }
-# Bytes that the nodes have sent so far, together.
+# Total bytes that the nodes have sent so far.
 bytes_sent() { "$hosts" bytes | awk '{ sum += $2 } END { print sum }'; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A rank that does not come to the start: one message of ours in time, from whoever notices.
+# A rank that never reaches the start: one message of ours in time, from any rank that notices.
 # seconds: 600
 # waits
 # openmpi: its options and messages
@@ -9,7 +9,7 @@ nodes 3
 train=(train --data data --optimizer sgd --hidden 16 --batch 20 --steps 20 --device cpu --deadline 5)
 slots=node1:1,node2:1,node3:1
 
-# A rank that stands still before or somewhere inside MPI_Init.
+# A rank that stops before or somewhere inside MPI_Init.
 cat >stops <<'END'
 #!/bin/sh
 if [ "$OMPI_COMM_WORLD_RANK" = "$STOPS" ]; then

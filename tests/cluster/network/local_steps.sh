@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --agree local over several hosts: an island for each, the bytes of a round between them, the same end through a resume.
+# --agree local over several hosts: an island for each, the bytes of a round between them, the same end after a resume.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# 64 ranks, 16 on each of four hosts that share the cores of this machine: they start in time, train, end when one of them
-# is killed, and go on where they were.
+# 64 ranks, 16 on each of four hosts that share the cores of this machine: they start in time, train, end when one of
+# them is killed, and resume.
 # seconds: 300
 # openmpi: MPI_Finalize of MPICH 4.0 stops over TCP, and Hydra calls 64 ranks that end by themselves a failure
 . "$(dirname "$0")/harness.sh"

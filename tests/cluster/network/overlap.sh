@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # tests/cluster/network/overlap.sh LOCKSTEP TREE [RATE [NODES]]: how much of the transfer of gradients between hosts
 # (200mbit, 4 hosts) the computation hides when the backward pass takes as long as the transfer. A measurement, no test:
-# it wants a quiet machine.
+# it needs a quiet machine.
 #
-# A network of 33 equal layers: a small batch tells the transfer's own time, larger ones what a sample costs, until the
-# backward pass (two thirds of the computation) lasts as long as the transfer. Then the step in buckets, and in one bucket,
-# beside which nothing is computed.
+# A network of 33 equal layers: a small batch gives the transfer's own time, larger ones the time of a sample, until the
+# backward pass (two thirds of the computation) lasts as long as the transfer. Then the step runs in buckets, and in one
+# bucket, beside which nothing is computed.
 . "$(dirname "$0")/harness.sh"
 rate=${3:-200mbit} count=${4:-4}
 nodes "$count" --rate "$rate"
@@ -13,7 +13,7 @@ list=$(all_nodes | paste -sd,)
 layers=$(printf '%0.s,384' $(seq 32))
 bench=(bench step --device cpu --features 384 --outputs 384 --regression --hidden "${layers#,}" --optimizer sgd
   --learning-rate 0.000001)
-# step NAME LIST BATCH STEPS OPTIONS...: batch: of each rank.
+# step NAME LIST BATCH STEPS OPTIONS...: BATCH samples per rank.
 step() {
   local name=$1 on=$2 batch=$3 steps=$4
   shift 4

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tests/cluster/network/raw_sockets.sh LOCKSTEP TREE: what our ring carries between two hosts whose links are not shaped,
-# where the cores are the limit, beside raw sockets: iperf3 in both directions at once, one thread per host, as the ring
-# has. In turns, three rounds. A measurement, no test: it wants a quiet machine, and iperf3.
+# tests/cluster/network/raw_sockets.sh LOCKSTEP TREE: compares our ring's throughput between two hosts whose links are
+# not shaped, so that the cores are the limit, with raw sockets: iperf3 in both directions at once, one thread per host
+# like the ring. In turns, three rounds. A measurement, no test: it needs a quiet machine, and iperf3.
 . "$(dirname "$0")/harness.sh"
 command -v iperf3 >/dev/null || { echo "raw_sockets.sh: iperf3 is not installed" >&2; exit 77; }
 nodes 2 --rate none
@@ -15,7 +15,7 @@ raw() {
 end = json.load(open("raw.json"))["end"]
 print((end["sum_received"]["bits_per_second"] + end["sum_received_bidir_reverse"]["bits_per_second"]) / 8)'
 }
-ring() {  # at two hosts each sends the size of the data
+ring() {  # with two hosts each sends the size of the data
   run -H node1,node2 -m "--mca mpi_yield_when_idle 1" bench all-reduce --device cpu --algorithms ring-only \
     --min 16777216 --max 16777216 --repeat 20 --warmup 2 --json rows >&2
   expect_status 0 >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --agree quorum and async over several hosts with slow links: the bytes of a gradient, the same bits, deaths.
 # seconds: 700
-# openmpi: under Hydra nobody goes on without the dead
+# openmpi: under Hydra no rank survives another's death
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
@@ -31,7 +31,7 @@ for mode in "quorum=2 --servers 1" "async --staleness 0" "quorum=2 --servers sha
   expect_status 0
   sent=$(($(bytes_sent) - before))
   expect_same <(weights runs/all/checkpoints/step-0000000060.h5) <(weights runs/agree/checkpoints/step-0000000060.h5)
-  # Two workers, a gradient there and the weights back, 60 times; of parts beside the worker half stays at home.
+  # Two workers, a gradient there and the weights back, 60 times; half of the parts are on the worker's own host.
   least=$((60 * 2 * 2 * parameters * 4))
   case $mode in *shared*) least=$((least / 2)) ;; esac
   [ $sent -ge $least ] || failed "$mode: $sent bytes crossed the network, not $least"
@@ -51,26 +51,27 @@ pid=$(ranks_on node3)
 "$hosts" exec node3 kill -9 "$pid"
 finish 60
 [ "$status" != 0 ] || failed "it ended with 0"
-# Which of the ranks and mpirun is first says who it was; expect_err would leave out what mpirun says.
+# A rank or mpirun reports the death first; expect_err would leave out mpirun's message.
 grep -Eq "rank 2 \(host node3, pid $pid\)|rank 2 with PID $pid on node node3 exited on signal 9" err || failed "nobody names rank 2"
 nobody_remains 10 head $(all_nodes)
 step=$(newest_checkpoint runs/dies) && step=${step##*step-} && step=$((10#${step%.h5}))
 run -H node1:1,node2:1,node3:1 train --agree async --resume --run runs/dies --steps $((step + 20))
 expect_status 0; expect_out "done at step $((step + 20)) "
 
-# survivable SLOTS OPTIONS...: a job that goes on without workers that die.
+# survivable SLOTS OPTIONS...: a job that survives dying workers.
 survivable() {
   local slots=$1; shift
   rm -rf runs/goes
   start -H "$slots" -m "--mca orte_enable_recovery 1" train --global-batch 40 --steps 100000000 --optimizer adam --learning-rate 0.001 \
     --keep 1 --deadline 20 --device cpu --progress off --no-tensorboard --run runs/goes "$@"
 }
-# dies NODE N: the N-th rank there is killed; its process id in $pid.
+# dies NODE N: kills its N-th rank, and sets $pid to that process.
 dies() {
   pid=$(ranks_on "$1" | sed -n "$2p")
   "$hosts" exec "$1" kill -9 "$pid"
 }
-# goes_on RANK NODE LEFT: the one killed last is named, once; there is another checkpoint, and it is sound.
+# goes_on RANK NODE LEFT: the job names the rank that was killed last, once, and writes another checkpoint, which is
+# sound.
 goes_on() {
   wait_for 60 grep -q "rank $1 (.*on without it" err
   local lines; lines=$(wc -l <out)
@@ -81,7 +82,7 @@ goes_on() {
 ends_on_request() {
   "$hosts" exec node1 kill -USR1 "$(ranks_on node1 | head -n 1)"
   wait_for 60 grep -q '^stopped at step [0-9]* on request' out
-  "$hosts" signal TERM  # an mpirun that has let a rank die waits for it for ever; app/launch knows that
+  "$hosts" signal TERM  # an mpirun that has let a rank die waits for it for ever; app/launch handles that
   finish 60
   expect "$lockstep" info runs/goes
   nobody_remains 10 head $(all_nodes)
@@ -109,7 +110,7 @@ for transport in auto ring mpi; do
   [ "$(metric runs/goes validation samples | cut -d' ' -f2 | sort -u)" = 100000 ] || failed "samples: $(metric runs/goes validation samples)"
 done
 
-# Nearly all of the time goes into validations, checkpoints and what they agree on before.
+# Nearly all of the time goes into validations, checkpoints and the decisions before them.
 always=(--data data --hidden 100 --evaluate-every 1 --checkpoint-every 1 --report-every 1)
 slots=node1:2,node2:2,node3:1
 for mode in "quorum=3" "quorum=3 --transport ring" "async --staleness 0"; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tests/cluster/network/sync_batch_norm.sh LOCKSTEP TREE [RATE [NODES [OTHER]]]: what a step of a residual network costs
-# between hosts (1gbit, 2 hosts) whose batch statistics are summed over the ranks, beside the same step without these sums
-# and, where OTHER is another lockstep, beside that one. They take turns, ROUNDS (7) times; medians, and the median of the
-# ratios. BATCH (16) samples a rank, DEPTH (20). A measurement, no test: it wants a quiet machine.
+# tests/cluster/network/sync_batch_norm.sh LOCKSTEP TREE [RATE [NODES [OTHER]]]: time of a step of a residual network
+# between hosts (1gbit, 2 hosts) whose batch statistics are summed over the ranks. Compares it with the same step
+# without these sums and, if OTHER is another lockstep, with that one. They take turns, ROUNDS (7) times; medians, and
+# the median of the ratios. BATCH (16) samples per rank, DEPTH (20). A measurement, no test: it needs a quiet machine.
 . "$(dirname "$0")/harness.sh"
 rate=${3:-1gbit} count=${4:-2} other=${5:-}
 ours=$lockstep

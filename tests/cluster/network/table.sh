@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# tests/cluster/network/table.sh LOCKSTEP TREE [RATE [NODES]]: our all-reduce beside Open MPI's MPI_Allreduce, as it chooses
-# and with each of its algorithms, on hosts joined by shaped links (1gbit, 4 hosts; none: not shaped), from 1 KiB to 64 MiB.
-# A measurement, no test: it wants a quiet machine. From the environment: MAX, the most bytes; REPEAT, how often each is
-# measured; DELAY (1ms, 500us), how long each packet from host to host takes besides its bytes; ALL_REDUCE=measured: ours by
-# the limits that are measured at the start; MPICH, a program that was built with it: its MPI_Allreduce in a column.
+# tests/cluster/network/table.sh LOCKSTEP TREE [RATE [NODES]]: our all-reduce beside Open MPI's MPI_Allreduce, with its
+# own choice and with each of its algorithms, on hosts joined by shaped links (1gbit, 4 hosts; none: not shaped), from 1
+# KiB to 64 MiB. A measurement, no test: it needs a quiet machine. From the environment: MAX, the largest size in bytes;
+# REPEAT, the number of measurements of each; DELAY (1ms, 500us), the delay of each packet from host to host besides its
+# bytes; ALL_REDUCE=measured: ours with the limits measured at the start; MPICH, a program that was built with it: its
+# MPI_Allreduce in a column.
 #
-# The bound is 2(p-1)/p of the data over what TCP can carry: of 1,514 bytes that a link is charged for, 1,448 are payload.
-# It knows no delay.
-# Within one run ours and MPI_Allreduce take turns, batch by batch; which algorithm Open MPI takes is fixed for a run, so
-# there are several, and ours is in each. The first run has our schedules beside each other, too.
+# The bound is 2(p-1)/p of the data over the capacity of TCP: of 1,514 bytes that a link counts, 1,448 are payload. It
+# includes no delay. Within one run ours and MPI_Allreduce take turns, batch by batch. Open MPI's algorithm is fixed for
+# a run, so there are several runs, each with ours. The first run compares our schedules, too.
 mpich=${MPICH:+$(realpath "$MPICH")}
 . "$(dirname "$0")/harness.sh"
 rate=${3:-1gbit} count=${4:-4}
-export HOSTS_LIMIT=${HOSTS_LIMIT:-900}  # 100mbit takes its time
+export HOSTS_LIMIT=${HOSTS_LIMIT:-900}  # 100mbit is slow
 nodes "$count" --rate "$rate" ${DELAY:+--delay "$DELAY"}
 case $rate in
   *gbit) gbps=${rate%gbit} ;;
   *mbit) gbps=$(awk "BEGIN { print ${rate%mbit} / 1000 }") ;;
-  none) gbps=100 ;;  # of no meaning: only times count
+  none) gbps=100 ;;  # unused: only times count
   *) echo "table.sh: a rate like 1gbit or 200mbit, or none, not $rate" >&2; exit 2 ;;
 esac
 payload=$(awk "BEGIN { print $gbps * 1448 / 1514 }")
@@ -27,7 +27,7 @@ measure() { # FILE ALGORITHMS LAUNCHER-OPTIONS
   check "$1"
   start -H "$list" -m "$3" bench all-reduce --algorithms "$2" "${bench[@]}" --json "$1.json"
   finish 900
-  [ "$1" = mpich ] || expect_status 0  # its launcher may call a job a failure that has done all
+  [ "$1" = mpich ] || expect_status 0  # its launcher may report failure for a complete job
 }
 yielding="--mca mpi_yield_when_idle 1"
 forced() { echo "$yielding --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm $1"; }

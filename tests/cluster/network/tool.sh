@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The hosts themselves: what they share and what not, that a cut is a cut, that the checks of the other scripts fire, and
-# that nothing is left of them.
+# Tests the hosts themselves: their shared and separate resources, that a cut is a cut, that the checks of the other
+# scripts fire, and that nothing of them remains.
 # seconds: 180
 . "$(dirname "$0")/harness.sh"
 : >out >err
@@ -77,7 +77,8 @@ else:
     assert connection.recv(1) == b"=", "other bytes have arrived"
     print(int(size * 8 / seconds / 1e6))
 END
-# transfers LEAST MOST: a stream of TCP, in Mbit/s, remains in $rate; what else the machine does may only make it slower.
+# transfers LEAST MOST: checks a stream of TCP, and sets $rate to its Mbit/s; other work on the machine may only make it
+# slower.
 transfers() {
   local try before sent taker
   for try in 1 2 3; do
@@ -115,7 +116,7 @@ for i in range(101):
     times.append(time.monotonic() - start)
 print(int(sorted(times)[50] * 1e6))
 END
-# takes LEAST MOST: a round trip between two nodes, in microseconds, half of the times.
+# takes LEAST MOST: checks the median round trip between two nodes, in microseconds.
 takes() {
   : >answers
   "$hosts" exec node2 timeout 20 python3 round_trip.py answer >>answers 2>/dev/null &

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training over several hosts computes what one host with as many ranks computes, and its gradients cross the network.
+# Training over several hosts computes the same as one host with as many ranks, and its gradients cross the network.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
@@ -9,7 +9,7 @@ nodes 4
 train=(train --data data --optimizer sgd --hidden 300,300 --global-batch 40 --epochs 1 --report-every 1 --checkpoint-every 0 --device cpu)
 parameters=98105
 losses() { metric "$1" train loss; }
-# close FILE FILE: the same steps, and losses that differ by rounding at most.
+# close FILE FILE: the same steps, and losses that differ only by rounding.
 close() {
   python3 - "$1" "$2" <<'END'
 import sys
@@ -18,7 +18,8 @@ same = len(a) == len(b) > 0 and all(s == t and abs(float(x) - float(y)) <= 1e-4 
 sys.exit(0 if same else 1)
 END
 }
-# crossed LEAST MOST: bytes sent since $before; 15 % above for headers, acknowledgements and the votes of each step.
+# crossed LEAST MOST: checks the bytes sent since $before; 15 % above for headers, acknowledgements and the votes of
+# each step.
 crossed() {
   local sent=$(($(bytes_sent) - before))
   [ $sent -ge "$1" ] && [ $sent -le $(($2 * 115 / 100)) ] || failed "$sent bytes crossed the network, not $1 to $2 + 15 %"
@@ -60,7 +61,8 @@ run -H node1:2,node2:2 "${train[@]}" --run runs/pairs
 expect_status 0
 losses runs/pairs >pairs.txt
 expect close pairs.txt one.txt
-# A ring over four ranks crosses twice, with 2*3/4 of the gradients each; one over two hosts, each rank its own half, less.
+# A ring over four ranks crosses twice, with 2*3/4 of the gradients each; a ring over two hosts, with half of them per
+# rank, less.
 crossed $((2 * parameters * 4 * steps)) $((2 * 2 * 3 * parameters * 4 * steps / 4))
 
 check "uneven hosts: one rank and three"

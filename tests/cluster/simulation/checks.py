@@ -17,7 +17,7 @@ def complaints(rows):
     for where, points in series.items():
         points.sort(key=lambda row: row["ranks"])
         for fewer, more in zip(points, points[1:]):
-            # More ranks may have other buckets or schedules, and then what is left at the end may be less.
+            # More ranks may have other buckets or schedules, and then less may remain at the end.
             alike = fewer["hosts"] > 1 and all(fewer.get(key) == more.get(key) for key in ("buckets", "ring_buckets"))
             if alike and more["efficiency"] > fewer["efficiency"] + 0.002:
                 said.append(f"{where}: the efficiency rises from {fewer['efficiency']:.4f} at {fewer['ranks']} ranks "

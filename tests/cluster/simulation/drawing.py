@@ -2,7 +2,7 @@
 import math
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 430, 270, 56, 40, 14, 44  # of a panel
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 430, 270, 56, 40, 14, 44  # panel, in pixels
 STYLES = {("ring", "none"): ("#d1495b", "6 4"), ("ring", "overlap"): ("#d1495b", ""),
           ("two-level", "none"): ("#00798c", "6 4"), ("two-level", "overlap"): ("#00798c", "")}
 

@@ -11,21 +11,22 @@ import pathlib
 import topologies
 from simulator import SEGMENT, fields
 
-LINK_LATENCY = 1e-6  # of each link, with its share of switch and MPI: 2 us within a leaf, 4 us through a spine
+LINK_LATENCY = 1e-6  # per link, with its share of switch and MPI: 2 us within a leaf, 4 us through a spine
 ALGORITHMS = ("ring", "two-level")
 NETWORKS = {
     "resnet50": ["--model", "resnet", "--depth", "50", "--image", "224x224x3", "--outputs", "1000"],
     "gpt2-124m": ["--model", "gpt", "--layers", "12", "--width", "768", "--heads", "12", "--context", "1024",
                   "--outputs", "50257"],
 }
-# Messages of one simulation, above which a ring of fewer places stands for all of them (see Cluster.all_reduce_seconds).
+# Largest number of messages of one simulation; above it a ring of fewer places represents all (see
+# Cluster.all_reduce_seconds).
 MOST_MESSAGES = 30_000
 # Buckets whose sizes differ by less are simulated as one.
 ALIKE = 0.005
-# Of a larger cluster so many hosts are simulated: two pods of a fat tree, two groups of a dragonfly. They stand for all,
+# Largest number of simulated hosts: two pods of a fat tree, two groups of a dragonfly. They represent a larger cluster,
 # because each host sends as far, and as much over the links of its pod or group.
 MOST_HOSTS = 1024
-# On so many hosts and fewer each size of sum by halving is simulated.
+# Up to this number of hosts each size of sum by halving is simulated.
 HOSTS_OF_EACH_SIZE = 64
 
 
@@ -69,7 +70,7 @@ class Cluster:
         self.oversubscription, self.bucket_size = oversubscription, bucket_size
         self.simulated_hosts = min(self.hosts, most_hosts)
         self.topology, self.chosen_halving = topology, halving
-        self.halving = halving or 0  # where the rule decides it is known with the buckets
+        self.halving = halving or 0  # if the rule decides, it is known with the buckets
 
     def _run(self, arguments, share=1, per_host=None, inputs=()):
         message = self.machine["message"]
@@ -96,7 +97,7 @@ class Cluster:
         xml = topologies.platform(1, self.link, LINK_LATENCY, 1e9, 1e-6)
         lines = self.simulator.run(xml, 1, 1, f"schedule={schedule}", f"transport={self.rule(algorithm)}",
                                    f"ranks={self.ranks}", f"local={self.local}", f"bucket={self.bucket_size}", "list=1", inputs=[schedule])
-        # GPUs on one ring have NCCL's, and no other schedule.
+        # GPUs on one ring use NCCL's schedule, and no other.
         limit = int(fields(lines[-1])["halving"]) if self.chosen_halving is None else self.chosen_halving
         self.halving = 0 if self.rule(algorithm) == "nccl" else limit
         return [Bucket(int(f["bytes"]), f["ready"]) for f in map(fields, lines[:-1])]

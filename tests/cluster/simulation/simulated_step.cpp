@@ -1,41 +1,39 @@
 /// \file
-/// One training step of many ranks in SimGrid's SMPI: the buckets that the gradient reducer would make, travelling by
-/// the ring's own RingSchedule, over a described network. Time is simulated, memory is not touched, nothing is added
-/// up.
+/// One training step of many ranks in SimGrid's SMPI: the gradient reducer's buckets travel by the ring's own
+/// RingSchedule over a described network. Time is simulated, memory is not touched, nothing is added.
 ///
 ///   smpirun ... simulated_step schedule=FILE key=value ...
 ///
 /// The schedule is text: "forward SECONDS", then for each layer in the order of the backward pass "layer SECONDS END
-/// ...": what its backward pass takes, and where the slices of its gradients end in the arena (elements).
+/// ...": the time of its backward pass, and the ends of its gradients' slices in the arena (elements).
 ///
-///   transport=NAME      whose bucket rule: ring, nccl ... (comm::BucketRule)
+///   transport=NAME      owner of the bucket rule: ring, nccl ... (comm::BucketRule)
 ///   algorithm=ring      segments around all ranks, as comm::RingSchedule sends them
 ///   algorithm=slices    the ring of the textbook: a step's part as one message, one step after the other
-///   algorithm=two-level a ring across hosts for each rank of a host, which reduces and broadcasts its part within the
-///   host ranks=N             of the job, for the bucket rule; default: all that are simulated bucket=N elements of a
-///   bucket instead of the rule's local=N             ranks per host rings=1             only the first rank of each
-///   host is simulated, and its ring (two-level): all rings are alike,
-///   a
-///                       network of 1/local of the bandwidth is one ring's share
-///   memory=BYTES        of a host per second, of which each of its ranks has its share (two-level)
-///   add=BYTES           of terms that have come in, added per second; 0: in no time
-///   sync=SECONDS        a barrier of the ranks of a host (two-level)
-///   halving=BYTES       sums of so many bytes on a ring and fewer go by halving, larger ones round the ring
-///   poll=SECONDS        what a look costs at which something has come
-///   sleep=SECONDS       the first sleep of a rank that waits, later ones are twice and four times as long, as
-///                       comm::FailureDetector sleeps beside computation: what comes meanwhile is seen afterwards; 0:
-///                       it polls
+///   algorithm=two-level a ring across hosts for each rank of a host, which reduces and broadcasts its part in the host
+///   ranks=N             ranks of the job, for the bucket rule; default: all simulated ones
+///   bucket=N            elements of a bucket instead of the rule's
+///   local=N             ranks per host
+///   rings=1             simulates only the first rank of each host, and its ring (two-level): all rings are alike, and
+///                       a network of 1/local of the bandwidth is one ring's share
+///   memory=BYTES        bandwidth of a host per second, shared by its ranks (two-level)
+///   add=BYTES           received terms that are added per second; 0: in no time
+///   sync=SECONDS        duration of a barrier of the ranks of a host (two-level)
+///   halving=BYTES       largest sum that goes by halving; larger ones go round the ring
+///   poll=SECONDS        cost of a poll that finds something
+///   sleep=SECONDS       first sleep of a rank that waits, later ones are twice and four times as long, as
+///                       comm::FailureDetector sleeps beside computation: it sees messages only after its sleep; 0: it
+///                       polls
 ///   overlap=1           a bucket travels once it is ready; 0: all of them after the backward pass
-///   places=N            each ring goes round N places instead of all, with parts of the same size: what a long ring is
-///                       continued from (bytes=)
-///   length=N            the ring has so many positions, for which these ranks stand: halving's rounds go half round
-///   the
-///                       simulated ones at most, rings (places=) are continued from some of them
-///   list=1              say the buckets and when they are ready, and stop
+///   places=N            each ring goes round N places instead of all, with parts of the same size: a long ring is
+///                       extrapolated from it (bytes=)
+///   length=N            positions of the ring that these ranks represent: halving's rounds go at most half round the
+///                       simulated ones, rings (places=) are extrapolated from some of them
+///   list=1              prints the buckets and the times when they are ready, and stops
 ///   bytes=N,N,...       instead of a schedule: all-reduces of these sizes, each alone
 ///
-/// A rank is one simulated process, the one that communicates: computation is its clock. That is all there is to a
-/// communication thread as long as neither slows the other.
+/// A rank is one simulated process, the one that communicates: computation is its clock. This models a communication
+/// thread as long as neither slows the other.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -61,9 +59,9 @@
 
 namespace {
 
-/// A schedule polls. Here a poll would cost simulated time and much of ours, so that none is made: what is asked for is
-/// noted and said to be under way; when the schedule can do no more, the rank sleeps until one of these requests is
-/// complete, and the next question about that one is answered with yes.
+/// Stands for a schedule's polls. A poll would cost simulated time and much real time, so none is made: requests are
+/// recorded and reported as pending. When the schedule can do no more, the rank sleeps until one of these requests is
+/// complete, and the next poll of that one succeeds.
 class Polls {
  public:
   int test(MPI_Request* request, int* complete, MPI_Status* status) {
@@ -77,9 +75,9 @@ class Polls {
     }
     return MPI_SUCCESS;
   }
-  /// Before the schedule asks again.
+  /// Forgets the requests, before the schedule polls again.
   void forget() { count_ = 0; }
-  /// Until one of those asked for since forget() is complete.
+  /// Waits until one of the requests since forget() is complete.
   void wait() {
     if (count_ == 0 || count_ > asked_.size()) throw std::logic_error("nothing, or too much, to wait for");
     std::array<MPI_Request, 4> requests;
@@ -96,7 +94,7 @@ class Polls {
   MPI_Status status_{};
 };
 
-/// Of each simulated process: they share one address space, and every MPI call may let another one run.
+/// One per simulated process: they share one address space, and every MPI call may let another one run.
 std::vector<Polls> all_polls;
 
 Polls& own_polls() {
@@ -217,7 +215,7 @@ struct Schedule {
   double compute = 0;  ///< seconds, forward and backward
 };
 
-/// The buckets are the reducer's; a bucket is ready when the layer that finishes its last slice is.
+/// The buckets are the reducer's; a bucket is ready when the layer with its last slice is.
 Schedule read_schedule(const Options& options) {
   std::ifstream file(options.schedule);
   Schedule schedule;
@@ -242,8 +240,8 @@ Schedule read_schedule(const Options& options) {
   return schedule;
 }
 
-/// A ring's share of the work within its host: terms are read from all buffers of the host and written to one, results
-/// are read from one and written to all.
+/// A ring's share of the work within its host: it reads terms from all buffers of the host and writes to one, and reads
+/// results from one and writes to all.
 class HostHandler final : public SegmentHandler {
  public:
   explicit HostHandler(const Options& options) : options_(options) {}
@@ -297,8 +295,8 @@ class Rank {
     }
   }
 
-  /// The small all-reduce of each step, of loss, flags and votes, by doubling; in two levels, one rank of each host
-  /// does it, and the others wait for that.
+  /// The small all-reduce of each step, for loss, flags and votes, by doubling. With two levels, one rank of each host
+  /// runs it, and the others wait for that.
   void control_sum() {
     constexpr int kBytes = 80;
     if (two_level()) pause(2 * options_.sync);
@@ -319,7 +317,7 @@ class Rank {
     const int near = std::clamp(distance, -ring_size_ / 2, ring_size_ / 2);
     return ((ring_rank_ + (length() > ring_size_ ? near : distance)) % ring_size_ + ring_size_) % ring_size_;
   }
-  /// Of the ring that is simulated, or that the simulated one stands for.
+  /// Length of the simulated ring, or of the ring that it represents.
   int length() const { return options_.length > 0 ? options_.length : ring_size_; }
   int places() const { return options_.places > 0 ? options_.places : ring_size_; }
   /// With fewer places, those of a smaller whole: parts keep their size.
@@ -346,7 +344,7 @@ class Rank {
                             .position = ring_rank_ % places(),
                             .previous = ring_neighbour(-1),
                             .following = ring_neighbour(1),
-                            .window = kMostWindowBytes};  // what fast networks come to
+                            .window = kMostWindowBytes};  // the value for fast networks
     RingSchedule<float, float> schedule(ring, state_, arena_, {}, parts_, handler, RingPhases::all_reduce, memory_);
     Polls& polls = own_polls();
     while (!schedule.done()) {
@@ -358,9 +356,9 @@ class Rank {
     }
   }
 
-  /// As comm::HalvingSum: a round's blocks leave together, and are added when they have come. Each round's is one
-  /// message here: its pieces follow each other without waiting. What takes the doubling is so small that both take as
-  /// long.
+  /// Like comm::HalvingSum: a round's blocks leave together, and are added on arrival. Each round's is one message
+  /// here: its pieces follow each other without waiting. A block that is sent by doubling is small enough that both
+  /// take equally long.
   void travel_by_halving(Slice whole, SegmentHandler& handler) {
     const std::vector<HalvingRound> rounds = halving_rounds(length());
     const std::size_t block = whole.count / static_cast<std::size_t>(length());
@@ -394,7 +392,7 @@ class Rank {
     pause(seconds_until_seen(MPI_Wtime() - begin));
   }
 
-  /// After what has come so many seconds after the wait began.
+  /// The delay until a waiting rank sees a message that arrived `waited` seconds after the wait began.
   double seconds_until_seen(double waited) const {
     if (options_.sleep <= 0) return options_.poll;
     double awake = options_.sleep;
@@ -417,11 +415,11 @@ class Rank {
   std::span<float> arena_;
   MpiSession::State state_;
   RingParts parts_;
-  RingMemory memory_;  ///< of the arena's addresses
+  RingMemory memory_;  ///< addresses of the arena
   int rank_ = 0, size_ = 1, ring_rank_ = 0, ring_size_ = 1;
 };
 
-// Ranks share one address space and take turns in it: what is here is everybody's.
+// Ranks share one address space and take turns in it: this is common to all.
 struct Shared {
   std::span<float> arena;  ///< addresses, never touched
   double begin = 0, end = 0;
@@ -429,9 +427,9 @@ struct Shared {
 
 void copy_nothing(smx_activity_t, void*, size_t) {}
 
-/// Links give all they have to one message after the other, as a network card does. Left alone, SimGrid lets them
-/// share: they would arrive together and go on together, in convoys that leave links idle between them. A link that
-/// stands for several passes as many.
+/// Links give their whole bandwidth to one message after the other, like a network card. By default SimGrid shares it:
+/// messages would arrive together and continue together, in convoys that leave links idle between them. A link that
+/// represents several passes several at once.
 void pass_messages_in_order(int local) {
   const std::vector<simgrid::s4u::Link*> links = simgrid::s4u::Engine::get_instance()->get_all_links();
   const auto is_loopback = [](const simgrid::s4u::Link* link) {
@@ -442,22 +440,22 @@ void pass_messages_in_order(int local) {
     if (!is_loopback(link)) one = std::min(one, link->get_bandwidth());
   }
   for (simgrid::s4u::Link* const link : links) {
-    // What ranks of one host send each other passes one link, whole for each of `local` senders.
+    // Messages between ranks of one host pass one link, at full rate for each of `local` senders.
     link->set_concurrency_limit(is_loopback(link) ? local : static_cast<int>(std::lround(link->get_bandwidth() / one)));
   }
 }
 
-/// All ranks leave at the same instant; returns when.
+/// Makes all ranks leave at the same instant; returns that time.
 double leave_together(Rank& rank) {
   MPI_Barrier(MPI_COMM_WORLD);
   shared.begin = std::max(shared.begin, MPI_Wtime());
-  MPI_Barrier(MPI_COMM_WORLD);  // everybody has said when
+  MPI_Barrier(MPI_COMM_WORLD);  // all have told the time
   const double begin = shared.begin + 0.001;
   rank.pause_until(begin);
   return begin;
 }
 
-/// Seconds until the last rank came here.
+/// Seconds until the last rank arrived here.
 double arrive_together(double begin) {
   shared.end = std::max(shared.end, MPI_Wtime());
   MPI_Barrier(MPI_COMM_WORLD);
@@ -517,7 +515,7 @@ void run(int argc, char** argv) {
   if (all_polls.empty()) all_polls.resize(static_cast<std::size_t>(rank.size()) + 2);  // processes count from 1
   if (rank.rank() == 0) pass_messages_in_order(options.local);
   MPI_Barrier(MPI_COMM_WORLD);
-  smpi_comm_set_copy_data_callback(copy_nothing);  // from here on nobody looks at what he receives
+  smpi_comm_set_copy_data_callback(copy_nothing);  // received data are not read from here on
   options.bytes.empty() ? time_step(rank, schedule) : time_sums(rank, options);
 }
 
@@ -530,7 +528,7 @@ int main(int argc, char** argv) {
     lockstep::comm::run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "simulated_step: %s\n", error.what());
-    std::_Exit(1);  // with it go all ranks
+    std::_Exit(1);  // ends all ranks
   }
   MPI_Finalize();
 }

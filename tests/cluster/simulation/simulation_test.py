@@ -79,7 +79,8 @@ class Shortcuts(unittest.TestCase):
         self.assertAlmostEqual(some / every, 1, delta=0.02)
 
     def test_some_hosts_stand_for_a_larger_cluster(self):
-        # Of minimal routes in a dragonfly only about: there both directions between two switches, or groups, meet.
+        # Minimal routes in a dragonfly are only approximate: both directions between two switches, or groups, share a
+        # link.
         for topology in ("fat-tree", "dragonfly"):
             for halving, delta in ((1 << 40, 0.02), (0, 0.1)):
                 some, every = (Cluster(SIMULATOR, MACHINES["gpu"], 512, 400, topology=topology, halving=halving,
@@ -101,7 +102,7 @@ class Shortcuts(unittest.TestCase):
         busy, looking, sleeping = seconds(), seconds(poll_seconds=1e-5), seconds(sleep_seconds=1e-3)
         self.assertEqual(busy, seconds())
         self.assertGreater(looking, busy + 30 * 1e-5, "each of 30 messages is looked at")
-        # At least one message of the ring's way is waited for asleep, and no step is later than a sleep.
+        # At least one wait of the ring sleeps, and no step is later than a sleep.
         self.assertGreater(sleeping, busy + 1e-3)
         self.assertLess(sleeping, busy + 2 * 30 * 4e-3)
 

@@ -14,8 +14,8 @@ ROOT = HERE.parents[2]
 SOURCES = [HERE / "simulated_step.cpp", ROOT / "comm/gradient_reducer.cpp", ROOT / "comm/communicator.cpp",
            ROOT / "comm/all_reduce_limits.cpp", ROOT / "comm/host/halving_rounds.cpp"]
 SEGMENT = 61440
-# No computation is timed; links give what is written on them, no less for TCP or for what flows the other way; messages
-# wait for their receiver, so that no payload is ever copied; asking whether one has come, or what time it is, takes no time.
+# No computation is timed. Links have their specified bandwidth, without losses for TCP or opposite traffic. Messages
+# wait for their receiver, so that no payload is ever copied. Polling a message or the clock takes no time.
 SETTINGS = {"smpi/simulate-computation": "no", "smpi/bw-factor": "0:1", "smpi/lat-factor": "0:1",
             "network/crosstraffic": "0", "network/TCP-gamma": "0", "smpi/shared-malloc": "off",
             "smpi/send-is-detached-thresh": "0", "smpi/async-small-thresh": "0", "smpi/test": "0",

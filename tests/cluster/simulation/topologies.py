@@ -1,10 +1,10 @@
 """Clusters as SimGrid reads them: hosts with one link each, both ways at once, and the switches between them."""
 
 HOSTS_PER_SWITCH = 16
-# A fat tree of so many hosts has leaves and spines; of more, pods of PODS_LEAVES leaves and a level above them.
+# Largest fat tree of leaves and spines; a larger one has pods of PODS_LEAVES leaves and a level above them.
 HOSTS_OF_TWO_LEVELS = 512
 LEAVES_OF_POD = 32
-# A dragonfly's groups: as many switches, each with a link to every other one of its group (Kim et al. 2008).
+# Switches per group of a dragonfly, each with a link to every other one of its group (Kim et al. 2008).
 SWITCHES_OF_GROUP = 32
 TOPOLOGIES = ("fat-tree", "dragonfly", "dragonfly-minimal")
 

@@ -1,12 +1,12 @@
 # Sourced by tests/cluster/slurm/*_test.sh: a Slurm cluster of several nodes on this one machine, for as long as the
 # script runs. Every node is a set of namespaces (network, host name, processes, mounts, shared memory) with its own
-# address, /tmp, /run, munged and slurmd; a login host has slurmctld and the bridge that joins them. All of it hangs below
-# one process, the login host's init, and dies with it; nothing outside the folder $cluster is written.
+# address, /tmp, /run, munged and slurmd; a login host has slurmctld and the bridge that joins them. All of it hangs
+# below one process, the login host's init, and dies with it; nothing outside the folder $cluster is written.
 #
 #   cluster_start NODES [LINE...]   nodes n1 n2 ... with two CPUs each; LINEs are added to slurm.conf
 #   on_login COMMAND...             runs it on the login host, in the folder of the script
 #   on_node NODE COMMAND...
-#   power_off NODE, power_on NODE   peers of a node that is off hear nothing from it, not even that connections closed
+#   power_off NODE, power_on NODE   peers of a node that is off receive nothing from it, not even closed connections
 #   release_requeued                jobs that went back into the queue are held for two minutes there: not here
 #
 # Inside the namespaces the same file is run as: bash cluster.sh login|node FOLDER [NODE]
@@ -16,7 +16,7 @@ subnet=10.77.0
 
 # ---------------------------------------------------------------------------------------------- inside the namespaces
 
-# A host's own mounts; what all hosts share is the rest of the file system.
+# Makes a host's own mounts; hosts share the rest of the file system.
 own_mounts() {
   local own=$1
   mount --make-rprivate /
@@ -26,7 +26,7 @@ own_mounts() {
   mount -t sysfs sysfs /sys 2>/dev/null
   mount --bind "$cluster/hosts" /etc/hosts
   mount --bind /dev/null /etc/resolv.conf 2>/dev/null
-  # A /tmp of its own, in which the folders that this test shares lie where they lie outside.
+  # A /tmp of its own that contains the shared folders of this test at their outside paths.
   mkdir -p "$own/tmp"
   mount -t tmpfs -o mode=1777 tmp "$own/tmp"
   local folder
@@ -50,7 +50,7 @@ own_mounts() {
   echo "munged does not start" >&2
 }
 
-# The first process of a host: collects what it inherits, for ever.
+# The first process of a host: reaps orphans for ever.
 reap() { while :; do wait; sleep 1; done; }
 
 login_init() {
@@ -96,7 +96,7 @@ fi
 cluster="" cluster_keeper="" login_pid=""
 declare -A node_keeper node_pid
 
-# Why there can be no cluster here; nothing when there can.
+# The reason why no cluster is possible here; empty if it is.
 no_cluster_because() {
   local program missing=""
   for program in slurmctld slurmd munged sbatch mpirun ip unshare nsenter setpriv; do
@@ -119,7 +119,7 @@ write_cluster_files() {
     echo "$subnet.254 login"
     for ((i = 1; i <= nodes; i++)); do echo "$subnet.$i n$i"; done
   } >"$cluster/hosts"
-  echo "CgroupPlugin=cgroup/v1" >"$cluster/cgroup.conf" # named, it is not looked for; nothing here uses it
+  echo "CgroupPlugin=cgroup/v1" >"$cluster/cgroup.conf" # named, so that Slurm does not look for it; nothing here uses it
   cat >"$cluster/slurm.conf" <<END
 ClusterName=lockstep
 SlurmctldHost=login($subnet.254)
@@ -153,7 +153,7 @@ END
 
 child_of() { ps -o pid= --ppid "$1" | head -n 1 | tr -d ' '; }
 
-# The first process that a keeper (unshare --fork) has made, once it is there.
+# Waits for the first process of a keeper (unshare --fork).
 wait_for_init() {
   local pid i
   for ((i = 0; i < 200; i++)); do
@@ -164,7 +164,7 @@ wait_for_init() {
   return 1
 }
 
-# Keepers die with this script, whatever ends it, and take with them what they keep.
+# Keepers die with this script, for any end of it, and their processes die with them.
 keeper() { exec setpriv --pdeathsig KILL unshare --mount --uts --ipc --net --pid --fork --mount-proc --kill-child "$@"; }
 
 cluster_start() {
@@ -249,14 +249,14 @@ power_off() {
 }
 powered_off_at=-1000
 
-# When a job is back in the queue, its former attempt may still be ending on some node; a new one would meet its remains.
+# When a job is back in the queue, its former attempt may still be ending on some node and would disturb a new one.
 declare -A pending_since
 release_requeued() {
   local job node
   for job in $(on_login squeue -h -t PD -O 'JobID:12,RestartCnt:6,Reason:20' | awk '$2 > 0 && $3 == "BeginTime" { print $1 }'); do
     : "${pending_since[$job]:=$SECONDS}"
     [ $((SECONDS - ${pending_since[$job]})) -ge 4 ] || continue
-    # After a node was lost, an order to end the former attempt may be on its way for longer.
+    # After the loss of a node, an order to end the former attempt may take longer.
     [ $((SECONDS - powered_off_at)) -gt 30 ] || continue
     for node in "${!node_pid[@]}"; do
       ! on_node "$node" pgrep -f "^slurmstepd: \\[$job\\." >/dev/null 2>&1 || continue 2

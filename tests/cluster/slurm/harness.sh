@@ -1,6 +1,6 @@
 # Sourced by tests/cluster/slurm/*.sh, which are called as: bash NAME.sh LOCKSTEP TREE
-# The cases and judgements of tests/cli/harness.sh, on a Slurm cluster of this script's own. The output of a job is
-# $name.log, which the expect_ functions find in ./out once finish_job has been called.
+# The cases and checks of tests/cli/harness.sh, on a Slurm cluster of this script's own. The output of a job is
+# $name.log; after finish_job the expect_ functions find it in ./out.
 . "${2:?the tree is missing}/tests/cli/harness.sh"
 . "$tree/tests/cluster/slurm/cluster.sh" || exit 1
 trap 'code=$?; cluster_stop; (exit $code); end_of_script' EXIT
@@ -8,7 +8,7 @@ trap 'code=$?; cluster_stop; (exit $code); end_of_script' EXIT
 : >err
 export LOCKSTEP=$lockstep
 
-# submit NAME [SBATCH OPTIONS] SCRIPT [ARGUMENTS]: its number in $job_number.
+# submit NAME [SBATCH OPTIONS] SCRIPT [ARGUMENTS]: sets $job_number.
 submit() {
   name=$1
   shift
@@ -17,8 +17,8 @@ submit() {
   job_number=$(on_login sbatch --parsable --job-name="$name" --output="$name.log" "$@" 2>err) ||
     failed "sbatch refuses: $(cat err)"
 }
-# No test knows how fast this machine is: a run that shall be met in the middle has no end until the test gives it one.
-# works_until NAME STEP|told: the file of --config of the run with this name.
+# works_until NAME STEP|told: writes the run's --config file. Machines differ in speed, so a run that a test must catch
+# in the middle has no end until the test sets one.
 works_until() { echo "steps = ${2/told/100000000}" >"$1.ini"; }
 # train NAME [SBATCH OPTIONS] -- [TRAIN OPTIONS]: two ranks on each of $job_nodes nodes; $NAME.ini, if there is one, is read.
 job_nodes=3
@@ -31,7 +31,7 @@ train() {
   submit "$run" --nodes="$job_nodes" --ntasks-per-node=2 --time=10 "${slurm[@]}" "$tree/slurm/train.sbatch" --run "runs/$run" "${options[@]}" "$@"
 }
 state() { on_login scontrol show job "$job_number" | grep -o 'JobState=[A-Z_]*'; }
-# Nothing but a final state, and that for a while: a job that goes back into the queue passes through some of them.
+# Final states only, for a while: a job that returns to the queue passes through some of them.
 is_final() {
   local i
   for i in 1 2 3; do
@@ -40,7 +40,7 @@ is_final() {
     [ $i = 3 ] || sleep 1
   done
 }
-# finish_job SECONDS: until the job has left the queue for good; requeued ones need not wait.
+# finish_job SECONDS: waits until the job has left the queue for good; requeued jobs start without a delay.
 finish_job() {
   local deadline=$((SECONDS + $1))
   until is_final; do
@@ -57,14 +57,14 @@ finish_job() {
   cp "$name.log" out
   sed -i ':again; s/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/; t again' out # 1,234 -> 1234
 }
-# stop_and_end_soon NAME SCANCEL-OPTIONS: the run, once it works, is told to stop.
+# stop_and_end_soon NAME SCANCEL-OPTIONS: tells the run to stop, once it works.
 stop_and_end_soon() {
   local run=$1
   shift
   wait_for 120 says 'step +50/' && on_login scancel "$@" "$job_number"
   ends_soon_after_stop 60 "$run"
 }
-# ends_soon_after_stop SECONDS NAME: until it has stopped; when it comes back it has twenty steps to go.
+# ends_soon_after_stop SECONDS NAME: waits until it has stopped; when it comes back it has twenty steps left.
 ends_soon_after_stop() {
   wait_for "$1" grep -q 'stopped at step' "runs/$2/log.txt"
   works_until "$2" $(($(stopped_in_log "$2") + 20))
@@ -74,7 +74,7 @@ expect_state() { [ "$(state)" = "JobState=$1" ] || failed "$(state) instead of $
 # The step at which attempt number $1 in the log stopped.
 stopped_at() { sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "$name.log" | sed -n "$1p"; }
 stopped_in_log() { sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "runs/$1/log.txt" | tail -n 1; }
-# The run NAME once more as NAME-whole, to the same step and without a break: the same weights.
+# Repeats the run NAME as NAME-whole, to the same step and without a break: the same weights.
 expect_weights_of_an_unbroken_run() {
   local run=$1
   cp "$run.ini" "$run-whole.ini"
@@ -83,7 +83,7 @@ expect_weights_of_an_unbroken_run() {
   expect_state COMPLETED
   expect_same_weights "$run" "$run-whole"
 }
-# Every number that a run has learnt: the checksums of its newest checkpoint's tensors.
+# tensors RUN: the checksums of all tensors in its newest checkpoint.
 tensors() { "$lockstep" info "$(newest_checkpoint "$1")" | grep -E ' [0-9a-f]{16}$' | awk '{ print $1, $2, $NF }'; }
 expect_same_weights() {
   tensors "runs/$1" >one.txt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A node that loses power in the middle: the job comes back from the queue when there are nodes enough, and goes on from its
-# last checkpoint to the weights of a run that was left alone. What fails by itself does not come back.
+# A node that loses power in the middle: the job comes back from the queue when there are enough nodes, and continues
+# from its last checkpoint to the weights of an undisturbed run. A job that fails by itself does not come back.
 # seconds: 1200
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A job that has to make room for a more urgent one: it leaves a checkpoint in the time that its partition grants, comes
-# back when the other is done, and arrives at the weights of a run that nobody disturbed.
+# A job that is preempted by a more urgent one: it leaves a checkpoint in the time that its partition grants, comes back
+# when the other is done, and arrives at the weights of an undisturbed run.
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

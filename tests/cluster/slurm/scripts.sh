@@ -60,7 +60,7 @@ check "the check, by itself"
 submit check --nodes=3 --ntasks-per-node=1 "$tree/slurm/check.sbatch" --seconds 2 --data data --model mlp --batch 20
 finish_job 120
 for node in n1 n2 n3; do expect_out "$node"; done
-expect_out '^((NOT )?OK|BUSY)' # what it finds of the network depends on what else this machine does
+expect_out '^((NOT )?OK|BUSY)' # its findings about the network depend on other work on this machine
 
 check "the check before a job, which goes on"
 export LOCKSTEP_CHECK=yes
@@ -111,7 +111,7 @@ numbers=$(on_login "$tree/slurm/chain" 3 --nodes=3 --ntasks-per-node=2 --time=5 
   --config chain.ini "${options[@]}" --run runs/chain)
 [ "$(wc -l <<<"$numbers")" = 3 ] || failed "not three jobs: $numbers"
 name=chain job_number=$(head -n 1 <<<"$numbers")
-on_login scontrol hold $(tail -n 2 <<<"$numbers") # until their work has an end
+on_login scontrol hold $(tail -n 2 <<<"$numbers") # until their work is finite
 stop_and_end_soon chain --signal=USR1 --batch
 on_login scontrol release $(tail -n 2 <<<"$numbers")
 finish_job 120

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A job whose work takes longer than its time: it stops by itself, or where Slurm's signal comes first, by that, or Slurm
-# ends it; it comes back and arrives at the weights of a run that had the time. Three jobs of a minute, side by side.
+# A job whose work takes longer than its time: it stops by itself, or at Slurm's signal if that comes first, or Slurm
+# ends it; it comes back and arrives at the weights of a run that had enough time. Three jobs of a minute, side by side.
 # seconds: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
@@ -11,7 +11,7 @@ options=(--data data --hidden 16 --batch 20 --optimizer adam --learning-rate 0.0
   --checkpoint-every 50 --evaluate-every 25)
 export LOCKSTEP_LAUNCHER=mpirun
 
-# Slurm may give its signal a minute early; these jobs ask for one that says nothing to anybody.
+# Slurm may send its signal a minute early; these jobs ask for a signal without effect.
 declare -A number
 for run in clock late; do
   works_until $run told
@@ -35,7 +35,7 @@ finished() {
   cp "$name.log" out
 }
 
-# A rank that stands still keeps the job from ending before its time; Slurm wakes it up when it tells it to end.
+# A stopped rank keeps the job from ending before its time; Slurm wakes it up when it tells it to end.
 check "neither clock nor signal: Slurm ends it at its time, and it comes back all the same"
 name=late job_number=${number[late]}
 wait_for 60 says 'step +100/' && on_node "$(on_login squeue -h -j "$job_number" -o %N)" pkill -STOP -o -x lockstep
@@ -43,7 +43,7 @@ ends_soon_after_stop 100 signal
 ends_soon_after_stop 100 clock
 wait_for 150 says 'DUE TO TIME LIMIT'
 is_pending() { [ "$(on_login squeue -h -j "$job_number" -o %t)" = PD ]; }
-wait_for 60 is_pending # until then, woken up, it may still write a checkpoint
+wait_for 60 is_pending # until then, once woken up, it may still write a checkpoint
 written=$(basename "$(newest_checkpoint runs/late)" .h5)
 works_until late $((10#${written#step-} + 20))
 finished late $((10#${written#step-} + 20))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# slurm/train.sbatch as shipped, on three nodes: trains to the end; asked to stop it leaves a checkpoint, comes back from the
-# queue and arrives at the weights of a run that was left alone. With srun and with mpirun.
+# slurm/train.sbatch as shipped, on three nodes: trains to the end. Told to stop, it leaves a checkpoint, comes back
+# from the queue and arrives at the weights of an undisturbed run. With srun and with mpirun.
 # seconds: 1200
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
@@ -19,7 +19,7 @@ expect_out 'this|Slurm job [0-9]+: it may take (9|10):[0-9]+ \(SLURM_JOB_END_TIM
 for node in n1 n2 n3; do expect_out "^ *[0-9] +$node "; done
 expect_out 'done at step 150'
 
-# interrupted NAME LAUNCHER SCANCEL-OPTIONS: a run that is asked to stop in the middle.
+# interrupted NAME LAUNCHER SCANCEL-OPTIONS: a run that is told to stop in the middle.
 interrupted() {
   local run=$1
   export LOCKSTEP_LAUNCHER=$2
@@ -42,7 +42,7 @@ check "USR1 to the batch script, mpirun"
 interrupted usr1-mpirun mpirun --signal=USR1 --batch
 check "TERM to the batch script, mpirun"
 interrupted term-mpirun mpirun --signal=TERM --batch
-# As where a job is preempted. mpirun then ends with a code of its own, for its daemons were told, too.
+# As in a preemption. mpirun then ends with a code of its own, because its daemons were told, too.
 check "TERM to all tasks, mpirun"
 interrupted tasks-mpirun mpirun --signal=TERM
 check "TERM to the batch script and all below it, mpirun"
@@ -61,7 +61,7 @@ interrupted table mpirun --signal=USR1 --batch
 ! grep -Eq 'options that differ now: .*normalize' out || failed "another normalisation"
 options=("${numbers[@]}")
 
-# The ranks are done and its launcher ends badly all the same: what the run folder says counts.
+# The ranks are done, but the launcher ends badly: the run folder's state counts.
 check "told to end after the last step"
 cat >ends-badly <<'END'
 #!/bin/sh
@@ -88,7 +88,7 @@ wait_for 120 says 'step +50/' && on_login scancel "$job_number"
 finish_job 100
 expect_state CANCELLED
 expect_out 'asked the ranks to stop'
-expect grep -Eq 'stopped at step [0-9]+ on request' runs/cancelled/log.txt # mpirun, told to end, passes no more lines on
+expect grep -Eq 'stopped at step [0-9]+ on request' runs/cancelled/log.txt # once told to end, mpirun forwards no more lines
 expect_file "$(newest_checkpoint runs/cancelled)"
 sleep 5
 expect_state CANCELLED
