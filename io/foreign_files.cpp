@@ -37,19 +37,19 @@ constexpr std::size_t kLeastSampled = std::size_t{16} << 20;
 constexpr std::int64_t kPlaces = 16;
 constexpr std::size_t kInspectedAtOnce = std::size_t{1} << 20;
 
-// What the child says, a line each: the file that comes next, that it lives, why it refuses.
+// First letters of the child's lines: the next file, a sign of life, the reason of a refusal.
 constexpr char kSaysFile = 'F';
 constexpr char kSaysAlive = '+';
 constexpr char kSaysError = 'E';
 constexpr std::string_view kUnlabelledToo = "unlabelled-too";
 constexpr std::string_view kUnwrittenToo = "unwritten-too", kMissingToo = "missing-too";
-// Its exit codes. Others, as a sanitizer's, are deaths.
+// Exit codes of the child. Any other code, such as a sanitizer's, is a crash.
 constexpr int kSound = 0;
 constexpr int kRefused = 3;
 
 using InspectionProgress = std::function<void(std::string_view)>;
 
-/// The library reads fill values, without a word, where nothing was written.
+/// Refuses unwritten parts: the library silently reads fill values there.
 void require_written(const ShardFile& file, const Gaps& gaps, const InspectionProgress& progress) {
   const Hdf5File opened(file.path(), Hdf5File::Access::read);
   for (const StoredField& stored : file.fields()) {
@@ -62,7 +62,8 @@ void require_written(const ShardFile& file, const Gaps& gaps, const InspectionPr
   }
 }
 
-/// Data with an offset are read without the library; numbers that can be missing are looked for early.
+/// Reads early what can fail: data that have no offset, and numbers that can be missing. Data with an offset are read
+/// without the library.
 void read_some(const ShardFile& file, std::size_t field, std::size_t most, const InspectionProgress& progress) {
   const StoredField& stored = file.fields()[field];
   if (stored.offset && !stored.meaning.can_be_missing()) return;
@@ -86,7 +87,8 @@ void read_some(const ShardFile& file, std::size_t field, std::size_t most, const
   }
 }
 
-/// Relative to what the program has mapped by now: libraries reserve gigabytes of addresses. Sanitizers reserve all.
+/// The limit is relative to the address space mapped so far, because libraries reserve gigabytes. Sanitizers reserve
+/// everything.
 void limit_memory(std::uint64_t bytes) {
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -99,7 +101,7 @@ void limit_memory(std::uint64_t bytes) {
   ::setrlimit(RLIMIT_AS, &limit);
 }
 
-/// The parent decides when this process ends, or its death does. A core of a crash that is expected helps nobody.
+/// The child ends with its parent. It writes no core file: its crash is expected.
 void end_with_parent() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) std::signal(signal, SIG_IGN);
@@ -109,11 +111,11 @@ void end_with_parent() {
 
 void report_line(char kind, std::string_view text) {
   std::string line(text);
-  std::replace(line.begin(), line.end(), '\n', '\v');  // one line, whatever a file is called
+  std::replace(line.begin(), line.end(), '\n', '\v');  // one line for any file name
   write_all(Descriptor(::dup(STDOUT_FILENO)), fmt::format("{}{}\n", kind, line), "standard output");
 }
 
-/// Those of the launcher would make an MPI library in the child a rank of the parent's job.
+/// Variables of the launcher would make an MPI library in the child a rank of the parent's job.
 bool is_of_launcher(std::string_view variable) {
   constexpr std::array<std::string_view, 5> kPrefixes = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_"};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
@@ -156,7 +158,7 @@ class SpawnActions {
   SpawnActions(const SpawnActions&) = delete;
   SpawnActions& operator=(const SpawnActions&) = delete;
 
-  /// The child's standard output; what its C library says of its death is not for the user.
+  /// Redirects the child's standard output and hides its standard error: messages of its C library are not for users.
   void write_to(int descriptor) {
     posix_spawn_file_actions_addopen(&files_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files_, descriptor, STDOUT_FILENO);
@@ -170,10 +172,10 @@ class SpawnActions {
   posix_spawnattr_t attributes_;
 };
 
-/// A process and what it says, line by line.
+/// A child process and its output, line by line.
 class InspectingChild {
  public:
-  /// `started()` is false where the system gives no process.
+  /// `started()` is false if the system starts no process.
   explicit InspectingChild(std::vector<std::string> words) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
@@ -193,7 +195,8 @@ class InspectingChild {
   InspectingChild& operator=(const InspectingChild&) = delete;
 
   bool started() const noexcept { return pid_ > 0; }
-  /// nullopt: it has said all. Throws std::system_error (timed_out) after so many seconds of silence.
+  /// The next line; nullopt at the end of the output. Throws std::system_error (timed_out) after `silence_seconds` of
+  /// silence.
   std::optional<std::string> line(double silence_seconds) {
     while (true) {
       if (const std::size_t end = said_.find('\n'); end != std::string::npos) {
@@ -212,7 +215,7 @@ class InspectingChild {
       said_.append(buffer.data(), static_cast<std::size_t>(got));
     }
   }
-  /// Its status, as of waitpid, once it has said all.
+  /// The exit status, as from waitpid, after the end of the output.
   int wait() {
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -222,7 +225,7 @@ class InspectingChild {
   }
 
  private:
-  /// A process that a file system holds fast does not die at once, and is not waited for: it is ours until we end.
+  /// A process that hangs in a file system does not die at once. Nobody waits for it: it stays a child until we end.
   void end() noexcept {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -272,7 +275,7 @@ void await_verdict(InspectingChild& child, const ForeignFiles& files, const Insp
 }  // namespace
 
 void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
-  std::set<std::filesystem::path> parts;  // of other files of the folder
+  std::set<std::filesystem::path> parts;  // files that other files of the folder take data from
   std::vector<std::pair<std::filesystem::path, FileError>> refused;
   for (const std::filesystem::path& path : hdf5_files_in(files.path)) {
     progress(path.string());

@@ -1,5 +1,5 @@
 /// \file
-/// Image files as they lie in a folder: samples without labels, decoded when they are read. For predictions.
+/// Image files in a folder: samples without labels, decoded when they are read. For predictions.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@
 
 namespace lockstep::io {
 
-/// A folder with images and no HDF5 files: it was not packed. Looks at names alone, until there is an image.
+/// True for a folder with images and no HDF5 files: it was not packed. Looks at names alone and stops at the first
+/// image.
 bool is_image_folder(const std::filesystem::path& folder);
 
 class ImageDataset final : public Dataset {
  public:
   /// All images below `folder`, in the order of their names, as samples like those that `learnt` describes: scaled as
-  /// `pack --size` does, the centre where they are square. Throws FileError: images of another depth, samples that no
-  /// image is (another shape, floats).
+  /// by `pack --size`, with the centre cut out if they are square. Throws FileError for images of another depth, and if
+  /// `learnt` describes no image (another shape, floats).
   ImageDataset(const std::filesystem::path& folder, const Field& learnt);
 
   const DatasetInfo& info() const noexcept override { return info_; }
@@ -47,7 +48,7 @@ class ImageDataset final : public Dataset {
   std::filesystem::path folder_;
   std::unique_ptr<ImageSamples> samples_;
   DatasetInfo info_;
-  std::vector<ShardInfo> shards_;  ///< none
+  std::vector<ShardInfo> shards_;  ///< always empty
   std::vector<std::string> warnings_;
 };
 

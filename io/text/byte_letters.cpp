@@ -43,7 +43,7 @@ std::string letters_of(std::string_view bytes) {
   std::string letters;
   for (const char byte : bytes) {
     const std::uint32_t letter = kTable.of_byte[static_cast<unsigned char>(byte)];
-    if (letter >= 0x80) {  // all are below U+0800: two bytes
+    if (letter >= 0x80) {  // all letters are below U+0800: two bytes
       letters += static_cast<char>(0xC0 | letter >> 6);
       letters += static_cast<char>(0x80 | (letter & 0x3F));
     } else {

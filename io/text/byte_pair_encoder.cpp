@@ -19,13 +19,13 @@ namespace lockstep::io {
 namespace {
 
 constexpr std::size_t kWordsKept = std::size_t{1} << 16;  ///< 4 MiB
-constexpr std::size_t kLongestShort = 64;                 ///< bytes of words that are merged without a heap
+constexpr std::size_t kLongestShort = 64;                 ///< bytes of the longest word that is merged without a heap
 
 using Merge = BytePairMerges::Merge;
 
 bool is_none(const Merge& merge) noexcept { return merge.rank == BytePairMerges::kNone; }
 
-/// Up to eight bytes as a number, the first one lowest; not byte by byte, but in pieces that overlap.
+/// Up to eight bytes as a number, the first one lowest; read in overlapping pieces instead of byte by byte.
 std::uint64_t first_bytes(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return std::uint64_t{static_cast<unsigned char>(text[i])} << 8 * i; };
   const auto four = [&](std::size_t i) {
@@ -152,7 +152,7 @@ void BytePairEncoder::merge(std::string_view word, std::vector<std::int32_t>& to
 void BytePairEncoder::merge_short(std::vector<std::int32_t>& tokens, std::size_t begin) {
   std::int32_t* const symbols = tokens.data() + begin;
   std::size_t count = tokens.size() - begin;
-  std::array<Merge, kLongestShort> pairs;  // of each symbol and the next one
+  std::array<Merge, kLongestShort> pairs;  // merge of each symbol with the next one
   for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = merges_.find(symbols[i], symbols[i + 1]);
   while (count > 1) {
     std::size_t best = 0;
@@ -174,12 +174,12 @@ void BytePairEncoder::merge_long(std::vector<std::int32_t>& tokens, std::size_t 
   constexpr std::size_t kGone = ~std::size_t{0};
   struct Symbol {
     std::int32_t token;
-    std::size_t before, after;  ///< kGone: there is none
+    std::size_t before, after;  ///< kGone: none
   };
   struct Candidate {
     std::int32_t rank, token;
     std::size_t left;
-    std::int32_t left_token, right_token;  ///< else one of them has become something else since
+    std::int32_t left_token, right_token;  ///< out of date if one of them has changed since
     bool operator>(const Candidate& other) const noexcept {
       return rank != other.rank ? rank > other.rank : left > other.left;
     }
@@ -206,7 +206,7 @@ void BytePairEncoder::merge_long(std::vector<std::int32_t>& tokens, std::size_t 
     if (right.token != best.right_token) continue;
     left.token = best.token;
     left.after = right.after;
-    right.token = -1;  // no candidate's
+    right.token = -1;  // matches no candidate
     if (left.after != kGone) symbols[left.after].before = best.left;
     consider(left.before);
     consider(best.left);

@@ -1,11 +1,10 @@
 /// \file
-/// Byte pair encoding (Sennrich, Haddow, Birch 2016; of bytes: Radford et al. 2019): a word begins as its bytes; of all
-/// neighbours that a merge names, those of the lowest rank become one token, of equal ones the leftmost, until none is
-/// left.
+/// Byte pair encoding (Sennrich, Haddow, Birch 2016; of bytes: Radford et al. 2019). A word starts as its bytes. The
+/// neighbours whose merge has the lowest rank become one token, the leftmost first, until no merge applies.
 ///
-/// Texts repeat their words. Words of up to 31 bytes and 8 tokens are kept in a table of fixed size where a new word
-/// takes the place of an old one, so that most words cost one look and no memory is taken for a token. Short words are
-/// merged by looking for the lowest rank again and again, long ones with a heap: O(n log n), whatever the text.
+/// Texts repeat their words. A table of fixed size keeps words of up to 31 bytes and 8 tokens; a new word replaces an
+/// old one. Most words therefore cost one look-up, and tokens cost no allocation. Short words search for the lowest
+/// rank again and again; long words use a heap: O(n log n) for any text.
 #pragma once
 
 #include <array>
@@ -19,18 +18,18 @@
 
 namespace lockstep::io {
 
-/// What two neighbours become.
+/// Maps two neighbours to their merge.
 class BytePairMerges {
  public:
   struct Merge {
-    std::int32_t rank;   ///< lower ones come first; kNone: there is no such merge
-    std::int32_t token;  ///< that they become
+    std::int32_t rank;   ///< lower ranks come first; kNone: no merge
+    std::int32_t token;  ///< token of the merged pair
   };
   static constexpr std::int32_t kNone = INT32_MAX;
 
-  /// For so many merges.
+  /// Reserves memory for this number of merges.
   explicit BytePairMerges(std::size_t merges);
-  /// False: the pair has a merge already.
+  /// Returns false if the pair has a merge already.
   bool add(std::int32_t left, std::int32_t right, Merge merge) noexcept;
   Merge find(std::int32_t left, std::int32_t right) const noexcept {
     const std::uint64_t key = key_of(left, right);
@@ -54,29 +53,29 @@ class BytePairMerges {
     return static_cast<std::size_t>((key ^ key >> 29) * 0x9E3779B97F4A7C15U >> 20) & mask_;
   }
 
-  std::vector<Slot> slots_;  ///< a power of two; half of them stay empty
+  std::vector<Slot> slots_;  ///< the size is a power of two; half of the slots stay empty
   std::size_t mask_;
 };
 
-/// Not for several threads at once: it remembers words.
+/// Not thread-safe: it remembers words.
 class BytePairEncoder {
  public:
-  /// Of a vocabulary of kind "bpe". Throws FileError, without the name of a file: a byte has no token, a merge names a
-  /// token that there is not, or stands twice, a text stands for no bytes.
+  /// Needs a vocabulary of kind "bpe". Throws FileError without a file name: a byte has no token, a merge names an
+  /// unknown token or occurs twice, a text stands for no bytes.
   explicit BytePairEncoder(const TokenInfo& info);
 
-  /// Adds the tokens of a word (byte_pair_words.hpp; or of any bytes).
+  /// Appends the tokens of a word (byte_pair_words.hpp; any bytes are allowed).
   void append(std::string_view word, std::vector<std::int32_t>& tokens);
-  /// What a token stands for. `token` is one of the vocabulary.
+  /// The bytes of a token. `token` is one of the vocabulary.
   std::string_view bytes_of(std::int32_t token) const noexcept;
 
  private:
   static constexpr std::size_t kLongestKept = 31;
   static constexpr std::size_t kMostTokensKept = 8;
   struct alignas(64) Kept {
-    /// The word's bytes, zeros behind it; the last byte: its length; 0: none is kept here.
+    /// The word's bytes, then zeros; the last byte is the length; length 0: an empty entry.
     std::array<std::uint64_t, (kLongestKept + 1) / 8> word{};
-    std::array<std::int32_t, kMostTokensKept> tokens{};  ///< -1 behind the last
+    std::array<std::int32_t, kMostTokensKept> tokens{};  ///< -1 after the last token
   };
 
   void read_merges(const TokenInfo& info);
@@ -86,8 +85,8 @@ class BytePairEncoder {
 
   std::array<std::int32_t, 256> of_byte_{};
   BytePairMerges merges_;
-  std::string bytes_;                ///< of all tokens
-  std::vector<std::size_t> begins_;  ///< of each token in bytes_, and the end
+  std::string bytes_;                ///< bytes of all tokens
+  std::vector<std::size_t> begins_;  ///< start of each token in bytes_, and the end
   std::vector<Kept> kept_;
 };
 

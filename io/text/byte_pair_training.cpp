@@ -44,7 +44,8 @@ class Training {
     for (const auto& [pair, count] : counts_) queue_.push(candidate(pair, count));
   }
 
-  /// Left and right token of the next merge, whose token is the next number; false: no pair occurs twice.
+  /// Finds the left and right token of the next merge, which gets the next number. Returns false if no pair occurs
+  /// twice.
   bool next(std::string& left, std::string& right) {
     while (!queue_.empty()) {
       const Candidate best = queue_.top();
@@ -52,13 +53,13 @@ class Training {
       const auto counted = counts_.find(best.pair);
       const std::int64_t count = counted == counts_.end() ? 0 : counted->second;
       if (count < 2) continue;
-      if (count != best.count) {  // it has become rarer since: more frequent ones are queued when they are found
+      if (count != best.count) {  // rarer by now: more frequent pairs were queued when they were found
         queue_.push(candidate(best.pair, count));
         continue;
       }
       left = *best.left;
       right = *best.right;
-      // Two ways to one text, as of "a" and "bc" or "ab" and "c": a token stands for it once.
+      // Two merges can give one text ("a" + "bc", "ab" + "c"): only the first makes a token.
       const auto added = known_.insert(left + right);
       if (!added.second) {
         counts_.erase(counted);
@@ -78,7 +79,7 @@ class Training {
     Pair pair;
     bool operator<(const Candidate& other) const noexcept {
       if (count != other.count) return count < other.count;
-      if (const int order = left->compare(*other.left); order != 0) return order > 0;  // by bytes without sign
+      if (const int order = left->compare(*other.left); order != 0) return order > 0;  // compares bytes as unsigned
       return right->compare(*other.right) > 0;
     }
   };
@@ -111,7 +112,7 @@ class Training {
         merged.push_back(both ? token : symbols[i]);
         if (both) ++i;
       }
-      if (merged.size() == symbols.size()) continue;  // a place of before, which another merge has taken
+      if (merged.size() == symbols.size()) continue;  // an outdated entry: another merge has taken the pair
       count_pairs(at, -1);
       symbols = std::move(merged);
       count_pairs(at, 1);
@@ -123,11 +124,11 @@ class Training {
     for (const Pair one : fresh) queue_.push(candidate(one, counts_[one]));
   }
 
-  std::deque<std::string> bytes_;  ///< of each token; they never move: candidates look at them
+  std::deque<std::string> bytes_;  ///< bytes of each token; elements never move, because candidates point at them
   std::unordered_set<std::string> known_;
   std::vector<Word> words_;
   std::unordered_map<Pair, std::int64_t> counts_;
-  std::unordered_map<Pair, std::vector<std::size_t>> places_;  ///< words that have the pair, or had it
+  std::unordered_map<Pair, std::vector<std::size_t>> places_;  ///< words that have or had the pair
   std::priority_queue<Candidate> queue_;
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// From the words of a text to a byte pair vocabulary (Sennrich, Haddow, Birch 2016): again and again the two
-/// neighbours that occur most often within words become one token.
+/// Learns a byte pair vocabulary from the words of a text (Sennrich, Haddow, Birch 2016): the most frequent pair of
+/// neighbours within words becomes one token, again and again.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 class BytePairTrainer {
  public:
-  /// A word of the text (byte_pair_words.hpp).
+  /// Counts a word of the text (byte_pair_words.hpp).
   void add(std::string_view word);
 
-  /// The 256 bytes in the order of their letters, then what the merges make in their order, then <|endoftext|>:
-  /// `vocabulary` tokens, or fewer where no two neighbours occur twice any more. The merge of the most frequent pair
-  /// comes first; of pairs that are as frequent the one whose left token has the smallest bytes, then the right one.
-  /// The same words in any order give the same. Throws std::invalid_argument for a vocabulary of less than 257.
-  /// O(length of all different words · log) in time.
+  /// The 256 bytes in the order of their letters, then the tokens of the merges in their order, then <|endoftext|>:
+  /// `vocabulary` tokens, or fewer if no pair occurs twice any more. The merge of the most frequent pair comes first;
+  /// among equally frequent pairs the one whose left token has the smallest bytes, then the right one. The order of the
+  /// words does not matter. Throws std::invalid_argument for a vocabulary of less than 257. Time: O(length of all
+  /// different words · log).
   TokenInfo finish(std::int64_t vocabulary) const;
 
  private:

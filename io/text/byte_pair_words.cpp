@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kContractions = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
 constexpr std::size_t kLongestContraction = 3;
 
-/// As character_class() has it; a test compares.
+/// Equals character_class() for ASCII; a test compares them.
 constexpr std::array<CharacterClass, 128> kAscii = [] {
   std::array<CharacterClass, 128> classes{};
   for (const char letter : std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")) {
@@ -25,11 +25,11 @@ constexpr std::array<CharacterClass, 128> kAscii = [] {
   return classes;
 }();
 
-/// The end of the characters of a class from `at` on, or what remains of a text that is cut off within a character.
+/// The end of a run of characters of one class; the rest of a text that is cut off within a character.
 struct Run {
-  std::size_t end;       ///< behind its last character
-  std::size_t last;      ///< its last character, where it has one
-  bool is_open = false;  ///< the text ends before another class begins: it may go on
+  std::size_t end;       ///< end of its last character
+  std::size_t last;      ///< its last character, if it has one
+  bool is_open = false;  ///< the text ends before another class begins: the run may continue
 };
 
 Run run_of(std::string_view text, std::size_t at, CharacterClass kind, bool last) noexcept {
@@ -61,7 +61,7 @@ std::size_t byte_pair_word_bytes(std::string_view text, bool last) noexcept {
   if (first.bytes == 0) return 0;
   const Run run = run_of(text, blank && first.kind != CharacterClass::space ? 1 : 0, first.kind, last);
   if (run.is_open) return 0;
-  // Of white space before a word, the word may have the last character; before the end of the text it is one word.
+  // The last white space character belongs to the word after it. White space at the end of the text is one word.
   if (first.kind == CharacterClass::space && run.end < text.size() && run.last > 0) return run.last;
   return run.end;
 }

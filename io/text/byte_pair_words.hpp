@@ -3,8 +3,8 @@
 ///
 ///     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///
-/// A scanner of four classes of characters does what that expression says. A word begins with the blank before it; of
-/// more white space all but the last character is a word of its own. Every byte of the text is in one word.
+/// This scanner of four classes of characters matches that expression. A word includes the blank before it. In longer
+/// white space, all characters except the last form a word of their own. Every byte of the text belongs to one word.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace lockstep::io {
 
-/// Bytes of the first word of a text that is not empty. `last`: nothing will follow. 0: more of the text must be known,
-/// never where `last`. Bytes that are no UTF-8 are characters other than letters, numbers and white space.
+/// Length in bytes of the first word of a non-empty text. `last`: nothing will follow. Returns 0 if more of the text is
+/// needed, never with `last`. Bytes that are not UTF-8 count as characters other than letters, numbers and white space.
 std::size_t byte_pair_word_bytes(std::string_view text, bool last) noexcept;
 
 }  // namespace lockstep::io

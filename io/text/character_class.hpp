@@ -1,5 +1,5 @@
 /// \file
-/// What GPT-2's pattern asks of a character: letter (\p{L}), number (\p{N}), white space (\s), or other. As
+/// The classes of characters in GPT-2's pattern: letter (\p{L}), number (\p{N}), white space (\s), or other, as in
 /// Unicode 16.0.
 #pragma once
 
@@ -12,9 +12,9 @@ namespace lockstep::io {
 
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
-/// Of each block of 256 code points below U+40000, its place in kCharacterClasses.
+/// Index into kCharacterClasses for each block of 256 code points below U+40000.
 extern const std::array<std::uint8_t, 1024> kCharacterBlocks;
-/// Two bits of each code point, the lowest first, eight words a block.
+/// Two bits per code point, the lowest first; eight 64-bit words per block.
 extern const std::array<std::uint64_t, 1064> kCharacterClasses;
 
 inline CharacterClass character_class(std::uint32_t code_point) noexcept {
@@ -25,12 +25,12 @@ inline CharacterClass character_class(std::uint32_t code_point) noexcept {
 
 /// A character of a text.
 struct Character {
-  std::size_t bytes = 0;  ///< 0: cut off, nothing can be said of it before more of the text is known
+  std::size_t bytes = 0;  ///< 0: cut off; more of the text is needed
   CharacterClass kind = CharacterClass::other;
 };
 
-/// The character at `at` < text.size(). A byte that is no UTF-8 is a character of its own, of class other. `last`:
-/// nothing will follow, so that a character that is cut off is such bytes, too.
+/// The character at `at` < text.size(). A byte that is not UTF-8 is a character of its own, of class other. `last`:
+/// nothing will follow; then the bytes of a cut-off character are such bytes, too.
 Character character_at(std::string_view text, std::size_t at, bool last) noexcept;
 
 }  // namespace lockstep::io

@@ -31,7 +31,7 @@ void require_consistent(const TokenInfo& info, std::int64_t source_bytes) {
           "does not have a text for every token");
   require(!info.texts.empty() || info.kind == "byte" || info.kind == "ids", "has no texts");
   require(info.unknown >= -1 && info.unknown < info.vocabulary, "does not hold its own token for unknown words");
-  if (info.kind == "bpe") BytePairEncoder{info};  // what it would refuse once there is a file's name no more
+  if (info.kind == "bpe") BytePairEncoder{info};  // checks it while the file's name is known
   require(info.tokens >= 0 && source_bytes >= 0, "has negative counts");
 }
 

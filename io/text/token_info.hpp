@@ -1,5 +1,5 @@
 /// \file
-/// What is known of a corpus of tokens, and the vocabulary that made it.
+/// Description of a corpus of tokens and of its vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,29 @@
 
 namespace lockstep::io {
 
-/// Of a corpus of tokens.
+/// A vocabulary, and the counts of a corpus of its tokens.
 struct TokenInfo {
   std::string kind;             ///< "byte", "char", "word", "bpe", or "ids": tokens made elsewhere
   std::int64_t vocabulary = 0;  ///< tokens are in [0, vocabulary)
-  /// Of each token, UTF-8; empty: unknown, or not needed (byte: token = byte). bpe: in letters (byte_letters.hpp), but
-  /// of added tokens as it stands.
+  /// Text of each token, UTF-8; empty: unknown, or not needed (byte: token = byte). bpe: in letters (byte_letters.hpp),
+  /// except added tokens, which are plain text.
   std::vector<std::string> texts = {};
-  std::int64_t unknown = -1;   ///< the token that stands for words outside the vocabulary; -1: none
-  std::int64_t tokens = 0;     ///< of the corpus
-  double bytes_per_token = 0;  ///< of the text the corpus came from; 0: unknown
+  std::int64_t unknown = -1;   ///< token for words outside the vocabulary; -1: none
+  std::int64_t tokens = 0;     ///< number of tokens in the corpus
+  double bytes_per_token = 0;  ///< bytes of the corpus's text per token; 0: unknown
   // bpe
   std::vector<std::string> merges = {};  ///< "LEFT RIGHT", texts of tokens, the lowest rank first
-  std::vector<std::int64_t> added = {};  ///< tokens that stand for their text as a whole wherever it occurs
+  std::vector<std::int64_t> added = {};  ///< tokens that replace their whole text wherever it occurs
 
   bool operator==(const TokenInfo&) const = default;
 };
 
-/// Both give the same tokens for the same text, and the same text for the same tokens.
+/// True if both give the same tokens for the same text, and the same text for the same tokens.
 bool same_vocabulary(const TokenInfo& a, const TokenInfo& b) noexcept;
 
-/// One line. The bytes of the text are stored as a whole number (`source_bytes`).
+/// JSON in one line. The bytes of the text are stored as a whole number (`source_bytes`).
 std::string to_json(const TokenInfo& info);
-/// Throws FileError, without the name of a file: not JSON, an entry missing or of the wrong kind, numbers that
-/// contradict each other.
+/// Throws FileError without a file name: not JSON, an entry missing or of the wrong kind, contradictory numbers.
 TokenInfo token_info_from_json(std::string_view text);
 
 }  // namespace lockstep::io

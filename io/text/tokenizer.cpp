@@ -81,7 +81,7 @@ std::optional<std::string_view> TextPieces::next_byte_pair_word(std::string_view
   }
   const std::size_t bytes = byte_pair_word_bytes(text.substr(0, free_), last || found_ > 0);
   if (bytes == 0) {
-    free_ = 0;  // looked for again, in a longer text
+    free_ = 0;  // searched again, in a longer text
     return std::nullopt;
   }
   free_ -= bytes;
@@ -90,10 +90,10 @@ std::optional<std::string_view> TextPieces::next_byte_pair_word(std::string_view
 
 void TextPieces::find_whole(std::string_view text, bool last) noexcept {
   const std::size_t longest = whole_.empty() ? 1 : whole_.front().size();
-  // The last bytes may be the beginning of one.
+  // The last bytes may be the beginning of an added token.
   const std::size_t known = last ? text.size() : text.size() - std::min(text.size(), longest - 1);
   for (free_ = 0; free_ < known; ++free_) {
-    // One letter, such as <, is found many bytes at a time.
+    // A single first letter, such as <, is searched many bytes at a time.
     free_ = std::min(
         whole_begin_.size() == 1 ? text.find(whole_begin_.front(), free_) : text.find_first_of(whole_begin_, free_),
         known);
@@ -145,7 +145,7 @@ TextPieces Tokenizer::pieces() const {
 
 bool Tokenizer::append(std::string_view piece, std::vector<std::int32_t>& tokens) const {
   if (kind_ == TokenizerKind::byte_pair) {
-    // Pieces that hold an added token's text are that token.
+    // A piece that equals an added token's text is that token.
     const auto added = of_byte_[byte_at(piece, 0)] < 0 ? of_text_.end() : of_text_.find(piece);
     if (added != of_text_.end()) {
       tokens.push_back(added->second);

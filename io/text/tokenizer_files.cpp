@@ -51,7 +51,7 @@ std::string content_of(const fs::path& file) {
   return *std::move(content);
 }
 
-/// What `work` says of a file's content, with the file's name and what to do.
+/// Runs `work`, and adds the file's name and a remedy to its errors.
 template <class Work>
 auto about(const fs::path& file, Work work) {
   try {
@@ -61,7 +61,7 @@ auto about(const fs::path& file, Work work) {
   }
 }
 
-/// Adds what an object {text: token} holds. `texts` grows no further than there are entries in all.
+/// Adds the entries of an object {text: token}. `texts` never grows beyond the total number of entries.
 void take_texts(const json& vocabulary, std::size_t entries, std::vector<std::string>& texts,
                 std::vector<bool>& known) {
   if (!vocabulary.is_object()) throw FileError("it is no table of texts and tokens");
@@ -101,7 +101,7 @@ std::vector<std::string> merges_of(std::string_view text) {
   return merges;
 }
 
-/// Tokens that are neither bytes nor made by a merge.
+/// Tokens that are neither bytes nor results of a merge.
 std::vector<std::int64_t> never_made(const TokenInfo& info) {
   std::unordered_set<std::string> made;
   for (const std::uint8_t byte : bytes_by_letter()) {
@@ -144,7 +144,7 @@ void require_absent(const json& object, std::string_view of, std::initializer_li
   }
 }
 
-/// What of a tokenizer.json changes the tokens must be as GPT-2's is.
+/// Requires GPT-2's values of all settings in tokenizer.json that change the tokens.
 void require_as_gpt2(const json& all) {
   require_absent(all, "the tokenizer", {"normalizer"});
   const json& model = entry(all, "model");
@@ -168,7 +168,7 @@ TokenInfo from_json(const json& all) {
   require_as_gpt2(all);
   const json& model = entry(all, "model");
   const json& vocabulary = entry(model, "vocab");
-  json beyond = json::object();  // added tokens that the model's own vocabulary lacks
+  json beyond = json::object();  // added tokens missing from the model's own vocabulary
   TokenInfo info{.kind = "bpe"};
   if (all.contains("added_tokens") && !all["added_tokens"].is_null()) {
     for (const json& added : list_entry(all, "added_tokens")) {

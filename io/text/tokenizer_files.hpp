@@ -1,11 +1,10 @@
 /// \file
-/// A byte pair tokenizer in files, as others write and read it. A folder holds one of
+/// The files of a byte pair tokenizer, as other programs read and write them. A folder holds one of
 ///
-/// - tokenizer.json, as the package `tokenizers` writes it. Only what works as GPT-2's tokenizer does is accepted;
+/// - tokenizer.json of the package `tokenizers`; only tokenizers that work like GPT-2's are accepted;
 /// - vocab.json (text of each token, in the letters of byte_letters.hpp -> token) and merges.txt (a line "#version",
-/// then
-///   "LEFT RIGHT", the lowest rank first), or OpenAI's names of the same, encoder.json and vocab.bpe. Tokens that are
-///   neither bytes nor made by a merge, such as <|endoftext|>, are added tokens: a text has them as a whole.
+///   then "LEFT RIGHT", the lowest rank first), or OpenAI's names for them, encoder.json and vocab.bpe. Tokens that
+///   are neither bytes nor results of a merge, such as <|endoftext|>, are added tokens: they replace their whole text.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +13,12 @@
 
 namespace lockstep::io {
 
-/// Of kind "bpe", without counts. Throws FileError: a file is missing, larger than 64 MiB, damaged (with its line
-/// where it has lines), or of a tokenizer that works otherwise.
+/// A vocabulary of kind "bpe", without counts. Throws FileError for a file that is missing, larger than 64 MiB or
+/// damaged (with the line, if the file has lines), and for a tokenizer that works differently.
 TokenInfo read_tokenizer_files(const std::filesystem::path& folder);
 
-/// vocab.json and merges.txt, in a folder that may be there already; each is complete or as it was before. Throws
-/// FileError.
+/// Writes vocab.json and merges.txt into a folder, which may exist. Each file is replaced as a whole or not at all.
+/// Throws FileError.
 void write_tokenizer_files(const std::filesystem::path& folder, const TokenInfo& info);
 
 }  // namespace lockstep::io

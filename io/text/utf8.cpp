@@ -10,8 +10,8 @@ std::optional<std::size_t> code_point_bytes(std::string_view text) noexcept {
   const unsigned first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return 1;
   const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return 0;  // a byte of continuation, or a form longer than needed
-  // The second byte's bounds rule out longer forms, surrogates and what lies beyond U+10FFFF (RFC 3629).
+  if (first < 0xC2 || first > 0xF4) return 0;  // a continuation byte, or an overlong form
+  // The bounds of the second byte exclude overlong forms, surrogates and code points beyond U+10FFFF (RFC 3629).
   const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t i = 1; i < std::min(bytes, text.size()); ++i) {

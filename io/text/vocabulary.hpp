@@ -1,5 +1,5 @@
 /// \file
-/// From the pieces of a text to the vocabulary that it is encoded with.
+/// Collects the pieces of a text and makes its vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class VocabularyCounter {
  public:
   void add(std::string_view piece);
 
-  /// With a limit: the limit - 1 most frequent pieces (ties by text) and <unk>. Without one (0): all of them, and <unk>
-  /// only where the text has it as a word. <unk> is token 0; then follow characters by code point, words by frequency
-  /// (ties by text).
+  /// With a limit: the limit - 1 most frequent pieces (ties by text) and <unk>. Without one (0): all pieces, and <unk>
+  /// only if the text has it as a word. <unk> is token 0; characters follow by code point, words by frequency (ties by
+  /// text).
   TokenInfo finish(TokenizerKind kind, std::int64_t limit) const;
 
  private:
