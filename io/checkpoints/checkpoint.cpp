@@ -30,7 +30,7 @@ std::optional<std::int64_t> step_in(std::string_view name) {
   return whole_number(name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
 }
 
-/// ".step-0000000010.h5.PID-HEX.tmp", ".latest.PID-HEX.tmp" and ".best.PID-HEX.tmp".
+/// True for ".step-0000000010.h5.PID-HEX.tmp", ".latest.PID-HEX.tmp" and ".best.PID-HEX.tmp".
 bool is_temporary(std::string_view name) {
   return is_temporary_of(name, kLatest) || is_temporary_of(name, kBest) ||
          (name.starts_with(".step-") && name.ends_with(".tmp"));
@@ -68,7 +68,7 @@ std::uintmax_t checkpoint_bytes(const fs::path& file) noexcept {
     std::uintmax_t bytes = fs::file_size(file);
     for (const WrittenPart& part : parts_of_checkpoint(file)) bytes += fs::file_size(file.parent_path() / part.file);
     return bytes;
-  } catch (const std::exception&) {  // damaged: whoever verifies it says so
+  } catch (const std::exception&) {  // damaged: its verification reports that
     return 0;
   }
 }
@@ -169,7 +169,7 @@ void CheckpointWriter::validated(std::int64_t step, double metric, double loss) 
   options_.losses.insert_or_assign(step, loss);
 }
 
-/// The best first, of equal ones the lower loss, then the earlier; no more than are kept for it.
+/// The best first (ties: the lower loss, then the earlier step), at most keep_best.
 std::vector<fs::path> CheckpointWriter::best(std::int64_t last_step) const {
   if (options_.keep_best == 0) return {};
   const std::lock_guard<std::mutex> lock(metrics_lock_);
@@ -230,7 +230,7 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
     throw disk_full(error.code().value());
   } catch (const FileError& error) {
     ::unlink(temporary.c_str());
-    check_owner();  // a successor that cleaned up under our hands is the better explanation
+    check_owner();  // if another process has taken over and cleaned up, its error explains more
     if (means_no_space(error.parts().error_number)) throw disk_full(error.parts().error_number);
     throw FileError(fmt::format("cannot write checkpoint {}: {}", file.string(), error.what()));
   } catch (...) {
@@ -246,7 +246,7 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
   return file;
 }
 
-/// A link that says what is no longer so is worse than none: its file is gone, or of a branch that the run has left.
+/// Removes the link if no best checkpoint remains: a link to a removed file or an abandoned branch is worse than none.
 void CheckpointWriter::move_best(std::span<const fs::path> best) const {
   const fs::path linked = best_checkpoint(options_.folder);
   if (!best.empty()) {
@@ -281,7 +281,7 @@ void CheckpointWriter::prune(std::int64_t written_step, std::span<const fs::path
     check_owner();
     remove_file(found.file);
   }
-  remove_orphaned_parts(written_step);  // of later steps: perhaps a part that is being written
+  remove_orphaned_parts(written_step);  // parts of later steps may still be in use by a writer
 }
 
 void CheckpointWriter::remove_orphaned_parts(std::int64_t last_step) const {

@@ -19,7 +19,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Room for the tensor by the library, its values past it. Returns its checksum.
+/// Writes one tensor: the library allocates its space, the values bypass the library. Returns the tensor's checksum.
 std::uint64_t write_tensor(Hdf5File& file, const Descriptor& bytes, const std::string& path, const TensorView& tensor) {
   const std::string dataset = "/" + path;
   file.create_dataset(dataset, FileType::float32, tensor.shape);
@@ -72,7 +72,8 @@ void check_tensor(const TensorView& tensor) {
   }
 }
 
-/// The bound was generous: gives back what lies beyond the end. (The library does so too when closing moves the end.)
+/// Returns the space beyond the end to the file system, because the bound was generous. (The library does the same if
+/// closing moves the end.)
 void release_unused_space(const Descriptor& descriptor) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return;
@@ -80,8 +81,8 @@ void release_unused_space(const Descriptor& descriptor) {
   }
 }
 
-/// Record, tensors and parts into a new file, of which `bytes` is open for writing, too; the caller closes both. The
-/// library's lock is held for short calls only. Returns the checksum of the state.
+/// Writes record, tensors and parts into a new file. `bytes` is the same file, open for writing; the caller closes
+/// both. Holds the library's lock for short calls only. Returns the checksum of the state.
 std::uint64_t write_content(Hdf5File& file, const Descriptor& bytes, const TrainingRecord& record,
                             std::span<const TensorView> tensors, const SplitState& split) {
   const std::int64_t format = split.parts.empty() ? kCheckpointFormat : kCheckpointFormatWithParts;
@@ -128,7 +129,7 @@ void check_checkpoint_content(const TrainingRecord& record, std::span<const Tens
     check_tensor(tensor);
     paths.push_back(path_of(tensor.group, tensor.name) + "/");
   }
-  // Sorted, a name is followed at once by its twin or by a name for which it would have to be a group.
+  // After sorting, a name is directly followed by its twin, or by a name that would need it as a group.
   std::sort(paths.begin(), paths.end());
   for (std::size_t i = 1; i < paths.size(); ++i) {
     if (paths[i].starts_with(paths[i - 1])) {
@@ -143,7 +144,8 @@ std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<co
   std::uint64_t bytes = 64 * 1024;
   for (const TextField& field : text_fields()) bytes += field.get(record).size();
   for (const TextField& field : long_text_fields()) bytes += field.get(record).size();
-  // Object headers, links and the group blocks of a tensor: 0.5 to 1 KiB were seen; the list of names has fixed width.
+  // Allowance for object headers, links and group blocks: 0.5 to 1 KiB per tensor were seen. The list of names has
+  // fixed width.
   std::uint64_t widest = 0;
   for (const TensorView& tensor : tensors) {
     bytes += tensor.values.size_bytes() + 2048;
@@ -167,14 +169,14 @@ std::uint64_t write_and_verify(const std::filesystem::path& file, const Training
       content.give_up();
       throw;
     }
-    content.close();  // rewrites the superblock: nothing is safe before it
+    content.close();  // rewrites the superblock: nothing is safe earlier
     release_unused_space(bytes);
   }
   sync_file(file);
-  // Read back through the page cache, where the pages still lie. Catches what went wrong above the disk: a write that
-  // the library lost, a wrong byte in its buffers, a file system that returned success for a short file, another
-  // process's hands. Cannot catch what the device does later, nor a tensor that was wrong in memory before its checksum
-  // was taken; the checksums catch the former when the file is next read.
+  // Read back through the page cache, which still holds the pages. This catches faults above the disk: a write that the
+  // library lost, a wrong byte in its buffers, a file system that returned success for a short file, interference by
+  // another process. It cannot catch later faults of the device, which the checksums catch when the file is next read.
+  // Nor can it catch a tensor that was wrong in memory before its checksum was taken.
   if (read_checkpoint_file(file, nullptr, Parts::left_out).checksum != checksum) {
     throw FileError(
         fmt::format("{} reads back as another checkpoint than was written: check the memory and the file "

@@ -1,6 +1,6 @@
 /// \file
-/// One checkpoint file's content, written and read; internal to io. The order of steps that makes it safe is in
-/// checkpoint.cpp, the format in checkpoint_format.md.
+/// Writes and reads the content of one checkpoint file; internal to io. checkpoint.cpp has the order of steps that
+/// makes it safe, checkpoint_format.md the format.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace lockstep::io {
 
-/// The format that is written: of one file, and of a file with parts, which is the newest that is read.
+/// Formats that are written: one file, and a file with parts. The latter is the newest format that is read.
 inline constexpr std::int64_t kCheckpointFormat = 5, kCheckpointFormatWithParts = 6;
-/// Of the formats that are read: those from 3 on come in pairs, the second of which has parts.
+/// Formats from 3 on come in pairs; the second of each pair has parts.
 constexpr bool has_parts(std::int64_t format) noexcept { return format >= 4 && format % 2 == 0; }
 
 /// "step-0000000010.h5".
 std::string checkpoint_name(std::int64_t step);
 
-/// Throws std::invalid_argument: names that are no names, twins, shapes that do not match the values, text with NUL.
+/// Throws std::invalid_argument: invalid names, twins, shapes that do not match the values, text with NUL.
 void check_checkpoint_content(const TrainingRecord& record, std::span<const TensorView> tensors);
 
 /// An upper bound of the file's size.
 std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<const TensorView> tensors);
 
-/// Everything up to the rename: when it returns, `file` is on the device and has been read back, but for its parts.
-/// Returns the checksum of the state, which covers every tensor's and part's checksum. Throws FileError, and
-/// std::system_error where the space cannot be reserved; `file` is then the caller's to remove.
+/// Does everything up to the rename: when it returns, `file` is on the device and has been read back, except for its
+/// parts. Returns the checksum of the state, which covers the checksum of every tensor and part. Throws FileError, and
+/// std::system_error if the space cannot be reserved; the caller then removes `file`.
 std::uint64_t write_and_verify(const std::filesystem::path& file, const TrainingRecord& record,
                                std::span<const TensorView> tensors, const SplitState& split);
 
@@ -38,14 +38,14 @@ struct VerifiedRecord {
   TrainingRecord record;
   std::uint64_t checksum = 0;
   SplitState split;
-  /// GROUP/NAME and the number of elements of every tensor that the file itself holds.
+  /// GROUP/NAME and number of elements of every tensor in the file itself.
   std::vector<std::pair<std::string, std::size_t>> tensors = {};
 };
 enum class Parts { read, left_out };
-/// Reads and checks everything; appends to `kept` unless that is nullptr.
+/// Reads and checks everything; appends to `kept` unless it is nullptr.
 VerifiedRecord read_checkpoint_file(const std::filesystem::path& path, std::vector<StoredTensor>* kept, Parts parts);
 
-/// What the file of a checkpoint says of its parts, before anything is verified; none: it has none. Throws FileError.
+/// The parts that a checkpoint's file lists, before any verification; empty: no parts. Throws FileError.
 std::vector<WrittenPart> parts_of_checkpoint(const std::filesystem::path& file);
 
 }  // namespace lockstep::io

@@ -22,14 +22,15 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFolderPrefix = "step-";
 constexpr std::string_view kFolderInfix = ".parts-";
 
-/// The step of a folder of parts; nullopt: it is none.
+/// The step of a folder of parts; nullopt for any other folder.
 std::optional<std::int64_t> step_of_folder(std::string_view name) {
   const std::size_t infix = name.find(kFolderInfix);
   if (!name.starts_with(kFolderPrefix) || infix == std::string_view::npos) return std::nullopt;
   return whole_number(name.substr(kFolderPrefix.size(), infix - kFolderPrefix.size()));
 }
 
-/// Whether the checkpoint of that step has parts in there. One that cannot be read may: nothing of it is removed.
+/// True if the checkpoint of that step has parts in this folder. A checkpoint that cannot be read may have some, so its
+/// parts stay.
 bool is_referred_to(const fs::path& folder, std::int64_t step) {
   const fs::path file = folder.parent_path() / checkpoint_name(step);
   std::error_code unknown;
@@ -47,7 +48,7 @@ bool is_referred_to(const fs::path& folder, std::int64_t step) {
 }  // namespace
 
 WrittenPart write_checkpoint_part(const PartPlace& place, std::span<const TensorPiece> pieces) {
-  // The tensors of a part are one-dimensional pieces: GROUP/NAME/FIRST.
+  // A part stores its tensors as one-dimensional pieces named GROUP/NAME/FIRST.
   TrainingRecord record;
   record.step = place.step;
   record.network.signature = fmt::format("part {} of {} of a checkpoint", place.index + 1, place.count);
@@ -64,7 +65,7 @@ WrittenPart write_checkpoint_part(const PartPlace& place, std::span<const Tensor
   const std::string name = fmt::format("part-{:04}-of-{:04}.h5", place.index + 1, place.count);
   const fs::path file = folder / name;
   std::error_code error;
-  fs::create_directory(folder, error);  // the writers do so at once
+  fs::create_directory(folder, error);  // all writers do so at once
   if (error) {
     throw FileError(
         fmt::format("cannot create the folder {}: {}. Every rank that writes a part of a checkpoint needs "

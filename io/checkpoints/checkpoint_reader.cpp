@@ -19,7 +19,7 @@
 namespace lockstep::io {
 namespace {
 
-/// "784,512"; "": a single number.
+/// Parses a shape such as "784,512"; "": a single number.
 std::optional<std::vector<std::int64_t>> shape_from(std::string_view text) {
   std::vector<std::int64_t> shape;
   while (!text.empty()) {
@@ -74,7 +74,7 @@ class CheckpointFileReader {
     return result;
   }
 
-  /// Of the parts alone; nothing is verified.
+  /// The parts alone. Verifies nothing.
   std::vector<WrittenPart> parts() const {
     return has_parts(read_format()) ? read_parts() : std::vector<WrittenPart>{};
   }
@@ -90,7 +90,7 @@ class CheckpointFileReader {
   }
 
   [[noreturn]] void damaged(std::string_view what) const { refuse_as_corrupted(path_, what); }
-  /// The library's complaints about the open file, "PATH: cannot …", as one of ours, "PATH is corrupted: cannot …".
+  /// Turns the library's error about the open file, "PATH: cannot …", into "PATH is corrupted: cannot …".
   [[noreturn]] void rethrow_in_our_words(const FileError& error) const {
     if (error.parts().file != path_) throw error;
     damaged(error.parts().what);
@@ -171,10 +171,10 @@ class CheckpointFileReader {
   }
 
   struct ReadTensor {
-    std::uint64_t checksum;  ///< has been compared
+    std::uint64_t checksum;  ///< verified
     std::size_t elements;
   };
-  /// `kept`: nullptr: nothing is.
+  /// Verifies a tensor, and stores it in `kept` unless that is nullptr.
   ReadTensor read_tensor(const std::string& path, StoredTensor* kept) {
     const std::size_t slash = path.find('/');
     if (slash == std::string::npos) damaged(fmt::format("its list of tensors holds '{}'", path));
@@ -195,7 +195,7 @@ class CheckpointFileReader {
     return {.checksum = checksum.value(), .elements = elements};
   }
 
-  /// Adds the values to the checksum, and leaves them in `all` where that has room for them.
+  /// Adds the values to the checksum, and copies them to `all` unless that is empty.
   void read_values(const std::string& dataset, const DatasetLayout& layout, std::size_t elements,
                    std::vector<float>& all, Canonical& checksum) {
     if (elements == 0) return;
@@ -213,13 +213,14 @@ class CheckpointFileReader {
     }
   }
 
-  /// As it was written: what lies elsewhere, or is compressed, takes other data or any memory.
+  /// Requires the storage that we write: external storage could hold other data, and compressed data could take any
+  /// amount of memory.
   DatasetLayout plain_layout(const std::string& dataset) const {
     file_.require_plain(dataset);
     return file_.layout(dataset);
   }
 
-  /// Before memory is taken for it: all values that are read are those of the file, once each.
+  /// Checks the size before memory is allocated: the file must be large enough for all values read so far, once each.
   std::size_t checked_elements(const std::string& dataset, FileType type, const DatasetLayout& layout) {
     if (layout.type != type) damaged(fmt::format("{} holds {}, not {}", dataset, name_of(layout.type), name_of(type)));
     const std::optional<std::size_t> elements = elements_of(layout.shape);
@@ -234,18 +235,18 @@ class CheckpointFileReader {
   Hdf5File file_;
   Descriptor bytes_;
   std::uint64_t file_bytes_ = 0;
-  std::uint64_t value_bytes_ = 0;  ///< of what was read so far
+  std::uint64_t value_bytes_ = 0;  ///< bytes of all values read so far
   std::vector<float> piece_;
 };
 
-/// The values of tensors that lie in parts, brought together, and whether each came once.
+/// Assembles the tensors that are in parts, and checks that each value occurs once.
 class SplitReader {
  public:
   SplitReader(const std::filesystem::path& file, const SplitState& split) : file_(file), split_(split) {
     for (const SplitTensor& tensor : split.tensors) covered_[path_of(tensor.group, tensor.name)];
   }
 
-  /// `kept`: nullptr: nothing is.
+  /// Appends the tensors to `kept` unless that is nullptr; verifies in any case.
   void read(std::vector<StoredTensor>* kept) {
     const std::size_t first = kept != nullptr ? kept->size() : 0;
     check_promise();
@@ -274,10 +275,10 @@ class SplitReader {
   [[noreturn]] void damaged(std::string_view what) const { refuse_as_corrupted(file_, what); }
 
   struct Place {
-    std::size_t tensor;  ///< its index in the split state
+    std::size_t tensor;  ///< index in the split state
     std::ptrdiff_t first;
   };
-  /// Where "GROUP/NAME/FIRST" of so many elements belongs, which is covered from now on.
+  /// The position of "GROUP/NAME/FIRST" with this number of elements. Marks the range as covered.
   Place cover(const std::string& part, const std::string& piece, std::size_t elements) {
     const std::size_t slash = piece.rfind('/');
     const std::string path = piece.substr(0, slash);
@@ -293,14 +294,14 @@ class SplitReader {
     return {.tensor = static_cast<std::size_t>(found - split_.tensors.begin()), .first = *first};
   }
 
-  /// Before memory is taken for what the list of tensors says: the parts have as many bytes.
+  /// Checks before memory is allocated that the parts are as large as the listed shapes need.
   void check_promise() const {
     std::uint64_t left = 0;
     for (const WrittenPart& part : split_.parts) {
       std::error_code error;
       const std::filesystem::path path = file_.parent_path() / part.file;
       const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-      if (error) read_checkpoint_file(path, nullptr, Parts::left_out);  // says what is wrong
+      if (error) read_checkpoint_file(path, nullptr, Parts::left_out);  // throws the precise error
       left += bytes;
     }
     for (const SplitTensor& tensor : split_.tensors) {
@@ -335,7 +336,7 @@ class SplitReader {
   std::map<std::string, std::vector<std::pair<std::size_t, std::size_t>>> covered_;  ///< first, count
 };
 
-/// Runs work(reader) on the file and says what is wrong with it in our words.
+/// Runs work(reader) on the file, and turns its errors into ours.
 template <class Work>
 auto with_reader(const std::filesystem::path& path, const Work& work) {
   CheckpointFileReader reader(path);

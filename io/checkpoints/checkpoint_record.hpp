@@ -1,5 +1,5 @@
 /// \file
-/// What a checkpoint says of itself, field by field, and the checksums over it; internal to io. The format is in
+/// The fields of a checkpoint's record, and the checksums over them; internal to io. The format is in
 /// checkpoint_format.md.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace lockstep::io {
 
 static_assert(std::endian::native == std::endian::little, "checksums are over little-endian bytes");
 
-/// A member of the record as it is stored. `since`: the format that has it first.
+/// A member of the record as it is stored. `since`: the first format that has it.
 struct IntegerField {
   const char* name;
   std::int64_t since;
@@ -35,22 +35,22 @@ struct TextField {
   void (*set)(TrainingRecord&, std::string);
 };
 
-// Each member once: writing, reading and the checksum all walk these tables, in this order.
+// Tables that list each member once: writing, reading and the checksum all follow them, in this order.
 std::span<const IntegerField> integer_fields() noexcept;
-std::span<const TextField> text_fields() noexcept;       ///< short: attributes
-std::span<const TextField> long_text_fields() noexcept;  ///< may be megabytes: datasets of bytes
+std::span<const TextField> text_fields() noexcept;       ///< short texts: attributes
+std::span<const TextField> long_text_fields() noexcept;  ///< texts that may have megabytes: datasets of bytes
 
-/// The fields that a format has.
+/// The fields of a format.
 template <class Field>
 auto fields_of(std::span<const Field> fields, std::int64_t format) {
   return fields | std::views::filter([format](const Field& field) { return field.since <= format; });
 }
 
-/// Formats 1 and 2 tell people, not programs: `network` is "784 -> 10: mlp 784-512-10 relu", and that a step was
-/// validated stands in the history. This is the one place that reads such text.
+/// Converts formats 1 and 2, which hold text for people: `network` is "784 -> 10: mlp 784-512-10 relu", and the history
+/// alone tells whether a step was validated. No other code parses such text.
 void understand_text_of_older_format(TrainingRecord& record);
 
-// Names in the file. Of parts: their files and checksums, and the tensors that lie in them with their shapes.
+// Names in the file. For parts: their files and checksums, and the tensors in them with their shapes.
 inline constexpr const char* kFormatAttribute = "lockstep_checkpoint_format";
 inline constexpr const char* kState = "/state";
 inline constexpr const char* kParts = "parts";
@@ -58,17 +58,17 @@ inline constexpr const char* kPartChecksums = "part_checksums";
 inline constexpr const char* kSplitTensors = "split_tensors";
 inline constexpr const char* kSplitShapes = "split_shapes";
 
-/// Values go to and from the file in pieces that a cache holds: the checksum then takes no pass of its own.
+/// Number of values per piece read or written. A piece fits the cache, so the checksum needs no pass of its own.
 inline constexpr std::size_t kPieceElements = std::size_t{1} << 18;
 
 /// "GROUP/NAME".
 std::string path_of(std::string_view group, std::string_view name);
-/// A number that is written in decimal digits alone; nullopt: it is none.
+/// Parses a number that consists of decimal digits alone; nullopt for any other text.
 std::optional<std::int64_t> whole_number(std::string_view digits);
-/// Elements of a shape; nullopt: negative extents, or more than memory can address.
+/// Number of elements of a shape; nullopt: negative extents, or more than memory can address.
 std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape);
 
-/// Numbers as 8 bytes, texts after their length: no two different sequences give the same bytes.
+/// Hashes numbers as 8 bytes, and texts after their length: different sequences never give the same bytes.
 class Canonical {
  public:
   void add(std::int64_t value) { sum_.add(std::as_bytes(std::span(&value, 1))); }
@@ -87,7 +87,8 @@ class Canonical {
   Checksum sum_;
 };
 
-/// Of one tensor: where it belongs, its shape; then its values are added. A tensor under another's name fails.
+/// Starts the checksum of one tensor with its path and shape; the caller adds its values. A tensor under another's name
+/// fails.
 inline Canonical tensor_checksum(std::string_view path, std::span<const std::int64_t> shape) {
   Canonical sum;
   sum.add(path);
@@ -96,7 +97,7 @@ inline Canonical tensor_checksum(std::string_view path, std::span<const std::int
   return sum;
 }
 
-/// Of the record and the list of tensors with their checksums: nothing can be lost, added or exchanged.
+/// Checksum of the record and of the list of tensors with their checksums: nothing can be lost, added or exchanged.
 class StateChecksum {
  public:
   StateChecksum(const TrainingRecord& record, std::int64_t format) {
@@ -110,7 +111,7 @@ class StateChecksum {
     sum_.add(path);
     sum_.add(static_cast<std::int64_t>(checksum));
   }
-  /// Nothing where there are no parts: as in formats that know none.
+  /// Adds nothing without parts, as in formats that have none.
   void add_split(const SplitState& split) {
     for (const WrittenPart& part : split.parts) {
       sum_.add(std::string_view(part.file));
