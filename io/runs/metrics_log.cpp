@@ -30,8 +30,7 @@ MetricRecord to_record(const nlohmann::ordered_json& object) {
   return record;
 }
 
-/// Calls `visit` with each line, its newline included, that is a JSON object, and with that object. What a crash tore
-/// is none.
+/// Calls `visit` with each line that is a JSON object, newline included, and with that object. Torn lines are skipped.
 template <class Visit>
 void for_each_record(std::string_view text, const Visit& visit) {
   for (auto end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
@@ -42,7 +41,7 @@ void for_each_record(std::string_view text, const Visit& visit) {
   }
 }
 
-/// Leaves the records that are not beyond `resume_step` (negative: all). Nothing is rewritten when everything stays.
+/// Removes the records beyond `resume_step` (negative: none). Rewrites nothing if all records stay.
 void cut_beyond(const std::filesystem::path& file, std::int64_t resume_step) {
   const std::string text = read_whole(file).value_or("");
   const std::string kept = lines_up_to(text, resume_step < 0 ? std::numeric_limits<std::int64_t>::max() : resume_step);

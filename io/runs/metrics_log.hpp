@@ -25,36 +25,36 @@ using MetricRecord = std::vector<std::pair<std::string, MetricValue>>;
 
 std::string to_json_line(const MetricRecord& record);  ///< without the newline
 
-/// Every record of a metrics.jsonl, in order. Nothing where the file is missing. Lines that are no JSON object with a
-/// kind (a crash tore them) are passed over; null becomes NaN, values that no record of ours has are left out. Throws
-/// FileError where it cannot be read.
+/// Every record of a metrics.jsonl, in order; empty if the file is missing. Lines that are not a JSON object with a
+/// kind (torn by a crash) are skipped. null becomes NaN; values of types that our records never have are left out.
+/// Throws FileError if the file cannot be read.
 std::vector<MetricRecord> all_records(const std::filesystem::path& file);
 
-/// What a metrics.jsonl says last.
+/// The most recent records of a metrics.jsonl.
 struct LastRecords {
   std::map<std::string, MetricRecord, std::less<>> of_kind;
-  std::string kind;  ///< of the last record of all; "" where there is none
+  std::string kind;  ///< kind of the very last record; "": none
 };
 
 /// The last record of each kind in all_records().
 LastRecords last_records(const std::filesystem::path& file);
 
-/// The steps of the records of this kind in `file`; none where there is no such file. Throws FileError.
+/// The steps of the records of this kind in `file`; empty without such a file. Throws FileError.
 std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::string_view kind);
 
-/// The numbers under `key` in the records of this kind, by step, where `lines` are those of a metrics.jsonl: the last
+/// The numbers under `key` in the records of this kind, by step. `lines`: content of a metrics.jsonl. The last record
 /// of a step counts.
 std::map<std::int64_t, double> numbers_by_step(std::string_view lines, std::string_view kind, std::string_view key);
 
-/// Of the `lines` of a metrics.jsonl those that are not of later steps.
+/// The given lines of a metrics.jsonl, without those of later steps.
 std::string lines_up_to(std::string_view lines, std::int64_t step);
 
 /// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On
-/// resume, records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines
-/// that are no JSON object (a crash tore them). A negative resume_step cuts no record.
+/// resume, records with a "step" beyond `resume_step` are removed first, because they will be produced again. So are
+/// lines that are not a JSON object (torn by a crash). A negative resume_step removes no record.
 class MetricsLog {
  public:
-  /// append = false empties an existing file. `deadline` is that of each write, and outlives the log.
+  /// append = false empties an existing file. `deadline` applies to each write, and outlives the log.
   MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step = -1,
              IoDeadline* deadline = nullptr);
   ~MetricsLog();

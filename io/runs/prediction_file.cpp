@@ -45,7 +45,7 @@ std::string describe(const PredictionContent& content) {
   return to_hex(checksum(std::as_bytes(std::span(text))));
 }
 
-/// The first of the greatest.
+/// The index of the greatest score, the first of equals.
 std::int32_t likeliest(std::span<const float> scores) {
   return static_cast<std::int32_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
@@ -57,7 +57,7 @@ bool is_number(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// Whether a spreadsheet would take it for a formula, as OWASP lists them (CSV injection).
+/// True if a spreadsheet would read it as a formula, as OWASP lists them (CSV injection).
 bool looks_like_formula(const std::string& text) {
   if (text.empty() || is_number(text)) return false;
   constexpr std::array<std::string_view, 4> kWide = {"\xEF\xBC\x9D", "\xEF\xBC\x8B", "\xEF\xBC\x8D", "\xEF\xBC\xA0"};
@@ -73,8 +73,8 @@ std::string quoted(const std::string& text) {
   return quoted.append(1, '"');
 }
 
-/// For spreadsheets: a line of names, then `index,id,target,class,SCORES` for each sample of `file`, samples, classes
-/// and targets by their names where they have some. Returns the temporary that holds it, on the device.
+/// Writes CSV for spreadsheets: a line of names, then `index,id,target,class,SCORES` for each sample of `file`, with
+/// the names of samples, classes and targets if known. Returns the temporary file, on the device.
 fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* deadline) {
   const Hdf5File in(file, Hdf5File::Access::read);
   const std::vector<std::int64_t> shape = in.layout(kScores).shape;
@@ -90,7 +90,7 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
                  : fmt::format("{}_{}", kind, i);
   };
   const auto name_of_class = [&](std::int32_t label) {
-    const auto i = static_cast<std::size_t>(label);  // below zero: beyond all names
+    const auto i = static_cast<std::size_t>(label);  // a negative label exceeds all names
     return i < names.size() ? quoted(names[i]) : fmt::format("{}", label);
   };
   std::vector<std::string> head{"index"};
@@ -148,7 +148,7 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
   } catch (const FileError& error) {
     ::unlink(temporary.c_str());
     if (!means_no_space(error.parts().error_number)) throw;
-    // About as much for each sample as for those that found room.
+    // Estimates the space: each remaining sample takes about as much as those already written.
     throw FileError(fmt::format("cannot write {}: {}", csv.string(),
                                 no_space_text(error.parts().error_number, csv.parent_path(), written)));
   } catch (...) {
@@ -166,7 +166,7 @@ void rename_to(const fs::path& from, const fs::path& to) {
   sync_folder(to.has_parent_path() ? to.parent_path() : fs::path("."));
 }
 
-/// Of an unlocked file that a process renamed or removed meanwhile, nothing is left to lock.
+/// False if a process renamed or removed the file before we locked it.
 bool is_still(const Descriptor& descriptor, const fs::path& file) {
   struct stat open {
   }, named{};
@@ -194,7 +194,7 @@ PredictionWriter::PredictionWriter(PredictionOutput output, PredictionContent co
   locate();
 }
 
-/// Whether an earlier process has left a part of the same content.
+/// Continues an earlier process's file if its content is the same; false: there is none.
 bool PredictionWriter::take_over() {
   const std::int64_t done = noted();
   if (done < 0) return false;
@@ -215,7 +215,7 @@ std::uint64_t PredictionWriter::bytes() const noexcept {
                           target_bytes_ + sizeof(std::int64_t) + static_cast<std::uint64_t>(content_.id_bytes));
 }
 
-/// One process at a time. Whoever had it before may have finished or given up in between.
+/// Locks the file for this process. The previous owner may have finished or given up in between.
 void PredictionWriter::lock() {
   const IoDeadline::Operation locking(output_.deadline, IoDeadline::Kind::writing, output_.file);
   do {
@@ -235,7 +235,7 @@ void PredictionWriter::lock() {
   }
 }
 
-/// How many samples of the same content an earlier process has left; -1: none.
+/// Number of samples of the same content that an earlier process completed; -1: none.
 std::int64_t PredictionWriter::noted() const {
   const std::string noted = read_whole(progress_).value_or("");
   const std::size_t line = noted.find('\n');
@@ -246,7 +246,7 @@ std::int64_t PredictionWriter::noted() const {
   return error != std::errc() || done < 0 || done > content_.samples ? -1 : done;
 }
 
-/// What was noted of another content goes first, and is known to be gone: nobody may ever take it for this one's.
+/// Removes durably the progress of other content first, so that nobody can mistake it for this one's.
 void PredictionWriter::create() {
   const std::int64_t samples = content_.samples, outputs = content_.outputs;
   const std::array<std::int64_t, 2> table{samples, outputs};
@@ -297,7 +297,7 @@ void PredictionWriter::create() {
   done_ = 0;
 }
 
-/// Where the values lie. Throws FileError where the file does not hold them.
+/// Finds the offsets of the values. Throws FileError if the file does not hold them.
 void PredictionWriter::locate() {
   const Hdf5File out(partial_, Hdf5File::Access::read);
   const std::uint64_t size = fs::file_size(partial_);
@@ -340,7 +340,7 @@ void PredictionWriter::write(std::span<const float> scores, std::span<const std:
   if (now() - noted_at_ > kSecondsBetweenNotes) note_progress();
 }
 
-/// What is done is safe before it is said to be.
+/// Flushes the samples before it records them as safe.
 void PredictionWriter::note_progress() {
   const IoDeadline::Operation noting(output_.deadline, IoDeadline::Kind::writing, output_.file,
                                      IoDeadline::seconds_for(bytes()));
@@ -355,7 +355,7 @@ void PredictionWriter::finish() {
     throw std::logic_error(fmt::format("predictions of {} of {} samples", done_, content_.samples));
   }
   IoDeadline* const deadline = output_.deadline;
-  note_progress();  // the file may stay as it is for long: the text comes first
+  note_progress();  // the file may stay unchanged for long: the text comes first
   const fs::path text = output_.csv.empty() ? fs::path() : write_as_text(partial_, output_.csv, deadline);
   const IoDeadline::Operation renaming(deadline, IoDeadline::Kind::writing, output_.file);
   rename_to(partial_, output_.file);

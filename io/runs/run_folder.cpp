@@ -33,7 +33,7 @@ bool made_by_run(std::string_view name) {
                              [&](std::string_view own) { return name == own || is_temporary_of(name, own); });
 }
 
-/// Files of a run, its temporaries included, and the folders that hold parts of its checkpoints. No other folders.
+/// Files of a run, including temporaries, and the folders of its checkpoints' parts. No other folders.
 std::vector<fs::path> files_of_run(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -53,7 +53,7 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
   return files;
 }
 
-/// Temporaries alone do not count: they are what a start that died at once leaves.
+/// Temporaries alone do not count: a start that died at once leaves them.
 bool holds_run(const fs::path& folder) {
   const std::vector<fs::path> files = files_of_run(folder);
   return std::any_of(files.begin(), files.end(),
@@ -127,13 +127,13 @@ RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, Io
   if (fresh && overwrite) start_over();
 }
 
-/// Before anything is removed: a living predecessor must notice first.
+/// Takes ownership before anything is removed, so that a living predecessor notices first.
 void RunFolder::take_over() const {
   constexpr int kAttempts = 100;
   for (int attempt = 1;; ++attempt) {
     try {
       return replace_file(folder_ / "owner", token_);
-    } catch (const FileError&) {  // whoever takes over at the same moment tidies our temporary away, too
+    } catch (const FileError&) {  // another process that takes over at the same moment also removes our temporary
       if (attempt == kAttempts) throw;
     }
   }
@@ -142,7 +142,7 @@ void RunFolder::take_over() const {
 void RunFolder::remove_temporaries() const {
   for (const fs::path& file : files_of_run(folder_)) {
     const std::string name = file.filename().string();
-    std::error_code gone_or_kept;  // it does no harm
+    std::error_code gone_or_kept;  // a failure does no harm
     if (name.starts_with('.') && name.ends_with(".tmp")) fs::remove(file, gone_or_kept);
   }
 }
@@ -196,7 +196,7 @@ void RunFolder::write_text(std::string_view name, std::string_view text) const {
   try {
     replace_file(file, text);
   } catch (const FileError&) {
-    still_owner();  // a successor that tidied up under our hands is the better explanation
+    still_owner();  // if another process has taken over and cleaned up, its error explains more
     throw;
   }
 }

@@ -11,34 +11,34 @@
 
 namespace lockstep::io {
 
-/// "host node7, pid 1234, since …": who has the run in this folder; "" where no owner file is.
+/// The owner of the run in this folder, as "host node7, pid 1234, since …"; "" without an owner file.
 std::string owner_of(const std::filesystem::path& folder);
 
-/// Creates RUN and RUN/checkpoints, takes ownership by writing a random token into RUN/owner. A second owner takes
+/// Creates RUN and RUN/checkpoints, and takes ownership by writing a random token into RUN/owner. A second owner takes
 /// over (the first is expected to be dead, or cut off): from then on the first one's still_owner() throws.
 ///
-/// What is guaranteed: the check and the change that follows are two steps, so a writer that is frozen exactly between
-/// them can finish that one change afterwards; each such change is one atomic rename of a whole, valid file.
+/// Guarantee: the check and the change that follows are two steps, so a writer that is frozen exactly between them can
+/// finish that one change afterwards. Each such change is one atomic rename of a whole, valid file.
 class RunFolder {
  public:
   enum class Open { fresh, resume };
-  /// fresh: the folder must not exist or hold no run (throws FileError saying --resume, --force or another --run); of
-  /// two processes that start afresh at once, one is refused. With `overwrite` an existing run is taken over, then the
-  /// files that a run makes are removed; all others stay. resume: continues what is there, also nothing. What writers
-  /// before left of temporaries is removed. RUN/checkpoints may not be a link, RUN may. Whoever resumes looks at the
-  /// checkpoints again after this: the owner before may have written one more until here. `deadline` is that of each
-  /// access, and outlives this.
+  /// fresh: the folder may exist without a run (else throws FileError that names --resume, --force or another --run).
+  /// If two processes start afresh at once, one is refused. With `overwrite` an existing run is taken over, then the
+  /// files of the run are removed; all others stay. resume: continues the run, if there is one. Temporaries of earlier
+  /// writers are removed. RUN/checkpoints may not be a link, RUN may. A resuming caller lists the checkpoints again
+  /// after this, because the previous owner may have written one until now. `deadline` limits each access, and outlives
+  /// this.
   RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline = nullptr);
-  /// Removes the files that a run makes, as `overwrite` does.
+  /// Removes the files of a run, as `overwrite` does.
   void start_over() const;
   const std::filesystem::path& path() const noexcept { return folder_; }
   std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
-  /// Throws FileError when another process has taken the folder since.
+  /// Throws FileError if another process has taken the folder since.
   void still_owner() const;
-  /// Atomic (temporary, fsync, rename) replacement of a small text file in the folder; checks the ownership first.
-  /// Whether somebody has made a file of this name in the folder, which is removed then. A file that cannot be removed
-  /// asks for nothing.
+  /// True if a user has created a file of this name in the folder; removes it. A file that cannot be removed does not
+  /// count.
   bool take_request(std::string_view name) const noexcept;
+  /// Atomic (temporary, fsync, rename) replacement of a small text file in the folder; checks the ownership first.
   void write_text(std::string_view name, std::string_view text) const;
 
  private:

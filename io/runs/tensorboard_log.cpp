@@ -1,4 +1,4 @@
-// What is written, by the definitions in TensorFlow's public .proto files:
+// Format of the file, by the definitions in TensorFlow's public .proto files:
 //
 //   record   uint64 length, uint32 masked_crc(length), bytes[length], uint32 masked_crc(bytes); little-endian
 //   Event    wall_time double = 1, step int64 = 2, file_version string = 3, summary Summary = 5,
@@ -172,7 +172,7 @@ TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t
 }
 
 TensorboardLog::~TensorboardLog() {
-  if (has_failed_) return;  // whoever flushed last knows
+  if (has_failed_) return;  // the previous flush has reported the failure
   try {
     flush();
   } catch (const std::exception& error) {
@@ -213,7 +213,7 @@ void TensorboardLog::event(std::int64_t step, std::string_view fields) {
 void TensorboardLog::flush() {
   if (pending_.empty()) return;
   const IoDeadline::Operation writing(deadline_, IoDeadline::Kind::writing, path_);
-  has_failed_ = true;  // until it has not
+  has_failed_ = true;  // reset by a successful flush
   append_whole(descriptor_, pending_, path_);
   has_failed_ = false;
   pending_.clear();

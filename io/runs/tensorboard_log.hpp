@@ -17,13 +17,13 @@ namespace lockstep::io {
 /// Events are collected in memory; flush() appends all of them or, when it fails, none.
 class TensorboardLog {
  public:
-  /// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID and writes the version event. SECONDS is now, or one more than
-  /// that of the newest event file there: TensorBoard reads them in the order of their names. With resume_step >= 0 a
-  /// restart event follows: TensorBoard forgets what earlier files say about steps beyond it.
-  /// `deadline` is that of each write, and outlives the log.
+  /// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID and writes the version event. SECONDS is the present time, or
+  /// one more than the SECONDS of the newest event file there: TensorBoard reads files in the order of their names.
+  /// With resume_step >= 0 a restart event follows: TensorBoard then forgets later steps of earlier files. `deadline`
+  /// applies to each write, and outlives the log.
   explicit TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step = -1,
                           IoDeadline* deadline = nullptr);
-  /// Flushes; a failure then is reported on the standard error output.
+  /// Flushes; reports a failure on standard error.
   ~TensorboardLog();
   TensorboardLog(const TensorboardLog&) = delete;
   TensorboardLog& operator=(const TensorboardLog&) = delete;
@@ -31,7 +31,7 @@ class TensorboardLog {
   /// Stored as float32 (beyond its range: infinity); NaN and infinities are stored as such.
   void scalar(std::string_view tag, std::int64_t step, double value);
   /// HistogramProto with TensorBoard's default exponential bucket limits (about 11 comparisons per value). NaN and
-  /// infinite values are left out of everything, also of the count.
+  /// infinite values are left out of everything, including the count.
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values);
   void flush();  ///< throws FileError (disk full …)
 
@@ -40,7 +40,7 @@ class TensorboardLog {
   std::filesystem::path path_;
   IoDeadline* deadline_;
   Descriptor descriptor_;
-  bool has_failed_ = false;  ///< the last flush
+  bool has_failed_ = false;  ///< the last flush failed
   std::string pending_;
 };
 
