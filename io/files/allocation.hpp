@@ -1,5 +1,5 @@
 /// \file
-/// Memory that is not there, in words: "std::bad_alloc" tells nobody what to make smaller.
+/// Errors for failed allocations: "std::bad_alloc" does not tell users what to make smaller.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace lockstep::io {
 
-/// Runs `work`, which takes about `bytes` of memory for `what` ("a block of field x") of `file`. Throws FileError
-/// naming them where there is not so much.
+/// Runs `work`, which allocates about `bytes` for `what` ("a block of field x") of `file`. Throws FileError with these
+/// names if the allocation fails.
 template <class Work>
 auto allocating(const std::filesystem::path& file, std::string_view what, std::uint64_t bytes, Work&& work) {
   try {

@@ -9,7 +9,7 @@ struct Checksum::State {
   struct Free {
     void operator()(XXH3_state_t* state) const noexcept { XXH3_freeState(state); }
   };
-  std::unique_ptr<XXH3_state_t, Free> hash{XXH3_createState()};  // 64-byte aligned, which plain new does not promise
+  std::unique_ptr<XXH3_state_t, Free> hash{XXH3_createState()};  // 64-byte aligned, which plain new does not guarantee
 };
 
 Checksum::Checksum() : state_(std::make_unique<State>()) {

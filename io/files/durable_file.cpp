@@ -27,7 +27,7 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
 }
 
-/// Sync of what a descriptor shows, folder or file.
+/// Syncs the folder or file of a descriptor.
 void sync_descriptor(const Descriptor& descriptor, const std::filesystem::path& path) {
   while (::fsync(descriptor.get()) != 0) {
     if (errno == EINTR) continue;
@@ -90,7 +90,7 @@ Descriptor open_own_file(const std::filesystem::path& file, int flags, std::stri
   } while (value < 0 && errno == EINTR);
   if (value < 0 && errno == ELOOP) refuse("it is a link, and the program writes into files of its own alone");
   if (value < 0 && errno == ENXIO) refuse(kNoRegularFile);
-  if (value < 0) return open_file(file, flags | O_NOFOLLOW, action);  // says why
+  if (value < 0) return open_file(file, flags | O_NOFOLLOW, action);  // throws the reason
   Descriptor descriptor(value);
   if (!is_regular(descriptor)) refuse(kNoRegularFile);
   return descriptor;
@@ -158,7 +158,7 @@ void read_at(const Descriptor& descriptor, std::span<std::byte> out, std::uint64
 int reserve_space(const Descriptor& descriptor, std::uint64_t bytes) noexcept {
   while (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
     if (means_no_space(errno)) return errno;
-    if (errno != EINTR) break;  // EOPNOTSUPP, EINVAL …: this file system cannot; the writes will tell
+    if (errno != EINTR) break;  // EOPNOTSUPP, EINVAL …: this file system cannot reserve; the writes will tell
   }
   return 0;
 }
@@ -214,7 +214,7 @@ bool create_file_once(const std::filesystem::path& file, std::string_view text) 
   write_temporary(temporary, text);
   const bool created = ::link(temporary.c_str(), file.c_str()) == 0;
   int error_number = created ? 0 : errno;
-  if (!created && error_number != EEXIST) {  // no hard links here (FAT, some FUSE): two steps are the best there is
+  if (!created && error_number != EEXIST) {  // no hard links here (FAT, some FUSE): two steps are the best option
     std::error_code unknown;
     if (std::filesystem::exists(file, unknown)) {
       error_number = EEXIST;

@@ -1,5 +1,5 @@
 /// \file
-/// From a FileType known at run time to a loop over elements of that type.
+/// Maps a FileType known at run time to a loop over elements of that type.
 #pragma once
 
 #include <cassert>

@@ -1,5 +1,5 @@
 /// \file
-/// The world's failure on the file side.
+/// Errors of files and file systems.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,13 @@
 
 namespace lockstep::io {
 
-/// The text names the file, what happened and what to do. Who passes the error on in other words finds the parts of it
-/// here, where its maker has given them.
+/// The text names the file, the failure and the remedy. Parts, if given, let callers compose their own message.
 class FileError : public std::runtime_error {
  public:
   struct Parts {
     std::filesystem::path file;
     std::string what;      ///< "cannot open it: No such file or directory"
-    int error_number = 0;  ///< errno; 0: it was not the operating system that said no
+    int error_number = 0;  ///< errno; 0: not an error of the operating system
   };
 
   using std::runtime_error::runtime_error;

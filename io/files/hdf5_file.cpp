@@ -58,7 +58,7 @@ void require_checksummed_structure(const std::filesystem::path& file) {
   constexpr std::byte kWithChecksums{2};
   std::array<std::byte, kSignature.size() + 1> head{};
   std::error_code error;
-  if (std::filesystem::file_size(file, error) < head.size() || error) return;  // opening it says what is wrong
+  if (std::filesystem::file_size(file, error) < head.size() || error) return;  // opening it reports the error
   read_at(open_file(file, O_RDONLY, "open"), head, 0, file);
   if (!std::equal(kSignature.begin(), kSignature.end(), head.begin()) || head.back() >= kWithChecksums) return;
   throw FileError({.file = file,
@@ -83,8 +83,8 @@ Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)
   const Hdf5Lock lock;
   const Hdf5Id properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   const Hdf5Id creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
-  // Network file systems answer ENOLCK and the like to locks; nobody here relies on them. From V18 on, metadata
-  // carries checksums: every flipped bit is noticed.
+  // Network file systems answer locks with ENOLCK and the like; nothing here relies on locks. From V18 on, metadata
+  // carries checksums, so every flipped bit is noticed.
   if (!properties.valid() || H5Pset_file_locking(properties.get(), 0, 1) < 0 ||
       H5Pset_fclose_degree(properties.get(), H5F_CLOSE_SEMI) < 0 ||
       H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0 ||
@@ -117,12 +117,12 @@ bool Hdf5File::has(std::string_view object) const {
   std::string path = fmt::format("{}{}", object.starts_with('/') ? "" : "/", object);
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path == "/") return true;
-  // H5Lexists answers for the last link only and fails when an earlier one is missing.
+  // H5Lexists checks the last link only, and fails if an earlier one is missing.
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string prefix = path.substr(0, end);
     const htri_t link = H5Lexists(file, prefix.c_str(), H5P_DEFAULT);
     const htri_t target = link > 0 ? H5Oexists_by_name(file, prefix.c_str(), H5P_DEFAULT) : link;
-    if (target < 0) {  // where an external link leads nowhere, too
+    if (target < 0) {  // also for a broken external link
       H5L_info_t info;
       const Hdf5Error error = innermost_error();
       const bool is_link =
@@ -163,9 +163,9 @@ std::vector<std::string> Hdf5File::datasets(std::string_view group) const {
         H5L_info_t link;
         const bool is_hard =
             H5Lget_info(handles_->usable(), path.c_str(), &link, H5P_DEFAULT) >= 0 && link.type == H5L_TYPE_HARD;
-        if (H5Oexists_by_name(handles_->usable(), path.c_str(), H5P_DEFAULT) <= 0) continue;  // a link to nowhere
+        if (H5Oexists_by_name(handles_->usable(), path.c_str(), H5P_DEFAULT) <= 0) continue;  // a broken link
         const Hdf5Id object(H5Oopen(handles_->usable(), path.c_str(), H5P_DEFAULT), H5Oclose);
-        if (!object.valid()) continue;  // who asks for it by name hears why
+        if (!object.valid()) continue;  // a request for it by name reports the reason
         const H5I_type_t type = H5Iget_type(object.get());
         if (type == H5I_DATASET) found.push_back(relative);
         if (type == H5I_GROUP && is_hard) deeper.push_back(relative + "/");
@@ -186,7 +186,7 @@ void Hdf5File::close() {
   if (handles_->access != Access::read && H5Fflush(handles_->file, H5F_SCOPE_GLOBAL) < 0) {
     handles_->fail_write("flush it");
   }
-  if (H5Fclose(std::exchange(handles_->file, -1)) < 0) {  // the identifier is spent whatever the answer is
+  if (H5Fclose(std::exchange(handles_->file, -1)) < 0) {  // the identifier is invalid after any result
     const Hdf5Error error = innermost_error();
     if (handles_->access != Access::read) handles_->abandon();
     throw FileError({.file = path(), .what = "cannot close it: " + error.reason, .error_number = error.error_number});

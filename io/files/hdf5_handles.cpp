@@ -33,14 +33,14 @@ std::string& kept_reason() {
   return text;
 }
 
-/// The library calls it as a failed call returns.
+/// The library calls this function as a failed call returns.
 herr_t keep_reason(hid_t stack, void*) {
   kept_reason().clear();
   H5Ewalk2(stack, H5E_WALK_UPWARD, keep_innermost, &kept_reason());
   return 0;
 }
 
-/// The smallest one that holds integers of so many bytes.
+/// The smallest type for integers of this many bytes.
 FileType integer_type(std::size_t bytes, bool is_signed) {
   if (bytes == 1) return is_signed ? FileType::int8 : FileType::uint8;
   if (bytes == 2) return is_signed ? FileType::int16 : FileType::uint16;
@@ -61,10 +61,10 @@ std::string member_names(hid_t type) {
   return names + (count > kMaxShown ? ", ..." : "");
 }
 
-/// A version of a part of the file that this library does not know, in its own words.
+/// The library's texts for an unknown version of a part of the file.
 constexpr std::string_view kUnknownVersion[] = {"bad version number", "bad superblock version", "unknown layout class",
                                                 "bad object header version", "bad version # of"};
-/// Words of the library that name the part, and the version of HDF5 that began to write another form of it.
+/// The library's text for the part, and the version of HDF5 that introduced a newer form of it.
 struct Novelty {
   std::string_view part, since;
 };
@@ -93,7 +93,7 @@ std::string newer_format(std::string_view text) {
 
 Hdf5Lock::Hdf5Lock() : lock_(library_mutex()) {
   static const bool opened = [] {
-    H5dont_atexit();  // else the library's exit handler closes files under other static destructors
+    H5dont_atexit();  // otherwise the library's exit handler closes files that other static destructors still use
     return H5open() >= 0;
   }();
   if (!opened) throw FileError("the HDF5 library cannot be initialised; check the installation of libhdf5");
@@ -103,7 +103,7 @@ Hdf5Lock::Hdf5Lock() : lock_(library_mutex()) {
 }
 
 Hdf5Error innermost_error() {
-  // The library has the reason as a text alone.
+  // The library offers the reason only as text.
   const std::string text = kept_reason();
   if (text.empty()) return {"the HDF5 library gives no reason"};
   constexpr std::string_view kErrno = "errno = ";
@@ -229,14 +229,14 @@ Hdf5File::Handles::~Handles() {
       H5Fclose(file);
       return;
     }
-  } catch (...) {  // the lock; nothing can be reported from here
+  } catch (...) {  // the lock failed; a destructor cannot report it
   }
   abandon();
 }
 
 void Hdf5File::Handles::abandon() noexcept {
   file = -1;
-  if (::truncate(path.c_str(), 0) != 0) return;  // the caller removes the file; only its space was at stake
+  if (::truncate(path.c_str(), 0) != 0) return;  // the caller removes the file; only its space mattered
 }
 
 void Hdf5File::Handles::fail(std::string_view action) const {

@@ -1,14 +1,14 @@
 /// \file
-/// What the sources of Hdf5File share: the library's lock, the owner of an identifier, element types, and the open file
-/// with what reading and writing both ask of it; internal to io/files.
+/// Shared by the sources of Hdf5File: the library's lock, the owner of an identifier, element types, and the open file
+/// with the functions that reading and writing both need; internal to io/files.
 ///
-/// Ownership of library handles: the file's identifier lives in Handles; every other identifier (dataset, dataspace,
-/// type, attribute) lives in an Hdf5Id on the stack of one call, so that nothing but the file stays open between calls.
+/// Ownership of library handles: the file's identifier lives in Handles. Every other identifier (dataset, dataspace,
+/// type, attribute) lives in an Hdf5Id on the stack of one call, so that only the file stays open between calls.
 ///
-/// Failed writes: once one write, flush or close has failed, the library's state of that file is unknown and a second
-/// close of the same identifier crashes. The identifier is then abandoned on purpose (its descriptor stays open until
-/// the process ends, which also keeps the inode from being reused under the library's feet) and the file is truncated
-/// to give its space back at once.
+/// Failed writes: once a write, flush or close has failed, the library's state of that file is unknown, and a second
+/// close of the same identifier crashes. The identifier is then abandoned on purpose. Its descriptor stays open until
+/// the process ends, which also keeps the inode from being reused while the library still refers to it. The file is
+/// truncated to free its space at once.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +29,11 @@
 
 namespace lockstep::io {
 
-/// Held around every library call. The serial library is thread-safe by itself, but its lock is not fair and error
+/// Held during every library call. The serial library is thread-safe by itself, but its lock is not fair, and its error
 /// printing is per thread.
 class Hdf5Lock {
  public:
-  Hdf5Lock();  ///< throws FileError where the library cannot be initialised
+  Hdf5Lock();  ///< throws FileError if the library cannot be initialised
 
  private:
   std::lock_guard<std::mutex> lock_;
@@ -41,13 +41,13 @@ class Hdf5Lock {
 
 struct Hdf5Error {
   std::string reason;
-  int error_number = 0;  ///< where the operating system said no
+  int error_number = 0;  ///< errno, if the operating system reported the error
 };
-/// The bottom of the error stack of the call that failed last since the lock was taken. It is kept as that call
-/// returns: every later call, one that closes an identifier among them, clears the library's own.
+/// The innermost error of the last failed call since the lock was taken. It is saved as that call returns, because
+/// every later call clears the library's own stack, even one that closes an identifier.
 Hdf5Error innermost_error();
 
-/// Owns one identifier of the library; none where the value is negative.
+/// Owns one identifier of the library; a negative value owns none.
 class Hdf5Id {
  public:
   using Close = herr_t (*)(hid_t);
@@ -59,7 +59,7 @@ class Hdf5Id {
   Hdf5Id& operator=(const Hdf5Id&) = delete;
   hid_t get() const noexcept { return value_; }
   bool valid() const noexcept { return value_ >= 0; }
-  /// The result matters where close may write; the identifier is gone either way.
+  /// The result matters if closing may write. The identifier is invalid in either case.
   bool close() noexcept { return close_(std::exchange(value_, -1)) >= 0; }
 
  private:
@@ -72,23 +72,23 @@ struct Hdf5Type {
   hid_t memory, disk;
 };
 Hdf5Type hdf5_type(FileType type);
-FileType file_type(hid_t type);  ///< other: neither integer nor float of at most 64 bits
-/// Names the elements of a type, in words: "compound, records of r, i", "long double".
+FileType file_type(hid_t type);  ///< other: not an integer or float of at most 64 bits
+/// Describes the elements of a type: "compound, records of r, i", "long double".
 std::string type_in_words(hid_t type);
-/// True for elements that are, bit for bit and but for their bytes' order, those of one of this machine's types.
+/// True if the elements have the bits of one of this machine's types, in any byte order.
 bool has_plain_bits(hid_t type);
 
 /// Another file that a dataset takes data from.
 struct Hdf5Source {
   enum class Kind { link, storage, virtual_part };
   Kind kind = Kind::link;
-  std::string name = {};            ///< of the file, as the dataset has it
-  std::filesystem::path file = {};  ///< where the library finds it; empty: nowhere
-  std::string dataset = {};         ///< in it; of storage: none
-  std::string rows = {};            ///< of the dataset that take their data from there, in words
-  std::vector<hsize_t> least = {};  ///< extents that the source must have, at least
-  hsize_t elements = 0;             ///< that it must have, at least
-  std::uint64_t bytes = 0;          ///< of storage: so many must be in the file
+  std::string name = {};            ///< name of the file, as stored in the dataset
+  std::filesystem::path file = {};  ///< path at which the library finds it; empty: not found
+  std::string dataset = {};         ///< name within that file; empty for raw storage
+  std::string rows = {};            ///< text: the rows of the dataset that take their data from there
+  std::vector<hsize_t> least = {};  ///< minimum extents of the source
+  hsize_t elements = 0;             ///< minimum number of elements
+  std::uint64_t bytes = 0;          ///< raw storage: minimum size of the file
 };
 
 struct Hdf5File::Handles {
@@ -98,17 +98,18 @@ struct Hdf5File::Handles {
   bool failed = false;
 
   ~Handles();
-  /// After a failed write: leaves the identifier alone and gives the file's space back.
+  /// Abandons the identifier after a failed write, and frees the file's space.
   void abandon() noexcept;
 
   /// Throws FileError with the library's reason.
   [[noreturn]] void fail(std::string_view action) const;
-  /// For steps that may leave the file half written.
+  /// The same for steps that may leave the file half written.
   [[noreturn]] void fail_write(std::string_view action);
   [[noreturn]] void wrong_type(std::string_view object, std::string_view attribute, std::string_view expected) const;
   [[noreturn]] void damaged(std::string_view dataset, std::string_view what) const;
 
-  // The file's identifier. Throws std::invalid_argument: closed, an earlier write failed; open for reading alone.
+  // The file's identifier. Throws std::invalid_argument if it is closed, if an earlier write failed, or if it is open
+  // for reading alone.
   hid_t usable() const;
   hid_t writable() const;
 
@@ -118,15 +119,15 @@ struct Hdf5File::Handles {
   struct Extents {
     std::vector<hsize_t> now, most;
   };
-  /// Throws FileError where the product of the extents, or its bytes, could overflow, whatever extents are left out.
+  /// Throws FileError if the product of any of the extents, in elements or bytes, could overflow.
   Extents extents(const Hdf5Id& dataset, std::string_view name) const;
 
-  /// Throws std::invalid_argument where the buffer's bytes are not those of the whole dataset.
+  /// Throws std::invalid_argument if the buffer does not have the size of the whole dataset.
   void check_whole(const Hdf5Id& dataset, std::string_view name, FileType type, std::size_t bytes) const;
   /// Checks rows and buffer against the shape; returns the extents.
   std::vector<hsize_t> checked_rows(const Hdf5Id& dataset, std::string_view name, FileType type, std::int64_t first,
                                     std::int64_t rows, std::size_t bytes) const;
-  /// Memory and file selections have the same rank: otherwise chunked data is read 10 to 500 times slower.
+  /// Memory and file selections have the same rank: otherwise chunked data are read 10 to 500 times more slowly.
   template <class Transfer>
   bool transfer_rows(const Hdf5Id& dataset, std::vector<hsize_t> extents, std::int64_t first, std::int64_t rows,
                      const Transfer& transfer) const {
@@ -140,8 +141,8 @@ struct Hdf5File::Handles {
            transfer(memory_space.get(), file_space.get()) >= 0;
   }
 
-  // The places of data (hdf5_sources.cpp).
-  /// The file that an object lies in: this one, unless an external link leads to another.
+  // Sources of data (hdf5_sources.cpp).
+  /// True if the object is in this file, not behind an external link to another.
   bool is_in_this_file(const Hdf5Id& object, std::string_view name) const;
   std::filesystem::path home_of(const Hdf5Id& object) const;
   std::vector<Hdf5Source> sources(const Hdf5Id& dataset, std::string_view name) const;
@@ -152,16 +153,16 @@ struct Hdf5File::Handles {
   std::string missing_chunks(const Hdf5Id& dataset, const Hdf5Id& properties, std::string_view name,
                              const std::function<void()>& alive) const;
 
-  // Of reading (hdf5_read.cpp).
-  /// After a failed read of rows [first, first + rows), which it tries again chunk by chunk.
+  // Reading (hdf5_read.cpp).
+  /// Throws the error of a failed read of rows [first, first + rows), after it has tried again chunk by chunk.
   [[noreturn]] void fail_rows(const Hdf5Id& dataset, std::string_view name, hid_t memory, std::int64_t first,
                               std::int64_t rows) const;
   [[noreturn]] void fail_read(const Hdf5Id& dataset, std::string_view name, std::string_view action,
                               const Hdf5Error& error) const;
   std::vector<hsize_t> chunk_shape(const Hdf5Id& properties, const Extents& extents, std::string_view name) const;
-  /// Invalid when there is no such attribute.
+  /// Invalid without such an attribute.
   Hdf5Id open_attribute(const Hdf5Id& object, std::string_view object_name, std::string_view name) const;
-  /// An attribute of one number of one of these classes; `expected` says it in words.
+  /// An attribute of one number of one of these classes; `expected` describes them.
   template <class Number>
   std::optional<Number> number(std::string_view object, std::string_view attribute, hid_t memory,
                                std::initializer_list<H5T_class_t> classes, std::string_view expected) const;
@@ -170,7 +171,7 @@ struct Hdf5File::Handles {
   std::vector<std::string> decode_texts(const Hdf5Id& type, const Hdf5Id& space, std::size_t count,
                                         const Read& read) const;
 
-  // Of writing (hdf5_write.cpp).
+  // Writing (hdf5_write.cpp).
   void write_attribute(std::string_view object_name, std::string_view name, hid_t disk, hid_t space, const void* value,
                        hid_t memory);
 

@@ -11,7 +11,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Filters registered with The HDF Group that files are made with, and where to find them.
+/// Filters in common use that are registered with The HDF Group.
 struct KnownFilter {
   H5Z_filter_t number;
   const char* name;
@@ -32,7 +32,7 @@ constexpr KnownFilter kKnownFilters[] = {{H5Z_FILTER_DEFLATE, "deflate, gzip"},
                                          {32026, "Blosc2"},
                                          {32028, "SPERR"}};
 
-/// " (Zstandard)", or what the file calls it.
+/// " (Zstandard)", or the name that the file gives.
 std::string filter_name(H5Z_filter_t number, const char* stored) {
   for (const KnownFilter& known : kKnownFilters) {
     if (known.number == number) return fmt::format(" ({})", known.name);
@@ -52,7 +52,7 @@ std::string filter_source(H5Z_filter_t number) {
          "GZIP=4 IN OUT)";
 }
 
-/// HDF5's dimension scales, which netCDF has for each axis: CLASS = "DIMENSION_SCALE".
+/// True for HDF5's dimension scales, which netCDF makes for each axis: CLASS = "DIMENSION_SCALE".
 bool is_dimension(const Hdf5Id& dataset) {
   constexpr const char* kClass = "CLASS";
   constexpr std::string_view kScale = "DIMENSION_SCALE";
@@ -68,7 +68,7 @@ bool is_dimension(const Hdf5Id& dataset) {
 
 }  // namespace
 
-/// The library crashes on some chunks that it would not have written.
+/// Refuses chunks that the library would not write: it crashes on some of them.
 std::vector<hsize_t> Hdf5File::Handles::chunk_shape(const Hdf5Id& properties, const Extents& extents,
                                                     std::string_view name) const {
   std::vector<hsize_t> chunk(extents.now.size());
@@ -127,7 +127,7 @@ void Hdf5File::Handles::fail_rows(const Hdf5Id& dataset, std::string_view name, 
   if (!chunked || error.error_number != 0) {
     fail_read(dataset, name, fmt::format("read samples {} to {} of dataset {}", first, first + rows - 1, name), error);
   }
-  // The first chunk that cannot be read.
+  // Find the first chunk that cannot be read.
   const auto step = static_cast<std::int64_t>(chunk[0]);
   std::size_t row_bytes = H5Tget_size(memory);
   for (std::size_t axis = 1; axis < shape.size(); ++axis) row_bytes *= shape[axis];
@@ -237,7 +237,7 @@ void Hdf5File::read_rows(std::string_view dataset, FileType type, std::int64_t f
   }
 }
 
-/// `read` fills memory for so many elements of `type`.
+/// `read` fills memory for `count` elements of `type`.
 template <class Read>
 std::vector<std::string> Hdf5File::Handles::decode_texts(const Hdf5Id& type, const Hdf5Id& space, std::size_t count,
                                                          const Read& read) const {
@@ -301,7 +301,7 @@ std::vector<std::string> Hdf5File::read_texts(std::string_view dataset) const {
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
   const std::size_t width = H5Tget_size(type.get());
   if (count < 0 || width == 0) handles_->fail(action);
-  constexpr std::uintmax_t kMostPacked = 65536;  // bytes of data in one of a compressed file
+  constexpr std::uintmax_t kMostPacked = 65536;  // bytes of data per byte of a compressed file
   std::error_code unknown;
   const std::uintmax_t file_bytes = std::filesystem::file_size(path(), unknown);
   if (!unknown && static_cast<std::uintmax_t>(count) > file_bytes * kMostPacked / width) {

@@ -1,5 +1,5 @@
-// The places of a dataset's data: in this file, behind an external link, in raw files beside it, in the sources of a
-// virtual dataset. The library reads fill values, without a word, for whatever is not there.
+// The sources of a dataset's data: this file, a file behind an external link, raw files, the sources of a virtual
+// dataset. The library silently reads fill values for missing data.
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -19,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An index of so many chunks is counted in one call, in a second; a larger one is walked.
+/// Largest index that is counted in one call, which takes a second; a larger one is walked.
 constexpr std::uint64_t kMaxCounted = std::uint64_t{1} << 18;
-/// So many chunks are looked for one by one, to say where the missing ones are.
+/// Largest number of chunks that are searched one by one for the positions of missing ones.
 constexpr std::uint64_t kMaxWalked = std::uint64_t{1} << 20;
-constexpr int kMaxChain = 16;                      ///< of datasets that are made of others
+constexpr int kMaxChain = 16;                      ///< longest chain of datasets made of other datasets
 constexpr std::uint64_t kMaxNumbered = 1'000'000;  ///< files with a number in their name
 
 std::string rows_text(hsize_t first, hsize_t last) {
@@ -32,7 +32,7 @@ std::string rows_text(hsize_t first, hsize_t last) {
 
 bool is_there(const fs::path& file) { return ::access(file.c_str(), R_OK) == 0; }
 
-/// As the library looks for it (H5Pset_virtual_prefix, H5Pset_elink_prefix); empty: it is nowhere.
+/// Searches as the library does (H5Pset_virtual_prefix, H5Pset_elink_prefix); empty: not found.
 fs::path find_source(const fs::path& home, const std::string& name, const char* variable) {
   fs::path source(name);
   if (source.is_absolute()) {
@@ -61,7 +61,7 @@ fs::path find_source(const fs::path& home, const std::string& name, const char* 
   return {};
 }
 
-/// External storage is looked for from the working folder.
+/// Searches external storage from the working folder.
 fs::path find_storage(const fs::path& home, const std::string& name) {
   const fs::path source(name);
   if (std::getenv("HDF5_EXTFILE_PREFIX") != nullptr && !source.is_absolute())
@@ -69,7 +69,7 @@ fs::path find_storage(const fs::path& home, const std::string& name) {
   return is_there(source) ? source : fs::path();
 }
 
-/// A name of files, or of datasets, among many: %b stands for a number, %% for %.
+/// True for a pattern of file or dataset names: %b stands for a number, %% for %.
 bool is_numbered(std::string_view name) {
   for (std::size_t at = name.find('%'); at != std::string_view::npos; at = name.find('%', at + 2)) {
     if (name.substr(at, 2) == "%b") return true;
@@ -100,12 +100,12 @@ std::string text_of(const Read& read) {
   return text;
 }
 
-/// The selection of a mapping of a virtual dataset, as far as it reaches within an extent.
+/// The selection of a mapping of a virtual dataset, limited to an extent.
 struct Selection {
   std::vector<hsize_t> start, stride, count, block;
   bool regular = false;
-  std::optional<std::size_t> unlimited = {};  ///< the axis
-  bool grows_by_blocks = false;               ///< along it; false: a single block becomes longer
+  std::optional<std::size_t> unlimited = {};  ///< the unlimited axis
+  bool grows_by_blocks = false;               ///< growth along that axis; false: a single block becomes longer
 };
 
 Selection selection_of(const Hdf5Id& space, std::size_t rank, const std::vector<hsize_t>& extents) {
@@ -137,7 +137,7 @@ Selection selection_of(const Hdf5Id& space, std::size_t rank, const std::vector<
   return one;
 }
 
-/// Extents that a source must have to give `wanted` points from a selection without an end.
+/// Minimum extents of a source that gives `wanted` points from an unlimited selection.
 std::vector<hsize_t> least_extents(const Selection& from, hsize_t wanted) {
   const std::size_t along = from.unlimited.value_or(0);
   std::vector<hsize_t> least(from.start.size(), 1);
@@ -175,12 +175,12 @@ struct Place {
   std::string dataset;
   bool operator<(const Place& other) const { return file != other.file ? file < other.file : dataset < other.dataset; }
 };
-/// From a dataset to those that it is made of: each once.
+/// Visits a dataset and the datasets that it is made of, each once.
 struct Walk {
   std::set<Place> done;
   std::vector<Place> path;
 
-  /// False: it has been here. Throws FileError where a dataset is made of itself.
+  /// Returns false if the place was visited before. Throws FileError if a dataset contains itself.
   bool enter(Place place) {
     std::error_code unknown;
     place.file = fs::weakly_canonical(place.file, unknown);
@@ -239,7 +239,7 @@ fs::path Hdf5File::Handles::home_of(const Hdf5Id& object) const {
   return name.empty() ? path : fs::path(name);
 }
 
-/// The raw files of external storage, one behind another.
+/// The raw files of external storage, in order.
 std::vector<Hdf5Source> Hdf5File::Handles::storage_of(const Hdf5Id& dataset, const Hdf5Id& properties,
                                                       std::string_view name) const {
   constexpr std::size_t kMaxName = 4096;
@@ -266,7 +266,7 @@ std::vector<Hdf5Source> Hdf5File::Handles::storage_of(const Hdf5Id& dataset, con
   return found;
 }
 
-/// One mapping of a virtual dataset of these extents: one source, or one for each number in its name.
+/// The sources of one mapping of a virtual dataset with these extents: one, or one for each number in its name.
 std::vector<Hdf5Source> Hdf5File::Handles::virtual_parts(const Hdf5Id& properties, std::size_t index,
                                                          const std::vector<hsize_t>& now,
                                                          const std::filesystem::path& home) const {
@@ -290,7 +290,7 @@ std::vector<Hdf5Source> Hdf5File::Handles::virtual_parts(const Hdf5Id& propertie
     part.elements = static_cast<hsize_t>(wanted);  // its extents are not in this file
   } else if (const Selection from = selection_of(there, source_extents.size(), source_extents);
              target.regular && from.regular && from.unlimited) {
-    part.least = least_extents(from, static_cast<hsize_t>(wanted));  // as much of it as this dataset shows
+    part.least = least_extents(from, static_cast<hsize_t>(wanted));  // the part that this dataset shows
   } else if (H5Sget_select_bounds(there.get(), start.data(), end.data()) >= 0) {
     for (const hsize_t one : end) part.least.push_back(one + 1);
   }
@@ -318,7 +318,7 @@ std::vector<Hdf5Source> Hdf5File::Handles::virtual_parts(const Hdf5Id& propertie
 
 std::vector<Hdf5Source> Hdf5File::Handles::sources(const Hdf5Id& dataset, std::string_view name) const {
   const fs::path home = home_of(dataset);
-  if (!is_in_this_file(dataset, name)) {  // its own sources are found there
+  if (!is_in_this_file(dataset, name)) {  // that file lists its own sources
     const std::string there =
         text_of([&](char* text, std::size_t size) { return H5Iget_name(dataset.get(), text, size); });
     return {{.kind = Hdf5Source::Kind::link, .name = home.string(), .file = home, .dataset = there}};
@@ -398,7 +398,7 @@ std::string Hdf5File::Handles::missing_chunks(const Hdf5Id& dataset, const Hdf5I
     if (chunks >= wanted) return "";
     stored = chunks;
   }
-  // Where: one after another.
+  // Searches the chunks one by one for the missing ones.
   std::uint64_t missing = 0, walked = 0;
   hsize_t first = 0, last = 0;
   std::vector<hsize_t> at(grid.size(), 0), place(grid.size());

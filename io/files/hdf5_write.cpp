@@ -19,7 +19,7 @@ hid_t make_text_type(std::size_t bytes) {
   return type;
 }
 
-/// Of groups that say nothing of when they were made: equal content, equal bytes.
+/// Properties of groups without time stamps: equal content, equal bytes.
 hid_t group_properties() {
   const hid_t properties = H5Pcreate(H5P_GROUP_CREATE);
   if (properties >= 0) H5Pset_obj_track_times(properties, false);
@@ -31,7 +31,7 @@ bool make_group(hid_t file, const std::string& group, const Hdf5Id& properties) 
   return id.valid() && id.close();
 }
 
-/// The groups above `path` that are not there yet. HDF5's own way makes them with times.
+/// Creates the missing groups above `path`. HDF5's own function would store time stamps.
 bool make_parents(hid_t file, std::string_view path, const Hdf5Id& properties) {
   for (std::size_t slash = path.find('/', 1); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
     const std::string parent(path.substr(0, slash));

@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kTick{100};
-/// Shorter operations are what file systems do; and so often is said that one lasts.
+/// File systems often take up to this long; longer waits are reported at this interval.
 constexpr double kWaitSeconds = 1;
 
 }  // namespace
@@ -38,7 +38,7 @@ IoDeadline::Operation::~Operation() {
 
 IoDeadline::IoDeadline(double seconds, Handlers handlers) : seconds_(seconds), handlers_(std::move(handlers)) {
   if (!(seconds > 0)) throw std::invalid_argument(fmt::format("an I/O deadline of {} s: it must be positive", seconds));
-  // Signals are the main thread's.
+  // Only the main thread handles signals.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -77,7 +77,7 @@ void IoDeadline::watch(const std::stop_token& stop) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
   for (auto last = Clock::now(); !wake_.wait_for(lock, stop, kTick, [&] { return stop.stop_requested(); });) {
-    // A process that was stopped does not come back and find its time over.
+    // The clock rests while the process is stopped: it does not resume past its limit.
     const auto now = Clock::now();
     const double clock = clock_.load(std::memory_order_relaxed) +
                          std::min(1.0, std::chrono::duration<double>(now - std::exchange(last, now)).count());
@@ -93,7 +93,7 @@ void IoDeadline::watch(const std::stop_token& stop) {
     }
     if (pending->late >= seconds_ && !std::exchange(expired, true) && handlers_.expired) handlers_.expired(*pending);
   }
-  // A wait that was over since the last look has its end said all the same.
+  // Reports the end of a wait that ended since the last look.
   if (waiting && handlers_.resumed) handlers_.resumed();
 }
 

@@ -1,7 +1,6 @@
 /// \file
-/// How long one operation on a file may take. A file system may keep whoever asks it for as long as it likes, and a
-/// thread inside read(2) or write(2) cannot be called back: it says before what it is about to do, and a thread beside
-/// it looks at the time.
+/// Limits the time of a file operation. A file system may block a caller for any time, and a thread inside read(2) or
+/// write(2) cannot be called back. The thread therefore announces its operation, and a second thread watches the clock.
 #pragma once
 
 #include <atomic>
@@ -17,41 +16,42 @@ namespace lockstep::io {
 
 class IoDeadline {
  public:
-  enum class Kind { reading, writing, printing };  ///< printing: to a terminal, a pipe, whatever reads the words
-  /// An operation that is under way.
+  enum class Kind { reading, writing, printing };  ///< printing: to a terminal, a pipe or another reader
+  /// An operation under way.
   struct Pending {
     Kind kind = Kind::reading;
     std::filesystem::path file;
-    double seconds = 0;  ///< since it began
-    double late = 0;     ///< seconds of these beyond what was allowed to it
+    double seconds = 0;  ///< time since its start
+    double late = 0;     ///< time beyond its allowance
   };
-  /// Called from the thread that looks at the time, one at a time.
+  /// Called by the watching thread, one at a time.
   struct Handlers {
-    /// Every second or so while an operation is late by more than that: the latest.
+    /// Every second or so while an operation is late by more than a second; gets the latest one.
     std::function<void(const Pending&)> waiting = {};
-    std::function<void()> resumed = {};  ///< after waiting(): none is any more
-    /// The time is up. Once; most often it ends the process.
+    std::function<void()> resumed = {};  ///< after waiting(): no operation is late any more
+    /// The limit has passed. Called once; usually ends the process.
     std::function<void(const Pending&)> expired = {};
   };
 
-  /// `seconds` > 0: so late each operation may be.
+  /// `seconds` > 0: the limit for each operation's lateness.
   IoDeadline(double seconds, Handlers handlers);
-  ~IoDeadline();  ///< no operation may be under way
+  ~IoDeadline();  ///< requires that no operation is under way
   IoDeadline(const IoDeadline&) = delete;
   IoDeadline& operator=(const IoDeadline&) = delete;
 
   double seconds() const noexcept { return seconds_; }
-  /// Of those under way the one that is late by most; of operations that one thread has put into each other, the
-  /// innermost that is late by a second itself: it knows the file.
+  /// The operation that is latest. If its thread has nested operations, the innermost one that is itself a second late,
+  /// because it knows the file.
   std::optional<Pending> latest() const;
 
-  /// What a file system may take at the slowest for many bytes in one operation: 0.1 s for a megabyte.
+  /// Allowance for one operation on many bytes, on the slowest file system: 0.1 s per megabyte.
   static double seconds_for(std::uint64_t bytes) noexcept { return static_cast<double>(bytes) / 10e6; }
 
-  /// Scope of one operation: one call of the system, or a few. From any thread, 50 ns.
+  /// Scope of one operation: one system call, or a few. Any thread may use it; it costs 50 ns.
   class Operation {
    public:
-    /// Nothing where `deadline` is nullptr. `file` outlives the operation. It is late after `allowed` seconds.
+    /// Does nothing if `deadline` is nullptr. `file` outlives the operation. The operation is late after `allowed`
+    /// seconds.
     Operation(IoDeadline* deadline, Kind kind, const std::filesystem::path& file, double allowed = 0) noexcept;
     Operation(IoDeadline* deadline, Kind kind, std::filesystem::path&& file, double allowed = 0) = delete;
     ~Operation();
@@ -66,7 +66,7 @@ class IoDeadline {
     std::thread::id thread_ = std::this_thread::get_id();
     double began_ = 0;
     double allowed_;
-    Operation* before_ = nullptr;  ///< neighbours in the list of those under way
+    Operation* before_ = nullptr;  ///< neighbours in the list of operations
     Operation* after_ = nullptr;
   };
 
@@ -76,9 +76,9 @@ class IoDeadline {
 
   double seconds_;
   Handlers handlers_;
-  std::atomic<double> clock_{0};  ///< seconds that this process ran; while it was stopped, none go by
+  std::atomic<double> clock_{0};  ///< seconds that this process has run; the clock rests while the process is stopped
   mutable std::mutex mutex_;
-  Operation* first_ = nullptr;  ///< of those under way, newest first
+  Operation* first_ = nullptr;  ///< list of operations under way, newest first
   std::condition_variable_any wake_;
   std::jthread thread_;
 };

@@ -8,7 +8,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Writing and copying such values calls itself for every level.
+/// Writing and copying of such values is recursive.
 constexpr int kMaxDepth = 64;
 
 [[noreturn]] void wrong_entry(const char* key, std::string_view what) {

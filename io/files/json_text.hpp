@@ -1,6 +1,6 @@
 /// \file
-/// JSON in files, with errors in our words: the library's exceptions end here. No error names the file: who has opened
-/// it does.
+/// JSON in files, with our own errors: the library's exceptions end here. The errors do not name the file; the code
+/// that opened it adds the name.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,24 @@
 
 namespace lockstep::io {
 
-/// Throws FileError: "it is no JSON: line 3, column 7"; nested over 64 deep, as no file of ours or of a tokenizer is.
+/// Throws FileError: "it is no JSON: line 3, column 7"; also for more than 64 levels, which no file of ours or of a
+/// tokenizer has.
 nlohmann::json parse_json(std::string_view text);
 
-/// One line, or indented by so many blanks. Throws FileError for texts that are no UTF-8.
+/// JSON in one line, or indented by `indent` blanks. Throws FileError for text that is not UTF-8.
 std::string to_text(const nlohmann::json& json, int indent = -1);
 
-/// The entry of an object. Throws FileError: there is none.
+/// The entry of an object. Throws FileError if it is missing.
 const nlohmann::json& entry(const nlohmann::json& object, const char* key);
 
-// The entry as a value. Throw FileError: there is none, it is of another kind, or does not fit.
+// The entry as a value. These throw FileError if it is missing, of another kind, or out of range.
 std::string text_entry(const nlohmann::json& object, const char* key);
 std::int64_t integer_entry(const nlohmann::json& object, const char* key);
 double real_entry(const nlohmann::json& object, const char* key);
 std::vector<std::string> texts_entry(const nlohmann::json& object, const char* key);
 std::vector<std::int64_t> integers_entry(const nlohmann::json& object, const char* key);
 std::vector<double> reals_entry(const nlohmann::json& object, const char* key);
-/// Throws FileError: there is none, or it is no list.
+/// The entry as a list. Throws FileError if it is missing or not a list.
 const nlohmann::json& list_entry(const nlohmann::json& object, const char* key);
 
 }  // namespace lockstep::io

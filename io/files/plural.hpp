@@ -1,5 +1,5 @@
 /// \file
-/// Nouns beside numbers.
+/// Nouns after numbers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::io {
 
-/// "class" of one, "classes" of any other number; by the rules of regular nouns.
+/// "class" for one, "classes" for any other number; by the rules of regular nouns.
 std::string plural_unless_one(std::int64_t count, std::string_view noun);
 /// "1 column", "1200 columns".
 std::string count_of(std::int64_t count, std::string_view noun);

@@ -1,6 +1,6 @@
 /// \file
-/// Files read as bytes, from front to back, as fast as the system gives them: what every other way of reading them is
-/// measured against.
+/// Reads files as bytes, from front to back, as fast as the system delivers them: the baseline for every other way of
+/// reading.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,16 @@ class RawReader {
   /// Opens all files. Throws FileError.
   explicit RawReader(const std::vector<std::filesystem::path>& files);
 
-  /// Of all files together.
+  /// Size of all files together.
   std::uint64_t bytes() const noexcept { return bytes_; }
-  /// Reads bytes [first, first + count) of the files laid end to end, and then from the front again, a mebibyte at a
-  /// time into the same memory. Throws FileError, also where a file has become shorter.
+  /// Reads bytes [first, first + count) of the concatenated files, starting again at the front if necessary, one
+  /// mebibyte at a time into the same memory. Throws FileError, also if a file has become shorter.
   void read(std::uint64_t first, std::uint64_t count);
-  /// Asks the system to forget what it holds of the files in memory (posix_fadvise): it need not, and cannot forget
-  /// what has not been written yet.
+  /// Asks the system to drop the files from its page cache (posix_fadvise). The system may ignore this, and cannot drop
+  /// pages that are not yet written.
   void forget() const noexcept;
-  /// About which share of the files is in memory (of 512 bytes spread over them); nullopt where the file system does
-  /// not tell. Reads nothing from disk.
+  /// Approximate share of the files in the page cache (from 512 bytes spread over them); nullopt if the file system
+  /// does not tell. Reads nothing from disk.
   std::optional<double> cached_share() const;
 
  private:
@@ -37,7 +37,7 @@ class RawReader {
     Descriptor descriptor;
     std::uint64_t first = 0, bytes = 0;
   };
-  /// The one that holds this byte.
+  /// The file that holds this byte.
   const File& file_at(std::uint64_t position) const;
 
   std::vector<File> files_;
