@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLeastExternalBytes = 1024;  ///< smaller tensors, shapes among them, stay in the graph
+constexpr std::size_t kLeastExternalBytes = 1024;  ///< smaller tensors, such as shapes, stay in the graph
 
 ProtobufMessage text_pair(std::string_view key, std::string_view value) {
   ProtobufMessage pair;
@@ -22,7 +22,7 @@ ProtobufMessage text_pair(std::string_view key, std::string_view value) {
   return pair;
 }
 
-/// AttributeProto. The type's numbers: FLOAT 1, INT 2, STRING 3, INTS 7.
+/// Writes AttributeProto. Numbers of its types: FLOAT 1, INT 2, STRING 3, INTS 7.
 ProtobufMessage message_of(const OnnxAttribute& attribute) {
   ProtobufMessage message;
   message.text(1, attribute.name);
@@ -42,7 +42,7 @@ ProtobufMessage message_of(const OnnxAttribute& attribute) {
   return message;
 }
 
-/// NodeProto.
+/// Writes NodeProto.
 ProtobufMessage message_of(const OnnxNode& node) {
   ProtobufMessage message;
   for (const std::string& input : node.inputs) message.text(1, input);
@@ -58,7 +58,7 @@ struct Place {
   std::uint64_t offset = 0;
 };
 
-/// TensorProto; `place`: where the bytes are, if not here.
+/// Writes TensorProto; `place`: position of the bytes if they are in the other file.
 ProtobufMessage message_of(const OnnxTensor& tensor, const std::optional<Place>& place) {
   ProtobufMessage message;
   for (const std::int64_t extent : tensor.shape) message.integer(1, extent);
@@ -75,7 +75,7 @@ ProtobufMessage message_of(const OnnxTensor& tensor, const std::optional<Place>&
   return message;
 }
 
-/// ValueInfoProto.
+/// Writes ValueInfoProto.
 ProtobufMessage message_of(const OnnxPort& port) {
   ProtobufMessage shape;
   for (const OnnxExtent& extent : port.shape) {
@@ -96,7 +96,7 @@ ProtobufMessage message_of(const OnnxPort& port) {
   return message;
 }
 
-/// Where tensors of the other file begin: at multiples of a page, so that readers may map them.
+/// Tensors in the other file start at multiples of a page, so that readers can map them.
 constexpr std::uint64_t kAlignment = 4096;
 std::uint64_t aligned(std::uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
 

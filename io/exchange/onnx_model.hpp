@@ -1,6 +1,6 @@
 /// \file
-/// An ONNX file (https://github.com/onnx/onnx, onnx.proto: IR version 8, opset 17): a graph of operators and the
-/// tensors that it holds. The few messages that are needed are written here, field by field, without a library.
+/// An ONNX file (https://github.com/onnx/onnx, onnx.proto: IR version 8, opset 17): a graph of operators and its
+/// tensors. The few messages that it needs are written here, field by field, without a library.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,12 @@ struct OnnxAttribute {
 
 struct OnnxNode {
   std::string op_type;
-  std::vector<std::string> inputs;  ///< "": an optional one that is left out
+  std::vector<std::string> inputs;  ///< "": an omitted optional input
   std::vector<std::string> outputs;
   std::vector<OnnxAttribute> attributes = {};
 };
 
-/// A tensor that the file holds. Its bytes are `own`, or somebody else's.
+/// A tensor in the file. Its bytes are `own`, or borrowed.
 struct OnnxTensor {
   std::string name;
   OnnxType type = OnnxType::float32;
@@ -41,7 +41,7 @@ struct OnnxTensor {
   std::span<const std::byte> bytes() const noexcept { return own.empty() ? borrowed : own; }
 };
 
-/// An extent: a number, or a name where callers decide.
+/// An extent: a number, or a name if the user of the model decides.
 using OnnxExtent = std::variant<std::int64_t, std::string>;
 
 /// An input or an output of the graph.
@@ -58,15 +58,16 @@ struct OnnxModel {
   std::string program_version;
   std::string description;
   Metadata metadata = {};
-  std::vector<OnnxNode> nodes = {};  ///< each after those whose outputs it reads
+  std::vector<OnnxNode> nodes = {};  ///< in topological order
   std::vector<OnnxTensor> tensors = {};
   std::vector<OnnxPort> inputs = {}, outputs = {};
 };
 
-/// Protobuf's messages end at 2 GiB: tensors of more bytes in all go to a file of their own, FILE.data.
+/// The limit of a protobuf message is 2 GiB. If all tensors together have more bytes, they go to a file of their own,
+/// FILE.data.
 inline constexpr std::uint64_t kMostOnnxBytes = (std::uint64_t{1} << 31) - (std::uint64_t{1} << 24);
 
-/// Returns the files that it has written, `file` first. Equal content, equal bytes. Throws FileError.
+/// Returns the files written, `file` first. Equal content, equal bytes. Throws FileError.
 std::vector<std::filesystem::path> write_onnx(const std::filesystem::path& file, const OnnxModel& model,
                                               IfThere if_there, std::uint64_t most_bytes = kMostOnnxBytes);
 

@@ -81,13 +81,13 @@ void OutputFile::put(std::string_view bytes) {
 
 void OutputFile::finish() {
   flush();
-  while (::ftruncate(descriptor_.get(), static_cast<off_t>(written_)) != 0) {  // gives back what was reserved too much
+  while (::ftruncate(descriptor_.get(), static_cast<off_t>(written_)) != 0) {  // frees excess reserved space
     if (errno != EINTR) fail(errno);
   }
   sync_file(temporary_);
   const unsigned flags = if_there_ == IfThere::refuse ? RENAME_NOREPLACE : 0;
   int result = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, file_.c_str(), flags);
-  if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {  // no such flag on this file system
+  if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {  // the file system has no such flag
     require_writable_name(file_, if_there_);
     result = ::rename(temporary_.c_str(), file_.c_str());
   }

@@ -13,24 +13,23 @@
 
 namespace lockstep::io {
 
-/// What becomes of a file that is there already.
+/// Treatment of an existing file.
 enum class IfThere { refuse, replace };
 
-/// Throws FileError where `file` is a folder, or is there and may not be replaced. For commands that would rather know
-/// before they begin.
+/// Throws FileError if `file` is a folder, or exists and may not be replaced. Lets commands check before they begin.
 void require_writable_name(const std::filesystem::path& file, IfThere if_there);
 
-/// Bytes go to a temporary beside the file. finish() flushes it to the device and renames it; without finish() the
+/// Writes to a temporary beside the file. finish() flushes it to the device and renames it; without finish() the
 /// destructor removes it.
 class OutputFile {
  public:
-  /// Takes `bytes` of space first, so that a full disk shows before the first byte. Throws FileError.
+  /// Reserves `bytes` of space first, so that a full disk shows before the first byte. Throws FileError.
   OutputFile(std::filesystem::path file, IfThere if_there, std::uint64_t bytes);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Throw FileError; a full disk is told in its own words.
+  /// These throw FileError; its message for a full disk states the space.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   std::uint64_t written() const noexcept { return written_ + buffer_.size(); }
@@ -45,7 +44,7 @@ class OutputFile {
   IfThere if_there_;
   std::uint64_t bytes_, written_ = 0;
   Descriptor descriptor_;
-  std::string buffer_;  ///< of small pieces
+  std::string buffer_;  ///< buffer for small writes
 };
 
 }  // namespace lockstep::io

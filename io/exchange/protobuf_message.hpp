@@ -1,6 +1,6 @@
 /// \file
-/// A protobuf message as it is written (https://protobuf.dev/programming-guides/encoding): fields one after another,
-/// each a key (number * 8 + wire type) and a value. Long bytes are not copied.
+/// A protobuf message for output (https://protobuf.dev/programming-guides/encoding): a sequence of fields, each a key
+/// (number * 8 + wire type) and a value. Long bytes are not copied.
 #pragma once
 
 #include <bit>
@@ -55,7 +55,7 @@ class ProtobufMessage {
     }
   }
 
-  /// sink(std::span<const std::byte>) for each piece, in order.
+  /// Calls sink(std::span<const std::byte>) for each piece, in order.
   template <class Sink>
   void write(const Sink& sink) const {
     for (const auto& piece : pieces_) {

@@ -138,7 +138,7 @@ bool is_safetensors_name(const std::filesystem::path& file) { return file.extens
 float float_from_half(std::uint16_t bits) noexcept {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1fu,
                       mantissa = bits & 0x3ffu;
-  if (exponent == 0) {  // zero and what is subnormal: mantissa * 2^-24
+  if (exponent == 0) {  // zero and subnormals: mantissa * 2^-24
     const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
   }

@@ -1,7 +1,7 @@
 /// \file
-/// Files of tensors as Hugging Face's safetensors has them: the length of the header (uint64, little-endian), the
-/// header (JSON: {"NAME": {"dtype", "shape", "data_offsets"}, "__metadata__": {texts}}), the tensors' bytes, row-major,
-/// little-endian, without a hole between them (https://github.com/huggingface/safetensors, "Format").
+/// Files of tensors in Hugging Face's safetensors format: the length of the header (uint64, little-endian), the header
+/// (JSON: {"NAME": {"dtype", "shape", "data_offsets"}, "__metadata__": {texts}}), then the tensors' bytes, row-major,
+/// little-endian, without gaps (https://github.com/huggingface/safetensors, "Format").
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace lockstep::io {
 
-/// A tensor to write; the values are somebody else's.
+/// A tensor to write; the values are borrowed.
 struct NamedTensor {
   std::string name;
   std::vector<std::int64_t> shape;  ///< row-major
@@ -27,17 +27,17 @@ struct NamedTensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-/// Writes float32 tensors in the order of their names, the header padded to 8 bytes with blanks; equal content, equal
-/// bytes. Throws FileError, and std::invalid_argument for twins and shapes that do not match the values.
+/// Writes float32 tensors in the order of their names, with the header padded to 8 bytes with blanks; equal content,
+/// equal bytes. Throws FileError, and std::invalid_argument for twins and for shapes that do not match the values.
 void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
                        const Metadata& metadata, IfThere if_there);
 
-/// A tensor of a file.
+/// A tensor in a file.
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;  ///< "F32", "BF16", "I64" …
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0, end = 0;  ///< bytes, from the end of the header on
+  std::uint64_t begin = 0, end = 0;  ///< byte offsets from the end of the header
   std::size_t elements() const noexcept;
 };
 
@@ -46,26 +46,26 @@ struct SafetensorsHeader {
   Metadata metadata;
 };
 
-/// `text`: the header alone; `data_bytes`: what follows it in the file. Strict: keys twice, unknown keys and types,
-/// extents that do not fit, holes, overlaps and bytes behind the last tensor are errors. Throws FileError, without the
-/// name of a file.
+/// Parses the header `text`; `data_bytes` follow it in the file. Strict: duplicate keys, unknown keys and types,
+/// extents that do not fit, gaps, overlaps and bytes after the last tensor are errors. Throws FileError without a file
+/// name.
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes);
 
-/// A file that is read tensor by tensor. Nothing that it says is believed before it is compared with its size.
+/// Reads a file tensor by tensor. Every size in the file is checked against the file's length first.
 class SafetensorsFile {
  public:
-  /// The longest header that is read: as long as the reference implementation allows.
+  /// Longest accepted header, the limit of the reference implementation.
   static constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 
-  /// Throws FileError naming the file.
+  /// Throws FileError that names the file.
   explicit SafetensorsFile(std::filesystem::path file);
 
   const std::filesystem::path& file() const noexcept { return file_; }
   const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }
   const Metadata& metadata() const noexcept { return header_.metadata; }
-  /// nullptr: there is none.
+  /// nullptr: no such tensor.
   const SafetensorsEntry* find(std::string_view name) const noexcept;
-  /// The values as float32; F16 and BF16 are converted, which is exact. Throws FileError for other types.
+  /// The values as float32; F16 and BF16 convert exactly. Throws FileError for other types.
   std::vector<float> read(const SafetensorsEntry& entry) const;
 
  private:
@@ -75,10 +75,10 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-/// A file whose name ends with .safetensors.
+/// True for names that end with .safetensors.
 bool is_safetensors_name(const std::filesystem::path& file);
 
-/// IEEE 754 half precision to single, exactly.
+/// Converts IEEE 754 half precision to single precision, exactly.
 float float_from_half(std::uint16_t bits) noexcept;
 
 }  // namespace lockstep::io

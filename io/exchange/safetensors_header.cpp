@@ -1,5 +1,5 @@
-// The header of a safetensors file, as its parser sees it pass: a document is never built, so a header of any shape
-// takes little more memory than its text.
+// Parses the header of a safetensors file as a stream. No document is built, so a header of any shape takes little more
+// memory than its text.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostExtents = 8;
 
-/// Bytes of an element; 0: no such type.
+/// Bytes per element; 0: unknown type.
 std::uint64_t bytes_of(std::string_view dtype) {
   constexpr std::array<std::pair<std::string_view, std::uint64_t>, 15> kTypes{{{"F32", 4},
                                                                                {"F16", 2},
@@ -39,8 +39,8 @@ std::uint64_t bytes_of(std::string_view dtype) {
   return found == kTypes.end() ? 0 : found->second;
 }
 
-/// {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"KEY": "VALUE"}} and nothing
-/// else.
+/// Accepts {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"KEY": "VALUE"}} and
+/// nothing else.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   SafetensorsHeader take() { return std::move(header_); }
@@ -155,7 +155,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool has_shape_ = false, has_offsets_ = false;
 };
 
-/// Bytes of a tensor; nullopt: more than a number holds.
+/// Bytes of a tensor; nullopt: overflow.
 std::optional<std::uint64_t> size_of_tensor(const SafetensorsEntry& entry) {
   std::uint64_t bytes = bytes_of(entry.dtype);
   for (const std::int64_t extent : entry.shape) {
