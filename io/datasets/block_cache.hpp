@@ -14,7 +14,7 @@
 
 namespace lockstep::io {
 
-/// Least recently used first out. Thread-safe; two threads that miss the same block at once both read it.
+/// Evicts the least recently used block. Thread-safe; two threads that miss the same block at once both read it.
 class BlockCache {
  public:
   using Block = std::shared_ptr<const std::vector<std::byte>>;
@@ -22,7 +22,7 @@ class BlockCache {
 
   explicit BlockCache(std::size_t capacity_bytes) : capacity_(capacity_bytes) {}
 
-  /// `read` fills the block when it is not here; its exception leaves the cache as it was.
+  /// Returns the block; `read` fills it on a miss. An exception of `read` leaves the cache unchanged.
   Block get(const Key& key, const std::function<std::vector<std::byte>()>& read);
 
  private:
@@ -33,7 +33,7 @@ class BlockCache {
   std::mutex mutex_;
   std::size_t capacity_;
   std::size_t bytes_ = 0;
-  std::list<Key> uses_;  ///< latest first
+  std::list<Key> uses_;  ///< most recent first
   std::map<Key, Entry> entries_;
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// Samples by index: what the prefetcher reads and evaluations run over. Shards of samples (sharded_dataset.hpp) and
-/// windows over a corpus of tokens (token_dataset.hpp) are two kinds of it.
+/// Samples by index, as the prefetcher and evaluations read them. There are two kinds: shards of samples
+/// (sharded_dataset.hpp) and windows over a corpus of tokens (token_dataset.hpp).
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@
 
 namespace lockstep::io {
 
-/// How x becomes numbers and how labels look, from the manifest (or guessed from the types where there is none).
+/// Meaning of x, and form of the labels, from the manifest (or guessed from the types without one).
 struct DatasetInfo {
   std::int64_t samples = 0;
   Field x;
   Field y;  ///< an empty name: packed without labels
   bool labels_are_classes = true;
-  std::int64_t classes = 0;         ///< 0: regression; of tokens: the vocabulary
-  bool holds_weights = false;       ///< packed with a weight of each sample (kWeightName)
-  bool targets_are_binary = false;  ///< every number to predict is 0 or 1: labels, any of which a sample has
+  std::int64_t classes = 0;         ///< 0: regression; for tokens, the vocabulary
+  bool holds_weights = false;       ///< packed with a weight for each sample (kWeightName)
+  bool targets_are_binary = false;  ///< every target is 0 or 1: labels, any number of which a sample has
   std::vector<std::string> class_names;
-  double value_min = 0, value_max = 1;      ///< of x
-  double mean = 0, standard_deviation = 1;  ///< of x over all elements; only with a manifest
+  double value_min = 0, value_max = 1;      ///< range of x
+  double mean = 0, standard_deviation = 1;  ///< moments of all elements of x; only with a manifest
   bool has_statistics = false;
   std::string source;
   std::optional<TokenInfo> tokens;   ///< set: x and y are windows of tokens, int32 [context]
@@ -35,17 +35,17 @@ struct DatasetInfo {
   std::optional<SampleId> id;        ///< set: samples have names
 };
 
-/// One shard file as opened.
+/// An open shard file.
 struct ShardInfo {
   std::filesystem::path file;
-  std::int64_t first = 0;  ///< index of its first sample; of a corpus: of its first token
+  std::int64_t first = 0;  ///< index of its first sample, or of its first token in a corpus
   std::int64_t count = 0;
   std::uint64_t bytes = 0;
   bool by_offset = false;              ///< read with pread; otherwise through the library
-  std::string checksum_x, checksum_y;  ///< hex, "" where the file has none
+  std::string checksum_x, checksum_y;  ///< hex; "": the file has none
 };
 
-/// Evaluations read every sample where it lies.
+/// Epoch of evaluations, whose samples do not depend on the epoch.
 inline constexpr std::int64_t kNoEpoch = -1;
 
 class Dataset {
@@ -54,49 +54,49 @@ class Dataset {
 
   virtual const DatasetInfo& info() const noexcept = 0;
   virtual const std::vector<ShardInfo>& shards() const noexcept = 0;
-  /// For the user: a layout that splits samples, a missing manifest ...
+  /// Warnings for users: a layout that splits samples, a missing manifest ...
   virtual const std::vector<std::string>& warnings() const noexcept = 0;
-  /// Text that is equal when the data is: names, counts, shapes, checksums. For the fingerprint.
+  /// Identifies the data by names, counts, shapes, checksums: equal text, equal data. For the fingerprint.
   virtual std::string fingerprint() const = 0;
 
-  /// The type in which x reaches the model: uint8 stays uint8, float64 and integers that float32 does not hold (of 32
-  /// and 64 bits) are float64, tokens are int32, all else becomes float32.
+  /// Type in which x reaches the model. uint8 stays uint8; float64, and integers of 32 and 64 bits that float32 cannot
+  /// hold, become float64; tokens are int32; everything else becomes float32.
   virtual FileType x_type() const noexcept = 0;
-  /// int32 (classes, tokens) or float32 (targets); float64 where it says so, until targets are standardised.
+  /// int32 (classes, tokens) or float32 (targets). float64 where declared, until targets are standardised.
   virtual FileType y_type() const noexcept {
     return info().labels_are_classes || info().tokens ? FileType::int32 : FileType::float32;
   }
-  /// Bytes of one sample as delivered: x as x_type(), y as y_type(); no labels: y takes 0 bytes.
+  /// Bytes of one sample as delivered: x as x_type(), y as y_type(); without labels, y takes 0 bytes.
   virtual std::size_t x_bytes() const noexcept = 0;
   virtual std::size_t y_bytes() const noexcept = 0;
 
-  /// Reads samples by index, in the given order. What a sample is may depend on the epoch (windows begin elsewhere in
-  /// each), but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside
-  /// [0, classes), NaN or infinity in float data, numbers beyond the range of float32. An empty x: y alone is read.
+  /// Reads samples by index, in the given order. A sample may depend on the epoch (windows start elsewhere in each),
+  /// but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside [0,
+  /// classes), NaN or infinity in float data, numbers beyond the range of float32. With an empty x, only y is read.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
-  /// What read() gives as y in kNoEpoch: labels or targets alone, without reading x, which tokens alone need.
+  /// The y of read() in kNoEpoch, without reading x; only tokens need their x for it.
   void read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const {
     std::vector<std::byte> x(info().tokens ? samples.size() * x_bytes() : 0);
     read(samples, kNoEpoch, x, y);
   }
 
-  /// Whether a data set of the files holds a weight for each sample; those of samples by index. Throws FileError naming
-  /// file and sample: read errors, weights below 0, NaN or infinity.
+  /// True if a data set of the files holds a weight for each sample.
   virtual bool has_weights() const noexcept { return false; }
+  /// Reads weights by index. Throws FileError naming file and sample: read errors, weights below 0, NaN or infinity.
   virtual void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const;
 
-  /// The names of samples, info().id->bytes each; shorter ones end in zeros. Throws FileError, std::logic_error where
-  /// samples have no names.
+  /// The names of samples, info().id->bytes each, padded with zeros. Throws FileError, and std::logic_error if samples
+  /// have no names.
   virtual void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const;
 
-  /// Samples per shard: blocks of the sample order never cross shards. One entry where shards do not matter.
+  /// Samples per shard: blocks of the sample order never cross shards. One entry if shards do not matter.
   virtual std::vector<std::int64_t> shard_counts() const = 0;
   /// Bytes of one sample on disk, x and y together.
   virtual std::size_t stored_bytes() const noexcept = 0;
-  /// Chunked data is best read in blocks that are multiples of this many samples; 1 for contiguous data.
+  /// Chunked data is read fastest in blocks that are multiples of this many samples; 1 for contiguous data.
   virtual std::int64_t block_multiple() const noexcept = 0;
-  /// Most bytes that are kept of data that cannot be read sample by sample (chunked, compressed); 0: there is none.
+  /// Largest size of the cache for data that cannot be read sample by sample (chunked, compressed); 0: no cache.
   virtual std::size_t cache_bytes() const noexcept { return 0; }
   /// Asks the kernel to read samples [first, first + count) of an epoch ahead. Returns at once.
   virtual void will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept = 0;
@@ -105,7 +105,7 @@ class Dataset {
   /// Returns the bytes read.
   virtual std::uint64_t verify(int part, int parts) const = 0;
   /// Throws FileError at the first of shards part, part + parts, ... whose file has changed since it was opened:
-  /// another inode, size or time of change. One stat a shard, no reading.
+  /// another inode, size or time of change. One stat per shard, no reading.
   virtual void check_unchanged(int part, int parts) = 0;
 };
 

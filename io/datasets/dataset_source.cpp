@@ -42,7 +42,7 @@ class DatasetSource final : public SampleSource {
   std::vector<std::string> class_names() const override { return data_.info().class_names; }
   std::optional<TableSchema> table() const override {
     std::optional<TableSchema> table = data_.info().table;
-    // Columns with a single 1 in each row have become one of classes.
+    // One-hot columns have become a single column of classes.
     if (table && labels_are_classes() && table->labels.size() > 1) {
       table->labels = {fmt::format("{}", fmt::join(table->labels, "|"))};
     }
@@ -74,7 +74,7 @@ class DatasetSource final : public SampleSource {
   void verify(int part, int parts) override { data_.verify(part, parts); }
 
  private:
-  /// use(first sample, which of them miss a number)
+  /// Calls use(first sample, flags of the samples that miss a number).
   template <class Use>
   void for_each_block(const Use& use) const {
     constexpr std::size_t kBytes = std::size_t{1} << 22;
@@ -160,8 +160,8 @@ class DatasetSource final : public SampleSource {
   ShardedDataset data_;
   std::filesystem::path path_;
   std::int64_t count_ = 0;
-  std::vector<std::int64_t> kept_;  ///< samples that nothing is missing of; empty: all
-  std::vector<double> means_;       ///< of each element; empty: nothing is missing
+  std::vector<std::int64_t> kept_;  ///< samples without missing numbers; empty: all
+  std::vector<double> means_;       ///< mean of each element; empty: nothing is missing
   std::string remark_;
   std::vector<std::int64_t> indices_;
   std::int64_t done_ = 0;

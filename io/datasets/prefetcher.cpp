@@ -41,7 +41,7 @@ class Buffer {
   std::byte* data_;
 };
 
-/// In the data: a step begins there, or an epoch ends.
+/// A position in the data where a step begins or an epoch ends.
 struct Place {
   std::int64_t epoch, position;
 };
@@ -55,8 +55,8 @@ struct Slot {
 
 }  // namespace
 
-/// Slots form a ring. The reading thread fills slot filled_ % depth while filled_ < released_ + depth; the consumer has
-/// slot taken_ - 1 until it asks for the next one.
+/// Slots form a ring. The reading thread fills slot filled_ % depth while filled_ < released_ + depth. The consumer
+/// holds slot taken_ - 1 until it asks for the next one.
 struct Prefetcher::Reader {
   const Dataset& dataset;
   PrefetcherOptions options;
@@ -66,9 +66,9 @@ struct Prefetcher::Reader {
   std::condition_variable slot_filled, slot_free;
   std::int64_t filled = 0, taken = 0, released = 0;
   bool stopping = false;
-  std::optional<Place> elsewhere;  ///< where the thread is to go on reading; what it reads until it knows is dropped
+  std::optional<Place> elsewhere;  ///< new position for the thread; batches read before it notices are dropped
   double stall_seconds = 0;
-  std::vector<std::int64_t> part;  ///< of this rank in the step being read
+  std::vector<std::int64_t> part;  ///< this rank's part of the step being read
   std::thread thread;
 
   Reader(const Dataset& data, PrefetcherOptions chosen) : dataset(data), options(std::move(chosen)) {
@@ -131,7 +131,7 @@ struct Prefetcher::Reader {
     thread.join();
   }
 
-  /// nullptr: stop, or go on elsewhere.
+  /// nullptr: stop, or continue elsewhere.
   Slot* next_free() {
     std::unique_lock lock(mutex);
     slot_free.wait(lock, [this] { return stopping || elsewhere || filled < released + options.depth; });
@@ -164,7 +164,7 @@ struct Prefetcher::Reader {
     }
   }
 
-  /// Until it is to stop or to go on elsewhere.
+  /// Reads until it must stop or continue elsewhere.
   void read_from(Place from) {
     for (;; ++from.epoch, from.position = 0) {
       const bool whole =
@@ -178,7 +178,7 @@ struct Prefetcher::Reader {
     if (place.position >= epoch) place = {place.epoch + 1, 0};
     {
       const std::lock_guard lock(mutex);
-      for (released = taken; released < filled; ++released) {  // what is there already is not read again
+      for (released = taken; released < filled; ++released) {  // reuses batches that are already read
         const Slot& slot = slots[static_cast<std::size_t>(released % options.depth)];
         if (!slot.error && slot.batch.epoch == place.epoch && slot.batch.position == place.position &&
             slot.batch.micro == 0) {
@@ -191,7 +191,7 @@ struct Prefetcher::Reader {
     slot_free.notify_one();
   }
 
-  /// The rest of an epoch; false: stop, or go on elsewhere.
+  /// Reads the rest of an epoch; false: stop, or continue elsewhere.
   bool read_shuffled(std::int64_t epoch, std::int64_t position) {
     const SampleOrder order(options.order, epoch);
     bool begin = true;
@@ -211,8 +211,8 @@ struct Prefetcher::Reader {
     return true;
   }
 
-  /// The same for stateful batches. Each sequence is read from front to back: one piece of it is asked for ahead of the
-  /// one in use.
+  /// The same for stateful batches. Each sequence is read from front to back; the kernel is asked for one piece of it
+  /// beyond the piece in use.
   bool read_stateful(std::int64_t epoch, std::int64_t position) {
     const std::int64_t sequences = options.global_batch;
     const std::int64_t length = dataset.info().samples / sequences;
@@ -221,7 +221,7 @@ struct Prefetcher::Reader {
     const std::int64_t end_lane = first_of(options.rank + options.parts);
     const auto stored = static_cast<std::int64_t>(std::max<std::size_t>(1, dataset.stored_bytes()));
     const std::int64_t piece = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes) / stored);
-    std::int64_t asked = position / sequences;  // samples of each sequence that the kernel has been asked for
+    std::int64_t asked = position / sequences;  // samples of each sequence requested from the kernel
     for (std::int64_t step = position / sequences; step < length; ++step) {
       if (asked < length && step + piece >= asked) {
         const std::int64_t count = std::min(step + 2 * piece, length) - asked;
@@ -243,8 +243,8 @@ struct Prefetcher::Reader {
   struct Step {
     std::int64_t epoch, position, count;
   };
-  /// `part` number `index` of a step, which begins at `first_sequence` of the reader's own, cut into micro-batches.
-  /// False: stop, or go on elsewhere.
+  /// Delivers `part`, number `index` of a step, in micro-batches; its first sequence is number `first_sequence` of the
+  /// reader's own. False: stop, or continue elsewhere.
   bool deliver_part(const Step& step, std::int64_t index, std::int64_t first_sequence) {
     for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
       Slot* slot = next_free();
@@ -282,10 +282,10 @@ struct Prefetcher::Reader {
     slot.batch.first_sequence = options.stateful ? slot.batch.first_sequence + first : 0;
   }
 
-  /// nullptr: not within `limit`; nullopt: there is none.
+  /// Waits up to `limit` (nullopt: for ever); nullptr: the limit has passed.
   const InputBatch* next(std::optional<std::chrono::milliseconds> limit) {
     std::unique_lock lock(mutex);
-    if (taken > released) {  // the caller is done with the one before
+    if (taken > released) {  // the caller has finished the previous batch
       ++released;
       slot_free.notify_one();
     }
@@ -301,7 +301,7 @@ struct Prefetcher::Reader {
       if (!is_there()) return nullptr;
     }
     const Slot& slot = slots[static_cast<std::size_t>(taken % options.depth)];
-    if (slot.error) std::rethrow_exception(slot.error);  // stays: the next call meets it again
+    if (slot.error) std::rethrow_exception(slot.error);  // the error stays: the next call throws it again
     ++taken;
     return &slot.batch;
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Samples of a table whose features and targets have other places than the data give them: those of the table that a
+/// Samples of a table with features and targets in another order than in the data: the order of the table that a
 /// network was trained on.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace lockstep::io {
 
-/// Where the numbers of a sample come from: for each place, the one in the data; -1: there is none, and it is 0.
+/// Source of each number of a sample: its index in the data; -1: none, the number is 0.
 struct Arrangement {
   std::vector<std::int64_t> features;
-  std::vector<std::int64_t> targets;  ///< likewise, never -1; empty: y stays as it is
+  std::vector<std::int64_t> targets;  ///< the same for targets, never -1; empty: y stays unchanged
 
   bool empty() const noexcept { return features.empty() && targets.empty(); }
 };

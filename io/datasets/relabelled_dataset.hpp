@@ -1,5 +1,5 @@
 /// \file
-/// Samples whose classes have other numbers than the data give them: those that a network knows them by.
+/// Samples with other class numbers than in the data: the numbers that a network uses.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 namespace lockstep::io {
 namespace {
 
-/// What is drawn from at once, over all partitions; bounds a block cache and the page cache's share.
+/// Bytes in use at once, over all partitions; bounds a block cache and the page cache's share.
 constexpr std::int64_t kWorkingSetBytes = kPartitions * kWindowBlocks * static_cast<std::int64_t>(kBlockBytes);
 
 }  // namespace
@@ -27,8 +27,8 @@ struct SampleOrder::Plan {
   std::vector<std::int64_t> shard_first;        ///< first sample of each shard
   std::vector<std::int64_t> shard_first_block;  ///< number of each shard's first block
   std::vector<std::uint32_t> blocks;            ///< slot of Q -> block
-  // The last block of a shard may be short. Where the k-th short one ends in Q, and how much is missing until there: so
-  // Q's positions become slots by a division.
+  // The last block of a shard may be short. For the k-th short block: its end in Q, and the samples missing up to
+  // there. With them, a division turns Q's positions into slots.
   std::vector<std::int64_t> short_end;
   std::vector<std::int64_t> missing{0};
 
@@ -101,7 +101,7 @@ struct SampleOrder::Plan {
     return partition_start(partition + 1) - partition_start(partition);
   }
 
-  /// `number` gets the window's place in its partition.
+  /// The window that holds `index`; `number` receives the window's number in its partition.
   Window window_at(std::int64_t partition, std::int64_t index, std::int64_t& number) const {
     const std::int64_t first_size = std::max<std::int64_t>(1, window * (partition + 1) / kPartitions);
     Window result;
@@ -130,18 +130,18 @@ struct SampleOrder::Plan {
     return block_range(place.slot).first + place.offset;
   }
 
-  /// How many positions below `position` are this partition's.
+  /// Number of this partition's positions below `position`.
   static std::int64_t indices_before(std::int64_t partition, std::int64_t position) noexcept {
     return (position + kPartitions - 1 - partition) / kPartitions;
   }
 
-  /// Calls `work(partition, begin, end)` with the partition indices that a rank takes from a step, partition by
-  /// partition.
+  /// Calls `work(partition, begin, end)`, partition by partition, with the partition indices that a rank takes from a
+  /// step.
   template <class Work>
   void for_partitions(std::int64_t first, std::int64_t count, int rank, int world, const Work& work) const {
     const std::int64_t low = count * rank / world;
     const std::int64_t high = count * (rank + 1) / world;
-    std::int64_t done = 0;  // positions of the step in the partitions before
+    std::int64_t done = 0;  // positions of the step in earlier partitions
     for (std::int64_t partition = 0; partition < kPartitions && done < high; ++partition) {
       const std::int64_t begin = indices_before(partition, first);
       const std::int64_t end = indices_before(partition, first + count);
@@ -228,7 +228,8 @@ std::vector<Slice> SampleOrder::upcoming(std::int64_t first, std::int64_t count,
   std::vector<Slice> result;
   if (!plan_->options.shuffle) return result;
   plan_->for_partitions(first, count, rank, world, [&](std::int64_t partition, std::int64_t, std::int64_t) {
-    // All of the partition's share of the step, also where another rank takes some of it: the window may begin there.
+    // Covers the partition's whole share of the step, even if another rank takes some of it: the window may begin
+    // there.
     const std::int64_t begin = Plan::indices_before(partition, first);
     const std::int64_t end = Plan::indices_before(partition, first + count);
     std::int64_t number = 0;

@@ -19,13 +19,14 @@
 namespace lockstep::io {
 namespace {
 
-/// Blocks that go through the library; above the working set of the sample order (64 partitions x 16 blocks x 256 KiB).
+/// Cache for blocks that go through the library; exceeds the working set of the sample order (64 partitions x 16 blocks
+/// x 256 KiB).
 constexpr std::size_t kBlockCacheBytes = std::size_t{384} << 20;
 constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
 
 constexpr const char* kExpected =
     "expected a folder of shards made by lockstep pack, a folder of HDF5 files (.h5, .hdf5), or one such file";
-/// What lockstep pack makes shards of: how such names end.
+/// Endings of files that lockstep pack turns into shards.
 constexpr std::string_view kPackedFirst[] = {".csv", ".tsv", ".npy", ".idx", "-ubyte",
                                              ".gz",  ".txt", ".png", ".jpg", ".jpeg"};
 
@@ -35,13 +36,13 @@ std::string shape_text(const StoredField& stored) {
       stored.field.sample_shape.empty() ? "" : fmt::format(", {}", fmt::join(stored.field.sample_shape, ", ")));
 }
 
-/// One descriptor per shard stays open: raises this process's soft limit where the hard one allows.
+/// One descriptor per shard stays open, so this raises the process's soft limit as far as the hard one allows.
 void allow_descriptors(std::size_t count) {
   constexpr rlim_t kOthers = 256;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count + kOthers) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, count + kOthers);
-  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // if not, opening says "too many open files"
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // on failure, opening reports "too many open files"
 }
 
 void require_as_listed(const ShardFile& file, const ShardManifest& manifest, const ManifestShard& shard) {
@@ -103,7 +104,7 @@ std::string listed_names(const std::vector<std::filesystem::path>& files) {
 }
 
 using OpenedFiles = std::vector<std::pair<std::filesystem::path, ShardFile>>;
-/// Opens all, but for those that others of them take their data from, which need not be of any form.
+/// Opens all files, except those from which other files of the set take their data; these may have any form.
 template <class Open>
 OpenedFiles open_foreign(const std::vector<std::filesystem::path>& paths, const Open& open,
                          std::vector<std::filesystem::path>& left_out) {
@@ -133,7 +134,7 @@ OpenedFiles open_foreign(const std::vector<std::filesystem::path>& paths, const 
   return files;
 }
 
-/// About `bytes`, in whole chunks.
+/// Rows of about `bytes`, in whole chunks.
 std::int64_t block_rows(const StoredField& stored, std::size_t bytes) {
   const auto rows = static_cast<std::int64_t>(bytes / stored.field.bytes());
   const std::int64_t multiple = stored.offset ? 1 : stored.chunk_rows();
@@ -273,7 +274,7 @@ ShardFile ShardSet::open_listed(std::size_t shard) const {
   return file;
 }
 
-/// Labels that are texts: a name has one number in all files.
+/// Numbers labels that are texts: a name has one number in all files.
 void ShardSet::number_texts() {
   constexpr std::size_t kMostNames = 65'536;
   std::set<std::string> names;
@@ -301,7 +302,7 @@ void ShardSet::list(const std::filesystem::path& file, std::int64_t count, std::
   rows_ += count;
 }
 
-/// Of an open file. Of the reasons why a field is slow, the one that costs most.
+/// Records the layout of an open file. If a field is slow for several reasons, the most expensive one counts.
 void ShardSet::note_layout(std::size_t shard) {
   const std::vector<StoredField>& fields = file(shard).fields();
   if (!fields[0].offset) layouts_.block_multiple = std::max(layouts_.block_multiple, fields[0].chunk_rows());
@@ -338,7 +339,7 @@ void ShardSet::note_layout(std::size_t shard) {
 
 std::size_t ShardSet::cache_bytes() const noexcept { return std::min(layouts_.in_blocks, kBlockCacheBytes); }
 
-/// One warning per field.
+/// Adds one warning per field.
 void ShardSet::explain_layouts() {
   std::map<std::size_t, std::string> warnings;
   for (const ShardLayouts::Slow& slow : layouts_.slow) {
@@ -389,7 +390,7 @@ void ShardSet::will_need(std::int64_t first, std::int64_t count) const noexcept 
     if (begin >= end) continue;
     try {
       file(s).will_need(0, begin - firsts_[s], end - begin);
-    } catch (const std::exception&) {  // who reads it says so
+    } catch (const std::exception&) {  // the read reports it
     }
   }
 }
@@ -437,7 +438,7 @@ void ShardSet::check_unchanged(int part, int parts) {
   const int files = static_cast<int>(size());
   for (int s = part; s < files; s += parts) {
     const auto shard = static_cast<std::size_t>(s);
-    file(shard);  // which compares it with the manifest where nobody has opened it here
+    file(shard);  // compares it with the manifest if it was not open yet
     if (slots_[shard].file->check_unchanged()) verify(s, files, {});
   }
 }

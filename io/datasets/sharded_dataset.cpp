@@ -21,11 +21,11 @@
 namespace lockstep::io {
 namespace {
 
-/// Labels up to this size are held in memory: one read less per sample.
+/// Labels up to this size stay in memory: one read less per sample.
 constexpr std::uint64_t kResidentLabelBytes = std::uint64_t{16} << 20;
 
-/// Position of the first element that is NaN or infinite. By the exponent's bits: one compare and or per element, which
-/// vectorises, in spite of any floating-point flags.
+/// Position of the first element that is NaN or infinite, found by the exponent's bits: one compare and one or per
+/// element, which vectorises under any floating-point flags.
 template <class Float, class Bits>
 std::optional<std::size_t> first_not_finite(std::span<const std::byte> data, Bits exponent) {
   const std::size_t count = data.size() / sizeof(Float);
@@ -70,13 +70,13 @@ void to_type(FileType type, std::span<const std::byte> raw, std::byte* out) {
     }
   });
 }
-/// Elements of `type` -> as many of `wanted`, float32 or float64.
+/// Converts elements of `type` to `wanted`, float32 or float64.
 void convert(FileType type, std::span<const std::byte> raw, FileType wanted, std::byte* out) {
   if (wanted == FileType::float64) return to_type<double>(type, raw, out);
   to_type<float>(type, raw, out);
 }
 
-/// float32 does not hold all of its numbers.
+/// True if float32 cannot hold all numbers of the type.
 bool is_wide(FileType type) {
   return type == FileType::float64 || type == FileType::int64 || type == FileType::uint64 || type == FileType::int32 ||
          type == FileType::uint32;
@@ -86,22 +86,22 @@ bool is_wide(FileType type) {
 
 struct ShardedDataset::Files {
   DatasetInfo info;
-  std::optional<TargetValues> known_targets;  ///< as the manifest says it
-  std::vector<std::string> id_checksums;      ///< likewise, of the names of each shard's samples, hex
+  std::optional<TargetValues> known_targets;  ///< from the manifest
+  std::vector<std::string> id_checksums;  ///< from the manifest: checksums of the names of each shard's samples, hex
   std::shared_ptr<ShardSet> owned;
   ShardSet& set;
-  bool delivers_missing = false;  ///< as NaN
+  bool delivers_missing = false;  ///< missing numbers are delivered as NaN
   bool wide_targets = false;
-  /// Of a shard, as stored; empty: not read yet.
+  /// Labels of a shard, as stored; empty: not read yet.
   struct ShardLabels {
     std::mutex loading;
     std::vector<std::byte> stored;
   };
   mutable std::deque<ShardLabels> labels;
-  bool holds_labels = false;  ///< in memory, for good
-  Field stored_y;             ///< info.y, but for one-hot labels, which are delivered as numbers
+  bool holds_labels = false;  ///< labels stay in memory
+  Field stored_y;             ///< like info.y, except for one-hot labels, which are delivered as numbers
   bool one_hot = false, channels_first = false;
-  std::optional<ShardSet> weights;  ///< of the same files, with the weights as x
+  std::optional<ShardSet> weights;  ///< the same files, with the weights as x
 
   bool has_y() const noexcept { return !info.y.name.empty(); }
 
@@ -125,7 +125,7 @@ struct ShardedDataset::Files {
     if (!options.weight.empty()) open_weights(options);
   }
 
-  /// The same files once more, of which another data set is looked at.
+  /// Opens the same files once more, for the data set of weights.
   void open_weights(const DatasetOptions& options) {
     for (const ShardInfo& shard : set.shards()) {
       const IoDeadline::Operation looking(options.deadline, IoDeadline::Kind::reading, shard.file);
@@ -177,7 +177,7 @@ struct ShardedDataset::Files {
                     shape[2] == 1 ? "1 channel" : fmt::format("{} channels", shape[2])));
   }
 
-  /// A picture as the answer to a picture.
+  /// Refuses pictures as labels of pictures.
   void refuse_masks() const {
     if (info.x.sample_shape.size() < 2 || info.y.sample_shape.size() < 2) return;
     throw FileError(fmt::format("{}: per-pixel labels are not supported yet: a sample of [{}] has labels of [{}]",
@@ -249,7 +249,7 @@ struct ShardedDataset::Files {
     }
   }
 
-  /// One rule for labels of one element, of whatever type and shape.
+  /// One rule for labels of one element, of any type and shape.
   bool are_classes(LabelMeaning wanted) {
     if (!set.text_classes().empty()) return true;
     if (wanted == LabelMeaning::numbers) return false;
@@ -274,7 +274,7 @@ struct ShardedDataset::Files {
     return pattern.values();
   }
 
-  /// Rows of zeros with a single 1 are classes, rows of zeros and ones are labels.
+  /// Recognises rows of zeros with a single 1 as classes, and rows of zeros and ones as labels.
   void understand_targets(LabelMeaning wanted) {
     if (info.y.sample_shape.size() > 1) return;
     const TargetValues values = known_targets ? *known_targets : look_at_targets();
@@ -332,7 +332,7 @@ struct ShardedDataset::Files {
         path_of(0), smallest));
   }
 
-  /// Where all files are open anyway, at once.
+  /// Loads all labels at once if all files are open.
   void load_labels() {
     holds_labels = has_y() && stored_y.bytes() * static_cast<std::uint64_t>(info.samples) <= kResidentLabelBytes;
     if (!holds_labels || !set.all_open()) return;
@@ -352,7 +352,7 @@ struct ShardedDataset::Files {
 
   std::string path_of(std::size_t shard) const { return set.path(shard).string(); }
 
-  /// `value`: of float64; of float32 it is not finite.
+  /// `value`: the number, if it is float64; not finite for float32.
   [[noreturn]] void unusable(std::size_t shard, std::int64_t row, std::string_view field, double value) const {
     if (std::isfinite(value)) {
       throw FileError(
@@ -372,9 +372,9 @@ struct ShardedDataset::Files {
     if (type == FileType::float64) std::memcpy(&value, &numbers[*bad * sizeof value], sizeof value);
     unusable(shard, first + static_cast<std::int64_t>(*bad) / field.elements(), field.name, value);
   }
-  /// uint8, float32, or float64 where float32 may not hold the numbers. What the manifest says of them counts.
+  /// uint8, float32, or float64 if float32 may not hold the numbers; the range in the manifest decides.
   FileType x_type() const noexcept {
-    constexpr double kMaxExact = 1 << 24;  // whole numbers up to it
+    constexpr double kMaxExact = 1 << 24;  // largest range in which float32 holds all whole numbers
     const FileType stored = info.x.type;
     if (stored == FileType::uint8) return stored;
     const bool exact = stored != FileType::float64 && info.has_statistics && -kMaxExact <= info.value_min &&
@@ -386,8 +386,8 @@ struct ShardedDataset::Files {
     return wide_targets && is_wide(info.y.type) ? FileType::float64 : FileType::float32;
   }
 
-  /// Samples that follow each other in a file take one read: work(shard, first in the shard, where in `samples`, how
-  /// many).
+  /// Calls work(shard, first in the shard, position in `samples`, count) once for each run of consecutive samples in a
+  /// file, which takes one read.
   template <class Work>
   void each_run(std::span<const std::int64_t> samples, const Work& work) const {
     for (std::size_t at = 0; at < samples.size();) {
@@ -438,7 +438,7 @@ struct ShardedDataset::Files {
     }
   }
 
-  /// Through the library: names are read once, by who writes them down.
+  /// Reads through the library: names are read only once, by the code that writes them down.
   void read_ids(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
     const std::filesystem::path& path = set.path(shard);
     const IoDeadline::Operation reading(deadline, IoDeadline::Kind::reading, path);

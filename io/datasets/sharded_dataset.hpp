@@ -1,5 +1,5 @@
 /// \file
-/// Samples of a shard folder (or of plain HDF5 files made by others), read by index.
+/// Samples of a shard folder (or of other programs' HDF5 files), read by index.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,32 @@
 
 namespace lockstep::io {
 
-/// The order of the extents of a sample that has three.
+/// Order of a sample's extents, if there are three.
 enum class Layout {
-  automatic,       ///< channels first where the first extent is 1, 3 or 4 and the others are larger
+  automatic,       ///< channels first if the first extent is 1, 3 or 4 and the others are larger
   channels_first,  ///< [channels, height, width], delivered as [height, width, channels]
   channels_last,
 };
 
 struct DatasetOptions {
   std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
-  std::string x = "x";         ///< dataset names, for files made by others
+  std::string x = "x";         ///< dataset names, for other programs' files
   std::string y = "y";
-  std::string weight = {};  ///< name of a data set beside them with a number of 0 or more for each sample; "": none
-  Unlabelled unlabelled = Unlabelled::refused;  ///< files made by others that have no y
-  Gaps gaps = {};                               ///< likewise: numbers that nobody has given
+  std::string weight = {};                      ///< data set with one number of at least 0 per sample; "": none
+  Unlabelled unlabelled = Unlabelled::refused;  ///< for other programs' files without y
+  Gaps gaps = {};                               ///< for other programs' files with missing numbers
   Layout layout = Layout::automatic;
-  /// Of files made by others; rows of zeros with a single 1 are classes, too.
+  /// Meaning of labels in other programs' files; rows of zeros with a single 1 are classes, too.
   LabelMeaning labels = LabelMeaning::automatic;
   bool wide_targets = false;  ///< targets that float32 may not hold (float64, integers of 32, 64 bits) stay float64
-  IoDeadline* deadline = nullptr;             ///< of opening and reading; it outlives the dataset. nullptr: none
-  std::shared_ptr<SharedShards> shared = {};  ///< path's, opened by all ranks together; nullptr: opened here
+  IoDeadline* deadline = nullptr;             ///< limit for opening and reading; outlives the dataset. nullptr: none
+  std::shared_ptr<SharedShards> shared = {};  ///< shards of `path` that all ranks opened together; nullptr: opened here
 };
 
 class ShardedDataset final : public Dataset {
  public:
-  /// Opens and validates every file (of shared ones, when it is read): schema, shapes, types, counts against the
-  /// manifest and the siblings, file sizes. Throws FileError naming the file and what to do.
+  /// Opens and validates every file (shared files when they are read): schema, shapes, types, counts against the
+  /// manifest and the siblings, file sizes. Throws FileError that names the file and the remedy.
   explicit ShardedDataset(const DatasetOptions& options);
   ~ShardedDataset() override;
 
@@ -60,7 +60,7 @@ class ShardedDataset final : public Dataset {
   void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const override;
   bool has_weights() const noexcept override;
   void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const override;
-  /// Tells whether any number is missing in x, or in y, of samples from `first` on, all in one shard.
+  /// Marks, for x and for y, the samples from `first` on that miss a number; all are in one shard.
   struct MissingRows {
     std::vector<bool> x, y;
   };

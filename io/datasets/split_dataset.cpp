@@ -12,7 +12,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Another one would move samples of runs that are under way from one part to the other.
+/// Fixed for ever: another key would move samples of existing runs from one part to the other.
 constexpr std::uint64_t kSplitKey = 20220511;
 
 std::int64_t validation_samples(const DatasetInfo& info, double share) {
@@ -27,7 +27,7 @@ SampleSplit::SampleSplit(std::int64_t samples, std::int64_t validation) : sample
   if (validation < 1 || validation >= samples) throw std::invalid_argument("a split needs samples in both parts");
 }
 
-/// Where a block begins: it has one validation sample.
+/// First sample of a block, which has one validation sample.
 std::int64_t SampleSplit::begin(std::int64_t block) const noexcept {
   __extension__ using Wide = __int128;
   return static_cast<std::int64_t>(static_cast<Wide>(samples_) * block / validation_);
@@ -41,7 +41,7 @@ std::int64_t SampleSplit::validation_sample(std::int64_t index) const noexcept {
 }
 
 std::int64_t SampleSplit::training_sample(std::int64_t index) const noexcept {
-  // Block b holds begin(b + 1) - begin(b) - 1 training samples, begin(b) - b lie before it.
+  // Block b holds begin(b + 1) - begin(b) - 1 training samples; begin(b) - b precede it.
   __extension__ using Wide = __int128;
   auto block = static_cast<std::int64_t>(static_cast<Wide>(index) * validation_ / training());
   block = std::min(block, validation_ - 1);
@@ -74,7 +74,7 @@ std::string SplitDataset::fingerprint() const {
                      part_ == Part::training ? "training" : "validation");
 }
 
-/// The numbers that samples of the part have among all.
+/// Indices, among all samples, of samples of the part.
 std::vector<std::int64_t> SplitDataset::in_all(std::span<const std::int64_t> samples) const {
   std::vector<std::int64_t> all(samples.size());
   std::transform(samples.begin(), samples.end(), all.begin(), [this](std::int64_t index) {

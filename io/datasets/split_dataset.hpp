@@ -1,5 +1,5 @@
 /// \file
-/// A part of a data set that its makers have not split: most samples to train on, or the others to validate with.
+/// A part of a data set that comes unsplit: most samples for training, or the others for validation.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace lockstep::io {
 
-/// Of every N/V samples that follow each other one is for validation, at a place that a hash of its number chooses.
-/// So a sample's part depends on N and V alone, on no seed and no rank, and data in the order of their classes are
-/// split evenly. Takes no memory.
+/// Of every N/V consecutive samples, one is for validation; a hash of the block's number selects it. The part of a
+/// sample thus depends on N and V alone, not on a seed or rank, and data in the order of their classes are split
+/// evenly. Takes no memory.
 class SampleSplit {
  public:
-  /// 0 < validation < samples.
+  /// Requires 0 < validation < samples.
   SampleSplit(std::int64_t samples, std::int64_t validation);
 
   std::int64_t training() const noexcept { return samples_ - validation_; }
   std::int64_t validation() const noexcept { return validation_; }
-  /// Of all samples, the one that is number `index` of its part.
+  /// Index, among all samples, of sample `index` of the training part.
   std::int64_t training_sample(std::int64_t index) const noexcept;
   std::int64_t validation_sample(std::int64_t index) const noexcept;
-  /// Samples of the part among the first `samples` of all.
+  /// Number of validation samples among the first `samples` of all.
   std::int64_t validation_before(std::int64_t samples) const noexcept;
   std::int64_t training_before(std::int64_t samples) const noexcept { return samples - validation_before(samples); }
 
@@ -37,8 +37,8 @@ class SampleSplit {
 class SplitDataset final : public DatasetView {
  public:
   enum class Part { training, validation };
-  /// `share` of the samples are for validation: at least one, and one is left. Throws FileError where there are too
-  /// few. Both parts may share `data`.
+  /// `share` of the samples are for validation: at least one, and at least one remains. Throws FileError if there are
+  /// too few samples. Both parts may share `data`.
   SplitDataset(std::shared_ptr<Dataset> data, double share, Part part);
 
   const DatasetInfo& info() const noexcept override { return info_; }
@@ -55,7 +55,7 @@ class SplitDataset final : public DatasetView {
   void check_unchanged(int part, int parts) override;
 
  private:
-  /// Throws std::invalid_argument.
+  /// Index among all samples. Throws std::invalid_argument.
   std::int64_t sample(std::int64_t index) const noexcept {
     return part_ == Part::training ? split_.training_sample(index) : split_.validation_sample(index);
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Samples whose numbers, or targets, are standardised as they are read.
+/// Samples whose numbers, or targets, are standardised on reading.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace lockstep::io {
 /// The data as they are, but for the numbers that read() delivers. info() speaks of them as they are stored.
 class StandardizedDataset final : public DatasetView {
  public:
-  /// An empty scale leaves x alone; otherwise x_type() is float32. Targets become float32, scaled or not. Throws
-  /// std::invalid_argument where a scale has other features than a sample, or y are no targets.
+  /// An empty scale leaves x unchanged; otherwise x_type() is float32. Targets become float32, scaled or not. Throws
+  /// std::invalid_argument if a scale has other features than a sample, or if y are not targets.
   StandardizedDataset(std::shared_ptr<Dataset> data, FeatureScale x, FeatureScale y);
 
   FileType x_type() const noexcept override { return x_.empty() ? data().x_type() : FileType::float32; }

@@ -18,7 +18,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Read, converted and checked at once, on the stack: a window of this size takes one read.
+/// Number of tokens read, converted and checked at once, on the stack: a window of this size takes one read.
 constexpr std::int64_t kTokensAtOnce = 2048;
 
 std::shared_ptr<ShardSet> open_corpus(const TokenDatasetOptions& options, std::optional<ShardManifest>& manifest) {
@@ -39,10 +39,10 @@ std::shared_ptr<ShardSet> open_corpus(const TokenDatasetOptions& options, std::o
   return std::make_shared<ShardSet>(options.path, *manifest, options.deadline);
 }
 
-/// The position of the first token outside [0, vocabulary).
+/// Position of the first token outside [0, vocabulary).
 template <class Element>
 std::optional<std::size_t> first_outside(std::span<const Element> tokens, std::int64_t vocabulary) {
-  // Unsigned 64-bit tokens beyond the signed range turn negative: out of range either way.
+  // Unsigned 64-bit tokens beyond the signed range turn negative, which is out of range, too.
   std::uint64_t outside = 0;
   for (const Element token : tokens) {
     outside |= static_cast<std::uint64_t>(static_cast<std::uint64_t>(static_cast<std::int64_t>(token)) >=
@@ -65,7 +65,7 @@ struct TokenDataset::Files {
   std::int64_t context;
   std::uint64_t seed;
   bool shifts;
-  FileType type;  ///< as stored
+  FileType type;  ///< type of the stored tokens
 
   explicit Files(const TokenDatasetOptions& options)
       : owned(open_corpus(options, manifest)),
@@ -105,7 +105,7 @@ struct TokenDataset::Files {
     }
   }
 
-  /// Of files without a manifest: reads them once.
+  /// The largest token of files without a manifest, which are read once.
   std::int64_t largest_token() const {
     std::int64_t largest = 0;
     for (std::size_t shard = 0; shard < set.size(); ++shard) {
@@ -142,20 +142,20 @@ struct TokenDataset::Files {
     return static_cast<std::int64_t>((Wide{bits} * static_cast<std::uint64_t>(context)) >> 64);
   }
 
-  /// Tokens [first, first + context) to x, [first + 1, first + context + 1) to y.
+  /// Reads tokens [first, first + context) to x, and [first + 1, first + context + 1) to y.
   void read_window(std::int64_t first, std::byte* x, std::byte* y) const {
     std::array<std::int32_t, kTokensAtOnce> values;
     for (std::int64_t done = 0; done <= context;) {
       const std::int64_t count = read_piece(first + done, context + 1 - done, values);
       const std::int64_t of_x = std::min(count, context - done);
       std::memcpy(x + done * 4, values.data(), static_cast<std::size_t>(of_x) * 4);
-      const std::int64_t dropped = done == 0 ? 1 : 0;  // the window's first token is no answer
+      const std::int64_t dropped = done == 0 ? 1 : 0;  // the window's first token is not a target
       std::memcpy(y + (done - 1 + dropped) * 4, values.data() + dropped, static_cast<std::size_t>(count - dropped) * 4);
       done += count;
     }
   }
 
-  /// At most `most` tokens from `first` on, up to the end of their shard. Returns how many.
+  /// Reads at most `most` tokens from `first` on, up to the end of their shard. Returns their number.
   std::int64_t read_piece(std::int64_t first, std::int64_t most, std::span<std::int32_t, kTokensAtOnce> out) const {
     alignas(8) std::array<std::byte, kTokensAtOnce * 8> raw;
     const std::size_t shard = set.shard_of(first);

@@ -1,8 +1,8 @@
 /// \file
-/// A corpus of tokens, seen as windows: sample i is tokens [i T + s, (i + 1) T + s) as x and the tokens one further as
-/// y, T the context. s is 0 in evaluation and where nobody shifts; else it is, in training, uniform in [0, T), a
-/// function of (seed, epoch), so that windows begin elsewhere in each epoch. There are as many samples as fit for every
-/// s: floor((tokens - T) / T). Windows may cross from a shard into the next one.
+/// A corpus of tokens as windows: sample i has tokens [i T + s, (i + 1) T + s) as x, and the same tokens one further as
+/// y; T is the context. The shift s is 0 in evaluation and without shifts. In training it is uniform in [0, T), a
+/// function of (seed, epoch), so that windows start elsewhere in each epoch. The number of samples fits for every s:
+/// floor((tokens - T) / T). Windows may cross from a shard into the next one.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace lockstep::io {
 
 struct TokenDatasetOptions {
   std::filesystem::path
-      path;                  ///< a folder of `tokens` shards with a manifest, or an HDF5 file/folder of others with `x`
-  std::string x = "tokens";  ///< dataset name, for files made by others (one-dimensional, an integer type)
+      path;  ///< a folder of `tokens` shards with a manifest, or another program's HDF5 file/folder with `x`
+  std::string x = "tokens";  ///< dataset name, for other programs' files (one-dimensional, an integer type)
   std::int64_t context = 0;
-  std::uint64_t seed = 1;                     ///< of the shifts
-  bool shift = true;                          ///< false: windows begin at the same tokens in every epoch
-  IoDeadline* deadline = nullptr;             ///< of opening and reading; it outlives the dataset. nullptr: none
-  std::shared_ptr<SharedShards> shared = {};  ///< path's, opened by all ranks together; nullptr: opened here
+  std::uint64_t seed = 1;                     ///< seed of the shifts
+  bool shift = true;                          ///< false: windows start at the same tokens in every epoch
+  IoDeadline* deadline = nullptr;             ///< limit for opening and reading; outlives the dataset. nullptr: none
+  std::shared_ptr<SharedShards> shared = {};  ///< shards of `path` that all ranks opened together; nullptr: opened here
 };
 
 class TokenDataset final : public Dataset {
  public:
-  /// Throws FileError: no tokens, fewer than 2 T of them. A token outside the vocabulary is met by read() or verify();
-  /// of files made by others, the vocabulary is the largest token + 1 (they are read once to find it).
+  /// Throws FileError: no tokens, or fewer than 2 T. read() and verify() throw for a token outside the vocabulary. For
+  /// other programs' files, the vocabulary is the largest token + 1 (they are read once to find it).
   explicit TokenDataset(const TokenDatasetOptions& options);
   ~TokenDataset() override;
 
@@ -55,7 +55,7 @@ class TokenDataset final : public Dataset {
   std::unique_ptr<Files> files_;
 };
 
-/// Whether the data at `path` is a corpus of tokens: its manifest says so. False where there is none. Throws FileError
+/// True if the manifest of the data at `path` describes a corpus of tokens. False without a manifest. Throws FileError
 /// for a manifest that cannot be read.
 bool holds_tokens(const std::filesystem::path& path);
 
