@@ -38,7 +38,7 @@ void read_rows(ArrayFile& file, std::span<std::byte> rows) {
   if (file.big_endian != (std::endian::native == std::endian::big)) to_native_order(rows, size_of(file.type));
 }
 
-/// One rule for labels of one element, of whatever type and shape. Reads the file to its end where they are floats.
+/// Decides by one rule for labels of one element, of any type and shape. Reads the file to its end if they are floats.
 bool are_classes(ArrayFile file, LabelMeaning wanted) {
   check_shape(file);
   const bool single = std::all_of(file.shape.begin() + 1, file.shape.end(), [](std::int64_t n) { return n == 1; });
@@ -121,7 +121,7 @@ class ArraySource final : public SampleSource {
   std::vector<ArrayFile> files_;
   std::vector<Field> fields_;
   bool labels_are_classes_ = false, floats_are_classes_ = false;
-  std::vector<std::byte> labels_;  ///< as the file has them
+  std::vector<std::byte> labels_;  ///< labels as in the file
   std::int64_t done_ = 0;
 };
 

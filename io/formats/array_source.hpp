@@ -1,5 +1,5 @@
 /// \file
-/// What IDX and NPY have in common after their headers: one array per file, rows one after another.
+/// Shared by IDX and NPY after their headers: one array per file, rows one after another.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,16 @@ namespace lockstep::io {
 
 /// A file whose header has been read.
 struct ArrayFile {
-  ByteReader bytes;  ///< stands at the first row
+  ByteReader bytes;  ///< positioned at the first row
   FileType type = FileType::other;
   bool big_endian = false;
   std::vector<std::int64_t> shape;  ///< the first extent counts samples
 };
 
-/// Throws FileError when the extents cannot be: none, negative, no sample, more bytes than the file has.
+/// Throws FileError for impossible extents: none, negative, no sample, more bytes than the file has.
 void check_shape(const ArrayFile& file);
 
-/// Opens both files; an empty y: samples without labels. Throws FileError when the counts differ.
+/// Opens both files; an empty y: samples without labels. Throws FileError if the counts differ.
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
                                                 const std::filesystem::path& x, const std::filesystem::path& y,
                                                 LabelMeaning labels);

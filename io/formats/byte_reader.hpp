@@ -1,5 +1,5 @@
 /// \file
-/// A file read forward in exact pieces, plain or gzip (recognised by content).
+/// Reads a file forward in pieces of exact size, plain or gzip (recognised by content).
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@ namespace lockstep::io {
 
 class ByteReader {
  public:
-  /// Throws FileError when the file is missing, unreadable, or named .gz without being gzip.
+  /// Throws FileError if the file is missing, unreadable, or named .gz without being gzip.
   explicit ByteReader(std::filesystem::path path);
   ~ByteReader();
   ByteReader(ByteReader&&) noexcept;
   ByteReader& operator=(ByteReader&&) noexcept;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Of the next byte, after decompression.
+  /// Position of the next byte, after decompression.
   std::uint64_t position() const noexcept { return position_; }
 
-  /// All of `out`, or FileError with the position at which the file ends or stops making sense.
+  /// Fills all of `out`. Throws FileError with the position at which the file ends or is damaged.
   void read(std::span<std::byte> out);
-  /// What there is, up to out.size(); 0 at the end (by then gzip's own checksum has been compared).
+  /// Reads up to out.size() bytes; returns 0 at the end (after the check of gzip's own checksum).
   std::size_t read_some(std::span<std::byte> out);
-  /// Throws FileError when bytes are left.
+  /// Throws FileError if bytes are left.
   void expect_end();
-  /// Throws FileError when `bytes` more cannot come: of a plain file by its size, of a gzip file because no deflate
-  /// stream unpacks to more than 1032 times its size. Before memory is taken for what a header promises. What cannot
-  /// tell its size, as a pipe, may hold anything.
+  /// Throws FileError if `bytes` more cannot follow: a plain file is smaller, or a gzip file is, because no deflate
+  /// stream unpacks to more than 1032 times its size. Call it before memory is allocated for a size in a header. Files
+  /// without a known size, such as pipes, pass.
   void expect_room(std::uint64_t bytes) const;
 
  private:

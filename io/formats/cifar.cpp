@@ -1,5 +1,5 @@
 // CIFAR-10 and CIFAR-100 binary versions (cs.toronto.edu/~kriz/cifar.html): records of 1 label byte (CIFAR-100: coarse,
-// then fine) and 3072 bytes of pixels, the 32 x 32 red plane, then green, then blue, row by row. No header.
+// then fine) and 3072 bytes of pixels: the 32 x 32 red plane, then green, then blue, row by row. No header.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -46,7 +46,7 @@ std::vector<std::filesystem::path> training_batches(const std::filesystem::path&
   return files;
 }
 
-/// One name a line; none where there is no such file, or it has another number of names.
+/// One name per line; empty if the file is missing or has another number of names.
 std::vector<std::string> read_class_names(const std::filesystem::path& batch, const Layout& layout) {
   std::ifstream stream(batch.parent_path() / layout.names_file);
   std::vector<std::string> names;
@@ -124,7 +124,7 @@ class CifarSource final : public SampleSource {
     ++done_;
   }
 
-  /// Of the record, the fine one; both are checked.
+  /// The record's label, for CIFAR-100 the fine one; both are checked.
   std::byte label() const {
     const bool coarse_and_fine = layout_.label_bytes == 2;
     if (coarse_and_fine) check_label(record_[0], kCoarseClasses, "coarse label");
@@ -141,11 +141,11 @@ class CifarSource final : public SampleSource {
   std::vector<std::filesystem::path> files_;
   Layout layout_;
   std::vector<std::byte> record_;
-  std::vector<std::int64_t> counts_;  ///< records of each file
+  std::vector<std::int64_t> counts_;  ///< number of records in each file
   std::int64_t count_ = 0;
   std::vector<std::string> class_names_;
   std::size_t file_ = 0;
-  std::int64_t done_ = 0;  ///< records of files_[file_]
+  std::int64_t done_ = 0;  ///< number of records read from files_[file_]
   std::optional<ByteReader> reader_;
 };
 

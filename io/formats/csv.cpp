@@ -1,5 +1,5 @@
-// Two passes over the file: the first (csv_table.hpp) counts rows, checks their width and learns columns and classes,
-// the second turns cells into numbers. Memory: one record and the class names, whatever the file's size.
+// Reads the file in two passes: the first (csv_table.hpp) counts rows, checks their width and finds columns and
+// classes; the second converts cells to numbers. Memory: one record and the class names, for any file size.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -87,7 +87,7 @@ class CsvSource final : public SampleSource {
     out += sizeof value;
   }
 
-  /// float32, unless the numbers of a column need more.
+  /// float32, or float64 if the numbers of a column need it.
   FileType type_of(const std::vector<std::size_t>& columns) const {
     const auto needs_double = [this](std::size_t column) { return table_.column(column).needs_double(); };
     return std::any_of(columns.begin(), columns.end(), needs_double) ? FileType::float64 : FileType::float32;
@@ -100,7 +100,7 @@ class CsvSource final : public SampleSource {
   void store_input(std::byte*& x, FileType type, const CsvColumn& column) {
     const std::string_view text = csv_trimmed(records_.cell(column.index()));
     if (column.holds_categories()) {
-      const std::size_t category = column.category(text);  // none of them where it is missing
+      const std::size_t category = column.category(text);  // no category if the cell is missing
       for (std::size_t i = 0; i < column.categories().size(); ++i) store_number(x, type, i == category ? 1 : 0);
     } else if (csv_missing(text)) {
       store_number(x, type, column.mean());
@@ -129,7 +129,7 @@ class CsvSource final : public SampleSource {
 std::vector<std::string> CsvOptions::label_columns() const {
   std::vector<std::string> all;
   const bool classes = encoding ? encoding->labels_are_classes : label_is_class;
-  if (classes && !label_column.empty()) return {label_column};  // a name may hold commas
+  if (classes && !label_column.empty()) return {label_column};  // one name, even with commas
   for (std::size_t begin = 0; begin < label_column.size();) {
     const std::size_t comma = std::min(label_column.find(',', begin), label_column.size());
     all.push_back(label_column.substr(begin, comma - begin));

@@ -1,5 +1,5 @@
 /// \file
-/// The labels of a table that are classes: which there are, and their numbers.
+/// The classes in a table's label column, and their numbers.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,27 @@ namespace lockstep::io {
 /// numbers by their size, in one spelling (2 and 2.0 are one class), texts by their bytes.
 class CsvClasses {
  public:
-  /// Those that another table has; without names, classes are numbered. `style` outlives it.
+  /// Classes of another table; without names, classes are numbered. `style` outlives it.
   struct Known {
     std::vector<std::string> names;
     std::int64_t classes = 0;
-    std::string from;  ///< for messages
+    std::string from;  ///< name of the other table, for messages
   };
   explicit CsvClasses(const NumberStyle& style) : style_(&style) {}
   void follow(Known known);
 
   void add(std::string_view text, std::int64_t line);
-  /// More different labels than can be classes.
+  /// True if there are more different labels than classes can have.
   bool too_many() const noexcept;
-  /// After the last label.
+  /// Call it after the last label.
   void finish(std::int64_t samples);
-  /// Why these are no classes, one sentence: numbers with fractions, a missing label among numbers, a class that is not
-  /// known. `column`: what messages call it.
+  /// The reason why these labels are not classes, one sentence: numbers with fractions, a missing label among numbers,
+  /// an unknown class. `column`: its name in messages.
   std::optional<std::string> complaint(const std::string& file, const std::string& column) const;
-  /// What the user should know, one sentence; "": nothing.
+  /// A remark for users, one sentence; "": none.
   std::string remark(const std::string& column) const;
 
-  /// Empty: they are numbers.
+  /// Empty if classes are numbers.
   const std::vector<std::string>& names() const noexcept { return names_; }
   std::int32_t index(std::string_view text) const;
   static constexpr std::size_t kMaxClasses = 65'536;
@@ -53,7 +53,7 @@ class CsvClasses {
   const NumberStyle* style_;
   std::optional<Known> known_;
   std::optional<Seen> first_fraction_, first_missing_, first_odd_, first_unknown_, first_large_;
-  std::int64_t whole_ = 0, texts_ = 0, odd_ = 0;  ///< different labels
+  std::int64_t whole_ = 0, texts_ = 0, odd_ = 0;  ///< counts of different labels
   std::int64_t largest_ = -1, samples_ = 0;
   bool negative_ = false;
   std::vector<std::string> names_;

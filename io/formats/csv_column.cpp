@@ -11,7 +11,7 @@
 namespace lockstep::io {
 namespace {
 
-/// More different texts than this are names or sentences, no categories.
+/// A column with more different texts holds names or sentences, not categories.
 constexpr std::size_t kMaxCategories = 1000;
 
 }  // namespace
@@ -23,7 +23,7 @@ void CsvColumn::follow(const TableColumn& known, UnknownCategories unknown) {
   for (std::size_t i = 0; i < categories_.size(); ++i) place_.emplace(categories_[i], i);
 }
 
-/// Whole numbers have one spelling: 1 and 1.0 are one category.
+/// Gives whole numbers one spelling: 1 and 1.0 are one category.
 std::string CsvColumn::category_name(std::string_view cell) const {
   return readable(class_name(csv_plain(cell, *style_)));
 }

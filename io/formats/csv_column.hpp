@@ -1,5 +1,5 @@
 /// \file
-/// What a column of a table holds, as its cells come: numbers, or texts that are categories.
+/// Collects the cells of a table's column: numbers, or texts that are categories.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,22 @@ namespace lockstep::io {
 
 class CsvColumn {
  public:
-  /// `text`: what messages call it. `style`: outlives it.
+  /// `text`: the column's name in messages. `style` outlives the column.
   CsvColumn(std::size_t index, std::string name, std::string text, const NumberStyle& style)
       : index_(index), name_(std::move(name)), text_(std::move(text)), style_(&style) {}
 
-  /// Its cells are categories, whatever they look like.
+  /// Treats the cells as categories, in any form.
   void hold_categories() { categorical_ = true; }
-  /// Its cells mean what those of another table do: the kind, the categories and the fill are known before.
+  /// Adopts the meaning of another table's column: kind, categories and fill are known in advance.
   void follow(const TableColumn& known, UnknownCategories unknown);
 
   void add(std::string_view cell, std::int64_t line);
-  /// A missing cell that gets the mean, or none of the categories.
+  /// Counts a missing cell that gets the mean, or none of the categories.
   void fill() { ++filled_; }
-  /// After the last cell: categories get their order.
+  /// Sorts the categories. Call it after the last cell.
   void finish();
-  /// Why the column cannot be used, one sentence: numbers and texts in one column, dates, numbers in another spelling,
-  /// more than 1,000 different texts, a missing cell, texts where they are not welcome, a category that is not known,
-  /// or nothing at all.
+  /// The reason why the column cannot be used, one sentence: numbers and texts in one column, dates, numbers in another
+  /// spelling, more than 1,000 different texts, a missing cell, unwanted texts, an unknown category, or no content.
   std::optional<std::string> complaint(const std::string& file, bool texts_are_welcome) const;
 
   std::size_t index() const noexcept { return index_; }
@@ -43,18 +42,18 @@ class CsvColumn {
     return known_ ? known_->kind == TableColumn::Kind::categories : categorical_ || (numbers_ == 0 && texts_ > 0);
   }
   bool holds_nothing() const noexcept { return numbers_ == 0 && texts_ == 0; }
-  /// Ten numbers or more, each one more than the one before.
+  /// True for ten numbers or more, each one more than the previous one.
   bool counts_lines() const noexcept;
   double mean() const noexcept {
     return known_ ? known_->fill : numbers_ > 0 ? sum_ / static_cast<double>(numbers_) : 0;
   }
-  /// float32 would move some of its numbers by a part of their deviation that may matter: Unix times, long numbers.
+  /// True if rounding to float32 would move numbers by a noticeable part of their deviation: Unix times, long numbers.
   bool needs_double() const noexcept;
   const std::vector<std::string>& categories() const noexcept { return categories_; }
-  /// Beyond the last one where there is no such category.
+  /// Index of the cell's category; the number of categories if there is no such one.
   std::size_t category(std::string_view cell) const;
   std::int64_t filled() const noexcept { return filled_; }
-  /// Cells with a text that is none of the known categories, where that is accepted.
+  /// Number of cells with an unknown category, if these are accepted.
   std::int64_t unknown() const noexcept { return unknown_; }
   double least() const noexcept { return least_; }
   double greatest() const noexcept { return greatest_; }
@@ -78,7 +77,7 @@ class CsvColumn {
   std::int64_t numbers_ = 0, texts_ = 0, filled_ = 0, unknown_ = 0;
   double sum_ = 0, first_ = 0, least_ = 0, greatest_ = 0;
   double centre_ = 0, squares_ = 0;  ///< mean so far, sum of squared deviations from it (Welford 1962)
-  double rounding_ = 0;              ///< by which float32 moves a number at most
+  double rounding_ = 0;              ///< largest change of a number by rounding to float32
   bool consecutive_ = true;
   std::optional<Seen> first_text_, first_missing_, first_odd_, first_unknown_;
   std::vector<std::string> categories_;

@@ -26,7 +26,7 @@ std::string lowered(std::string_view text) {
   return small;
 }
 
-/// Without its sign.
+/// The text without its sign.
 std::string_view unsigned_part(std::string_view text) {
   return text.starts_with('+') || text.starts_with('-') ? text.substr(1) : text;
 }
@@ -37,7 +37,7 @@ std::size_t digits_from(std::string_view text, std::size_t at) {
   return end;
 }
 
-/// "1,234,567": digits in groups of three (or, as in India, of two and then three). Its length; 0: no groups.
+/// Length of a number with groups, "1,234,567": three digits each (or, as in India, two and then three); 0: no groups.
 std::size_t grouped_digits(std::string_view text, char separator) {
   std::size_t at = digits_from(text, 0);
   if (at < 1 || at > 3) return 0;
@@ -52,7 +52,7 @@ std::size_t grouped_digits(std::string_view text, char separator) {
   return last == 3 ? end : 0;
 }
 
-/// With a decimal point and without groups; nullopt: its groups or its decimal mark are others.
+/// The number with a decimal point and without groups; nullopt: it has other groups or another decimal mark.
 std::optional<std::string> rewritten(std::string_view text, const NumberStyle& style) {
   if (style == NumberStyle{}) return std::string(text);
   std::string plain;
@@ -76,7 +76,7 @@ std::optional<std::string> rewritten(std::string_view text, const NumberStyle& s
   return plain;
 }
 
-/// A number, but beyond the range of float32.
+/// True for a number beyond the range of float32.
 bool is_large(std::string_view text) {
   double value = 0;
   const char* const last = text.data() + text.size();
@@ -84,7 +84,7 @@ bool is_large(std::string_view text) {
   return stop == last && (error == std::errc::result_out_of_range || std::isfinite(value));
 }
 
-/// Three numbers with the same mark between them: - / or .
+/// True for three numbers with the same mark between them: - / or .
 bool numeric_date(std::string_view text) {
   std::array<std::size_t, 3> lengths{};
   std::size_t part = 0;
@@ -107,7 +107,7 @@ bool numeric_date(std::string_view text) {
   return lengths[0] > 0 && lengths[1] > 0 && lengths[2] > 0 && (year_first || year_last);
 }
 
-/// 12:30 or 12:30:45.5, and perhaps "am".
+/// True for 12:30 or 12:30:45.5, perhaps with "am".
 bool time_of_day(std::string_view text) {
   const std::size_t hours = digits_from(text, 0);
   if (hours < 1 || hours > 2 || hours >= text.size() || text[hours] != ':') return false;
@@ -117,7 +117,7 @@ bool time_of_day(std::string_view text) {
   return rest.empty() || rest[0] == ':' || lowered(csv_trimmed(rest)) == "am" || lowered(csv_trimmed(rest)) == "pm";
 }
 
-/// 31-May-2024, May 31, 2024, May 2024.
+/// True for 31-May-2024, May 31, 2024, May 2024.
 bool date_with_month(std::string_view text) {
   constexpr std::array<std::string_view, 12> kMonths = {"january",   "february", "march",    "april",
                                                         "may",       "june",     "july",     "august",
@@ -149,7 +149,7 @@ bool date_with_month(std::string_view text) {
   return month && number;
 }
 
-/// Typographic signs and blanks as ASCII has them.
+/// Replaces typographic signs and blanks by ASCII.
 std::string in_ascii(std::string_view text) {
   struct Sign {
     std::string_view bytes, instead;
@@ -171,7 +171,7 @@ std::string in_ascii(std::string_view text) {
   return ascii;
 }
 
-/// Takes away what stands before or behind a number; whether there was any.
+/// Removes a mark before or after a number; true if there was one.
 bool strip(std::string_view& text, std::initializer_list<std::string_view> marks) {
   for (const std::string_view mark : marks) {
     if (text.size() > mark.size() && text.starts_with(mark)) {
@@ -190,7 +190,7 @@ std::string option_of(char separator) {
   return separator == ' ' ? "blank" : separator == '\'' ? "\"'\"" : std::string(1, separator);
 }
 
-/// Numbers with commas or groups, and the options that read them. "": none.
+/// The options that read numbers with commas or groups; "": another text.
 std::string other_marks(std::string_view text) {
   const std::string_view digits = unsigned_part(text);
   for (const char separator : {',', '.', ' ', '\'', '_'}) {
@@ -216,7 +216,7 @@ std::string other_marks(std::string_view text) {
   return "";
 }
 
-/// Several numbers with blanks or other separators between them.
+/// The separator between several numbers in one cell, such as a blank; 0: none.
 char separated_numbers(std::string_view text) {
   for (const char separator : {';', '\t', '|', ' '}) {
     std::size_t numbers = 0;
@@ -254,7 +254,7 @@ std::optional<double> csv_number(std::string_view text, const NumberStyle& style
   double value = 0;
   const auto [stop, error] = std::from_chars(digits.data(), last, value);
   if (stop != last) return std::nullopt;
-  if (error == std::errc::result_out_of_range) {  // from_chars does not say on which side
+  if (error == std::errc::result_out_of_range) {  // from_chars does not tell overflow from underflow
     const bool is_tiny = digits.find("e-") != std::string_view::npos || digits.find("E-") != std::string_view::npos;
     return is_tiny ? std::optional(0.0) : std::nullopt;
   }
@@ -268,7 +268,7 @@ std::string csv_plain(std::string_view text, const NumberStyle& style) {
 }
 
 bool csv_missing(std::string_view text) {
-  // What pandas takes for missing, in any case of the letters.
+  // Missing values in pandas, in any case.
   constexpr std::array<std::string_view, 12> kWords = {"na",   "n/a", "nan",  "null", "none",   "?",
                                                        "#n/a", "#na", "<na>", "-nan", "#null!", "#n/a n/a"};
   if (text.empty()) return true;

@@ -1,5 +1,5 @@
 /// \file
-/// What one cell of a table says: a number, nothing, a date, or a number in a spelling that nobody has asked for.
+/// Interprets one cell of a table: a number, nothing, a date, or a number in a spelling that was not declared.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,33 @@
 
 namespace lockstep::io {
 
-/// How a table spells its numbers.
+/// Spelling of a table's numbers.
 struct NumberStyle {
   char decimal = '.';
-  char thousands = 0;  ///< between groups of three digits; 0: none
+  char thousands = 0;  ///< separator of groups of three digits; 0: none
   bool operator==(const NumberStyle&) const = default;
 };
 
-/// Without blanks at its ends.
+/// The text without blanks at its ends.
 std::string_view csv_trimmed(std::string_view text);
-/// A number within the range of float32; what is too small for a double is 0.
+/// A number within the range of float32; 0 for numbers too small for a double.
 std::optional<double> csv_number(std::string_view text, const NumberStyle& style = {});
-/// The number that csv_number() sees with a decimal point and no groups; other texts as they are.
+/// The number in the spelling of C: decimal point, no groups. Other texts stay unchanged.
 std::string csv_plain(std::string_view text, const NumberStyle& style);
-/// An empty cell, or one of the words that stand for one: NA, N/A, NaN, null, none, ?, #N/A, <NA>
+/// True for an empty cell, or a word for a missing value: NA, N/A, NaN, null, none, ?, #N/A, <NA>
 bool csv_missing(std::string_view text);
-/// Whether it reads like a day, a time, or both: 2024-05-31, 31.05.2024, 5/31/24 12:00, 31-May-2024, 12:30.
+/// True for a day, a time, or both: 2024-05-31, 31.05.2024, 5/31/24 12:00, 31-May-2024, 12:30.
 bool csv_date(std::string_view text);
-/// A text that csv_number() refuses, and that is a number in another spelling (1,5; 1,234; 12%; $5; infinity; several
-/// numbers in one cell). Says what it is and what to do; nullopt: another text.
+/// Describes a text that csv_number() refuses, but that is a number in another spelling (1,5; 1,234; 12%; $5; infinity;
+/// several numbers in one cell), with a remedy; nullopt: any other text.
 std::optional<std::string> odd_number(std::string_view text, const NumberStyle& style);
-/// "kg" of "5 kg"; nullopt: no number that letters follow.
+/// "kg" for "5 kg"; nullopt: not a number followed by letters.
 std::optional<std::string> number_suffix(std::string_view text);
 /// The beginning of a cell, for messages.
 std::string csv_shown(std::string_view cell);
 /// The first of some names, for messages.
 std::string csv_listed(const std::vector<std::string>& names);
-/// Why a cell is no number, and what to do: "data.csv:3: column 1 (b) holds ..."
+/// The reason why a cell is not a number, and a remedy: "data.csv:3: column 1 (b) holds ..."
 std::string number_refusal(const std::string& file, std::int64_t line, const std::string& column, std::string_view text,
                            const NumberStyle& style = {});
 

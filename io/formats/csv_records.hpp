@@ -18,10 +18,10 @@
 namespace lockstep::io {
 
 /// RFC 4180 records: quoted cells may hold separators, line ends and doubled quotes; CR before LF belongs to the line
-/// end. Blanks before a quote do not count. Lines that hold nothing at all are skipped.
+/// end. Blanks before a quote are ignored. Empty lines are skipped.
 class CsvRecords {
  public:
-  /// Throws FileError: no such file, UTF-16.
+  /// Throws FileError: missing file, UTF-16.
   CsvRecords(const std::filesystem::path& path, char separator)
       : bytes_(path), separator_(separator), buffer_(std::size_t{1} << 18) {
     if (available() && size_ >= 2 &&
@@ -31,7 +31,7 @@ class CsvRecords {
     if (available() && size_ >= 3 && std::memcmp(buffer_.data(), "\xEF\xBB\xBF", 3) == 0) at_ = 3;  // byte order mark
   }
 
-  /// false at the end of the file.
+  /// Reads the next record; false at the end of the file.
   bool next() {
     do {
       if (!read_record()) return false;
@@ -43,12 +43,12 @@ class CsvRecords {
     const std::size_t begin = column == 0 ? 0 : ends_[column - 1];
     return std::string_view(text_).substr(begin, ends_[column] - begin);
   }
-  /// 1-based line on which the current record began.
+  /// 1-based number of the current record's first line.
   std::int64_t line() const noexcept { return line_; }
   const std::filesystem::path& path() const noexcept { return bytes_.path(); }
 
  private:
-  /// So far, the current one.
+  /// True if the current cell is blank so far.
   bool cell_is_blank() const noexcept {
     return text_.find_first_not_of(" \t", ends_.empty() ? 0 : ends_.back()) == std::string::npos;
   }
@@ -105,7 +105,7 @@ class CsvRecords {
   std::vector<std::byte> buffer_;
   std::size_t at_ = 0, size_ = 0;
   std::string text_;               ///< the cells of the current record, one after another
-  std::vector<std::size_t> ends_;  ///< where each cell ends in text_
+  std::vector<std::size_t> ends_;  ///< end of each cell in text_
   bool quoted_any_ = false;
   std::int64_t line_ = 1, next_line_ = 1;
 };

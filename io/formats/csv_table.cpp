@@ -17,7 +17,7 @@ bool contains_index(const std::vector<std::size_t>& list, std::size_t index) {
 
 std::string separator_word(char separator) { return separator == '\t' ? "tab" : fmt::format("\"{}\"", separator); }
 
-/// How pandas calls an index that was written without a name, and read and written again.
+/// Names that pandas gives to an index without a name when it writes and reads a table.
 bool is_unnamed(std::string_view name) { return name.empty() || name.starts_with("Unnamed: "); }
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<char> likely_separator(const std::filesystem::path& file) {
         most = cells;
         best = separator;
       }
-    } catch (const FileError&) {  // a quoted cell that never ends, with this separator
+    } catch (const FileError&) {  // this separator causes an unterminated quoted cell
     }
   }
   return best;
@@ -124,7 +124,7 @@ void CsvTable::choose_columns() {
   for (const std::string& wanted : options_.categories) columns_[find(wanted, "such")].hold_categories();
 }
 
-/// By name, where both tables have names; by place otherwise.
+/// Matches columns by name if both tables have names, otherwise by position.
 void CsvTable::follow_encoding() {
   const TableEncoding& known = *options_.encoding;
   if (known.table.named != !names_.empty()) {
@@ -136,7 +136,7 @@ void CsvTable::follow_encoding() {
   for (const CsvColumn& column : columns_) present.push_back(column.name());
   for (const TableColumn& column : known.table.columns) wanted.push_back(column.name);
   PairedNames inputs = pair_names(wanted, present);
-  if (!known.table.named && present.size() == wanted.size()) {  // inputs alone
+  if (!known.table.named && present.size() == wanted.size()) {  // inputs only
     inputs.missing.clear();
     for (std::size_t i = 0; i < wanted.size(); ++i) inputs.places[i] = i;
   }
@@ -179,7 +179,7 @@ void CsvTable::follow_encoding() {
   }
 }
 
-/// Columns that are used have names, each its own.
+/// Requires distinct names for the columns that are used.
 void CsvTable::require_names() {
   const auto used = [&](std::size_t i) { return contains_index(inputs_, i) || contains_index(labels_, i); };
   for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -201,7 +201,7 @@ void CsvTable::require_names() {
   }
 }
 
-/// A column by its name or its number.
+/// Finds a column by its name or its number.
 std::size_t CsvTable::find(const std::string& wanted, std::string_view what) const {
   const auto columns = static_cast<std::int64_t>(columns_.size());
   const std::string name = readable(wanted);
@@ -236,7 +236,7 @@ bool CsvTable::left_out(const CsvRecords& record) const {
          std::any_of(labels_.begin(), labels_.end(), no_label);
 }
 
-/// Counts the samples, collects classes and categories, and sees what each column holds.
+/// Counts the samples, collects classes and categories, and inspects each column.
 void CsvTable::scan(CsvRecords& records) {
   std::int64_t dropped = 0;
   while (records.next()) {

@@ -1,5 +1,5 @@
 /// \file
-/// The first pass over a table: what its columns are, which of them are inputs and labels, and what is wrong with it.
+/// The first pass over a table: finds its columns, its inputs and labels, and its faults.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ namespace lockstep::io {
 
 class CsvTable {
  public:
-  /// Reads the file to its end. `complaints`: where there is one, what would end the reading is added to it, as far as
-  /// reading can go on. Throws FileError otherwise.
+  /// Reads the file to its end. `complaints`: if given, collects the errors that would end the reading, as long as
+  /// reading can continue. Throws FileError otherwise.
   CsvTable(const std::filesystem::path& file, const CsvOptions& options,
            std::vector<std::string>* complaints = nullptr);
   CsvTable(const CsvTable&) = delete;
@@ -29,19 +29,19 @@ class CsvTable {
   std::int64_t count() const noexcept { return count_; }
   std::size_t width() const noexcept { return columns_.size(); }
   bool label_is_class() const noexcept { return label_is_class_; }
-  /// In the order of the features and of the targets.
+  /// Columns in the order of the features, and of the targets.
   const std::vector<std::size_t>& inputs() const noexcept { return inputs_; }
   const std::vector<std::size_t>& labels() const noexcept { return labels_; }
   const CsvColumn& column(std::size_t index) const { return columns_.at(index); }
   const CsvClasses& classes() const noexcept { return classes_; }
   const NumberStyle& style() const noexcept { return style_; }
-  /// The column of the samples' weights, which is no input.
+  /// The column of sample weights, which is not an input.
   std::optional<std::size_t> weight() const noexcept { return weight_; }
   std::optional<std::size_t> id() const noexcept { return id_; }
   std::optional<SampleId> sample_id() const;
   TableSchema schema() const;
   const std::vector<std::string>& remarks() const noexcept { return remarks_; }
-  /// With --missing drop: a cell that is used is missing.
+  /// True if --missing drop leaves the record out: a cell that is used is missing.
   bool left_out(const CsvRecords& record) const;
 
  private:
@@ -63,7 +63,7 @@ class CsvTable {
   std::vector<std::string>* complaints_;
   NumberStyle style_;
   bool label_is_class_;
-  std::vector<std::string> names_;  ///< of the header; empty: there is none
+  std::vector<std::string> names_;  ///< names in the header; empty: no header
   std::vector<CsvColumn> columns_;
   std::vector<std::size_t> inputs_, labels_;
   std::optional<std::size_t> id_, weight_;
@@ -73,7 +73,7 @@ class CsvTable {
   std::int64_t count_ = 0;
 };
 
-/// Between the cells of the first lines, where these fall into as many cells each; nullopt: none of , ; | and tabs.
+/// The separator that divides the first lines into equal numbers of cells; nullopt: none of , ; | and tabs.
 std::optional<char> likely_separator(const std::filesystem::path& file);
 
 }  // namespace lockstep::io

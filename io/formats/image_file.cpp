@@ -19,7 +19,7 @@ struct ImageFormat {
   std::string_view name;
   std::string_view magic;
   std::size_t magic_at;
-  ImageDecoder (*decoder)() noexcept;  ///< nullptr: there is none
+  ImageDecoder (*decoder)() noexcept;  ///< nullptr: no decoder
   std::string_view library;
 };
 
@@ -70,7 +70,7 @@ std::vector<std::uint8_t> read_bytes(const std::filesystem::path& file) {
   return bytes;
 }
 
-/// Numbers of an EXIF block, in its byte order; 0 beyond its end.
+/// Reads numbers of an EXIF block in its byte order; 0 beyond its end.
 struct ExifBlock {
   std::span<const std::uint8_t> bytes;
   bool big_endian = false;
@@ -152,11 +152,11 @@ bool can_decode_images() noexcept { return can_decode("JPEG"); }
 
 void require_believable_area(const std::filesystem::path& file, std::uint64_t height, std::uint64_t width,
                              std::uint64_t file_bytes) {
-  /// Of each side; more is a damaged header.
+  /// Limit for each side; more means a damaged header.
   constexpr std::uint64_t kMaxPixels = 1U << 16;
-  /// As many are read whatever their bytes are: 201 MB. An image of one colour has few bytes.
+  /// Area that is accepted for any file size: 201 MB of memory. A single-coloured image has few bytes.
   constexpr std::uint64_t kSmallArea = std::uint64_t{1} << 26;
-  /// Larger ones need a byte for so many pixels: photographs have one for ten.
+  /// Larger images need at least one byte per this many pixels: photographs have one per ten.
   constexpr std::uint64_t kMaxPixelsPerByte = 64;
   if (height == 0 || width == 0 || height > kMaxPixels || width > kMaxPixels) {
     throw FileError(fmt::format("{}: is damaged: an image of {} x {} pixels", file.string(), height, width));

@@ -1,6 +1,6 @@
 /// \file
-/// One image file as pixels. image_file.cpp knows the formats; jpeg_png.cpp and webp.cpp decode them where their
-/// libraries were found, without_jpeg_png.cpp and without_webp.cpp stand for them elsewhere.
+/// Reads an image file as pixels. image_file.cpp knows the formats. jpeg_png.cpp and webp.cpp decode them if their
+/// libraries were found; otherwise without_jpeg_png.cpp and without_webp.cpp take their place.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 
 namespace lockstep::io {
 
-/// RGB, row by row: `pixels`, or `deep` where the file has more than 8 bits a channel; the other one is empty.
+/// RGB, row by row: `pixels`, or `deep` if the file has more than 8 bits per channel; the other one is empty.
 struct Image {
   std::int64_t height = 0, width = 0;
   std::vector<std::uint8_t> pixels = {};
-  std::vector<std::uint16_t> deep = {};  ///< numbers as the file has them: of 12 bits, 0 to 4095
+  std::vector<std::uint16_t> deep = {};  ///< numbers of the file: 0 to 4095 for 12 bits
   bool turned = false;                   ///< its orientation (EXIF) has been applied
 
   bool is_deep() const noexcept { return !deep.empty(); }
   std::int64_t elements() const noexcept { return height * width * 3; }
 };
 
-/// Told apart by content, not by name. Colours are the numbers of the file: no gamma is applied, opacity is left out.
-/// Upright, as the orientation in the file says. Throws FileError naming the file: no known format, one that this
-/// program was built without, damaged, cut off (images that other programs complete with grey are refused), more
-/// pixels than its bytes can mean.
+/// Recognises the format by content, not by name. Colours are the numbers of the file: no gamma is applied, opacity is
+/// dropped. The image is upright, by the orientation in the file. Throws FileError that names the file: unknown format,
+/// a format that this program was built without, damaged, cut off (other programs complete such images with grey), more
+/// pixels than the bytes can hold.
 Image read_image(const std::filesystem::path& file);
 
-/// What a file is by its first bytes: "JPEG", "PNG", "GIF" ...; "": no image that we know.
+/// Format by the file's first bytes: "JPEG", "PNG", "GIF" ...; "": not a known image.
 std::string image_format(const std::filesystem::path& file);
-/// Whether names that end so are those of images: ".JPG"; with the name of the format.
+/// Format by the ending of the name, such as ".JPG"; nullopt: not an image's name.
 std::optional<std::string_view> image_format_of_name(const std::filesystem::path& file);
-/// Whether this program can decode a format.
+/// True if this program can decode the format.
 bool can_decode(std::string_view format) noexcept;
 
 // For decoders.
@@ -45,12 +45,12 @@ ImageDecoder jpeg_decoder() noexcept;
 ImageDecoder png_decoder() noexcept;
 ImageDecoder webp_decoder() noexcept;
 
-/// Before memory is taken for it. Throws FileError where the file has too few bytes for so many pixels.
+/// Throws FileError if the file has too few bytes for this number of pixels. Call it before memory is allocated.
 void require_believable_area(const std::filesystem::path& file, std::uint64_t height, std::uint64_t width,
                              std::uint64_t file_bytes);
-/// The orientation that an EXIF block (a TIFF header and its first directory) tells: 1 to 8; 1 where it tells none.
+/// Orientation in an EXIF block (a TIFF header and its first directory): 1 to 8; 1 if it has none.
 int exif_orientation(std::span<const std::uint8_t> block) noexcept;
-/// The image as it is meant to be seen: orientation 6 is turned by a quarter clockwise, and so on (EXIF 2.3, 4.6.4).
+/// The image as it should be seen: orientation 6 is turned clockwise by 90 degrees, and so on (EXIF 2.3, 4.6.4).
 Image upright(Image image, int orientation);
 
 }  // namespace lockstep::io

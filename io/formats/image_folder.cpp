@@ -1,4 +1,4 @@
-// One sub-folder per class, image files in it: the layout of ImageNet and of most people's own pictures.
+// One sub-folder of image files per class: the layout of ImageNet and of most users' own pictures.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -21,7 +21,7 @@ namespace lockstep::io {
 namespace {
 
 constexpr std::size_t kMaxBytesAhead = std::size_t{64} << 20;
-constexpr std::size_t kImagesPerThread = 8;  ///< decoded at once: so that threads seldom wait for the slowest
+constexpr std::size_t kImagesPerThread = 8;  ///< decoded at once, so that threads seldom wait for the slowest
 
 class ImageFolderSource final : public SampleSource {
  public:
@@ -74,7 +74,7 @@ class ImageFolderSource final : public SampleSource {
   void skip(std::int64_t samples) override { done_ += samples; }
 
  private:
-  /// Its path below the folder.
+  /// The image's path below the folder.
   std::string name_of(const ListedImage& image) const {
     return readable(image.file.lexically_relative(folder_).string());
   }

@@ -36,10 +36,10 @@ std::vector<fs::path> sub_folders(const fs::path& folder) {
   return folders;
 }
 
-/// What is not read, by kind.
+/// Counts files left out, by kind.
 class LeftOut {
  public:
-  /// `noun`: one of them; `more`: what else is to be said of all.
+  /// `noun`: the kind in the singular; `more`: a remark about all of them.
   void add(const std::string& noun, const std::string& more, const fs::path& file) {
     Kind& one = kinds_[{noun, more}];
     if (one.count++ == 0 || file < one.first) one.first = file;
@@ -122,7 +122,7 @@ std::string class_name(const fs::path& folder) {
                   folder.string(), readable(name)));
 }
 
-/// train, validation or test.
+/// The standard name of a part: train, validation or test; "": another folder.
 std::string part_name(const fs::path& folder) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kNames = {{{"train", "train"},
                                                                                      {"training", "train"},

@@ -15,7 +15,7 @@
 namespace lockstep::io {
 namespace {
 
-constexpr std::size_t kLookedAt = 16, kLookedAtWhereGrey = 64;  ///< images
+constexpr std::size_t kLookedAt = 16, kLookedAtWhereGrey = 64;  ///< number of images
 
 template <class Pixel>
 bool is_grey(const std::vector<Pixel>& pixels) {
@@ -26,7 +26,7 @@ bool is_grey(const std::vector<Pixel>& pixels) {
 }
 bool is_grey(const Image& image) { return image.is_deep() ? is_grey(image.deep) : is_grey(image.pixels); }
 
-/// In place. The weights are those of ITU-R BT.601; of a grey pixel nothing changes.
+/// Converts in place, with the weights of ITU-R BT.601; grey pixels keep their value.
 template <class Pixel>
 void to_grey(std::vector<Pixel>& pixels) {
   for (std::size_t i = 0; i < pixels.size() / 3; ++i) {

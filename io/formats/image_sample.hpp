@@ -1,5 +1,5 @@
 /// \file
-/// Images as samples: brought to one size, one number of channels and one depth.
+/// Images as samples: converted to one size, one number of channels and one depth.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@ namespace lockstep::io {
 
 class ImageSamples {
  public:
-  /// Looks at some of the images, evenly over all: where the options leave it open they decide on size and channels,
-  /// and they decide whether the samples have 8 bits a channel or more. Throws FileError.
+  /// Inspects some of the images, evenly spread: they decide whether samples have more than 8 bits per channel, and on
+  /// size and channels if the options leave these open. Throws FileError.
   ImageSamples(std::vector<ListedImage> images, const ImageFolderOptions& options);
 
   const std::vector<ListedImage>& images() const noexcept { return images_; }
-  /// x: uint8, or uint16 where images have more than 8 bits a channel; [height, width, channels].
+  /// x: uint8, or uint16 if images have more than 8 bits per channel; [height, width, channels].
   Field field() const;
-  /// What the user should know about how the images are understood.
+  /// Remarks for users about the interpretation of the images.
   const std::vector<std::string>& remarks() const noexcept { return remarks_; }
 
-  /// The images of these indices, by so many threads, one after the other: field().bytes() each. Throws what the first
-  /// that failed, in this order, threw: FileError.
+  /// Reads the images of these indices in order with this number of threads: field().bytes() each. Throws the FileError
+  /// of the first one, in this order, that failed.
   void read(std::span<const std::int64_t> indices, int threads, std::span<std::byte> out) const;
 
  private:

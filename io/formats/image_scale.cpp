@@ -17,7 +17,7 @@ double cubic(double x) noexcept {
   return 0;
 }
 
-/// How one output pixel is made along one axis: weights of the input pixels from `first` on.
+/// Makes one output pixel along one axis: weights of the input pixels from `first` on.
 struct Tap {
   std::int64_t first = 0;
   std::vector<float> weights;
@@ -44,7 +44,7 @@ std::vector<Tap> taps(double begin, double extent, std::int64_t in, std::int64_t
   return result;
 }
 
-/// Rows first, then columns.
+/// Scales rows first, then columns.
 template <class Pixel>
 std::vector<Pixel> scaled(const std::vector<Pixel>& pixels, std::int64_t in_width, const std::vector<Tap>& columns,
                           const std::vector<Tap>& rows) {

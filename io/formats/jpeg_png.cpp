@@ -1,9 +1,9 @@
-// The only home of libjpeg and libpng.
+// The only file that uses libjpeg and libpng.
 #include <fmt/format.h>
 #include <setjmp.h>
 #include <stdio.h>
 
-// jpeglib.h needs FILE and size_t beforehand.
+// jpeglib.h needs FILE and size_t before it.
 #include <jpeglib.h>
 // jerror.h needs jpeglib.h.
 #include <algorithm>
@@ -24,9 +24,9 @@
 namespace lockstep::io {
 namespace {
 
-/// What libjpeg calls when it gives up, and where it goes from there.
+/// Error handler of libjpeg, and the position at which execution then continues.
 struct JpegErrors {
-  jpeg_error_mgr manager;  // first: libjpeg knows this part alone
+  jpeg_error_mgr manager;  // must be first: libjpeg knows only this part
   jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> text;
 };
@@ -37,15 +37,15 @@ struct JpegErrors {
   longjmp(errors->jump, 1);
 }
 
-/// Level -1: the data is damaged and something was made up in its place. Bytes too many between two markers harm
-/// nothing and occur in well-known sets of images.
+/// Level -1: the data is damaged and libjpeg has invented a replacement. Surplus bytes between two markers are harmless
+/// and occur in well-known sets of images.
 void on_message(j_common_ptr codec, int level) {
   const bool harmless = codec->err->msg_code == JWRN_EXTRANEOUS_DATA || codec->err->msg_code == JWRN_ADOBE_XFORM ||
                         codec->err->msg_code == JWRN_JFIF_MAJOR;
   if (level < 0 && !harmless) give_up(codec);
 }
 
-/// Adobe's programs store cyan, magenta, yellow and black inverted, and so does everybody else who stores them.
+/// CMYK in JPEG files is inverted, by a convention of Adobe's programs.
 void to_rgb(std::span<const std::uint8_t> inverted_cmyk, std::span<std::uint8_t> rgb) {
   for (std::size_t p = 0; p < rgb.size() / 3; ++p) {
     const unsigned black = inverted_cmyk[4 * p + 3];
@@ -55,8 +55,8 @@ void to_rgb(std::span<const std::uint8_t> inverted_cmyk, std::span<std::uint8_t>
   }
 }
 
-// Between setjmp and longjmp nothing with a destructor is made: `image`, `row` and the codec belong to the caller.
-// False: errors.text says why.
+// Between setjmp and longjmp no object with a destructor is created: `image`, `row` and the codec belong to the caller.
+// The functions return false after an error; errors.text has the reason.
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
 
@@ -118,7 +118,7 @@ Image read_jpeg(const std::filesystem::path& file, std::span<const std::uint8_t>
   std::vector<std::uint8_t> row;
   const bool begun = read_jpeg_header(bytes, codec, errors);
   if (begun) require_believable_area(file, codec.image_height, codec.image_width, bytes.size());
-  const int orientation = begun ? orientation_of(codec) : 1;  // decoding ends the life of the markers
+  const int orientation = begun ? orientation_of(codec) : 1;  // decoding frees the markers
   if (begun && decode_jpeg(codec, errors, image, row)) return upright(std::move(image), orientation);
   if (errors.manager.msg_code == JERR_BAD_PRECISION) {
     throw FileError(
@@ -140,7 +140,7 @@ struct PngErrors {
   longjmp(errors->jump, 1);
 }
 
-/// Chunks that are not needed may be what they like.
+/// Damage in ancillary chunks is ignored.
 void ignore_png_warning(png_structp, png_const_charp) {}
 
 void read_png_bytes(png_structp codec, png_bytep out, std::size_t count) {
@@ -160,7 +160,7 @@ struct PngCodec {
   PngCodec& operator=(const PngCodec&) = delete;
 };
 
-// As above: what has a destructor belongs to the caller.
+// As above: objects with a destructor belong to the caller.
 
 bool read_png_header(PngCodec& png, std::span<const std::uint8_t>& left) {
   if (setjmp(png.errors.jump) != 0) return false;
@@ -169,7 +169,7 @@ bool read_png_header(PngCodec& png, std::span<const std::uint8_t>& left) {
   return true;
 }
 
-/// RGB of 8 or 16 bits. No gamma is set, so that none is applied.
+/// RGB of 8 or 16 bits. No gamma is set, so libpng applies none.
 bool begin_png(PngCodec& png) {
   if (setjmp(png.errors.jump) != 0) return false;
   png_set_expand(png.codec);
@@ -195,7 +195,7 @@ int orientation_of(PngCodec& png) {
   return 1;
 }
 
-/// Colour and opacity; the opacity is left out, as most programs that prepare images for training do.
+/// Reads colour and opacity, and drops the opacity, as most programs do that prepare images for training.
 Image read_png(const std::filesystem::path& file, std::span<const std::uint8_t> bytes) {
   PngCodec png;
   if (png.info == nullptr) throw std::bad_alloc();

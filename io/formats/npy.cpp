@@ -16,7 +16,7 @@ namespace {
   throw FileError(fmt::format("{}: {}", path.string(), what));
 }
 
-/// The text after `'key':`, blanks skipped.
+/// The text after `'key':`, without leading blanks.
 std::string_view value_of(const std::filesystem::path& path, std::string_view header, std::string_view key) {
   const std::string quoted = fmt::format("'{}'", key);
   std::size_t at = header.find(quoted);

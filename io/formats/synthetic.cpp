@@ -1,6 +1,6 @@
-// Centres: for few features random centres may nearly coincide, so each is the one of several candidates that is
-// farthest from those before it; then all are scaled until the two nearest are kSeparation standard deviations apart
-// (halfway between them a linear border errs on 3 of 100,000 samples).
+// Centres: with few features random centres may nearly coincide. Each centre is therefore the one of several candidates
+// that is farthest from the earlier ones. Then all are scaled until the two nearest are kSeparation standard deviations
+// apart (halfway between them a linear border errs on 3 of 100,000 samples).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kSeparation = 8;
 
-/// Two independent standard normal numbers from two words of a block (Box, Muller 1958).
+/// Makes two independent standard normal numbers from two words of a block (Box, Muller 1958).
 std::pair<double, double> normal_pair(std::uint32_t first, std::uint32_t second) {
   const double radius = std::sqrt(-2 * std::log(1 - unit_interval(first)));
   const double angle = 2 * std::numbers::pi * unit_interval(second);
@@ -118,7 +118,7 @@ class SyntheticSource final : public SampleSource {
     const double scale = std::isfinite(nearest) ? kSeparation / std::sqrt(nearest) : 1;
     double squares = 0;
     for (const float value : centres_) squares += static_cast<double>(value) * value;
-    // Features come out with a variance of about one, whatever the scale.
+    // The variance of features is about one for any scale.
     spread_ = 1 / std::sqrt(1 + scale * scale * squares / static_cast<double>(centres_.size()));
     for (float& value : centres_) value = static_cast<float>(value * scale * spread_);
   }

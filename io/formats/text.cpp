@@ -1,4 +1,4 @@
-// Text files as a corpus. Read twice: once to count pieces and find the vocabulary, once to encode.
+// Text files as a corpus, read twice: the first pass counts pieces and finds the vocabulary, the second encodes.
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
-/// The pieces of several files, one after another; a file's end ends a word.
+/// The pieces of several files in order; the end of a file ends a word.
 class TextStream {
  public:
   TextStream(std::vector<std::filesystem::path> files, TextPieces pieces)
@@ -28,7 +28,7 @@ class TextStream {
     open();
   }
 
-  /// Valid until the next call.
+  /// The next piece; valid until the next call.
   std::optional<std::string_view> next() {
     while (true) {
       try {
@@ -47,7 +47,7 @@ class TextStream {
       }
     }
   }
-  /// Passed over so far, in all files.
+  /// Bytes consumed so far, in all files.
   std::uint64_t bytes() const noexcept { return before_ + pieces_.position(); }
   /// "FILE: at byte N", the end of the piece just read.
   std::string place() const { return fmt::format("{}: at byte {}", files_[file_].string(), pieces_.position()); }
@@ -78,8 +78,8 @@ class TextStream {
   std::size_t file_ = 0;
   std::optional<ByteReader> reader_;
   std::string buffer_;
-  std::string_view text_;  ///< of the buffer: what no piece was made of yet
-  bool at_end_ = false;    ///< of the file
+  std::string_view text_;  ///< unread part of the buffer
+  bool at_end_ = false;    ///< the current file has ended
   std::uint64_t before_ = 0;
 };
 
@@ -109,11 +109,11 @@ class TextSource final : public SampleSource {
       std::memcpy(out, &tokens_[next_++], size);  // little-endian: the low bytes come first
     }
     done_ += samples;
-    if (done_ == count_) stream_.next();  // what blanks there are at the end belong to the text
+    if (done_ == count_) stream_.next();  // counts trailing blanks as part of the text
   }
 
  private:
-  /// Its tokens are the next ones.
+  /// Makes the next tokens from the next piece.
   void read_piece() {
     const auto piece = stream_.next();
     if (!piece) throw FileError(fmt::format("{}: has become shorter while it was read", description()));
@@ -130,8 +130,8 @@ class TextSource final : public SampleSource {
   Tokenizer tokenizer_;
   std::int64_t count_;
   TextStream stream_;
-  std::vector<std::int32_t> tokens_;  ///< of the last piece
-  std::size_t next_ = 0;              ///< of them
+  std::vector<std::int32_t> tokens_;  ///< tokens of the last piece
+  std::size_t next_ = 0;              ///< index into tokens_
   std::int64_t done_ = 0;
 };
 

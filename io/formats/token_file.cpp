@@ -1,5 +1,5 @@
-// Flat files of tokens: little-endian uint16, as the preparation scripts of nanoGPT (no header) and llm.c (a header of
-// 256 int32: magic 20240520, version 1, the number of tokens, zeros) write them.
+// Flat files of tokens, little-endian uint16, in the formats of the preparation scripts of nanoGPT (no header) and
+// llm.c (a header of 256 int32: magic 20240520, version 1, the number of tokens, zeros).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,7 +25,7 @@ constexpr std::uint64_t kTokenBytes = 2;
 
 struct TokenFile {
   std::filesystem::path path;
-  std::uint64_t begin = 0;  ///< of the tokens
+  std::uint64_t begin = 0;  ///< offset of the tokens
   std::int64_t tokens = 0;
 };
 
@@ -91,7 +91,7 @@ class TokenFileSource final : public SampleSource {
   }
 
  private:
-  /// At most `most` tokens, up to the end of the file.
+  /// Reads at most `most` tokens, up to the end of the file.
   std::span<const std::uint16_t> next_piece(std::int64_t most) {
     if (done_ == 0) {
       if (file_ == files_.size()) throw std::invalid_argument("more tokens asked for than the files have");
@@ -122,7 +122,7 @@ class TokenFileSource final : public SampleSource {
   std::int64_t vocabulary_;
   std::int64_t count_ = 0;
   std::size_t file_ = 0;
-  std::int64_t done_ = 0;  ///< tokens of files_[file_]
+  std::int64_t done_ = 0;  ///< number of tokens read from files_[file_]
   std::optional<ByteReader> reader_;
   std::vector<std::uint16_t> raw_;
 };

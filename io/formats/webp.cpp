@@ -1,4 +1,4 @@
-// The only home of libwebp.
+// The only file that uses libwebp.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -13,10 +13,11 @@
 namespace lockstep::io {
 namespace {
 
-/// Of the chunk EXIF in the RIFF container: name, length (little-endian), data, a byte more where the length is odd.
+/// Orientation in the chunk EXIF of the RIFF container: name, length (little-endian), data, a padding byte if the
+/// length is odd.
 int orientation_of(std::span<const std::uint8_t> bytes) {
   constexpr std::size_t kContainerBytes = 12, kChunkHead = 8;
-  constexpr std::string_view kPrefix("Exif\0\0", 6);  // of JPEG, which some programs write here, too
+  constexpr std::string_view kPrefix("Exif\0\0", 6);  // some programs write the prefix of JPEG here, too
   for (std::size_t at = kContainerBytes; at + kChunkHead <= bytes.size();) {
     const std::uint8_t* head = bytes.data() + at;
     const std::size_t length =
