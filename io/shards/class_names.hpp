@@ -1,5 +1,5 @@
 /// \file
-/// Names of classes that are whole numbers: 2, 2.0 and +2 are one class, and 10 comes after 9.
+/// Names of classes that may be whole numbers: 2, 2.0 and +2 are one class, and 10 comes after 9.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace lockstep::io {
 
-/// The whole number that a text spells: "2", "2.0", "+2", "2e0", " 02". nullopt: another text, or beyond 2^53.
+/// The whole number in a text: "2", "2.0", "+2", "2e0", " 02". nullopt: another text, or beyond 2^53.
 std::optional<std::int64_t> class_number(std::string_view text);
-/// The one spelling of a class: "2" for a whole number, other texts as they are.
+/// The canonical name of a class: "2" for a whole number, other texts unchanged.
 std::string class_name(std::string_view text);
-/// By their numbers where all names are whole numbers, else by their bytes.
+/// Sorts by number if all names are whole numbers, otherwise by bytes.
 void sort_class_names(std::vector<std::string>& names);
-/// "0", "1", ... : what classes without names are called.
+/// "0", "1", ... : names of unnamed classes.
 std::vector<std::string> numbered_classes(std::int64_t classes);
-/// Whether there are names, and all of them are whole numbers.
+/// True if there are names and all of them are whole numbers.
 bool all_whole_numbers(const std::vector<std::string>& names);
 
 }  // namespace lockstep::io

@@ -1,7 +1,7 @@
 /// \file
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): random numbers
-/// as a function of a key and a counter, so that sample order and synthetic data depend on what is drawn, never on who
-/// draws it or when.
+/// as a function of a key and a counter. Sample order and synthetic data thus depend only on the purpose of a draw,
+/// never on the process or the time.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ constexpr RandomBlock philox(std::uint64_t key, RandomBlock counter) noexcept {
   return counter;
 }
 
-/// What a counter is for; keeps the streams apart.
+/// Purpose of a counter; keeps the streams apart.
 enum class RandomPurpose : std::uint32_t {
   block_order = 1,
   window_order,

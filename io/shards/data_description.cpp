@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr const char* kDescribes = "the description of its data";
 
-/// Only where there is one: checkpoints of older versions know none.
+/// Adds a scale if there is one: checkpoints of older versions have none.
 void add_scale(json& object, const char* key, const FeatureScale& scale) {
   if (!scale.empty()) object[key] = {{"mean", scale.mean}, {"deviation", scale.deviation}};
 }

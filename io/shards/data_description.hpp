@@ -1,6 +1,6 @@
 /// \file
-/// What a network was trained on, as its checkpoints say it: how samples look, what their numbers mean, how they become
-/// the network's input, and the names of what it tells apart or predicts.
+/// Description of a network's training data, as stored in checkpoints: shape and meaning of samples, their conversion
+/// to the network's input, and the names of classes or targets.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 namespace lockstep::io {
 
 struct DataDescription {
-  Field x;                 ///< as stored; of tokens: a window of them
-  std::string layout;      ///< of a sample: "features", "height, width", "height, width, channels", "tokens", or ""
-  bool has_range = false;  ///< the values of x are known to lie between these two
+  Field x;             ///< as stored; for tokens, a window of them
+  std::string layout;  ///< layout of a sample: "features", "height, width", "height, width, channels", "tokens", or ""
+  bool has_range = false;  ///< the range of x is known: between these two
   double value_min = 0, value_max = 1;
-  bool has_statistics = false;  ///< of x, over all elements
+  bool has_statistics = false;  ///< statistics of x over all elements are known
   double mean = 0, standard_deviation = 1;
-  Labels labels = Labels::none;  ///< of tokens none: the next token is what is learnt
+  Labels labels = Labels::none;  ///< none for tokens: the target is the next token
   std::int64_t classes = 0;
   std::vector<std::string> class_names;   ///< of each output, in their order; empty: not known
   std::vector<std::string> target_names;  ///< of each number to predict; empty: not known
@@ -43,9 +43,9 @@ struct DataDescription {
   bool operator==(const DataDescription&) const = default;
 };
 
-/// One line. Throws FileError for texts that are no UTF-8.
+/// JSON in one line. Throws FileError for texts that are not UTF-8.
 std::string to_json(const DataDescription& description);
-/// Throws FileError, without the name of a file: not JSON, an entry missing or of the wrong kind.
+/// Throws FileError without a file name: not JSON, an entry missing or of the wrong kind.
 DataDescription data_description_from_json(std::string_view text);
 
 }  // namespace lockstep::io

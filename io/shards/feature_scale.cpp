@@ -6,9 +6,9 @@
 namespace lockstep::io {
 namespace {
 
-/// As a share of the mean: what numbers that should be equal differ by.
+/// Largest difference of numbers that should be equal, as a share of the mean.
 constexpr double kFloatRounding = 1e-6, kDoubleRounding = 1e-14;
-/// As a share of a deviation: what rounding may move a number by.
+/// Largest acceptable change by rounding, as a share of a deviation.
 constexpr double kNoticeable = 1e-3;
 constexpr double kFarFromZero = 4, kLeastDeviation = 0.25, kGreatestDeviation = 4;
 

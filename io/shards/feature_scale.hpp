@@ -1,6 +1,6 @@
 /// \file
-/// Numbers brought to mean 0 and deviation 1, feature by feature: the columns of a table, the channels of an image, the
-/// targets of a regression.
+/// Standardises numbers to mean 0 and deviation 1, feature by feature: the columns of a table, the channels of an
+/// image, the targets of a regression.
 #pragma once
 
 #include <cstddef>
@@ -11,35 +11,34 @@
 
 namespace lockstep::io {
 
-/// Of `mean.size()` features, which take turns: element i of a sample belongs to feature i % size. Nothing in it: the
-/// numbers stay as they are.
+/// A scale of `mean.size()` features, which take turns: element i of a sample belongs to feature i % size. Empty: the
+/// numbers stay unchanged.
 struct FeatureScale {
-  std::vector<double> mean;       ///< of data that come as float32: float32 numbers
-  std::vector<double> deviation;  ///< > 0, as many; 1 where all numbers of a feature are equal
+  std::vector<double> mean;       ///< means; for data delivered as float32, float32 numbers
+  std::vector<double> deviation;  ///< > 0, one per feature; 1 if all numbers of a feature are equal
 
   bool empty() const noexcept { return mean.empty(); }
-  /// number = (number - mean) / deviation, as (number - mean) * (1 / deviation) in float. Whole samples.
+  /// number = (number - mean) / deviation, computed as (number - mean) * (1 / deviation) in float, on whole samples.
   void apply(std::span<float> numbers) const;
-  /// Likewise in double, and narrowed then: numbers that float32 does not tell apart (Unix times) stay apart.
+  /// The same in double, narrowed afterwards: numbers that float32 cannot distinguish (Unix times) stay distinct.
   void apply(std::span<const double> numbers, std::span<float> out) const;
-  /// The other way round: number = number * deviation + mean.
+  /// The inverse: number = number * deviation + mean.
   void undo(std::span<float> numbers) const;
-  /// float32 does not hold the numbers that it speaks of: rounding them moves them by a noticeable part of a deviation.
+  /// True if rounding to float32 would move the numbers by a noticeable part of a deviation.
   bool needs_double() const noexcept;
   bool operator==(const FeatureScale&) const = default;
 };
 
-/// Where mean and deviation of a feature are, `deviation` 0 where its numbers are all equal.
+/// Mean and deviation of a feature; `deviation` is 0 if all its numbers are equal.
 struct FeatureSpread {
   double mean = 0, deviation = 0;
 };
-/// A deviation that comes from rounding alone counts as none: `type` is that of the numbers, float32 or float64.
+/// Treats a deviation that comes from rounding alone as 0. `type`: type of the numbers, float32 or float64.
 FeatureScale scale_of(std::span<const FeatureSpread> features, FileType type = FileType::float32);
-/// Whether a network learns badly from the numbers as they are: a mean further from 0 than 4, or a deviation outside
-/// [1/4, 4].
+/// True if a network learns badly from unscaled numbers: a mean further from 0 than 4, or a deviation outside [1/4, 4].
 bool asks_for_scale(std::span<const FeatureSpread> features) noexcept;
-/// Whether a network is slow to reach the numbers that it predicts, which begin about 0 and move with its learning
-/// rate: a mean further from 0 than half a deviation, or a deviation outside [1/2, 2].
+/// True if a network reaches unscaled targets slowly, because predictions start near 0 and move with the learning rate:
+/// a mean further from 0 than half a deviation, or a deviation outside [1/2, 2].
 bool ask_for_scale_as_targets(std::span<const FeatureSpread> targets) noexcept;
 
 }  // namespace lockstep::io

@@ -1,5 +1,5 @@
 /// \file
-/// Mean, deviation and range of numbers that come in blocks.
+/// Mean, deviation and range of numbers that arrive in blocks.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace lockstep::io {
 /// Count, mean and sum of squared deviations, merged block by block (Chan, Golub, LeVeque 1979), and the range.
 class RunningStatistics {
  public:
-  /// Returns the position of the first NaN or infinity, or nothing.
+  /// Adds numbers. Returns the position of the first NaN or infinity; nullopt: none.
   template <class Element>
   std::optional<std::size_t> add(std::span<const Element> block) {
     double sum = 0;
@@ -42,7 +42,7 @@ class RunningStatistics {
     add(of_block);
     return std::nullopt;
   }
-  /// Of other numbers.
+  /// Adds the statistics of other numbers.
   void add(const RunningStatistics& other) {
     if (other.count_ == 0) return;
     const double delta = other.mean_ - mean_, total = count_ + other.count_;

@@ -1,5 +1,5 @@
 /// \file
-/// Where `pack` reads samples from: one forward pass over fields x and y, or over the tokens of a corpus, in blocks.
+/// Sources of samples for `pack`: one forward pass in blocks over fields x and y, or over the tokens of a corpus.
 #pragma once
 
 #include <cstdint>
@@ -22,50 +22,50 @@ struct Field {
   std::string name;
   FileType type = FileType::uint8;
   std::vector<std::int64_t> sample_shape;  ///< {} for a scalar
-  std::int64_t elements() const noexcept;  ///< per sample
-  std::size_t bytes() const noexcept;      ///< per sample
+  std::int64_t elements() const noexcept;  ///< elements per sample
+  std::size_t bytes() const noexcept;      ///< bytes per sample
   bool operator==(const Field&) const = default;
 };
 
 inline constexpr const char* kWeightName = "weight";
-/// The names of samples: of the column of a table that holds them, or of files.
+/// The names of samples: from a column of a table, or the names of files.
 struct SampleId {
-  std::string name;        ///< of the column; "file" of files
-  std::int64_t bytes = 0;  ///< of the longest, at least 1; shorter ones end in zeros
+  std::string name;        ///< name of the column; "file" for names of files
+  std::int64_t bytes = 0;  ///< length of the longest name, at least 1; shorter ones are padded with zeros
   bool operator==(const SampleId&) const = default;
 };
-inline constexpr const char* kIdName = "id";  ///< the dataset
+inline constexpr const char* kIdName = "id";  ///< name of the dataset
 
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  /// x, and y where there are labels or targets, and beside them perhaps kWeightName, a float32 of 0 or more, what a
-  /// sample's loss is multiplied by; or "tokens" alone, one integer each.
+  /// x; y with labels or targets; and perhaps kWeightName, a float32 of at least 0 that multiplies a sample's loss. For
+  /// a corpus, "tokens" alone, one integer each.
   virtual std::vector<Field> fields() const = 0;
-  virtual std::int64_t count() const = 0;       ///< samples in all, known before the first read
+  virtual std::int64_t count() const = 0;       ///< number of samples, known before the first read
   virtual std::string description() const = 0;  ///< for the manifest: "idx train-images-idx3-ubyte.gz"
-  /// Labels are class indices (cross-entropy) rather than regression targets.
+  /// True if labels are class indices (cross-entropy), false for regression targets.
   virtual bool labels_are_classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// Of a table: its columns.
+  /// Columns of a table; nullopt: not a table.
   virtual std::optional<TableSchema> table() const { return std::nullopt; }
-  /// What samples are called, where each has a name of its own.
+  /// Description of the samples' names; nullopt: samples have no names.
   virtual std::optional<SampleId> sample_id() const { return std::nullopt; }
-  /// What the user should know about how the samples were understood, a sentence each.
+  /// Remarks for users about the interpretation of the samples, one sentence each.
   virtual std::vector<std::string> remarks() const { return {}; }
-  /// Of a corpus: its vocabulary (tokens and bytes_per_token are filled in by who reads it to the end).
+  /// Vocabulary of a corpus (a reader that reaches the end fills in tokens and bytes_per_token); nullopt: not a corpus.
   virtual std::optional<TokenInfo> token_info() const { return std::nullopt; }
-  /// Of a corpus: bytes of text behind the tokens read or skipped so far; 0: unknown.
+  /// Bytes of a corpus's text for the tokens read or skipped so far; 0: unknown.
   virtual std::uint64_t source_bytes() const { return 0; }
-  /// Recomputes the checksums of part, part + parts, ... of the files, where they have any: what is packed gets new
-  /// ones, which would hide their damage. Throws FileError at the first that differs.
+  /// Recomputes the checksums of part, part + parts, ... of the files, if they have any: packed data get new checksums,
+  /// which would hide damage. Throws FileError at the first that differs.
   virtual void verify(int part, int parts);
-  /// fields(), and behind them the names of the samples, where they have some.
+  /// fields(), followed by the names of the samples, if they have names.
   std::vector<Field> stored_fields() const;
   /// Reads the next `samples` samples; buffers[f] has samples * stored_fields()[f].bytes(). Throws FileError naming
-  /// file and position when the file ends early or holds nonsense.
+  /// file and position if the file ends early or has invalid content.
   virtual void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) = 0;
-  /// Passes over the next `samples`. Reads them, unless the source knows better.
+  /// Skips the next `samples`. The default reads them.
   virtual void skip(std::int64_t samples);
 };
 
@@ -76,44 +76,45 @@ std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
                                        LabelMeaning labels = LabelMeaning::automatic);
 
-/// How the cells of one table became numbers, for another one of the same columns.
+/// Encoding of one table's cells as numbers, for another table with the same columns.
 struct TableEncoding {
   TableSchema table;
   bool labels_are_classes = true;
   std::int64_t classes = 0;
   std::vector<std::string> class_names = {};  ///< empty: classes are numbered
-  std::string from = {};                      ///< for messages
+  std::string from = {};                      ///< name of the table, for messages
 };
 
 struct CsvOptions {
   bool header = true;
-  bool numbers_may_be_names = false;  ///< a header of numbers is meant
+  bool numbers_may_be_names = false;  ///< the header may consist of numbers
   char separator = ',';
   char decimal = '.';
-  char thousands = 0;              ///< between groups of three digits; 0: none
-  std::string label_column = {};   ///< a header name, or a 0-based index, "" = no label; negative index counts from the
-                                   ///< end. Of regression several with commas between them
+  char thousands = 0;              ///< separator of groups of three digits; 0: none
+  std::string label_column = {};   ///< a header name, or a 0-based index, "" = no label; a negative index counts from
+                                   ///< the end. Regression takes several, separated by commas
   bool label_is_class = true;      ///< false: regression target
-  std::string weight_column = {};  ///< of a labelled sample's weight, named in the same way; "": none
-  std::vector<std::string> ignored = {};     ///< columns that are left out, named in the same way
-  std::vector<std::string> categories = {};  ///< likewise: columns of categories, whatever their cells look like
-  std::string id_column = {};                ///< likewise: the names of the samples; "": none
+  std::string weight_column = {};  ///< column of a labelled sample's weight, named in the same way; "": none
+  std::vector<std::string> ignored = {};     ///< columns left out, named in the same way
+  std::vector<std::string> categories = {};  ///< columns of categories, with any cells, named in the same way
+  std::string id_column = {};                ///< column of the samples' names, named in the same way; "": none
   enum class Text { one_hot, error };
-  Text text = Text::one_hot;  ///< of columns of texts: one input of 0 or 1 for each different text
+  Text text = Text::one_hot;  ///< columns of texts: one input of 0 or 1 per different text
   enum class Missing { error, drop, mean };
-  Missing missing = Missing::error;  ///< of cells that hold nothing: a line is left out, or gets its column's mean
-  /// Columns, categories, means and classes are those of another table: then `label_is_class`, `ignored`, `categories`
-  /// and `text` say nothing, and without `label_column` the labels are the columns of its labels, where there are any.
+  Missing missing = Missing::error;  ///< missing cells: an error, drop the line, or use the column's mean
+  /// Takes columns, categories, means and classes from another table. Then `label_is_class`, `ignored`, `categories`
+  /// and `text` have no effect, and without `label_column` the labels are the columns of that table's labels, if
+  /// present.
   std::optional<TableEncoding> encoding = {};
   UnknownCategories unknown = UnknownCategories::error;  ///< with `encoding`
 
   std::vector<std::string> label_columns() const;
 };
-/// Throws FileError: everything that the table has and the options do not allow for.
+/// Throws FileError for every fault of the table that the options do not allow.
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
 
-/// Classification: Gaussian clusters around centres that the seed decides, so far apart (8 standard deviations between
-/// the nearest two) that a linear model tells them apart. Regression: the tutorials' y = 2x + 1, averaged over
+/// Classification: Gaussian clusters around centres that the seed determines, so far apart (8 standard deviations
+/// between the nearest two) that a linear model can separate them. Regression: the tutorials' y = 2x + 1, averaged over
 /// features: y = sum_j (2 x_j + 1) / features + noise, x uniform in [-1, 1). Every number is a function of (seed,
 /// sample index).
 struct SyntheticOptions {
@@ -122,53 +123,54 @@ struct SyntheticOptions {
   std::int64_t samples = 10000;
   std::int64_t features = 784;
   std::int64_t classes = 10;  ///< classification
-  double noise = 0.1;         ///< regression: standard deviation of what is added to y
+  double noise = 0.1;         ///< regression: standard deviation of the noise in y
   std::uint64_t seed = 1;
-  std::int64_t first = 0;  ///< index of the first sample: a test set of the same problem begins where training ends
+  std::int64_t first = 0;  ///< index of the first sample: a test set of the same problem starts where training ends
 };
 std::unique_ptr<SampleSource> make_synthetic(const SyntheticOptions& options);
 
 struct TextOptions {
   std::string tokenizer = "char";      ///< byte | char | word | bpe (tokenizer.hpp)
-  std::int64_t vocabulary = 0;         ///< char, word: so many tokens at most, <unk> among them; 0: all, no <unk>
-  std::optional<TokenInfo> from = {};  ///< encode with this one instead; bpe: always
+  std::int64_t vocabulary = 0;         ///< char, word: maximum number of tokens, including <unk>; 0: all, no <unk>
+  std::optional<TokenInfo> from = {};  ///< existing vocabulary for encoding; always set for bpe
 };
 /// UTF-8 text (bytes: anything), plain or .gz, several files one after another: a corpus. Each file is read twice.
 std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options);
-/// A byte pair vocabulary of at most so many tokens, learnt from text (byte_pair_training.hpp), plain or .gz. Where
-/// <|endoftext|> stands in it, it is one token and no part of a word. Throws FileError.
+/// Learns a byte pair vocabulary of at most `vocabulary` tokens from text (byte_pair_training.hpp), plain or .gz.
+/// <|endoftext|> in the text is one token and not part of a word. Throws FileError.
 TokenInfo learn_byte_pairs(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary);
-/// Of a corpus packed before: FOLDER or FOLDER/train. Throws FileError.
+/// The vocabulary of a packed corpus: FOLDER or FOLDER/train. Throws FileError.
 TokenInfo read_vocabulary(const std::filesystem::path& folder);
 
-/// Tokens made elsewhere: flat files of little-endian uint16, with or without the 1024-byte header of llm.c (magic
-/// 20240520). The vocabulary's size must be known.
+/// Tokens made by other programs: flat files of little-endian uint16, with or without the 1024-byte header of llm.c
+/// (magic 20240520). The caller must know the vocabulary's size.
 std::unique_ptr<SampleSource> open_tokens(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary);
 
-/// CIFAR-10 and CIFAR-100 binary batches: a folder (its training batches) or files. x becomes uint8 [32, 32, 3]; of
-/// CIFAR-100, y is the fine label. Names of classes from batches.meta.txt or fine_label_names.txt beside the files.
+/// CIFAR-10 and CIFAR-100 binary batches: a folder (its training batches) or files. x becomes uint8 [32, 32, 3]; y is
+/// the label, for CIFAR-100 the fine one. Names of classes come from batches.meta.txt or fine_label_names.txt beside
+/// the files.
 enum class CifarKind { cifar10, cifar100 };
 std::unique_ptr<SampleSource> open_cifar(const std::vector<std::filesystem::path>& paths, CifarKind kind);
 
 struct ImageFolderOptions {
-  /// Every image becomes so large; 0: as they are, all of one size.
+  /// Size of all samples; 0: the images' own size, which must be equal.
   std::int64_t height = 0, width = 0;
-  /// Scaled until the shorter side fits, then the centre; false: scaled to exactly this size.
+  /// true: scaled until the shorter side fits, then the centre is cut out; false: scaled to exactly this size.
   bool crop = true;
   bool scale = true;          ///< false: all images have this size already
-  std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey where all images are
-  int threads = 0;            ///< that decode; 0: one per core
+  std::int64_t channels = 0;  ///< 1: grey, 3: colour, 0: grey if all images are
+  int threads = 0;            ///< number of decoding threads; 0: one per core
 };
-/// A folder with one sub-folder of image files per class, at any depth: x uint8 [height, width, channels], uint16 where
-/// images have more than 8 bits a channel (palette becomes RGB, opacity is left out, images are upright as their EXIF
-/// orientation says, no gamma is applied), y the class. Classes and files in the order of their names.
+/// A folder with one sub-folder of image files per class, at any depth: x is uint8 [height, width, channels], or uint16
+/// if images have more than 8 bits per channel; y is the class. Palettes become RGB, opacity is dropped, images are
+/// turned upright by their EXIF orientation, no gamma is applied. Classes and files are in the order of their names.
 std::unique_ptr<SampleSource> open_image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options);
-/// Whether this program was built with the libraries for JPEG and PNG, at least.
+/// True if this program was built with the libraries for JPEG and PNG, at least.
 bool can_decode_images() noexcept;
 
 /// The smallest type that holds tokens of a vocabulary: uint8, uint16 or int32.
 FileType token_type(std::int64_t vocabulary) noexcept;
-/// "FORMAT a.bin b.bin and 3 more", for SampleSource::description(): UTF-8, whatever bytes the names are of.
+/// "FORMAT a.bin b.bin and 3 more", for SampleSource::description(): UTF-8, even for names that are not.
 std::string describe_files(const std::string& format, const std::vector<std::filesystem::path>& files);
 
 }  // namespace lockstep::io

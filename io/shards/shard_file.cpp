@@ -31,7 +31,7 @@ std::string datasets_in(const Hdf5File& file) {
                      all.size() > shown.size() ? fmt::format(" and {} more", all.size() - shown.size()) : "");
 }
 
-/// The only one of that name, in whatever group.
+/// The only dataset of that name in any group.
 std::optional<std::string> alone_of_name(const std::vector<std::string>& datasets, const std::string& name) {
   const auto has_name = [&](const std::string& path) { return path.ends_with("/" + name); };
   const auto first = std::find_if(datasets.begin(), datasets.end(), has_name);
@@ -145,13 +145,13 @@ std::vector<std::filesystem::path> ShardFile::other_files() const {
   return files;
 }
 
-/// A header may say anything; the file's size is a fact. Compared before memory is taken for what the header says.
+/// Compares a header with the file's size before memory is allocated: a damaged header may claim anything.
 void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& layout) const {
-  /// Of one byte in the file, as bytes of data: deflate reaches 1032, and no filter in use more than this.
+  /// Largest ratio of data to bytes in the file: deflate reaches 1032, and no filter in use exceeds this limit.
   constexpr std::uint64_t kMostPacked = std::uint64_t{1} << 16;
   const std::uint64_t promised = static_cast<std::uint64_t>(stored.field.elements()) * layout.stored_size *
                                  static_cast<std::uint64_t>(stored.count);
-  const bool fills = gaps_.accept_unwritten && !layout.chunk.empty();  // may promise more than it holds
+  const bool fills = gaps_.accept_unwritten && !layout.chunk.empty();  // has more elements than the file holds
   if (stored.offset || !layout.in_this_file || promised == 0 || fills) {
     if (!stored.offset || (*stored.offset <= bytes_ && promised <= bytes_ - *stored.offset)) return;
     throw FileError(
@@ -179,7 +179,7 @@ void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& la
 
 namespace {
 
-/// "has no x: takes data for the samples"; an empty name was not looked for, or not found.
+/// "has no x: takes data for the samples"; an empty name was not searched, or not found.
 std::string choice_text(const std::string& x, const std::string& y) {
   if (x.empty() && y.empty()) return "";
   if (y.empty()) return fmt::format("has no x: takes {} for the samples", x);
@@ -189,9 +189,9 @@ std::string choice_text(const std::string& x, const std::string& y) {
 
 }  // namespace
 
-/// Names that nobody gave are x and y. Where there is no such data set, what fits takes its place.
+/// Chooses datasets: without given names x and y, or if these are missing, others that fit.
 void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unlabelled unlabelled) {
-  if (!file.dangling(x).empty() || (!y.empty() && !file.dangling(y).empty())) return;  // describe() says so
+  if (!file.dangling(x).empty() || (!y.empty() && !file.dangling(y).empty())) return;  // describe() reports it
   const bool wants_x = x == "x" && !file.has(x), wants_y = y == "y" && !file.has(y);
   if (!wants_x && !wants_y) return;
   struct Candidate {
@@ -229,7 +229,7 @@ void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unl
       return a.text != b.text ? a.text : a.elements < b.elements;
     };
     if (is_smaller(candidates[1], candidates[0])) std::swap(candidates[0], candidates[1]);
-    if (!is_smaller(candidates[0], candidates[1]) || candidates[1].text) return;  // nothing tells which is which
+    if (!is_smaller(candidates[0], candidates[1]) || candidates[1].text) return;  // nothing distinguishes them
     x = candidates[1].name;
     y = candidates[0].name;
   }

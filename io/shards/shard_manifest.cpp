@@ -17,11 +17,11 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "lockstep shards";
-constexpr const char* kTargetValues = "target_values";  // only where there is something to say
-constexpr const char* kTable = "table";                 // likewise
+constexpr const char* kTargetValues = "target_values";  // only if not the default
+constexpr const char* kTable = "table";                 // only for tables
 constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
 
-/// Over the compact text with sorted keys, so that indentation and order may change.
+/// Covers the compact text with sorted keys, so that indentation and order may change.
 std::string checksum_of(json manifest) {
   manifest.erase("checksum");
   const std::string text = to_text(manifest);
@@ -62,13 +62,13 @@ json as_json(const ShardManifest& manifest) {
   return result;
 }
 
-/// Text of a wrong entry, for the exception.
+/// The description of a wrong entry, for the exception.
 class Contradiction : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// x, or x and y with labels; of a corpus tokens of a type that its vocabulary fits into.
+/// Requires x, or x and y with labels; for a corpus, tokens of a type that holds its vocabulary.
 void check_fields(const ShardManifest& manifest) {
   const auto& fields = manifest.fields;
   if (manifest.tokens) {
@@ -90,7 +90,7 @@ void check_fields(const ShardManifest& manifest) {
   }
 }
 
-/// A table's columns are the features of x, its labels those of y.
+/// Requires that a table's columns match the features of x, and its labels those of y.
 void check_table(const ShardManifest& manifest) {
   const TableSchema& table = *manifest.table;
   if (manifest.tokens || table.features() != manifest.fields[0].elements()) {
@@ -103,7 +103,7 @@ void check_table(const ShardManifest& manifest) {
   if (labels != learnt) throw Contradiction("its table has other labels than its samples");
 }
 
-/// As Hdf5File believes it: neither elements nor bytes overflow.
+/// The limits of Hdf5File: neither elements nor bytes overflow.
 bool possible_shape(const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape) {

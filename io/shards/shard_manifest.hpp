@@ -15,10 +15,11 @@
 
 namespace lockstep::io {
 
-/// The newest that is read. Samples are still written as version 1, which older programs know; corpora of tokens as 2.
+/// The newest version that is read. Samples are still written as version 1, which older programs can read; corpora of
+/// tokens as 2.
 inline constexpr std::int64_t kShardSchemaVersion = 2;
 inline constexpr const char* kManifestName = "manifest.json";
-inline constexpr const char* kTokensName = "tokens";  ///< the dataset of a corpus, and the manifest's entry about it
+inline constexpr const char* kTokensName = "tokens";  ///< the dataset of a corpus, and its entry in the manifest
 
 /// Attributes of a shard file's root group. Its datasets have kChecksumAttribute.
 namespace shard_attribute {
@@ -38,21 +39,22 @@ const char* name_of(Labels labels) noexcept;
 std::optional<Labels> labels_of_name(std::string_view name) noexcept;
 std::optional<FileType> file_type_of_name(std::string_view name) noexcept;
 
-/// Whether labels in [0, classes) can be meant: a part of a large set may lack most of its classes, but labels that are
-/// damaged, or no labels, are mostly far beyond. As many classes as samples, or 2^20, are believed. Of tokens likewise.
+/// True if labels in [0, classes) are plausible. A part of a large set may lack most of its classes, but damaged
+/// labels, or numbers that are not labels, usually exceed all limits. Accepts as many classes as samples, and up to
+/// 2^20. The same holds for tokens.
 bool plausible_classes(std::int64_t classes, std::int64_t samples) noexcept;
 
 struct ManifestShard {
   std::string file;  ///< name within the folder
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::uint64_t bytes = 0;             ///< of the file
-  std::string checksum_x, checksum_y;  ///< of a corpus: of its tokens, and nothing
-  std::string checksum_id = {};        ///< of the names of the samples, where they have some
+  std::uint64_t bytes = 0;             ///< size of the file
+  std::string checksum_x, checksum_y;  ///< for a corpus: checksum of its tokens, and ""
+  std::string checksum_id = {};        ///< checksum of the samples' names, if they have names
 };
 
 struct ShardManifest {
-  std::int64_t samples = 0;   ///< of a corpus: tokens
+  std::int64_t samples = 0;   ///< for a corpus: number of tokens
   std::vector<Field> fields;  ///< x; x and y; x, y and weight; or tokens alone
   Labels labels = Labels::none;
   std::int64_t classes = 0;
@@ -69,15 +71,15 @@ struct ShardManifest {
   std::int64_t schema_version() const noexcept { return tokens ? 2 : 1; }
 };
 
-/// Durable, with a checksum over everything else in it.
+/// Writes durably, with a checksum over all other entries.
 void write_manifest(const std::filesystem::path& folder, const ShardManifest& manifest);
-/// Throws FileError: unreadable, not JSON, an entry missing or of the wrong kind, counts that contradict each other, a
-/// newer schema, a checksum that does not match.
+/// Throws FileError: unreadable, not JSON, an entry missing or of the wrong kind, contradictory counts, a newer schema,
+/// a checksum that does not match.
 ShardManifest read_manifest(const std::filesystem::path& folder);
 
 /// shard-00003.h5
 std::string shard_file_name(std::int64_t index);
-/// Nothing in the folder but a manifest and shard files: ours to replace. An empty folder is not.
+/// True if the folder holds only a manifest and shard files, so that it may be replaced. False for an empty folder.
 bool is_shard_folder(const std::filesystem::path& folder);
 
 }  // namespace lockstep::io

@@ -21,17 +21,17 @@
 namespace lockstep::io {
 namespace {
 
-/// Large enough that a call into HDF5 costs nothing, small enough to stay in the second-level caches.
+/// Large enough that a call into HDF5 costs little, small enough for the second-level cache.
 constexpr std::size_t kPackedBlockBytes = std::size_t{1} << 20;
 
-/// Throws FileError when the file system of `folder` has less than `bytes` free.
+/// Throws FileError if the file system of `folder` has less than `bytes` free.
 void require_space(const std::filesystem::path& folder, std::uint64_t bytes) {
   const auto available = free_bytes(folder);
   if (!available || *available >= bytes) return;
   throw FileError(fmt::format("cannot pack into {}: {}", folder.string(), no_space_text(ENOSPC, folder, bytes)));
 }
 
-/// Throws FileError when the disk has no room for a shard of so many bytes.
+/// Throws FileError if the disk cannot hold a shard of `bytes`.
 void reserve_shard(const std::filesystem::path& file, std::uint64_t bytes) {
   const int refusal = reserve_space(open_file(file, O_WRONLY, "open"), bytes);
   if (refusal == 0) return;
@@ -70,7 +70,7 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
   for (const Field& field : stored_) {
     buffers_.emplace_back(field.bytes() * static_cast<std::size_t>(block_samples_));
   }
-  // For all processes, before any of them has taken a part of it.
+  // Checks the space for all processes before any of them has used a part of it.
   require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples));
 }
 
@@ -85,7 +85,7 @@ void ShardPacker::write(int part, int parts) {
   for (std::int64_t shard = first; shard < end; ++shard) {
     try {
       write_shard(shard);
-    } catch (const FileError&) {  // say "disk full" where that is the reason in spite of the reservation
+    } catch (const FileError&) {  // report "disk full" if that is the reason in spite of the reservation
       require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(end_ - boundary(shard)));
       throw;
     }
@@ -173,7 +173,7 @@ PackSummary ShardPacker::finish(std::span<const std::string> described) {
   return summary;
 }
 
-std::int64_t ShardPacker::boundary(std::int64_t shard) const noexcept {  // in two parts: samples * shards may not fit
+std::int64_t ShardPacker::boundary(std::int64_t shard) const noexcept {  // in two steps: samples * shards may overflow
   return manifest_.samples / shard_count_ * shard + manifest_.samples % shard_count_ * shard / shard_count_;
 }
 
@@ -261,7 +261,7 @@ void ShardPacker::measure(std::size_t f, std::span<const std::byte> block, Runni
 void ShardPacker::check_labels(std::span<const std::byte> block, Measured& measured) {
   with_elements(manifest_.fields[1].type, block, [&](auto labels) {
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      // Unsigned 64-bit labels beyond the signed range turn negative here: out of range either way.
+      // Unsigned 64-bit labels beyond the signed range turn negative here, which is out of range, too.
       const auto label = static_cast<std::int64_t>(labels[i]);
       if (label < 0 || label >= class_limit_) {
         throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", manifest_.source,
@@ -291,7 +291,8 @@ void ShardPacker::check_tokens(std::span<const std::byte> block) const {
   });
 }
 
-/// Only now are range and classes of the whole known: each file gets them too, so that it can stand alone.
+/// Writes attributes that are known only now: each file gets range and classes of the whole, so that it can stand
+/// alone.
 std::uint64_t ShardPacker::describe(const ManifestShard& shard, std::uint64_t checksum_weight) const {
   const std::filesystem::path path = folder_ / shard.file;
   Hdf5File file(path, Hdf5File::Access::modify);

@@ -1,5 +1,6 @@
 /// \file
-/// One source -> shards and their manifest in a folder that exists. Internal to io: shard_writer.hpp makes it atomic.
+/// Packs one source into shards and a manifest, in an existing folder. Internal to io: shard_writer.hpp makes it
+/// atomic.
 #pragma once
 
 #include <chrono>
@@ -18,47 +19,47 @@
 
 namespace lockstep::io {
 
-/// What the labels of a whole set are, or of two sets that belong together.
+/// The labels of a whole set, or of two sets that belong together.
 struct LabelsOfWhole {
-  std::int64_t classes = 0;  ///< 0 where there are no class labels
+  std::int64_t classes = 0;  ///< 0 without class labels
   TargetValues targets = TargetValues::any;
 };
 LabelsOfWhole together(const LabelsOfWhole& a, const LabelsOfWhole& b) noexcept;
 
-/// In two steps: what every file says about the whole (range, classes) is known after the last sample, and two folders
-/// that belong together have the same classes. Several processes write a part of the shards each, and tell each other
-/// what they have found in between; the bytes do not depend on how many there are.
+/// Packs in two steps: the attributes of the whole (range, classes) are known only after the last sample, and two
+/// folders that belong together have the same classes. Several processes can write a part of the shards each, and
+/// exchange their findings in between; the bytes do not depend on the number of processes.
 class ShardPacker {
  public:
   /// source and progress must outlive the packer; `classes` as in ShardWriterOptions. Throws FileError for a source
-  /// without samples, std::invalid_argument for fewer than one shard or more of them than samples.
+  /// without samples, std::invalid_argument for less than one shard or more shards than samples.
   ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t classes, std::filesystem::path folder,
               const PackProgress& progress);
 
-  /// The samples of the shards of one of `parts` processes, into their files. Throws FileError: a full disk, NaN or
-  /// infinity, a label or a token outside of what there is.
+  /// Writes the samples of one of `parts` processes into its shards. Throws FileError: a full disk, NaN or infinity, a
+  /// label or a token out of range.
   void write(int part, int parts);
-  /// What write() has found, for know(): bytes that mean something to a process of the same program only.
+  /// The findings of write(), for know(): bytes that only processes of the same program understand.
   std::string found() const;
-  /// What all processes have found, in the order of their parts. Throws FileError: numbers too large to measure.
+  /// Takes the findings of all processes, in the order of their parts. Throws FileError: numbers too large to measure.
   void know(std::span<const std::string> found);
-  /// Of the whole. Classes as given or named, or the largest label + 1.
+  /// The labels of the whole set. Classes as given or named, or the largest label + 1.
   LabelsOfWhole labels() const noexcept;
-  /// The attributes of the shards of write(); they are synced. Returns their bytes in the files, for finish().
+  /// Writes the attributes of this process's shards and syncs them. Returns the sizes of the files, for finish().
   std::string describe(const LabelsOfWhole& labels);
-  /// The manifest, by one process, once all have described theirs.
+  /// Writes the manifest; called in one process, after all have described their shards.
   PackSummary finish(std::span<const std::string> described);
 
  private:
   static constexpr std::int64_t kNoLabel = std::numeric_limits<std::int64_t>::max();
-  /// A shard, and what its samples are like.
+  /// A shard and the statistics of its samples.
   struct Measured {
     std::int64_t index = 0;
     std::uint64_t checksum_x = 0, checksum_y = 0, checksum_weight = 0, checksum_id = 0;
-    RunningStatistics statistics;  ///< of x
+    RunningStatistics statistics;  ///< statistics of x
     std::int64_t smallest_label = kNoLabel, largest_label = 0;
     TargetValues targets = TargetValues::any;
-    std::uint64_t source_bytes = 0;  ///< of a corpus: of its text, up to the end of this shard
+    std::uint64_t source_bytes = 0;  ///< bytes of a corpus's text, up to the end of this shard
   };
 
   std::int64_t boundary(std::int64_t shard) const noexcept;
@@ -75,7 +76,7 @@ class ShardPacker {
   std::filesystem::path folder_;
   const PackProgress& progress_;
   ShardManifest manifest_;
-  std::vector<Field> stored_;  ///< the manifest's fields, and the names of the samples
+  std::vector<Field> stored_;  ///< the manifest's fields, followed by the names of the samples
   std::int64_t class_limit_ = 0;
   bool classes_known_ = false;
   std::size_t sample_bytes_ = 0;
@@ -83,11 +84,11 @@ class ShardPacker {
   std::vector<std::vector<std::byte>> buffers_;
   RunningStatistics target_statistics_;
   std::vector<Measured> own_;
-  std::int64_t smallest_label_ = kNoLabel;    ///< of the whole
-  std::int64_t largest_label_ = 0;            ///< likewise
-  TargetValues targets_ = TargetValues::any;  ///< likewise
-  std::int64_t done_ = 0;                     ///< place in the source
-  std::int64_t first_ = 0, end_ = 0;          ///< samples of the shards of write()
+  std::int64_t smallest_label_ = kNoLabel;    ///< over the whole set
+  std::int64_t largest_label_ = 0;            ///< over the whole set
+  TargetValues targets_ = TargetValues::any;  ///< over the whole set
+  std::int64_t done_ = 0;                     ///< position in the source
+  std::int64_t first_ = 0, end_ = 0;          ///< samples of this process's shards
   std::chrono::steady_clock::time_point reported_{};
 };
 

@@ -23,7 +23,7 @@
 namespace lockstep::io {
 namespace {
 
-/// The folder that becomes the shard folder, or goes away with everything in it.
+/// A folder that becomes the shard folder, or is removed with all its content.
 class TemporarySibling {
  public:
   explicit TemporarySibling(const std::filesystem::path& folder) {
@@ -36,7 +36,7 @@ class TemporarySibling {
                                   error ? error.message() : std::generic_category().message(errno)));
     }
     path_ = name;
-    std::filesystem::permissions(path_, std::filesystem::perms(0755), error);  // mkdtemp's 0700 shuts out colleagues
+    std::filesystem::permissions(path_, std::filesystem::perms(0755), error);  // mkdtemp's 0700 excludes colleagues
   }
   ~TemporarySibling() {
     std::error_code ignored;
@@ -46,10 +46,10 @@ class TemporarySibling {
   TemporarySibling& operator=(const TemporarySibling&) = delete;
   const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// Afterwards `folder` is the new one; what stood there goes away with this object.
+  /// Moves the new folder to `folder`; the old content is removed with this object.
   void take_place_of(const std::filesystem::path& folder) {
     if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
-      // Nothing there yet, an empty folder, or a file system that cannot exchange: then the old one steps aside first.
+      // The target is missing, empty, or on a file system that cannot exchange: move an old folder away first.
       const std::filesystem::path aside = path_.string() + ".old";
       std::error_code missing;
       std::filesystem::rename(folder, aside, missing);
@@ -69,7 +69,7 @@ class TemporarySibling {
   std::filesystem::path path_;
 };
 
-/// Ours to replace: shards, or the folders of a split.
+/// True for folders that may be replaced: shards, or the folders of a split.
 bool is_packed_folder(const std::filesystem::path& folder) {
   if (is_shard_folder(folder)) return true;
   int parts = 0;
@@ -100,14 +100,14 @@ void require_replaceable(const std::filesystem::path& folder, bool overwrite) {
   }
 }
 
-/// Whole, without a trailing slash.
+/// The complete path, without a trailing slash.
 std::filesystem::path folder_of(const ShardWriterOptions& options) {
   if (options.folder.empty()) throw std::invalid_argument("shards need the name of a folder");
   std::filesystem::path folder = std::filesystem::absolute(options.folder).lexically_normal();
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-/// A temporary folder that process 0 makes and all know.
+/// A temporary folder that process 0 creates, known to all.
 class SharedTemporary {
  public:
   SharedTemporary(PackPeers& peers, const ShardWriterOptions& options) : options_(options), peers_(peers) {
@@ -120,7 +120,7 @@ class SharedTemporary {
     path_ = peers_.gather(own_ ? own_->path().string() : std::string()).front();
   }
 
-  /// A folder of shards in it.
+  /// Path of a folder of shards in it.
   std::filesystem::path part(const char* name) {
     const std::filesystem::path folder = path_ / name;
     peers_.all_succeed([&] {
@@ -132,9 +132,9 @@ class SharedTemporary {
   }
   const std::filesystem::path& path() const noexcept { return path_; }
   bool is_ours() const noexcept { return own_.has_value(); }
-  /// By process 0.
+  /// Moves the folder to its final name; process 0 does the work.
   void take_its_place() {
-    require_replaceable(folder_, options_.overwrite);  // it may have come into being meanwhile
+    require_replaceable(folder_, options_.overwrite);  // it may have appeared in the meantime
     own_->take_place_of(folder_);
   }
 
@@ -145,7 +145,8 @@ class SharedTemporary {
   std::optional<TemporarySibling> own_;
 };
 
-/// The shards of all packers, each packer's by all processes; then the manifests. Process 0 has the summaries.
+/// Writes the shards of all packers, those of each packer by all processes; then the manifests. Process 0 returns the
+/// summaries.
 std::vector<PackSummary> pack_together(std::span<ShardPacker* const> packers, PackPeers& peers,
                                        SharedTemporary& temporary) {
   for (ShardPacker* const packer : packers) {
@@ -194,7 +195,7 @@ std::vector<PackSummary> write_parts(const OpenParts& open, const ShardWriterOpt
   });
   std::int64_t all = 0;
   for (const NamedSource& part : parts) all += part.source->count();
-  // Samples of this process. How many it has of parts to come follows from the first.
+  // Samples of this process. The first part tells the number of samples of the coming ones.
   std::vector<std::int64_t> done(parts.size()), of(parts.size(), -1);
   const auto report = [&] {
     std::int64_t own = 0;
@@ -205,7 +206,7 @@ std::vector<PackSummary> write_parts(const OpenParts& open, const ShardWriterOpt
   };
 
   SharedTemporary temporary(peers, options);
-  std::deque<PackProgress> of_parts;  // outlive their packers
+  std::deque<PackProgress> of_parts;  // must outlive their packers
   std::deque<ShardPacker> packers;
   std::vector<ShardPacker*> pointers;
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -1,6 +1,6 @@
 /// \file
-/// Samples -> a folder of HDF5 shards and manifest.json (shard_schema.md). Streaming; atomic: everything is written
-/// into a temporary sibling folder, synced, then renamed.
+/// Writes samples into a folder of HDF5 shards and manifest.json (shard_schema.md). Streaming; atomic: a temporary
+/// sibling folder is written, synced, then renamed.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace lockstep::io {
 
-/// The processes that write one folder together, each a part of its shards. Calls are collective.
+/// The processes that write one folder together, each a part of its shards. All calls are collective.
 class PackPeers {
  public:
   virtual ~PackPeers() = default;
   virtual int rank() const { return 0; }
   virtual int size() const { return 1; }
-  /// Runs `work` in each process; where it throws in any, throws in all.
+  /// Runs `work` in each process; an exception in any is thrown in all.
   virtual void all_succeed(const std::function<void()>& work) { work(); }
   /// The texts of all processes, in the order of their ranks.
   virtual std::vector<std::string> gather(std::string own) { return {std::move(own)}; }
@@ -31,7 +31,7 @@ struct ShardWriterOptions {
   std::filesystem::path folder;
   std::int64_t shards = 1;  ///< shard i holds samples [i N / shards, (i+1) N / shards)
   bool overwrite = false;   ///< --force; without it an existing folder is an error
-  /// For integer class labels without names: 0 = largest label + 1.
+  /// For integer class labels without names; 0: largest label + 1.
   std::int64_t classes = 0;
   PackPeers* peers = nullptr;  ///< nullptr: this process packs alone
 };
@@ -40,25 +40,25 @@ struct PackSummary {
   std::int64_t samples = 0;
   std::int64_t shards = 0;
   std::uint64_t bytes = 0;
-  std::int64_t first_class = 0;  ///< of class labels without names: the smallest label; those below have no samples
+  std::int64_t first_class = 0;  ///< class labels without names: the smallest label; smaller classes have no samples
 };
 
-/// `progress(samples done, samples in all)`, of this process's part, is called a few times a second; throwing from it
-/// cancels cleanly (the temporary folder goes).
+/// `progress(samples done, samples in all)`, for this process's part, is called a few times per second; throwing from
+/// it cancels cleanly (the temporary folder is removed).
 using PackProgress = std::function<void(std::int64_t, std::int64_t)>;
 
-/// The same bytes whatever the number of processes, each of which reads the source; process 0 has the summary. Throws
-/// FileError; the message for a full disk names the folder and the bytes needed.
+/// Writes the same bytes for any number of processes, each of which reads the source; process 0 returns the summary.
+/// Throws FileError; the message for a full disk names the folder and the bytes needed.
 PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options, const PackProgress& progress);
 
 inline constexpr const char* kTrainName = "train";
 inline constexpr const char* kValidationName = "validation";
 inline constexpr const char* kTestName = "test";
 
-/// Who trains and who validates. Of samples, a random choice that depends on the seed and nothing else; of a corpus,
-/// its last part validates.
+/// Division into training and validation. For samples, a random choice that depends on the seed alone; for a corpus,
+/// its last part is for validation.
 struct SplitOptions {
-  std::int64_t validation = 0;  ///< samples (tokens) of the validation part; at least 1, and 1 fewer than there are
+  std::int64_t validation = 0;  ///< samples (tokens) of the validation part; at least 1, and fewer than in all
   std::uint64_t seed = 1;
 };
 
@@ -66,22 +66,22 @@ struct SplitSummary {
   PackSummary train, validation;
 };
 
-/// What becomes FOLDER/NAME.
+/// Source of FOLDER/NAME.
 struct NamedSource {
   std::string name;
   std::unique_ptr<SampleSource> source;
 };
 using OpenParts = std::function<std::vector<NamedSource>()>;
-/// The parts of data that are split already, all or none. options.shards are those of the first; others have their
-/// share of as many. All have the classes of the whole.
+/// Writes parts that come split, all or none. options.shards applies to the first part; the others have a proportional
+/// number. All parts have the classes of the whole.
 std::vector<PackSummary> write_parts(const OpenParts& open, const ShardWriterOptions& options,
                                      const PackProgress& progress);
 
-/// The same source from its beginning: each part is read by a pass of its own.
+/// Opens the same source from its beginning: each part is read in a pass of its own.
 using OpenSource = std::function<std::unique_ptr<SampleSource>()>;
 
-/// FOLDER/train and FOLDER/validation, both or none. options.shards are those of the training part; the validation part
-/// has its share of as many. Both parts have the classes of the whole.
+/// Writes FOLDER/train and FOLDER/validation, both or none. options.shards applies to the training part; the validation
+/// part has a proportional number. Both parts have the classes of the whole.
 SplitSummary write_split(const OpenSource& open, const SplitOptions& split, const ShardWriterOptions& options,
                          const PackProgress& progress);
 

@@ -10,7 +10,7 @@
 namespace lockstep::io {
 namespace {
 
-/// What the two kinds of parts have in common: they are the whole in all but number.
+/// Base of both kinds of parts: the whole source, except its number of samples.
 class Part : public SampleSource {
  public:
   Part(std::unique_ptr<SampleSource> whole, std::int64_t count, const char* name)
@@ -52,8 +52,8 @@ class CorpusPart final : public Part {
   std::uint64_t bytes_before_ = 0;
 };
 
-/// Each sample in turn validates with probability (still wanted) / (still to come): exactly as many as wanted, every
-/// choice as likely as every other, nothing remembered (Fan, Muller and Rezucha 1962; Knuth's algorithm S).
+/// Chooses each sample in turn for validation with probability (still wanted) / (still to come): exactly as many as
+/// wanted, every choice equally likely, no memory (Fan, Muller and Rezucha 1962; Knuth's algorithm S).
 class RandomPart final : public Part {
  public:
   RandomPart(std::unique_ptr<SampleSource> whole, SplitPart part, const SplitOptions& split, std::int64_t count,
@@ -73,7 +73,7 @@ class RandomPart final : public Part {
       if (run > 0) whole().skip(run);
       for (run = 1; run < samples && next_is_ours(); ++run) {
       }
-      const bool overran = run < samples;  // the one that ended the run was the other part's
+      const bool overran = run < samples;  // the sample that ended the run belonged to the other part
       std::vector<std::span<std::byte>> piece;
       for (std::size_t f = 0; f < out.size(); ++f) {
         const std::size_t bytes = fields_[f].bytes() * static_cast<std::size_t>(run);
@@ -108,8 +108,8 @@ class RandomPart final : public Part {
 
   SplitPart part_;
   std::uint64_t seed_;
-  std::int64_t wanted_;  ///< of the samples still to come, those that validate
-  std::int64_t left_;    ///< samples still to come
+  std::int64_t wanted_;  ///< number of validation samples still wanted
+  std::int64_t left_;    ///< number of samples still to come
   std::int64_t done_ = 0;
   std::vector<Field> fields_;
 };

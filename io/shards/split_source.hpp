@@ -1,5 +1,5 @@
 /// \file
-/// One part of a source: what trains, or what validates. Internal to io.
+/// One part of a source, for training or for validation. Internal to io.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@ namespace lockstep::io {
 
 enum class SplitPart { train, validation };
 
-/// The two parts of a source have all of its samples, each once, in its order. Of samples exactly `split.validation`
-/// are chosen to validate: each as likely as every other, as a function of the seed and the number of samples. Of a
-/// corpus the last ones are. Throws FileError when a part would be empty.
+/// One of two parts that together have all samples of a source, each once, in its order. For samples, exactly
+/// `split.validation` are chosen for validation, each equally likely, as a function of the seed and the number of
+/// samples. For a corpus, the last tokens are chosen. Throws FileError if a part would be empty.
 std::unique_ptr<SampleSource> make_part(std::unique_ptr<SampleSource> whole, SplitPart part, const SplitOptions& split);
 
 }  // namespace lockstep::io

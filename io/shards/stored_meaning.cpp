@@ -30,7 +30,7 @@ FileType unsigned_of(FileType type) {
 
 bool is_integer(FileType type) { return type != FileType::float32 && type != FileType::float64; }
 
-/// With what netCDF fills variables where nothing else is said (netcdf.h); it has nothing for bytes.
+/// netCDF's default fill values (netcdf.h); it has none for bytes.
 std::optional<double> netcdf_fill(FileType type) {
   switch (type) {
     case FileType::int16:
@@ -54,7 +54,7 @@ std::optional<double> netcdf_fill(FileType type) {
   }
 }
 
-/// The number of an attribute, as the elements have it: rounded, or of the same bits.
+/// The number of an attribute as an element: rounded, or with the same bits.
 double as_element(double value, FileType stored, FileType meant) {
   if (stored == FileType::float32) return static_cast<float>(value);
   if (meant == stored || value >= 0) return value;
@@ -93,7 +93,7 @@ StoredMeaning meaning_of(const Hdf5File& file, std::string_view dataset, FileTyp
   meaning.offset = single(file, dataset, "add_offset").value_or(0);
   meaning.scaled = meaning.scale != 1 || meaning.offset != 0;
   meaning.numbers = meaning.scaled ? FileType::float64 : meaning.meant;
-  // Limits that are floats, of integers that are scaled, are those of the scaled numbers (netCDF's user guide).
+  // Float limits of scaled integers apply to the scaled numbers (netCDF's user guide).
   const auto limit = [&](const char* name, std::size_t place) -> std::optional<double> {
     const std::vector<double> values = file.numbers(dataset, name);
     if (values.size() <= place) return std::nullopt;

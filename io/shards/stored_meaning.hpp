@@ -1,6 +1,6 @@
 /// \file
-/// Attributes that give the numbers of a dataset their meaning: the conventions of netCDF and CF (Climate and
-/// Forecast), which h5py and xarray write, too.
+/// Attributes that define the meaning of a dataset's numbers: the conventions of netCDF and CF (Climate and Forecast),
+/// which h5py and xarray write, too.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 namespace lockstep::io {
 
 /// scale_factor and add_offset (number = stored * scale + offset), _FillValue, missing_value, valid_min, valid_max,
-/// valid_range, _Unsigned; and netCDF's own fill value, where a variable has no other.
+/// valid_range, _Unsigned; and netCDF's default fill value for a variable without one of its own.
 struct StoredMeaning {
-  FileType stored = FileType::other;   ///< as the elements are read
-  FileType meant = FileType::other;    ///< the same bytes: unsigned where _Unsigned says so
-  FileType numbers = FileType::other;  ///< what apply() makes of them: float64 where they are scaled
+  FileType stored = FileType::other;   ///< type of the elements as read
+  FileType meant = FileType::other;    ///< the same bytes, as unsigned if _Unsigned demands it
+  FileType numbers = FileType::other;  ///< type of apply()'s results: float64 for scaled numbers
   bool scaled = false;
   double scale = 1, offset = 0;
   struct Marker {
     double value = 0;
     std::string name;
   };
-  std::vector<Marker> markers;            ///< stored numbers that stand for a missing one
-  std::optional<double> least, greatest;  ///< of the stored numbers; beyond them they are missing
+  std::vector<Marker> markers;            ///< stored numbers that mark a missing one
+  std::optional<double> least, greatest;  ///< limits of the stored numbers; numbers beyond them are missing
 
   bool can_be_missing() const noexcept { return !markers.empty() || least || greatest; }
-  /// The elements mean something else than they are.
+  /// True if the numbers differ from the stored elements.
   bool matters() const noexcept { return scaled || numbers != stored || can_be_missing(); }
-  /// Missing numbers become NaN: apply() makes floats of integers that can be missing.
+  /// Makes missing numbers NaN: apply() then turns integers that can be missing into floats.
   void deliver_missing();
   /// "scale_factor 0.001 and add_offset 1.5 applied, _FillValue -32767"
   std::string in_words() const;
@@ -41,9 +41,10 @@ struct StoredMeaning {
     std::size_t element = 0;
     std::string why;  ///< "-32767, its _FillValue"
   };
-  /// `elements` as stored -> `out`, as many numbers; a missing one becomes NaN, of integers 0. Returns the first.
+  /// Converts stored `elements` into as many numbers in `out`; a missing one becomes NaN, or 0 for integers. Returns
+  /// the first missing one.
   std::optional<Missing> apply(std::span<const std::byte> elements, std::span<std::byte> out) const;
-  /// For each element whether it is missing: where the attributes say so, and NaN.
+  /// For each element, true if it is missing: by the attributes, or NaN.
   std::vector<bool> missing(std::span<const std::byte> elements) const;
 
  private:
@@ -51,7 +52,7 @@ struct StoredMeaning {
   std::string why_missing(double number) const;
 };
 
-/// Throws FileError where an attribute of these names holds no number.
+/// Throws FileError if one of these attributes is not a number.
 StoredMeaning meaning_of(const Hdf5File& file, std::string_view dataset, FileType stored);
 
 }  // namespace lockstep::io

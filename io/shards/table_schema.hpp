@@ -1,6 +1,6 @@
 /// \file
-/// How the cells of a table became numbers: the columns behind the features of a sample, by their names, and the names
-/// of what is learnt. Manifests and checkpoints hold it; data are matched with it by name.
+/// Encoding of a table's cells as numbers: names of the columns behind the features of a sample, and names of the
+/// targets. Manifests and checkpoints store it; data are matched with it by name.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace lockstep::io {
 
-/// One column that the network sees.
+/// One column of the network's input.
 struct TableColumn {
   enum class Kind {
     numbers,     ///< one feature
-    categories,  ///< one feature of 0 or 1 for each category; all are 0 where the cell is missing or unknown
+    categories,  ///< one feature of 0 or 1 per category; all are 0 if the cell is missing or unknown
   };
   std::string name;
   Kind kind = Kind::numbers;
-  std::vector<std::string> categories = {};  ///< in the order of their features: sorted
-  double fill = 0;                           ///< of numbers: the mean, which stands where a cell is missing
-  std::int64_t filled = 0;                   ///< cells where it does
+  std::vector<std::string> categories = {};  ///< sorted, in the order of their features
+  double fill = 0;                           ///< for columns of numbers: the mean, which replaces missing cells
+  std::int64_t filled = 0;                   ///< number of cells replaced
 
   std::int64_t features() const noexcept {
     return kind == Kind::numbers ? 1 : static_cast<std::int64_t>(categories.size());
@@ -34,7 +34,7 @@ struct TableColumn {
 struct TableSchema {
   bool named = true;                 ///< false: the file has no header, and names are "column 3"
   std::vector<TableColumn> columns;  ///< in the order of their features
-  std::vector<std::string> labels;   ///< of the column with the classes, or of each number to predict; empty: none
+  std::vector<std::string> labels;   ///< name of the class column, or of each target; empty: none
 
   std::int64_t features() const noexcept;
   /// The first feature of each column.
@@ -42,13 +42,13 @@ struct TableSchema {
   bool operator==(const TableSchema&) const = default;
 };
 
-/// What becomes of a category that a table does not know.
+/// Treatment of a category that the table's schema lacks.
 enum class UnknownCategories {
   error,
   none,  ///< the sample has none of the categories
 };
 
-/// "EUR" of "price [EUR]"; "" where a name says none.
+/// "EUR" for "price [EUR]"; "" for a name without unit.
 std::string unit_of(std::string_view name);
 
 /// One line of JSON.
@@ -56,11 +56,11 @@ std::string to_json(const TableSchema& table);
 /// Throws FileError: not JSON, an entry missing or of the wrong kind, two columns of one name.
 TableSchema table_from_json(std::string_view text);
 
-/// Where each of some columns is among others, by name.
+/// Positions of wanted columns among the present ones, by name.
 struct PairedNames {
-  std::vector<std::optional<std::size_t>> places;  ///< of each that is wanted; nullopt: there is none
-  std::vector<std::string> missing;                ///< names of those
-  std::vector<std::string> surplus;                ///< names that nobody wants
+  std::vector<std::optional<std::size_t>> places;  ///< position of each wanted column; nullopt: missing
+  std::vector<std::string> missing;                ///< names of missing columns
+  std::vector<std::string> surplus;                ///< names of unwanted columns
 };
 PairedNames pair_names(std::span<const std::string> wanted, std::span<const std::string> present);
 
