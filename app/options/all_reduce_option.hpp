@@ -1,5 +1,5 @@
 /// \file
-/// --all-reduce: which sums between hosts take which schedule.
+/// --all-reduce: the schedule of sums between hosts, by size.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace lockstep::app {
 
 void add_all_reduce_option(OptionTable& table, ExecutionOptions& options);
-/// As the option takes it: "auto", "measured", "ring", "16384,1048576".
+/// The option's text: "auto", "measured", "ring", "16384,1048576".
 std::string all_reduce_word(const comm::AllReduceChoice& value);
 
 }  // namespace lockstep::app

@@ -7,15 +7,15 @@
 
 namespace lockstep::app {
 
-/// Which checkpoint of a run.
+/// A checkpoint of a run.
 struct CheckpointChoice {
   enum class Which {
-    best,    ///< by validation metric, where there is one; else the newest that verifies
+    best,    ///< best by validation metric, where there is one; else the newest that verifies
     latest,  ///< the newest that verifies
   };
-  std::filesystem::path path;  ///< a run folder, a checkpoints folder, or a file: then nothing is left to choose
+  std::filesystem::path path;  ///< a run folder, a checkpoints folder, or a file, which leaves nothing to choose
   Which which = Which::best;
-  std::string name = {};  ///< of a checkpoint in that folder, which is then the one; "": `which` tells
+  std::string name = {};  ///< name of a checkpoint in that folder, which overrides `which`; "": `which` decides
 };
 
 }  // namespace lockstep::app

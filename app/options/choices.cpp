@@ -6,7 +6,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Of a type whose values model/ names.
+/// All choices of a type whose values model/ names.
 template <class Value>
 std::vector<Choice<Value>> named(std::initializer_list<Value> values) {
   std::vector<Choice<Value>> all;

@@ -1,5 +1,5 @@
 /// \file
-/// Options whose value is one of a few words: the words of each type stand here once, for the parser, the help, the
+/// Options whose value is one of a few names. The names of each type stand here once, for the parser, the help, the
 /// saved configuration and every message.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// A word of the command line and what it means.
+/// A name on the command line and its value.
 template <class Value>
 struct Choice {
   std::string word;
@@ -19,7 +19,7 @@ struct Choice {
 template <class Value>
 std::vector<Choice<Value>> choices();
 
-/// The word of `value`; "" where it has none.
+/// The name of `value`; "" if it has none.
 template <class Value>
 std::string word_of(const Value& value, const std::vector<Choice<Value>>& of = choices<Value>()) {
   for (const Choice<Value>& choice : of) {

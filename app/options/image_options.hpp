@@ -1,5 +1,5 @@
 /// \file
-/// Images in the words of the command line: their shape, and what --augment says.
+/// Options for images: their shape, and --augment.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace lockstep::app {
 
-/// "224x224x3" or "28x28" (one channel). Throws UsageError that says what the text is not.
+/// Parses "224x224x3" or "28x28" (one channel). Throws UsageError that says what is wrong with the text.
 model::ImageShape parse_image_shape(const std::string& text);
 std::string to_text(const model::ImageShape& shape);
 
-/// Random changes of images whose size is not known yet (model/augmentation.hpp has the meaning).
+/// Random changes of images of unknown size (model/augmentation.hpp explains them).
 struct AugmentOptions {
   struct Crop {
     std::int64_t height = 0, width = 0;
@@ -32,10 +32,10 @@ struct AugmentOptions {
 /// "none" or a comma-separated list of pad=N, crop=N, crop=HxW, area=SHARE, flip, brightness=V, contrast=LOW:HIGH, each
 /// at most once. Throws UsageError naming the item and what is wrong with it.
 AugmentOptions parse_augmentation(const std::string& text);
-/// Text that parse_augmentation reads back.
+/// Text that parse_augmentation() reads back.
 std::string to_text(const AugmentOptions& options);
-/// The same for images of this size, with the normalisation left as it is by default. Throws UsageError where a crop
-/// does not fit them.
+/// The augmentation for images of this size, with the default normalisation. Throws UsageError if a crop does not fit
+/// them.
 model::Augmentation augmentation_of(const AugmentOptions& options, const model::ImageShape& in);
 
 }  // namespace lockstep::app

@@ -15,7 +15,7 @@ std::string folded(std::string_view text) {
   return result;
 }
 
-/// First letters of the parts between hyphens.
+/// First letters of the words between hyphens.
 std::string initials(std::string_view name) {
   std::string result;
   bool at_start = true;
@@ -76,7 +76,7 @@ std::string nearest_name(std::string_view word, std::span<const std::string> val
   }
   if (best_distance <= tolerance) return best;
 
-  constexpr std::size_t kTellingLength = 3;  // a shared beginning shorter than this says nothing
+  constexpr std::size_t kTellingLength = 3;  // a shared beginning shorter than this is no evidence
   for (const std::string& name : valid) {
     const std::string candidate = folded(name);
     if (std::min(wanted.size(), candidate.size()) < kTellingLength) continue;

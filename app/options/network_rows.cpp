@@ -1,4 +1,4 @@
-/// The options of networks: their rows are made of what the kinds declare.
+/// The options of networks. Their rows come from the declarations of the kinds.
 #include <algorithm>
 #include <stdexcept>
 #include <type_traits>
@@ -22,7 +22,7 @@ std::vector<const model::NetworkKind*> kinds_with(std::string_view option) {
   return kinds;
 }
 
-/// As the chosen kind declares it; where that takes no such option, as the first one does that takes it.
+/// The declaration by the chosen kind; by the first kind that takes the option if the chosen one does not.
 const model::NetworkOption& declared(std::string_view option, const model::NetworkOptions& options) {
   const model::NetworkOption* const own = model::network_kind(options.name).find(option);
   return own != nullptr ? *own : *kinds_with(option).front()->find(option);
@@ -39,7 +39,7 @@ std::string read(const Option& /*row*/, const std::string& text, model::Initiali
 
 std::string read(const Option& /*row*/, const std::string& text, std::string& value) {
   value = text;
-  return "";  // one_of() has refused other words, where there are some
+  return "";  // one_of() has refused any other name
 }
 
 template <class Value>
@@ -47,14 +47,14 @@ std::string read(const Option& row, const std::string& text, Value& value) {
   return row.read(text, value);
 }
 
-/// "auto", and what older configurations have instead: 0 where that is no value, or an empty list.
+/// True for "auto", and for its forms in older configurations: 0 where 0 is no valid value, or an empty list.
 bool leaves_it_to_the_network(const std::string& text, const model::NetworkOption& option) {
   const bool whole = std::holds_alternative<std::int64_t>(option.value);
   return text == "auto" || (text == "0" && whole && !model::objection(option, std::int64_t{0}).empty()) ||
          (text == "none" && std::holds_alternative<model::Numbers>(option.value));
 }
 
-/// The least strict bound over all kinds; the chosen one's is looked at in the end.
+/// The least strict bound over all kinds; the chosen kind's bound is checked at the end.
 std::optional<double> loosest(const std::vector<const model::NetworkKind*>& kinds, std::string_view option,
                               std::optional<double> model::NetworkOption::*bound,
                               const double& (*looser)(const double&, const double&)) {
@@ -66,7 +66,7 @@ std::optional<double> loosest(const std::vector<const model::NetworkKind*>& kind
   return result;
 }
 
-/// All words that the option may be, of any kind; the chosen one's are looked at in the end.
+/// All values that any kind allows; those of the chosen kind are checked at the end.
 std::vector<std::string> allowed_words(const std::vector<const model::NetworkKind*>& kinds, std::string_view option) {
   std::vector<std::string> words;
   for (const model::NetworkKind* kind : kinds) {
@@ -124,12 +124,12 @@ void add_network_options(OptionTable& table, model::NetworkOptions& options) {
 
 namespace {
 
-/// Steps do not depend on the size of the gradient, and rates are much smaller.
+/// True if the size of a step does not depend on the size of the gradient; such optimisers need much smaller rates.
 bool is_adaptive(std::string_view optimizer) {
   return optimizer == "adam" || optimizer == "adamw" || optimizer == "lamb";
 }
 
-/// The one that the network is trained with unless its user says otherwise.
+/// The optimiser that the network is trained with unless the user chooses another.
 std::string_view usual_optimizer(const TrainOptions& options) {
   for (const auto& [name, value] : model::network_kind(options.network.name).training_defaults) {
     if (name == "optimizer") return value;
@@ -141,7 +141,7 @@ std::string_view usual_optimizer(const TrainOptions& options) {
 
 void apply_network_defaults(OptionTable& table, TrainOptions& options) {
   options.from_network.clear();
-  const Option* const optimizer = table.find("optimizer");  // commands that do not train have none
+  const Option* const optimizer = table.find("optimizer");  // nullptr for commands that do not train
   const bool chosen_by_user = optimizer != nullptr && optimizer->source() != OptionSource::default_value;
   bool has_rate = false;
   for (const auto& [name, value] : model::network_kind(options.network.name).training_defaults) {

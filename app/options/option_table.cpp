@@ -13,7 +13,7 @@
 namespace lockstep::app {
 namespace {
 
-/// The whole of `text` as a finite number, or what is wrong with it.
+/// Reads the whole of `text` as a finite number, or returns what is wrong with it.
 template <class T>
 std::string parse_number(std::string_view text, T& value) {
   const char* const last = text.data() + text.size();
@@ -47,7 +47,7 @@ std::string join(const std::vector<std::int64_t>& values) {
   return values.empty() ? "none" : fmt::format("{}", fmt::join(values, ","));
 }
 
-/// Off already: giving such a value beside options that would switch it off anyway harms nobody.
+/// True if the given value already switches the option off: it may stand beside options that would do so.
 bool says_off(const Option& option) {
   const std::string text = option.text();
   return option.is_default() && (text == "no" || text == "0" || text.empty() || text == "none" || text == "auto");
@@ -183,7 +183,7 @@ Option& OptionTable::bind(Option& option, std::function<std::string(const std::s
   return option;
 }
 
-// The rows live in a deque and never move, so a row's functions may point at the row.
+// The rows live in a deque and never move, so functions of a row may point at it.
 
 Option& OptionTable::add(std::string name, bool& field, std::string help) {
   Option& option = append(std::move(name), "", std::move(help));
@@ -288,7 +288,7 @@ std::vector<std::string> OptionTable::from_checkpoint() const {
 
 bool OptionTable::holds(const Option::Relation& relation) const {
   const Option* const other = find(relation.other);
-  if (other == nullptr) return true;  // the command does not know it
+  if (other == nullptr) return true;  // the command has no such option
   switch (relation.kind) {
     case Option::Kind::with:
       return std::find(relation.values.begin(), relation.values.end(), other->text()) != relation.values.end();

@@ -1,7 +1,7 @@
 /// \file
-/// How options are declared: one row per option, bound to the field that it sets. The command line, the INI file, the
-/// help text, the saved configuration and the list of valid names all come from these rows; a field's initial value
-/// is the default. Private to options*.cpp.
+/// The declaration of options: one row per option, bound to the field that it sets. The command line, the INI file, the
+/// help text, the saved configuration and the list of valid names all come from these rows. A field's initial value is
+/// the default. Private to options*.cpp.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@
 
 namespace lockstep::app {
 
-/// Who gave an option its value; later ones win.
+/// Source of an option's value; later ones win.
 enum class OptionSource {
   default_value,
-  checkpoint,  ///< what a run goes on from, or begins with the weights of
+  checkpoint,  ///< checkpoint that a run resumes, or that provides its initial weights
   file,
   command_line,
 };
@@ -41,13 +41,13 @@ class Option {
   Option& below(double bound);
   /// The value is one of these names.
   Option& one_of(std::vector<std::string> names);
-  /// A further check, of text(): returns "" or what is wrong with it ("is not …").
+  /// A further check of text(): returns "" or what is wrong with it ("is not …").
   Option& check(std::function<std::string(const std::string&)> check);
   /// --name alone means --name=value.
   Option& alone_means(std::string value);
-  /// The first bare word of the command line is this option's value.
+  /// The first bare argument of the command line is this option's value.
   Option& positional();
-  /// It may be given again and again, as the bare words of the command line are; parse() adds to the value then.
+  /// The option may be repeated, as bare arguments are; parse() appends to the value then.
   Option& several();
   /// The option has an effect only while `other` has one of these values.
   Option& only_with(std::string other, std::vector<std::string> values);
@@ -55,12 +55,12 @@ class Option {
   Option& needs(std::string other);
   /// The option has no effect while `other` differs from its default: giving both is an error.
   Option& contradicts(std::string other);
-  /// A value that leaves the decision to the run ("auto"): it does not undo what a checkpoint knows of the decision.
+  /// A value that leaves the decision to the run ("auto"): it does not undo a decision stored in a checkpoint.
   Option& left_open_by(std::function<bool(const std::string&)> open);
   Option& left_open_by(std::string value);
-  /// Another text for the help.
+  /// Replaces the text for the help.
   Option& explain(std::string help);
-  /// Not in the help.
+  /// Hides the option from the help.
   Option& hide();
 
   // --- use ---
@@ -75,19 +75,19 @@ class Option {
   bool is_positional() const noexcept { return positional_; }
   bool is_several() const noexcept { return several_; }
   OptionSource source() const noexcept { return source_; }
-  /// The field's value as text that assign() takes back.
+  /// The field's value as text that assign() accepts.
   std::string text() const { return text_(); }
   bool is_default() const { return text_() == default_; }
   bool is_hidden() const noexcept { return hidden_; }
-  const std::string& spelled() const noexcept { return spelled_; }  ///< as the user wrote it
-  /// The value of a text, within the bounds. Returns "" or what is wrong with the text, and leaves the value alone
-  /// then.
+  const std::string& spelled() const noexcept { return spelled_; }  ///< the user's spelling
+  /// Checks the value of a text, within the bounds. Returns "", or what is wrong with the text and leaves `value`
+  /// alone.
   std::string read(const std::string& text, bool& value) const;
   std::string read(const std::string& text, std::vector<std::int64_t>& value) const;
   template <class Number>
   std::string read(const std::string& text, Number& value) const;
-  /// Parses and checks `value`; throws UsageError beginning with `spelled`, the option as the user wrote it
-  /// ("--epochs" or "run.ini:3: epochs"). A value that leaves the decision open leaves a checkpoint's as it is.
+  /// Parses and checks `value`. Throws UsageError that begins with `spelled`, the user's spelling of the option
+  /// ("--epochs" or "run.ini:3: epochs"). A value that leaves the decision open does not change a checkpoint's value.
   void assign(const std::string& value, OptionSource source, const std::string& spelled);
   void reset();
 
@@ -108,7 +108,7 @@ class Option {
   std::string name_, group_, value_name_, help_, default_, alone_;
   Shape shape_ = Shape::value;
   bool positional_ = false, several_ = false, hidden_ = false;
-  bool left_open_ = false;  ///< what was assigned leaves the decision to the run
+  bool left_open_ = false;  ///< the assigned value leaves the decision to the run
   std::vector<std::string> names_;
   std::optional<Bound> lower_, upper_;
   std::function<std::string(const std::string&)> check_;
@@ -135,10 +135,10 @@ class OptionTable {
   Option& add(std::string name, std::optional<double>& field, std::string value_name, std::string help);
   Option& add(std::string name, std::string& field, std::string value_name, std::string help);
   Option& add(std::string name, std::filesystem::path& field, std::string value_name, std::string help);
-  /// Comma-separated. An empty list is written "none" and, unless the default is empty, not accepted.
+  /// A comma-separated list. An empty list is written "none"; it is accepted only if the default is empty.
   Option& add(std::string name, std::vector<std::int64_t>& field, std::string value_name, std::string help);
 
-  /// One of a few words.
+  /// One of a few names.
   template <class Value>
   Option& add_choice(std::string name, Value& field, std::string value_name, std::string help,
                      const std::vector<Choice<Value>>& of = choices<Value>()) {
@@ -148,19 +148,19 @@ class OptionTable {
       for (const Choice<Value>& choice : of) {
         if (choice.word == text) field = choice.value;
       }
-      return std::string();  // one_of() has refused all other words
+      return std::string();  // one_of() has refused all other names
     };
     return bind(append(std::move(name), std::move(value_name), std::move(help)), parse,
                 [&field, of] { return word_of(field, of); })
         .one_of(std::move(words));
   }
-  /// An option that lives in no field. `parse` returns "" or what is wrong with the text ("is not …"), and changes
-  /// nothing then; it reads back what `text` writes. The rows never move: `parse` may be bound to the one it gets.
+  /// An option without a field. `parse` returns "", or what is wrong with the text ("is not …") and changes nothing; it
+  /// reads back the output of `text`. Rows never move, so `parse` may keep a reference to its row.
   Option& add_free(std::string name, Option::Shape shape, std::string value_name, std::string help,
                    std::function<std::string(const Option&, const std::string&)> parse,
                    std::function<std::string()> text);
-  /// A value with a written form of its own. `parse` returns "" or what is wrong with the text ("is not …"), and leaves
-  /// the value alone then; it reads back what `text` writes.
+  /// A value with a text form of its own. `parse` returns "", or what is wrong with the text ("is not …") and leaves
+  /// the value alone; it reads back the output of `text`.
   template <class Value>
   Option& add_parsed(std::string name, Value& field, std::string value_name, std::string help,
                      std::string (*parse)(const std::string&, Value&), std::string (*text)(const Value&)) {
@@ -177,17 +177,18 @@ class OptionTable {
   Option* find(std::string_view name);
   const Option* find(std::string_view name) const;
   std::vector<std::string> names() const;
-  /// Long names that are no defaults and leave nothing open, in table order.
+  /// Long names of options that differ from their defaults and leave nothing open, in table order.
   std::vector<std::string> given() const;
-  /// Those of them whose values are a checkpoint's.
+  /// The subset of given() whose values come from a checkpoint.
   std::vector<std::string> from_checkpoint() const;
-  /// The option has an effect, given what the others say.
+  /// True if the option has an effect, given the values of the others.
   bool in_use(const Option& option) const;
 
-  /// Throws UsageError where options contradict each other or have no effect. Between two sources the later one wins:
-  /// what the command line contradicts in the file, and either of them in the checkpoint, falls back to the default.
+  /// Throws UsageError if options contradict each other or have no effect. Between two sources the later one wins: an
+  /// option of the file that the command line contradicts, or one of the checkpoint that either contradicts, returns to
+  /// its default.
   void check_relations();
-  /// Throws UsageError saying that --name is missing and what it is for.
+  /// Throws UsageError that says that --name is missing and explains its purpose.
   void require(std::string_view name, std::string_view what) const;
 
  private:
@@ -201,9 +202,9 @@ class OptionTable {
   std::deque<Option> options_;  // a deque: chained calls keep references while rows are added
 };
 
-/// Without blanks at its ends.
+/// Removes blanks at both ends.
 std::string_view trimmed(std::string_view text);
-/// "" where `parse` returns, else what the UsageError says that it throws: for options whose texts have a parser.
+/// "" if `parse` returns, else the text of the UsageError that it throws: for options with a parser of their own.
 template <class Parse>
 std::string refusal_of(Parse parse) {
   try {
@@ -219,21 +220,22 @@ struct CommandLine {
   struct Given {
     std::string name;
     std::string value;
-    std::string spelled;  ///< as the user wrote it: "--no-shuffle"
+    std::string spelled;  ///< the user's spelling: "--no-shuffle"
   };
   std::vector<Given> options;
   std::string config;  ///< --config FILE; "" = none
   bool help = false;
 };
-/// Splits and names; values are not looked at. `takes_config`: the command knows --config. Throws UsageError.
+/// Splits the arguments and finds the options' names; does not check values. `takes_config`: the command knows
+/// --config. Throws UsageError.
 CommandLine read_command_line(const OptionTable& table, const std::vector<std::string>& arguments, bool takes_config);
 void apply(const CommandLine& line, OptionTable& table);
-/// All there is to read for a command that knows no file of options. Throws UsageError, and HelpRequested for --help.
+/// Reads all arguments of a command without --config. Throws UsageError, and HelpRequested for --help.
 void read_options(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
                   std::string_view examples);
 
 // options_help.cpp
-/// Of all rows that are not hidden; `usage` and `examples` as help_page() takes them.
+/// Help for all rows that are not hidden; `usage` and `examples` as in help_page().
 HelpPage make_help(const OptionTable& table, std::string_view usage, std::string_view examples, bool takes_config);
 
 // options_ini.cpp
@@ -241,7 +243,7 @@ HelpPage make_help(const OptionTable& table, std::string_view usage, std::string
 void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table,
                OptionSource source = OptionSource::file);
 void apply_ini_file(const std::filesystem::path& file, OptionTable& table);
-/// Every option once, under its group; those without effect as comments.
+/// Every option once, under its group; options without effect become comments.
 std::string format_ini(const OptionTable& table);
 
 }  // namespace lockstep::app

@@ -30,7 +30,7 @@ constexpr std::string_view kExamples =
 
 constexpr std::string_view kModes = "all; async; local=16";
 
-/// The numbers between commas. `what` they are.
+/// Parses numbers between commas; `what` describes them in messages.
 template <class Number>
 std::string parse_numbers(const std::string& text, std::vector<Number>& values) {
   std::vector<Number> read;
@@ -84,10 +84,10 @@ std::string slow_ranks_text(const std::vector<SlowRank>& slow) {
   return fmt::format("{}", fmt::join(words, ","));
 }
 
-/// What the benchmark itself decides about each training.
+/// Options of each training that the benchmark sets itself.
 constexpr std::string_view kDecided[] = {"agree", "seed", "run", "resume", "force", "dry-run", "replay", "progress"};
 
-/// "quorum=3 --servers 1" as train's words.
+/// The arguments for train: "quorum=3 --servers 1".
 std::vector<std::string> words_of(const std::string& mode) {
   std::vector<std::string> words{"--agree"};
   std::istringstream in(mode);
@@ -98,7 +98,7 @@ std::vector<std::string> words_of(const std::string& mode) {
   return words;
 }
 
-/// The options of one mode: the file's and the user's, then its own.
+/// The options of one mode: those of the file and the user, then its own.
 TrainOptions options_of(const std::string& mode, const CommandLine& common) {
   TrainOptions options;
   OptionTable table("lockstep bench agree");

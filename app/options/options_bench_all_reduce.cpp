@@ -27,7 +27,7 @@ constexpr std::string_view kAllReduceExamples =
     "  mpirun -np 4 lockstep bench all-reduce --algorithms doubling,halving,ring-only,mpi\n"
     "  mpirun -np 8 lockstep bench all-reduce --device gpu --max 268435456\n";
 
-/// Error feedback is for all-reduces that follow each other.
+/// Error feedback makes sense only for a sequence of all-reduces.
 const std::vector<Choice<comm::WireFormat>> kWires{{"fp32", comm::WireFormat::fp32}, {"bf16", comm::WireFormat::bf16}};
 
 std::string algorithms_of_text(const std::string& text, std::vector<AllReduceAlgorithm>& value) {
@@ -129,7 +129,8 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
       throw UsageError(fmt::format("--device gpu leaves nothing but --algorithms nccl, and --algorithms is {}",
                                    to_text(algorithms)));
     }
-    if (!nccl && execution.device == DeviceChoice::automatic) execution.device = DeviceChoice::cpu;  // looks for no GPU
+    if (!nccl && execution.device == DeviceChoice::automatic)
+      execution.device = DeviceChoice::cpu;  // avoids the search for GPUs
   }
   return options;
 }

@@ -78,7 +78,7 @@ void add_work_options(OptionTable& table, StepWork& work) {
   add_tuning_options(table, train.tuning);
 }
 
-/// All that is left once the rows are declared.
+/// Parses and checks once the rows are declared.
 void parse(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
            std::string_view examples, StepWork& work) {
   add_execution_options(table, work.train.execution);

@@ -4,7 +4,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Options of train that no check looks at. They are read, lest the job's command line must be changed.
+/// Options of train that no check uses. They are accepted so that the job's command line can stay unchanged.
 constexpr std::string_view kWithoutEffect[] = {"shuffle",      "label-smoothing",
                                                "momentum",     "trust",
                                                "beta1",        "beta2",

@@ -16,7 +16,7 @@ namespace po = boost::program_options;
 
 constexpr std::string_view kYesNoWords[] = {"yes", "no", "true", "false", "on", "off", "1", "0"};
 
-/// "--name", "--no-name" or "--name=…" of an option of the table, or --help or --config.
+/// True for "--name", "--no-name" or "--name=…" of an option of the table, and for --help and --config.
 bool is_known_option(const OptionTable& table, std::string_view word) {
   if (!word.starts_with("--")) return false;
   const std::string_view name = word.substr(2, word.find('=') - 2);
@@ -24,9 +24,9 @@ bool is_known_option(const OptionTable& table, std::string_view word) {
          (name.starts_with("no-") && table.find(name.substr(3)) != nullptr);
 }
 
-/// Boost would take any next word as the value of an option whose value is optional, and an option as the value of one
-/// that needs a value. Settles both: every option whose value may be left out gets it joined ("--resume" becomes
-/// "--resume=auto"); the next word is taken for it where it can be nothing else.
+/// Resolves two ambiguities of Boost, which would take any next argument as an optional value, and an option as a
+/// required one. Every option with an optional value gets it joined ("--resume" becomes "--resume=auto"); the next
+/// argument becomes the value only if it can be nothing else.
 std::vector<std::string> settle_values(const OptionTable& table, const std::vector<std::string>& arguments) {
   std::vector<std::string> settled;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -80,13 +80,13 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
                                hint.empty() ? fmt::format("; `{} --help` lists the options", table.command()) : hint));
 }
 
-/// An option without its dashes, "epochs=3" or "epochs", and no file of that name.
+/// True for an option without its dashes, "epochs=3" or "epochs", unless a file has that name.
 bool lacks_dashes(const OptionTable& table, const std::string& word) {
   std::error_code ignored;
   return table.find(word.substr(0, word.find('='))) != nullptr && !std::filesystem::exists(word, ignored);
 }
 
-/// A bare word that is no value of the positional option, which may have one already.
+/// Refuses a bare argument that is no value of the positional option, which may have a value already.
 [[noreturn]] void refuse_word(const OptionTable& table, const std::string& word, const Option* taken) {
   if (word.size() > 1 && word.front() == '-') refuse_unknown(table, word, false);
   if (lacks_dashes(table, word)) {
@@ -129,7 +129,7 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
                             .allow_unregistered()
                             .run();
     for (const po::option& given : parsed.options) {
-      if (given.string_key.empty()) {  // a bare word, or one after "--"
+      if (given.string_key.empty()) {  // a bare argument, or one after "--"
         const std::string& word = given.value.empty() ? given.original_tokens.at(0) : given.value.front();
         const bool is_option = (word.size() > 1 && word.front() == '-') || lacks_dashes(table, word);
         if (positional == table.options().end() || is_option) refuse_word(table, word, nullptr);

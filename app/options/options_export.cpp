@@ -15,7 +15,7 @@ constexpr std::string_view kExportExamples =
     "      the best checkpoint of a run, with the weights that `lockstep eval` would take\n"
     "  lockstep export runs/gpt --checkpoint latest --weights raw --format safetensors --out gpt.safetensors\n";
 
-/// By the end of its name; nullopt where that says nothing.
+/// Format by the file's extension; nullopt if that decides nothing.
 std::optional<ExportFormat> format_of_name(const std::filesystem::path& file) {
   const std::string end = file.extension().string();
   if (end == ".onnx") return ExportFormat::onnx;

@@ -3,7 +3,7 @@
 namespace lockstep::app {
 namespace {
 
-/// The default, which may be the network's, as it is shown.
+/// Text of the default, which may be the network's.
 std::string usual_text(const Option& option) {
   const std::string value = option.source() == OptionSource::default_value ? option.text() : option.default_text();
   const bool off = value == "none" || (option.shape() == Option::Shape::yes_or_no && value == "no");

@@ -11,9 +11,9 @@
 #include "app/options/option_table.hpp"
 #include "app/options/other_names.hpp"
 
-// The dialect: `name = value`, one a line. A line that begins with # or ; is a comment, and so is the rest of a line
-// after a blank and #. Values that hold such things, quotes, line breaks or outer blanks stand in double quotes with
-// \" \\ \n inside. (Boost's own reader cuts every value at # and knows no line numbers.)
+// The dialect: `name = value`, one per line. A line that begins with # or ; is a comment, and so is the rest of a line
+// after a blank and #. Values that contain comment signs, quotes, line breaks or outer blanks stand in double quotes
+// with \" \\ \n inside. (Boost's own reader cuts every value at # and has no line numbers.)
 
 namespace lockstep::app {
 namespace {
@@ -70,7 +70,7 @@ std::string read_value(std::string_view text, const std::string& where) {
 }  // namespace
 
 void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table, OptionSource source) {
-  std::map<std::string, int> lines;  // where each name was seen
+  std::map<std::string, int> lines;  // line of each name's first occurrence
   std::istringstream stream(text);
   std::string raw;
   for (int number = 1; std::getline(stream, raw); ++number) {

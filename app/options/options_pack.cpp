@@ -62,7 +62,7 @@ std::optional<PackFormat> format_of_folder(const fs::path& folder) {
   return has_folders ? std::optional(PackFormat::images) : std::nullopt;
 }
 
-/// What the name of a file or folder says about its format; nothing when it says nothing.
+/// Format by the name of a file or folder; nullopt if the name decides nothing.
 std::optional<PackFormat> format_of(const fs::path& file) {
   std::error_code unknown;
   if (fs::is_directory(file, unknown)) return format_of_folder(file);
@@ -104,7 +104,7 @@ std::string thousands_text(const char& thousands) {
   return thousands == 0 ? "" : thousands == ' ' ? "blank" : std::string(1, thousands);
 }
 
-/// "224" or "240x320".
+/// Parses "224" or "240x320".
 std::string parse_size(const std::string& text, std::optional<ImageSize>& size) {
   constexpr std::int64_t kMost = 16384;
   const auto number = [](std::string_view digits) -> std::int64_t {
@@ -267,7 +267,7 @@ void add_synthetic_options(OptionTable& table, PackOptions& options) {
       .only_with("format", {"synthetic"});
 }
 
-/// What no relation between two options says.
+/// Checks that no relation between two options expresses.
 void check_format(const OptionTable& table, const PackOptions& options) {
   const auto given = [&](std::string_view name) { return table.find(name)->source() != OptionSource::default_value; };
   if (options.format == PackFormat::synthetic) {

@@ -30,7 +30,7 @@ constexpr std::string_view kSweepExamples =
     "  lockstep sweep settings.txt --data shards/fashion --run runs/sweep --launch \"mpirun -np 4\"\n"
     "  lockstep report runs/sweep --out sweep.html\n";
 
-/// Options that each training of a sweep has from the sweep.
+/// Options that the sweep sets for each of its trainings.
 constexpr std::array<std::string_view, 4> kOwnOfSweep{"run", "resume", "stop-at", "force"};
 
 std::vector<std::string> words_in(const std::string& line) {

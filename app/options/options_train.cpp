@@ -57,15 +57,15 @@ OptionTable train_table(TrainOptions& options) {
 
 namespace fs = std::filesystem;
 
-/// What a run goes on from, or begins with, as far as options are concerned.
+/// The options of the run that is resumed, or that provides the initial weights.
 struct Before {
   std::string configuration;
-  std::string name;  ///< of the configuration, for messages
+  std::string name;  ///< name of the configuration in messages
   OptionSource source = OptionSource::checkpoint;
-  fs::path run = {};  ///< the folder of the run that goes on; "": another run begins
+  fs::path run = {};  ///< folder of the run that is resumed; "": a new run begins
 };
 
-/// Training data at `a` are those at `b`, which may be the train/ inside.
+/// True if training data at `a` are those at `b`, which may be the train/ inside.
 bool same_data(const fs::path& a, const fs::path& b) {
   std::error_code unknown;
   const auto training = [&](const fs::path& path) {
@@ -75,15 +75,15 @@ bool same_data(const fs::path& a, const fs::path& b) {
   return fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal();
 }
 
-/// Of the training data, as --validation takes it.
+/// True if --validation is a share of the training data.
 bool is_share(const std::string& text) {
   double share = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// The one rule of every run that goes on: what `give` does not assign is as it was before. What leaves a decision open
-/// (auto) does not undo it. Validation data go with the data that they were beside.
+/// The one rule of every resumed run: options that `give` does not assign keep their values. A value that leaves a
+/// decision open (auto) does not undo the decision. Validation data belong to their training data.
 template <class Give>
 void go_on_with(OptionTable& table, const Before& before, Give give) {
   apply_ini(before.configuration, before.name, table, before.source);
@@ -94,14 +94,14 @@ void go_on_with(OptionTable& table, const Before& before, Give give) {
       if (there != path->text()) path->assign(there.string(), before.source, path->name());
     }
   }
-  table.find("run")->reset();  // that of the run now is always given
+  table.find("run")->reset();  // the present run's folder is always given
   const std::string data_before = data.text();
   give();
   const bool others = data.source() != before.source && !same_data(data.text(), data_before);
   if (others && validation.source() == before.source && !is_share(validation.text())) validation.reset();
 }
 
-/// Before the ranks know each other a file system that stalls ends this process, and the launcher the others.
+/// Before the ranks are connected, a stalled file system ends this process; the launcher then ends the others.
 io::IoDeadline deadline_before_start(double seconds) {
   return io::IoDeadline(seconds, {.expired = [seconds](const io::IoDeadline::Pending& pending) {
                           comm::write_stderr(fmt::format("lockstep train: error on rank {} (host {}, pid {}): {}\n",
@@ -111,8 +111,8 @@ io::IoDeadline deadline_before_start(double seconds) {
                         }});
 }
 
-/// Of a run in `folder` that goes on from its newest checkpoint. Where there is none yet the job is described anew, and
-/// its configuration counts where the command line names no data.
+/// Options of the run in `folder`, which is resumed from its newest checkpoint. Without a checkpoint the job is
+/// described anew, and the folder's configuration counts only if the command line names no data.
 std::optional<Before> before_in_folder(const fs::path& folder, bool names_data, double io_deadline) {
   const fs::path file = folder / "config.ini", checkpoints = folder / "checkpoints";
   if (folder.empty()) return std::nullopt;
@@ -129,7 +129,7 @@ std::optional<Before> before_in_folder(const fs::path& folder, bool names_data, 
     try {
       const io::IoDeadline::Operation reading(&deadline, io::IoDeadline::Kind::reading, checkpoints);
       return !io::list_checkpoints(checkpoints).empty();
-    } catch (const io::FileError&) {  // whoever goes on from one says it
+    } catch (const io::FileError&) {  // the code that resumes from it reports the error
       return false;
     }
   }();
@@ -148,7 +148,7 @@ std::optional<Before> before_in_file(const fs::path& checkpoint, bool names_data
                   .name = fmt::format("the configuration in {}", checkpoint.string())};
   } catch (const UsageError&) {
     if (!names_data) throw;
-    return std::nullopt;  // whoever goes on from it says it
+    return std::nullopt;  // the code that resumes from it reports the error
   }
 }
 
@@ -242,10 +242,11 @@ TrainOptions train_options_from_ini(const std::string& ini) {
 
 namespace {
 
-/// Those of `before` with what `given` says now.
+/// The options of `before`, overridden by those given now.
 TrainOptions with_what_is_given(const TrainOptions& given, const Before& before, bool network_alone) {
   TrainOptions values, options;
-  const OptionTable given_table = train_table(values);  // it takes the fields' values when it is built for the defaults
+  const OptionTable given_table =
+      train_table(values);  // the table takes the fields' values as defaults when it is built
   values = given;
   OptionTable table = train_table(options);
   const auto give = [&] {
@@ -266,7 +267,7 @@ TrainOptions with_what_is_given(const TrainOptions& given, const Before& before,
   };
   go_on_with(table, before, give);
   settle(table, options);
-  options.execution = given.execution;  // ranks talk and compute already, before a checkpoint is read
+  options.execution = given.execution;  // ranks communicate and compute already before a checkpoint is read
   return options;
 }
 
@@ -274,7 +275,7 @@ TrainOptions with_what_is_given(const TrainOptions& given, const Before& before,
 
 TrainOptions going_on(const TrainOptions& given, const std::string& configuration) {
   if (!given.from_checkpoint.empty())
-    return given;  // the run's configuration counts, which knows the last launch's options
+    return given;  // the run's configuration, which has the last launch's options, counts
   const bool newest = given.run.resume.from == Resume::From::newest;
   const TrainOptions options = with_what_is_given(given,
                                                   {.configuration = configuration,
@@ -302,7 +303,7 @@ bool TrainOptions::was_set(const std::string& name) const {
 }
 
 void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names) {
-  TrainOptions copy;  // the table takes the fields' values when it is built for the defaults
+  TrainOptions copy;  // the table takes the fields' values as defaults when it is built
   OptionTable table = train_table(copy);
   copy = options;
   for (const std::string& name : names) {
@@ -313,7 +314,7 @@ void forget_network_defaults(TrainOptions& options, const std::vector<std::strin
 }
 
 std::string option_text(const TrainOptions& options, const std::string& name) {
-  TrainOptions copy;  // the table takes the fields' values when it is built for the defaults
+  TrainOptions copy;  // the table takes the fields' values as defaults when it is built
   OptionTable table = train_table(copy);
   copy = options;
   return table.find(name)->text();
@@ -331,7 +332,7 @@ std::vector<std::pair<std::string, std::string>> effective_options(const TrainOp
 }
 
 std::string TrainOptions::to_ini() const {
-  TrainOptions options;  // the table takes the fields' values when it is built for the defaults
+  TrainOptions options;  // the table takes the fields' values as defaults when it is built
   OptionTable table = train_table(options);
   options = *this;
   return format_ini(table);

@@ -9,9 +9,9 @@ namespace lockstep::app {
 namespace {
 
 struct OtherName {
-  std::string_view words;  ///< with blanks between them
-  std::string_view ours;   ///< options by preference, with commas between them; a value may follow after a blank
-  std::string_view otherwise = {};  ///< the sentence where the command has none of them
+  std::string_view words;           ///< separated by blanks
+  std::string_view ours;            ///< options by preference, separated by commas; a value may follow after a blank
+  std::string_view otherwise = {};  ///< sentence for commands without any of them
 };
 
 constexpr std::string_view kRanks =
@@ -100,7 +100,7 @@ constexpr OtherName kOtherNames[] = {
     {"sample-weights weight-column", "sample-weight"},
     {"monitor metric-for-best-model eval-metric", "best-by"},
     {"ema ema-decay model-ema swa polyak", "average-decay"},
-    // where things go, and come from
+    // input and output paths
     {"output output-file outfile o destination dest", "out,json,csv,run"},
     {"output-dir out-dir outdir output-path save-path", "out,run,folder"},
     {"save save-dir run-name run-dir exp exp-name experiment experiment-name name project log-dir logdir log-path "
@@ -136,7 +136,7 @@ std::string lower_with_dashes(std::string_view word) {
   return text;
 }
 
-/// The parts of `list` between separators.
+/// The items of `list` between separators.
 std::vector<std::string_view> parts_of(std::string_view list, char separator) {
   std::vector<std::string_view> parts;
   while (!list.empty()) {

@@ -1,5 +1,5 @@
 /// \file
-/// What users of other programs type for an option: "--num-epochs", "--gpus", "--output".
+/// Names of options in other programs: "--num-epochs", "--gpus", "--output".
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace lockstep::app {
 
-/// The end of the sentence about an unknown option: "; did you mean --epochs?", or how the same is done here. `word`
-/// stands without its dashes; only `valid` options are named, with `prefix` before them. "" where the command has
-/// nothing of the kind; nullopt for a word that no program is known to use.
+/// The end of the sentence about an unknown option: "; did you mean --epochs?", or the equivalent in Lockstep. `word`
+/// has no dashes. Only `valid` options are named, with `prefix` before them. "" if the command has no equivalent;
+/// nullopt for a name that no program is known to use.
 std::optional<std::string> hint_from_other_programs(std::string_view word, std::span<const std::string> valid,
                                                     std::string_view prefix = "");
 
-/// All words that are known.
+/// All known names.
 std::vector<std::string_view> names_in_other_programs();
 
 }  // namespace lockstep::app

@@ -1,14 +1,14 @@
 /// \file
-/// What runs are drawn along.
+/// Horizontal axis of charts of runs.
 #pragma once
 
 namespace lockstep::app {
 
 enum class Progress {
-  automatic,  ///< steps, or epochs where the number of steps in an epoch differs
+  automatic,  ///< steps; epochs if the number of steps in an epoch differs
   steps,
   epochs,
-  time,  ///< seconds of training, validations and waits for checkpoints, without the time between launches
+  time,  ///< seconds of training, validation and waiting for checkpoints, without the time between launches
 };
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
 /// \file
-/// The time that a job may take, as users and schedulers write it.
+/// The time limit of a job, in the notation of users and schedulers.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 
 namespace lockstep::app {
 
-/// A whole number, of digits alone.
+/// Parses a whole number that consists of digits alone.
 std::optional<std::int64_t> parse_digits(std::string_view text);
 
 struct TimeLimit {
   enum class Kind {
-    scheduler,  ///< as long as the Slurm job, where there is one
+    scheduler,  ///< the Slurm job's time limit, if there is one
     none,
     given,
   };
   Kind kind = Kind::scheduler;
-  double seconds = 0;  ///< of Kind::given
+  double seconds = 0;  ///< the limit for Kind::given
   bool operator==(const TimeLimit&) const = default;
 };
 
-/// Seconds: a number of them, or [D-]HH:MM[:SS] as schedulers write it ("90", "12:00" is twelve hours, "1-00:30").
-/// nullopt: neither, or not above 0.
+/// Parses seconds: a number of them, or [D-]HH:MM[:SS] as schedulers write it ("90", "12:00" is twelve hours,
+/// "1-00:30"). nullopt: neither, or not above 0.
 std::optional<double> parse_time_limit(std::string_view text);
 
 }  // namespace lockstep::app

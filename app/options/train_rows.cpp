@@ -1,4 +1,4 @@
-/// The options of training, but for those of networks.
+/// The options of training without those of networks.
 #include "app/options/train_rows.hpp"
 
 #include <charconv>
@@ -49,7 +49,7 @@ std::string check_boundaries(const std::string& text) {
   for (const char* at = text.data(); at < last;) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(at, last, value);
-    if (error != std::errc()) return "";  // "none"; that the list holds numbers has been checked
+    if (error != std::errc()) return "";  // "none"; the list is known to hold numbers
     if (value <= before) return "must be in ascending order";
     before = value;
     at = end + 1;
@@ -111,7 +111,7 @@ std::string parse_patterns(const std::string& text, std::vector<std::string>& va
 
 std::string to_text(const std::vector<std::string>& value) { return fmt::format("{}", fmt::join(value, ",")); }
 
-/// "PATTERN=FACTOR,...": the factor stands behind the last '='.
+/// Parses "PATTERN=FACTOR,...": the factor follows the last '='.
 std::string parse_rate_scales(const std::string& text, std::vector<RateScale>& value) {
   std::vector<std::string> items;
   if (const std::string wrong = parse_patterns(text, items); !wrong.empty()) return wrong;

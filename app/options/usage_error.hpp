@@ -1,5 +1,5 @@
 /// \file
-/// How parsing ends that does not end in options.
+/// Exceptions that end parsing without options.
 #pragma once
 
 #include <stdexcept>
