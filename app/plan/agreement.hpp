@@ -1,5 +1,5 @@
 /// \file
-/// How all ranks come to the same end where some of them were used wrongly.
+/// One common result for all ranks when some of them were used wrongly.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace lockstep::app {
 
-/// Collective. As comm::gather_distinct, without naming the ranks of what all of them say.
+/// Collective. Like comm::gather_distinct, but a text that all ranks give does not name the ranks.
 std::vector<std::string> gather_said(comm::Communicator& communicator, const std::string& text);
 
-/// Collective. As comm::all_succeed, and a UsageError on any rank becomes a UsageError on all, with each distinct text
+/// Collective. Like comm::all_succeed; a UsageError on any rank becomes a UsageError on all, with each distinct text
 /// once.
 void all_succeed_or_usage(comm::Communicator& communicator, const std::function<void()>& work);
 

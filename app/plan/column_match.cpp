@@ -17,7 +17,7 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::size_t kMaxColumns = 10;  ///< in a sentence
+constexpr std::size_t kMaxColumns = 10;  ///< columns named in a sentence
 constexpr const char* kPackAlike = "pack it again with --columns-from and the run or its data";
 
 std::string name_list(const std::vector<std::string>& names) {
@@ -41,7 +41,7 @@ bool is_in_order(const std::vector<std::int64_t>& places, std::int64_t all) {
   return true;
 }
 
-/// Where the columns of the network's table are in that of the data.
+/// Pairs the columns of the network's table with those of the data.
 io::PairedNames pair_columns(const io::TableSchema& trained_on, const io::TableSchema& data,
                              const std::filesystem::path& path) {
   const std::vector<std::string> wanted = column_names(trained_on), present = column_names(data);
@@ -66,7 +66,7 @@ io::PairedNames pair_columns(const io::TableSchema& trained_on, const io::TableS
   return paired;
 }
 
-/// Adds the places of the column's features.
+/// Adds the sources of the column's features.
 void match_column(const io::TableColumn& wanted, const io::TableColumn& given, std::int64_t first,
                   const std::filesystem::path& path, io::UnknownCategories unknown, std::vector<std::int64_t>& places,
                   std::vector<std::string>& notes) {

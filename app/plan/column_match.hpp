@@ -1,6 +1,6 @@
 /// \file
-/// The columns of a table beside those that a network was trained on: by name, whatever their order, and categories by
-/// theirs.
+/// Match between the columns of a table and those that a network was trained on: by name, in any order; categories are
+/// matched by name, too.
 #pragma once
 
 #include <filesystem>
@@ -16,17 +16,16 @@
 namespace lockstep::app {
 
 struct ColumnMatch {
-  io::Arrangement arrangement;        ///< empty: the numbers lie as the network knows them
-  std::vector<std::string> notes;     ///< what was mapped or left out, a sentence each
-  std::vector<std::string> warnings;  ///< what could not be compared, a sentence each
+  io::Arrangement arrangement;        ///< empty: the columns already have the network's order
+  std::vector<std::string> notes;     ///< mapped and omitted columns, a sentence each
+  std::vector<std::string> warnings;  ///< comparisons that were not possible, a sentence each
 };
-/// `trained_on`: what the network knows; nullopt: no names. Throws UsageError where the data lack a column, where it
-/// holds other things, has a category that the network does not know, or has its missing cells filled with another
-/// mean.
+/// `trained_on`: the network's columns; nullopt: no names are known. Throws UsageError if the data lack a column, or if
+/// a column has another content, a category that the network does not know, or another mean in place of missing cells.
 ColumnMatch match_columns(const std::optional<io::TableSchema>& trained_on, const io::DatasetInfo& data,
                           const std::filesystem::path& path, io::UnknownCategories unknown);
 
-/// The data with columns and targets as the network knows them.
+/// The data with columns and targets in the network's order.
 std::unique_ptr<io::Dataset> arranged(std::unique_ptr<io::Dataset> data,
                                       const std::optional<io::TableSchema>& trained_on, const ColumnMatch& match);
 

@@ -11,14 +11,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The same file, from any folder. An empty path stays empty.
+/// An absolute path to the same file. An empty path stays empty.
 fs::path from_anywhere(const fs::path& path) {
   if (path.empty()) return path;
   const fs::path whole = fs::absolute(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();  // "data/" is "data"
 }
 
-/// "name = value" lines, sorted, but for the comments and the run folder.
+/// "name = value" lines, sorted, without comments and the run folder.
 std::vector<std::string> option_lines(const TrainOptions& settings) {
   std::vector<std::string> lines;
   TrainOptions compared = settings;

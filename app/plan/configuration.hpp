@@ -1,5 +1,5 @@
 /// \file
-/// The configuration of a run as it is kept: in config.ini, and in every checkpoint.
+/// The stored configuration of a run: in config.ini, and in every checkpoint.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace lockstep::app {
 
-/// What --config needs to repeat the run from any folder: with absolute paths, without what belongs to one launch
-/// alone.
+/// Text for --config that repeats the run from any folder: absolute paths, no options of a single launch.
 std::string stored_configuration(const TrainOptions& settings);
 
-/// Options of `settings` that `before`, a configuration stored earlier, has otherwise: "name = value" as they are now.
-/// Paths differ where they name other files, however they are spelled. Throws UsageError on text that is none.
+/// Options of `settings` that differ in `before`, a configuration stored earlier: "name = value" with the present
+/// values. Paths differ if they name different files, in whatever spelling. Throws UsageError on text that is no
+/// configuration.
 std::vector<std::string> changed_options(const std::string& before, const TrainOptions& settings);
 
 }  // namespace lockstep::app

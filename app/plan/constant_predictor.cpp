@@ -79,7 +79,7 @@ std::span<const Number> numbers_in(std::span<const std::byte> y) {
   return {reinterpret_cast<const Number*>(y.data()), y.size() / sizeof(Number)};
 }
 
-/// Classes in the order of their counts, of equal ones the first first.
+/// Classes in the order of their counts, the first one first among equals.
 std::vector<std::size_t> by_count(const std::vector<double>& counts) {
   std::vector<std::size_t> order(counts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -1,6 +1,6 @@
 /// \file
-/// The least that a network must beat: a predictor that looks at no sample. It knows the labels of the training data,
-/// and always answers alike.
+/// The baseline that a network must beat: a predictor that ignores the sample. It knows the labels of the training data
+/// and always gives the same answer.
 #pragma once
 
 #include <cstdint>
@@ -47,18 +47,18 @@ ConstantPredictor known_constant(const io::TrainingRecord& record, const io::Dat
 /// For the checkpoint of a run; nothing is kept of tokens, nor of very many classes.
 void store_constant(const ConstantPredictor& constant, io::DataDescription& description);
 
-/// Collective. What it reaches on `data`, whose labels are as the network learns them. The loss is that of the shares
-/// of the classes, which is infinite where `data` has a class that training has not; tokens are counted once more than
-/// they are there, so that theirs is finite.
+/// Collective. The predictor's score on `data`, whose labels are in the network's units. The loss uses the shares of
+/// the classes and is infinite if `data` has a class that the training data lack. Each token's count is raised by one,
+/// so that the loss of tokens is finite.
 Score score_of(comm::Communicator& communicator, const ConstantPredictor& constant, const io::Dataset& data,
                model::LossKind loss, const Task& task);
 
 /// "a constant (the mean of the training targets) reaches loss 1.02  mean absolute error 0.49".
 std::string format_constant(const ConstantPredictor& constant, const Score& reached, const Task& task);
-/// "accuracy 9.20 % is no better than the 10.00 % of a constant (...)"; "" where a network of this metric beats it, or
-/// nothing could.
+/// "accuracy 9.20 % is no better than the 10.00 % of a constant (...)"; "" if the network's metric is better, or if no
+/// network could be better.
 std::string beaten_by(const ConstantPredictor& constant, double metric, const Score& reached, const Task& task);
-/// Entries of a record: constant_loss (where it is finite), constant_accuracy ...
+/// Adds entries to a record: constant_loss (if it is finite), constant_accuracy ...
 void add_constant(const Score& reached, const Task& task, io::MetricRecord& record);
 
 }  // namespace lockstep::app

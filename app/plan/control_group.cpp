@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Version 1 says "no limit" with the largest multiple of a page.
+/// Version 1 expresses "no limit" as the largest multiple of a page.
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
 
 std::optional<std::uint64_t> number_in(const fs::path& file) {
@@ -18,7 +18,7 @@ std::optional<std::uint64_t> number_in(const fs::path& file) {
   return value;
 }
 
-/// Of memory.stat.
+/// An entry of memory.stat.
 std::uint64_t entry(const fs::path& file, const std::string& name) {
   std::ifstream lines(file);
   std::string key;
@@ -48,7 +48,7 @@ void look(const fs::path& folder, const Names& names, std::optional<MemoryGroup>
 std::optional<MemoryGroup> tightest_memory_group(const fs::path& groups, const fs::path& own) {
   std::optional<MemoryGroup> tightest;
   std::ifstream lines(own);
-  // "4:memory:/job_7/step_0", and of version 2 "0::/job_7/step_0".
+  // Lines like "4:memory:/job_7/step_0", and in version 2 "0::/job_7/step_0".
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -57,7 +57,7 @@ std::optional<MemoryGroup> tightest_memory_group(const fs::path& groups, const f
     if (!version_2 && controllers.find(",memory,") == std::string::npos) continue;
     const Names& names = version_2 ? kVersion2 : kVersion1;
     const fs::path root = version_2 ? groups : groups / "memory";
-    // In a container the path may be that of the host, whose root is what is mounted here.
+    // In a container the path may be the host's, and the mount here may begin at one of its subfolders.
     for (fs::path path = fs::path(line.substr(second + 1)).relative_path();; path = path.parent_path()) {
       look(root / path, names, tightest);
       if (path.empty()) break;

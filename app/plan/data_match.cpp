@@ -22,10 +22,10 @@ namespace lockstep::app {
 
 namespace {
 
-/// Ranges so many times as wide are a mistake where one of them is of bytes, and else likely to be one.
+/// Ratios of two ranges: an error if one range is of bytes, and otherwise likely to be one.
 constexpr double kOtherScale = 64, kUnusualScale = 8;
 constexpr double kBytes = 255;
-constexpr std::size_t kMostNames = 10;  ///< in a sentence
+constexpr std::size_t kMostNames = 10;  ///< names in a sentence
 
 std::string layout_of(const io::DatasetInfo& info) {
   if (info.tokens) return "tokens";
@@ -51,7 +51,7 @@ bool has_twins(const std::vector<std::string>& names) {
   return std::set<std::string>(names.begin(), names.end()).size() < names.size();
 }
 
-/// Extents of one element say nothing of the order.
+/// Removes extents of 1, which do not affect the order of elements.
 std::vector<std::int64_t> squeezed(const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> result;
   std::copy_if(shape.begin(), shape.end(), std::back_inserter(result), [](std::int64_t extent) { return extent != 1; });
@@ -138,7 +138,7 @@ ValueRange measured_range(const io::Dataset& dataset) {
 
 namespace {
 
-/// In one spelling each. Classes without names are called by their numbers where those of the other side are numbers.
+/// Each name in its normal spelling. Classes without names get their numbers as names if the other side's are numbers.
 std::vector<std::string> comparable_names(const std::vector<std::string>& names, std::int64_t classes,
                                           const std::vector<std::string>& others) {
   if (names.empty()) return io::all_whole_numbers(others) ? io::numbered_classes(classes) : names;
@@ -159,7 +159,7 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
                                  known = comparable_names(trained_on, outputs, data_names);
   const bool compared = !known.empty() && !names.empty();
   if (!compared || names == known) {
-    // The class numbers of a table are its labels themselves.
+    // The class numbers of a table are its labels.
     const bool numbers = trained_on.empty() && names.empty() && data.table && data.classes <= outputs;
     if (!compared && !numbers && (data.classes < outputs || !known.empty() || !names.empty())) {
       match.warning =
@@ -234,7 +234,7 @@ std::string compare_ranges(const io::DataDescription& trained_on, const io::Data
   const double smaller = std::min(magnitude(before), magnitude(*range)),
                larger = std::max(magnitude(before), magnitude(*range));
   if (smaller == 0 || larger / smaller < kUnusualScale) return "";
-  // The numbers of images: those of one side lie in [0, 1] or around 0, those of the other go up to 255.
+  // Images: the numbers of one side lie in [0, 1] or around 0, those of the other go up to 255.
   const bool images = bytes_before || bytes_now || (larger <= kBytes && larger > kBytes / 2 && smaller <= 1);
   const std::string text = fmt::format("{} holds {}, and the network was trained on {}", path.string(),
                                        range_text(data.x.type, *range), range_text(trained_on.x.type, before));
@@ -247,7 +247,7 @@ std::string compare_vocabularies(const io::TokenInfo& trained_on, const io::Toke
   if (io::same_vocabulary(trained_on, data)) return "";
   constexpr const char* kElsewhere = "ids";
   if (trained_on.kind == kElsewhere || data.kind == kElsewhere) {
-    if (trained_on.kind == data.kind) return "";  // their numbers differ, which is refused for it
+    if (trained_on.kind == data.kind) return "";  // the vocabularies' sizes differ, which is refused elsewhere
     return fmt::format(
         "{} holds tokens of kind {}, and the network was trained on kind {}: see whether they are the "
         "same tokens",

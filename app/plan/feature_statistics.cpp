@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::uint64_t kMostRead = std::uint64_t{4} << 30;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
-/// Sections: so many, or fewer where there are so many features that the sums would be large.
+/// Number of sections, reduced if many features would make the sums large.
 constexpr std::int64_t kMostSections = 64, kMostSums = std::int64_t{1} << 18;
 
-/// Of one feature in one section: what is added up. The pivot is the same everywhere, lest squares of large numbers
-/// cancel each other.
+/// Sums over one feature in one section. The pivot is the same everywhere and avoids cancellation between squares of
+/// large numbers.
 struct Sums {
   double count = 0, sum = 0, squares = 0, least = 0, greatest = 0;
   void add(double number, double pivot) {
@@ -44,7 +44,7 @@ struct Sums {
 };
 constexpr std::size_t kSumsNumbers = sizeof(Sums) / sizeof(double);
 
-/// One rank's reading of samples, x first and the targets behind.
+/// One rank's reading of samples: x first, then the targets.
 class Reading {
  public:
   explicit Reading(const io::Dataset& data)
@@ -63,7 +63,7 @@ class Reading {
   std::size_t x_features() const noexcept { return x_features_; }
   const std::vector<double>& pivots() const noexcept { return pivots_; }
 
-  /// Adds samples [first, end), one block of every `stride`.
+  /// Adds samples [first, end), one block out of every `stride`.
   void add(std::int64_t first, std::int64_t end, std::int64_t stride, std::span<Sums> sums) {
     for (std::int64_t at = first; at < end; at += rows_ * stride) {
       read(at, std::min(rows_, end - at));
@@ -109,7 +109,7 @@ class Reading {
 
   const io::Dataset& data_;
   std::size_t x_features_, y_features_;
-  std::int64_t rows_;  ///< of a block
+  std::int64_t rows_;  ///< rows per block
   std::vector<double> pivots_;
   std::vector<std::int64_t> samples_;
   std::vector<std::byte> x_, y_;
@@ -137,8 +137,8 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
     pivots = reading.pivots();
     const std::int64_t sections =
         std::min(samples, std::clamp<std::int64_t>(kMostSums / static_cast<std::int64_t>(features), 1, kMostSections));
-    sums.resize(static_cast<std::size_t>(sections) * features);  // zeros where another rank adds
-    // Neighbouring sections, so that a rank opens few files.
+    sums.resize(static_cast<std::size_t>(sections) * features);  // zeros for sections of other ranks
+    // Each rank takes neighbouring sections, so that it opens few files.
     const std::int64_t rank = communicator.rank(), size = communicator.size();
     for (std::int64_t k = sections * rank / size; k < sections * (rank + 1) / size; ++k) {
       reading.add(samples * k / sections, samples * (k + 1) / sections, std::max<std::int64_t>(1, stride),

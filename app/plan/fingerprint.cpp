@@ -31,8 +31,8 @@ std::string describe_scale(const io::FeatureScale& scale) {
                      io::to_hex(io::checksum(std::as_bytes(std::span(scale.deviation)))));
 }
 
-/// What the linker wrote of all that it linked; from the notes of a segment (ELF, System V ABI). Empty: it is not
-/// there.
+/// The build id, which the linker computes over everything that it linked, from the notes of a segment (ELF, System V
+/// ABI). Empty: there is none.
 std::span<const std::byte> build_id_in(std::span<const std::byte> notes) {
   constexpr std::string_view kOwner{"GNU", 4};
   constexpr std::size_t kAlignment = 4;
@@ -50,7 +50,7 @@ std::span<const std::byte> build_id_in(std::span<const std::byte> notes) {
   return {};
 }
 
-/// Of the program, which is the first object that is loaded.
+/// Finds the build id of the program, which is the first loaded object.
 int find_build_id(dl_phdr_info* object, std::size_t, void* found) {
   for (const auto& segment : std::span(object->dlpi_phdr, object->dlpi_phnum)) {
     if (segment.p_type != PT_NOTE) continue;
@@ -58,7 +58,7 @@ int find_build_id(dl_phdr_info* object, std::size_t, void* found) {
     const std::span<const std::byte> id = build_id_in({notes, segment.p_memsz});
     if (!id.empty()) *static_cast<std::span<const std::byte>*>(found) = id;
   }
-  return 1;  // no further object
+  return 1;  // stops the iteration
 }
 
 }  // namespace

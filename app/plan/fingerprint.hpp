@@ -1,5 +1,5 @@
 /// \file
-/// What must be equal on all ranks before the first step.
+/// Identity of the program, which must be equal on all ranks before the first step.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lockstep::app {
 
-/// Version, build id and size of the running file: two builds of one version are told apart. None of the file is read.
+/// Version, build id and size of the running file; distinguishes two builds of one version. Does not read the file.
 std::string program_fingerprint();
 
 std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan);

@@ -29,7 +29,7 @@ std::uint64_t batch_bytes(const io::Dataset& dataset, std::int64_t batch) {
 HostMemoryPlan on_host(const Place& place, const model::MemoryPlan& plan) {
   HostMemoryPlan memory;
   if (place.gpu) {
-    memory.program = std::uint64_t{1} << 30;  // with CUDA's libraries and context
+    memory.program = std::uint64_t{1} << 30;  // includes CUDA's libraries and context
   } else {
     memory.arenas = plan.total();
   }
@@ -47,7 +47,7 @@ std::uint64_t free_address_space() {
 
 std::string bytes_text(std::uint64_t bytes) { return format_bytes(bytes); }
 
-/// Ranks that take from one amount of memory.
+/// Ranks that share one amount of memory.
 struct Takers {
   std::vector<const MemoryView*> ranks;
   std::uint64_t free = MemoryView::kUnknown;
@@ -77,7 +77,7 @@ std::string complaint(const Takers& takers, const std::string& has) {
                      takers.ranks.size() == 1 ? "" : "one of them: ", describe((*most)->wanted));
 }
 
-/// A view as it travels, without its host.
+/// Text form for sending, without the host.
 std::string to_text(const MemoryView& view) {
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", view.wanted.arenas, view.wanted.snapshot, view.wanted.input,
                      view.wanted.page_tables, view.wanted.program, view.host_free, view.host_bytes, view.group_free,
@@ -161,7 +161,7 @@ std::string host_memory_complaint(std::span<const MemoryView> ranks) {
     hosts[rank.host].add(rank, rank.host_free);
     if (!rank.group.empty()) groups[rank.host + " " + rank.group].add(rank, rank.group_free);
   }
-  // What is tightest is named: a control group leaves less than its host has, and a process's own limit is its own.
+  // The tightest limit is named: a control group has less than its host, and a process's own limit is its own.
   for (const MemoryView& rank : ranks) {
     Takers alone;
     alone.add(rank, rank.address_space);

@@ -1,6 +1,6 @@
 /// \file
-/// Whether the ranks of a host have memory for what they are about to take: the kernel ends processes that have not
-/// without a word, often hours later.
+/// Check that the ranks of a host have enough memory for their plans. Without it the kernel kills processes without a
+/// message, often hours later.
 #pragma once
 
 #include <cstdint>
@@ -16,50 +16,51 @@
 
 namespace lockstep::app {
 
-/// Bytes of host memory that one rank takes.
+/// Host memory of one rank, in bytes.
 struct HostMemoryPlan {
-  std::uint64_t arenas = 0;       ///< parameters, gradients, optimiser, average, activations; 0 where they lie on a GPU
-  std::uint64_t snapshot = 0;     ///< the copy of the state that checkpoints are written from
-  std::uint64_t input = 0;        ///< batches in flight, and blocks of chunked or compressed data
-  std::uint64_t page_tables = 0;  ///< of the gradients of all ranks that share memory, which each maps
+  std::uint64_t arenas = 0;    ///< parameters, gradients, optimiser, average, activations; 0 if they are on a GPU
+  std::uint64_t snapshot = 0;  ///< copy of the state for checkpoints
+  std::uint64_t input = 0;     ///< batches in flight, and blocks of chunked or compressed data
+  std::uint64_t page_tables =
+      0;  ///< page tables for the gradients of all ranks that share memory; each rank maps them all
   std::uint64_t program = std::uint64_t{128} << 20;  ///< libraries, MPI's buffers, the rest
 
   std::uint64_t total() const noexcept { return arenas + snapshot + input + page_tables + program; }
 };
-/// "16.0 GiB for the network, 1.2 GiB for checkpoints, ...", without what is nothing.
+/// "16.0 GiB for the network, 1.2 GiB for checkpoints, ...", without zero amounts.
 std::string describe(const HostMemoryPlan& memory);
 
-/// Of a rank in training that has planned `plan` for its place. Rank 0 counts the whole copy for checkpoints, also
-/// where several writers share it. `sharing`: Communicator::ranks_sharing_memory().
+/// Memory of a training rank that has planned `plan` for its place. Rank 0 counts the whole copy for checkpoints, even
+/// if several writers share it. `sharing`: Communicator::ranks_sharing_memory().
 HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan, const Workload& workload, int rank,
                                int sharing = 1);
-/// What a process takes to map so many bytes in pages of 4 KiB, as shared memory mostly comes.
+/// Size of the page tables for `mapped` bytes in pages of 4 KiB, the usual page size of shared memory.
 constexpr std::uint64_t page_table_bytes(std::uint64_t mapped) noexcept { return mapped / 4096 * 8; }
-/// Of a rank that evaluates `batch` samples at once.
+/// Memory of a rank that evaluates `batch` samples at once.
 HostMemoryPlan evaluation_memory(const Place& place, const model::MemoryPlan& plan, const io::Dataset& dataset,
                                  std::int64_t batch);
 
-/// What a rank wants, and what it sees where it is.
+/// A rank's wanted memory and the limits that it sees.
 struct MemoryView {
   static constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
   std::string host;
   HostMemoryPlan wanted;
-  std::uint64_t host_free = kUnknown, host_bytes = kUnknown;  ///< with swap; without file pages that can be dropped
+  std::uint64_t host_free = kUnknown, host_bytes = kUnknown;  ///< including swap and file pages that can be dropped
   std::string group;                                          ///< control group with the least left; "": no limit
   std::uint64_t group_free = kUnknown, group_limit = kUnknown;
-  std::uint64_t address_space = kUnknown;  ///< that this process may still take (ulimit -v)
+  std::uint64_t address_space = kUnknown;  ///< bytes that this process may still allocate (ulimit -v)
 };
-/// "NAME: N kB" of /proc/meminfo in bytes; `otherwise` where it is not there.
+/// "NAME: N kB" of /proc/meminfo in bytes; `otherwise` if there is no such line.
 std::uint64_t meminfo_bytes(const std::string& meminfo, const std::string& name, std::uint64_t otherwise);
-/// Of this process.
+/// The view of this process.
 MemoryView look_at_memory(const HostMemoryPlan& wanted);
 
-/// Empty where everybody has enough: the ranks of a host together of the host's memory, those of a control group
-/// together of the group's, each of its own address space. Else who lacks what, and what to do.
+/// Empty if the memory suffices: the host's for all its ranks together, a control group's for its ranks together, and
+/// each rank's own address space. Otherwise says which ranks lack what, and what to do.
 std::string host_memory_complaint(std::span<const MemoryView> ranks);
 
-/// Collective, before any of it is taken. Throws comm::AgreedError with the complaint, if there is one.
+/// Collective, before any of the memory is allocated. Throws comm::AgreedError with the complaint, if there is one.
 void require_host_memory(comm::Communicator& communicator, const HostMemoryPlan& wanted);
 
 }  // namespace lockstep::app

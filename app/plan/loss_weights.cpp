@@ -22,7 +22,7 @@ std::int32_t label_in(std::span<const std::byte> labels, std::size_t index) {
   return label;
 }
 
-/// As the user wrote them, or as the data make them.
+/// The user's weights, or weights from the data.
 std::vector<double> chosen_weights(const ClassWeights& options, std::span<const std::int64_t> counts) {
   return options.balanced ? balanced_weights(counts) : options.given;
 }
@@ -57,7 +57,7 @@ std::vector<double> sum_by_class(comm::Communicator& communicator, const io::Dat
   constexpr std::int64_t kParts = 64, kRead = 65'536;  // samples
   const bool by_class = data.info().labels_are_classes;
   const auto classes = static_cast<std::size_t>(by_class ? data.info().classes : 1);
-  std::vector<double> sums(kParts * classes, 0.0);  // zeros where another rank adds
+  std::vector<double> sums(kParts * classes, 0.0);  // zeros for sections of other ranks
   comm::all_succeed(communicator, [&] {
     const comm::LongOperation counting(communicator, "counting the samples of each class");
     const std::int64_t samples = data.info().samples, rank = communicator.rank(), size = communicator.size();

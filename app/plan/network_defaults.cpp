@@ -12,15 +12,15 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::int64_t kMaxPhotoChannels = 4;
-/// Sides of an image that is padded by one zero, or cropped by one pixel in four, all around.
+/// Least ratio of an image's side to its padding.
 constexpr std::int64_t kSidePerPad = 6;
 
 bool came_from_network(const TrainOptions& options, const char* name) {
   return std::find(options.from_network.begin(), options.from_network.end(), name) != options.from_network.end();
 }
 
-/// Everything about how the weights move, and what is done to the samples. A schedule that ends with the run suits any
-/// optimiser.
+/// Drops all defaults about the movement of the weights and about changes of samples. A schedule that ends with the run
+/// suits any optimiser and stays.
 void fit_to_numbers(TrainOptions& options, std::vector<std::string>& left_out) {
   std::vector<std::string> names{"augment", "normalize", "l2", "average-decay"};
   if (came_from_network(options, "optimizer")) {

@@ -17,18 +17,18 @@
 namespace lockstep::app {
 namespace {
 
-// A view as text: one line that says what it is, the visible devices, the obstacle, then a line for each device whose
-// name comes last because it alone may hold spaces.
+// Text form of a view: a header line, the visible devices, the obstacle, then a line for each device. A device's name
+// comes last because it alone may contain spaces.
 constexpr std::string_view kViewHeader = "lockstep view 1";
 
-/// Newlines would end a field.
+/// Replaces newlines, which would end a field.
 std::string one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\0'; }, ' ');
   return text;
 }
 
-/// Takes what stands before `separator` off `text`; all of it where there is none.
+/// Removes the part before `separator` from `text` and returns it; all of it if there is no separator.
 std::string_view take(std::string_view& text, char separator) {
   const std::size_t end = std::min(text.find(separator), text.size());
   const std::string_view taken = text.substr(0, end);
@@ -46,11 +46,11 @@ T number(std::string_view text) {
   return value;
 }
 
-/// An empty field still takes its place between spaces.
+/// An empty field still needs a token between spaces.
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 std::string un_dashed(std::string_view text) { return text == "-" ? std::string() : std::string(text); }
 
-/// GPU-8f3c1a2b-… is told from others by its first part, which nvidia-smi and CUDA_VISIBLE_DEVICES take as well.
+/// GPU-8f3c1a2b: the first part of a UUID distinguishes GPUs; nvidia-smi and CUDA_VISIBLE_DEVICES accept it.
 std::string short_uuid(const std::string& uuid) {
   const std::size_t first = uuid.find('-');
   return first == std::string::npos ? uuid : uuid.substr(0, uuid.find('-', first + 1));
@@ -96,7 +96,7 @@ Place find_place(comm::Communicator& communicator, const ExecutionOptions& optio
   }
   RankView mine;
   {
-    const comm::LongOperation looking(communicator, "looking for GPUs");  // drivers may take long to wake up
+    const comm::LongOperation looking(communicator, "looking for GPUs");  // drivers may need long to initialise
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
     mine = {.local_rank = 0, .host = "", .visible_devices = visible ? visible : "", .survey = model::survey_devices()};
   }

@@ -1,4 +1,4 @@
-/// Whether a plan fits where it will run, before anything is allocated.
+/// Checks that a plan fits on its device, before anything is allocated.
 #include <algorithm>
 #include <initializer_list>
 #include <sstream>
@@ -55,7 +55,7 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
     return memory.free_bytes / static_cast<std::size_t>(std::max(memory.sharers, 1));
   };
   std::vector<int> short_of_memory;
-  std::size_t least = 0;  // the rank with the least
+  std::size_t least = 0;  // rank with the least free memory
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (share(ranks[rank]) < bytes_on_gpu(plan)) short_of_memory.push_back(static_cast<int>(rank));
     if (share(ranks[rank]) < share(ranks[least])) least = rank;

@@ -1,4 +1,4 @@
-/// The rule of placement.hpp as a pure function of what all ranks see.
+/// The rule of placement.hpp as a pure function of all ranks' views.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -50,7 +50,7 @@ Ranks ranks_where(const Views& views, const std::function<bool(const RankView&)>
   return ranks;
 }
 
-/// Ranks without a GPU by what is in their way, in the order of the ranks.
+/// Ranks without a GPU, grouped by obstacle, in the order of the ranks.
 std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
   std::vector<std::pair<std::string, Ranks>> groups;
   for (const int rank : ranks_where(views, [](const RankView& view) { return !has_gpu(view); })) {
@@ -62,8 +62,8 @@ std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
   return groups;
 }
 
-/// --precision is about GPUs. `because`: why there is none. The advice is an option to give, not one to
-/// leave out: it may come from the configuration of a run that is resumed.
+/// Refuses --precision, which concerns GPUs. `because`: the reason why there is none. The advice names an option to
+/// give, not one to omit, because the option may come from the configuration of a resumed run.
 std::string refused_on_cpu(const ExecutionOptions& options, const std::string& because) {
   if (options.precision && *options.precision != model::Precision::fp32) {
     return fmt::format(
@@ -92,7 +92,7 @@ std::vector<Place> on_cpus(const Views& views, const ExecutionOptions& options) 
   return std::vector<Place>(views.size(), place);
 }
 
-/// Some ranks lack a GPU that they are to have.
+/// The error for ranks that lack a GPU.
 std::string without_gpu(const Views& views, const ExecutionOptions& options) {
   std::vector<std::string> parts;
   for (const auto& [obstacle, ranks] : obstacles(views)) {
@@ -112,17 +112,17 @@ std::string without_gpu(const Views& views, const ExecutionOptions& options) {
       whole_hosts ? fmt::format("leave {} out", hosts_of(views, without)) : std::string("give every rank a GPU"));
 }
 
-/// Equal where two ranks have the same device.
+/// Equal for two ranks with the same device.
 std::string device_of(const RankView& view, const model::Device& device) {
   return device.uuid.empty() ? view.host + " " + device.pci : device.uuid;
 }
 
-/// Equal where NCCL sees the same GPU: slices of one (MIG) are devices of their own with the same PCI id.
+/// Equal if NCCL sees the same GPU: slices of a GPU (MIG) are separate devices with the same PCI id.
 std::string board_of(const RankView& view, const model::Device& device) {
   return device.name.find("MIG") == std::string::npos ? device_of(view, device) : view.host + " " + device.pci;
 }
 
-/// The device of each rank: the one of its own number, or the next that no rank before it has taken.
+/// The device of each rank: the one with its own number, or the next that no lower rank has taken.
 std::vector<model::Device> choose_devices(const Views& views) {
   std::vector<model::Device> chosen;
   std::map<std::string, int> taken;
@@ -143,7 +143,7 @@ std::vector<model::Device> choose_devices(const Views& views) {
   return chosen;
 }
 
-/// Ranks by what they share, those that share nothing left out; ordered by their lowest rank.
+/// Ranks grouped by shared device, without ranks that share nothing; ordered by their lowest rank.
 std::vector<Ranks> sharing(const Views& views, const std::vector<model::Device>& devices,
                            std::string (*key)(const RankView&, const model::Device&)) {
   std::map<std::string, Ranks> by_key;
@@ -173,7 +173,7 @@ std::string shared_gpus(const Views& views, const std::vector<model::Device>& de
     parts.push_back(fmt::format("{} would share {}, {}", who(views, ranks), slices ? "slices of one GPU" : "one GPU",
                                 name_with_pci(device)));
   }
-  // Where every rank of a group is shown the same GPUs by the same words, the words are named.
+  // CUDA_VISIBLE_DEVICES is shown if it has the same value on every rank of a group.
   const std::string& visible = view_of(views, groups[0][0]).visible_devices;
   const bool told_alike = std::all_of(groups[0].begin(), groups[0].end(),
                                       [&](int rank) { return view_of(views, rank).visible_devices == visible; });
@@ -189,7 +189,7 @@ bool has_precision(const model::Device& device, model::Precision precision) {
   return precision == model::Precision::fp32 || model::best_precision(device) == model::Precision::bf16;
 }
 
-/// "the GPU of rank 3 on node2 has no bf16 (Tesla V100-SXM2-16GB, compute capability 7.0)"; empty where all have it.
+/// "the GPU of rank 3 on node2 has no bf16 (Tesla V100-SXM2-16GB, compute capability 7.0)"; empty if all have it.
 std::string lacking(const Views& views, const std::vector<model::Device>& devices, model::Precision precision) {
   Ranks ranks;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
@@ -245,7 +245,8 @@ std::vector<Place> on_gpus(const Views& views, const ExecutionOptions& options) 
     throw comm::AgreedError(shared_gpus(views, devices, shared, options));
   }
   const ChosenPrecision precision = choose_precision(views, devices, options);
-  const int processors = shared.empty() ? communication_processors(devices) : 1;  // waiting kernels must all find room
+  const int processors =
+      shared.empty() ? communication_processors(devices) : 1;  // all waiting kernels must fit at once
   std::vector<Place> places;
   for (std::size_t rank = 0; rank < views.size(); ++rank) {
     places.push_back({.gpu = devices[rank],

@@ -33,14 +33,14 @@ namespace lockstep::app {
 
 namespace {
 
-/// How gradients travel, where it is not as they are.
+/// Wire format of gradients, unless it is fp32.
 std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Communicator& communicator) {
   if (wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
   if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(wire));
   return fmt::format(" (--wire {} is for other hosts: nothing travels here)", word_of(wire));
 }
 
-/// Whether sums over GPUs repeat bit for bit.
+/// Tells if sums over GPUs repeat bit for bit.
 std::string nvls_text(const ExecutionOptions& execution, const Place& place, const comm::Communicator& communicator) {
   if (!place.gpu || communicator.size() == 1) return "";
   const bool ring = execution.ring || place.gpus_are_shared;
@@ -48,14 +48,14 @@ std::string nvls_text(const ExecutionOptions& execution, const Place& place, con
                                                           : " (without NVLS, whose sums do not repeat bit for bit)";
 }
 
-/// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
+/// The options with automatic values replaced by the decisions: the configuration that gives the same workload.
 TrainOptions decided_settings(const TrainOptions& options, const Workload& workload,
                               const comm::Communicator& communicator) {
   TrainOptions settings = options;
   if (options.execution.all_reduce.measured)
     settings.execution.all_reduce = {.limits = communicator.all_reduce_limits()};
-  settings.agree.replay.clear();  // of this process: whoever resumes the run goes on from there
-  // A network's usual warm-up is for runs of usual length.
+  settings.agree.replay.clear();  // belongs to this process: a resumed run continues without it
+  // A network's usual warm-up suits runs of usual length.
   if (!options.was_set("warmup-steps")) {
     settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
   }
@@ -80,7 +80,7 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
   return settings;
 }
 
-/// What local steps do to the mathematics.
+/// The effect of local steps on the mathematics.
 std::string format_islands(const Islands& islands, const AgreeOptions& agree, std::size_t elements) {
   const std::string outer = model::has_velocity(agree.outer)
                                 ? fmt::format("{}, rate {}, momentum {}", model::name_of(agree.outer.kind),
@@ -104,7 +104,7 @@ std::string format_islands(const Islands& islands, const AgreeOptions& agree, st
       format_bytes(elements * sizeof(float)), kEnd);
 }
 
-/// Throws UsageError where the bits would depend on the number of ranks.
+/// Throws UsageError if the bits would depend on the number of ranks.
 void require_reproducible(const TrainOptions& options, const model::Network& network, const Place& place) {
   const auto refuse = [](const char* with, const char* why) {
     throw UsageError(fmt::format("--reproducible does not go with {}: {}", with, why));
@@ -118,7 +118,7 @@ void require_reproducible(const TrainOptions& options, const model::Network& net
   if (network.synchronizes()) refuse("--sync-batch-norm", "batch statistics are those of a virtual rank");
 }
 
-/// What servers do to the mathematics.
+/// The effect of servers on the mathematics.
 std::string format_servers(const Servers& servers, const AgreeOptions& agree, std::size_t elements) {
   const std::string keep =
       servers.shared && servers.count == 1 ? std::string("rank 0 keeps the parameters beside its training")
@@ -150,7 +150,7 @@ std::string format_servers(const Servers& servers, const AgreeOptions& agree, st
                          : "What a run computes depends on who comes first: it does not repeat bit for bit");
 }
 
-/// Throws UsageError where servers cannot keep the parameters.
+/// Throws UsageError if servers cannot keep the parameters.
 void require_servers(const TrainOptions& options, const Place& place, const model::Network& network,
                      const Workload& workload, const Servers& servers) {
   const char* const mode = options.agree.quorum > 0 ? "--agree quorum" : "--agree async";
@@ -179,7 +179,7 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
   }
 }
 
-/// Throws UsageError where islands cannot train by themselves.
+/// Throws UsageError if islands cannot train by themselves.
 void require_local_steps(const TrainOptions& options, const Place& place, int ranks) {
   const auto refuse = [](const char* with, const char* why) {
     throw UsageError(fmt::format("--agree local does not go with {}: {}", with, why));
@@ -208,7 +208,7 @@ void require_local_steps(const TrainOptions& options, const Place& place, int ra
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what islands keep");
 }
 
-/// Collective. The ranks of a host are an island, unless the user says how many there are.
+/// Collective. The ranks of a host are an island, unless the user gives the number of islands.
 Islands find_islands(comm::Communicator& communicator, const AgreeOptions& options) {
   if (options.islands > communicator.size()) return Islands::equal(1, communicator.size());  // refused later
   const std::vector<std::string> hosts = comm::all_gather_text(communicator, comm::host_name());
@@ -286,8 +286,8 @@ Standing standing_of(const io::TrainingRecord& record, const model::ScheduleCloc
 
 namespace {
 
-/// Epochs are counted in samples, and so is the schedule of a run that is to last for some of them: a step of twice the
-/// samples takes it twice as far. One that is to last for so many steps counts those.
+/// Epochs count samples, and so does the schedule of a run whose length is given in epochs: a step with twice the
+/// samples advances it twice as far. With a length given in steps, the schedule counts steps.
 model::ScheduleClock clock_from(const Standing& from, const TrainOptions& options, const Workload& workload) {
   const double per_step = [&] {
     if (options.work.steps > 0) return 1.0;
@@ -311,7 +311,7 @@ void begin_at(Plan& plan, const Standing& from) {
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
   std::vector<model::Slice> owned;
   if (!plan.shards_optimizer) return owned;
-  if (plan.islands) {  // each has the whole
+  if (plan.islands) {  // every island has the whole state
     const int island = plan.islands->of(rank), first = plan.islands->first_rank(island);
     rank -= first;
     ranks = plan.islands->end_rank(island) - first;
@@ -331,7 +331,7 @@ std::optional<Servers> find_servers(const TrainOptions& options, int ranks) {
       throw UsageError("--servers has an effect only with --agree quorum=RANKS or async");
     return std::nullopt;
   }
-  const bool beside = !agree.servers.shared && agree.servers.count == 0 && agree.quorum > 0;  // of rank 0
+  const bool beside = !agree.servers.shared && agree.servers.count == 0 && agree.quorum > 0;  // a server on rank 0
   const bool shared = agree.servers.shared || beside;
   const int dedicated = shared ? 0 : std::max(1, agree.servers.count);
   if (dedicated >= ranks) {
@@ -357,7 +357,7 @@ comm::Slice served_part(const Servers& servers, std::size_t elements, int server
 
 int training_ranks(const Plan& plan, int ranks) { return plan.servers ? plan.servers->workers : ranks; }
 
-/// The last of those that share the update, in the smallest island.
+/// The last rank that shares the update, in the smallest island.
 int rank_that_owns_most(const Plan& plan, int ranks) {
   if (!plan.islands) return ranks - 1;
   const Islands& islands = *plan.islands;
@@ -394,18 +394,19 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.optimizer += 2 * arena + velocity;  // the anchor, and the differences from it
     if (plan.settings.agree.streams()) {
       memory.snapshot += arena * static_cast<std::size_t>(std::max<std::int64_t>(1, plan.settings.agree.islands));
-      memory.optimizer += plan.settings.agree.delay > 0 ? 2 * arena : arena;  // the island's weights; those on the way
+      memory.optimizer +=
+          plan.settings.agree.delay > 0 ? 2 * arena : arena;  // the island's weights and those in transit
     }
   }
   if (plan.servers) {
-    // A server beside the training: arenas of its own, and a message of each worker, in sums with a copy.
+    // A server beside the training: its own arenas, and a message per worker; sums need a copy.
     const Servers& servers = *plan.servers;
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
     const std::size_t part =
         served_part(servers, network.parameters().arena_elements(), servers.count - 1).count * sizeof(float);
     memory.optimizer += 3 * arena + (servers.count == 1 ? memory.optimizer : memory.optimizer / servers.count + part) +
                         4 * part * static_cast<std::size_t>(servers.workers) +
-                        2 * arena;  // what a worker sends and hears
+                        2 * arena;  // sent and received by a worker
     if (communicator.uses_network()) memory.optimizer += std::min(arena, comm::SurvivorCommunicator::kMostCopied);
   }
   if (plan.tree) {
@@ -413,7 +414,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
         static_cast<std::size_t>(plan.tree->most_kept()) * network.parameters().updated_elements() * sizeof(float);
   }
   if (!plan.place.gpu && comm::keeps_errors(communicator.wire_format())) {
-    memory.gradients += network.parameters().updated_elements() * sizeof(float);  // the errors of rounding
+    memory.gradients += network.parameters().updated_elements() * sizeof(float);  // rounding errors kept for feedback
   }
   return memory;
 }
@@ -559,7 +560,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
 
 namespace {
 
-/// When checkpoints come that do not follow from the steps, and what that does to the run.
+/// Checkpoints at times that the steps do not determine, and their effect on the run.
 std::string format_when_saved(const Plan& plan, const comm::Communicator& communicator) {
   const RunOptions& run = plan.settings.run;
   std::string text;
@@ -580,7 +581,7 @@ std::string format_when_saved(const Plan& plan, const comm::Communicator& commun
   return text;
 }
 
-/// How gradients are summed.
+/// Summation of gradients.
 std::string format_sums(const Plan& plan, const comm::Communicator& communicator) {
   const std::vector<comm::Slice>& buckets = plan.buckets;
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
@@ -682,7 +683,7 @@ std::vector<BackwardLayer> backward_plan(const model::Network& network) {
   std::vector<model::LayerPlan> plan = network.plan();
   std::reverse(plan.begin(), plan.end());
   // The arena holds the parameters in reverse order of declaration, a layer's own together: each layer takes its slices
-  // from where the one before it ended.
+  // from the end of the previous layer's.
   std::vector<model::Parameter> arena = network.parameters().all();
   std::erase_if(arena, [](const model::Parameter& parameter) { return parameter.frozen; });
   std::sort(arena.begin(), arena.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });

@@ -1,5 +1,5 @@
 /// \file
-/// The ranks of a job open packed data together: io/datasets/shared_shards.hpp has why.
+/// Packed data that the ranks of a job open together: io/datasets/shared_shards.hpp gives the reason.
 #pragma once
 
 #include <filesystem>
@@ -13,11 +13,12 @@
 
 namespace lockstep::app {
 
-/// By their folders.
+/// Shared shards by folder.
 using SharedData = std::map<std::filesystem::path, std::shared_ptr<io::SharedShards>>;
 
-/// Collective, as many folders on every rank; "": none. What is not packed, or not there, is left to who opens it, and
-/// everything in a world of one. `deadline` outlives the data. Throws comm::AgreedError.
+/// Collective, with the same number of folders on every rank; "": none. Data that are not packed, or missing, are left
+/// to the code that opens them, and so is everything in a world of one. `deadline` outlives the data. Throws
+/// comm::AgreedError.
 SharedData open_together(comm::Communicator& communicator, std::span<const std::filesystem::path> folders,
                          io::IoDeadline* deadline);
 

@@ -26,15 +26,15 @@ namespace {
 
 using Kind = Normalization::Kind;
 
-constexpr std::int64_t kMostFeatures = 65'536;  ///< a checkpoint says them all
-constexpr double kLarge = 1000;                 ///< inputs from which plain gradient descent comes apart
+constexpr std::int64_t kMostFeatures = 65'536;  ///< a checkpoint stores all of them
+constexpr double kLarge = 1000;                 ///< inputs for which plain gradient descent diverges
 
 bool is_plain(model::OptimizerKind kind) {
   using enum model::OptimizerKind;
   return kind == sgd || kind == momentum || kind == nesterov;
 }
 
-/// What the options leave open.
+/// Scales that the options request, or leave to the data.
 struct Wish {
   bool x = false, x_if_asked = false, y = false, y_if_asked = false;
   bool any() const { return x || x_if_asked || y || y_if_asked; }
@@ -54,7 +54,7 @@ Wish wish_of(const TrainOptions& options, const Workload& workload) {
           .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMostFeatures};
 }
 
-/// Of all numbers of features that have as many each.
+/// Spread over all numbers of features with the same number of values each.
 io::FeatureSpread together(std::span<const io::FeatureSpread> features) {
   double mean = 0, squares = 0;
   for (const io::FeatureSpread& feature : features) {
@@ -66,13 +66,13 @@ io::FeatureSpread together(std::span<const io::FeatureSpread> features) {
   return {.mean = mean, .deviation = std::sqrt(std::max(0.0, squares / count - mean * mean))};
 }
 
-/// Volumes, whose last extent counts no channels: one scale for all numbers, where they ask for it.
+/// Volumes, whose last extent counts no channels: one scale for all numbers, if their spread requires it.
 void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> features, Workload& workload) {
   const io::FeatureSpread all = together(features);
   if (!io::asks_for_scale(std::span(&all, 1))) return;
   const io::FeatureScale scale = io::scale_of(std::span(&all, 1), workload.training->x_type());
   if (scale.needs_double()) {
-    workload.features = scale;  // before the numbers are narrowed
+    workload.features = scale;  // before conversion to float32
   } else {
     const model::InputTransform transform{.scale = static_cast<float>(1 / scale.deviation[0]),
                                           .shift = static_cast<float>(-scale.mean[0] / scale.deviation[0])};
@@ -108,7 +108,7 @@ void warn_of_large_inputs(comm::Communicator& communicator, const TrainOptions& 
                   largest, model::name_of(options.optimizer.kind)));
 }
 
-/// Whether the layer that ends the network begins with new values.
+/// True if the last layer of the network gets new values.
 bool outputs_are_new(const model::Network& network, const std::vector<std::string>& reinitialize) {
   const std::vector<model::LayerPlan> layers = network.plan();
   const auto last =
@@ -121,7 +121,7 @@ bool outputs_are_new(const model::Network& network, const std::vector<std::strin
          });
 }
 
-/// Collective. Weights whose inputs become what they were: the numbers have to be like those that they were trained on.
+/// Collective. Compares the numbers with those that the weights were trained on, because the inputs keep their meaning.
 void compare_with(comm::Communicator& communicator, const io::DataDescription& trained_on, Workload& workload) {
   std::optional<ValueRange> range = known_range(workload.training->info());
   comm::all_succeed(communicator, [&] {
@@ -142,7 +142,7 @@ std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, con
   return std::make_unique<io::StandardizedDataset>(std::move(data), workload.features, workload.targets);
 }
 
-/// --normalize standard, range and affine of numbers that float32 does not tell apart: before they are narrowed.
+/// --normalize standard, range and affine for numbers that float32 cannot distinguish: scales before the conversion.
 void scale_in_double(const Normalization& normalize, Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   if (workload.model.augmentation) return;
@@ -193,7 +193,7 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
                     with_commas(kMostFeatures), with_commas(features_of(info.x))));
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
-  if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // it began as it did
+  if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its beginning's decision
   if (known.new_outputs && !options.is_given("normalize-targets")) {
     wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMostFeatures;
     wish.y = false;

@@ -1,5 +1,5 @@
 /// \file
-/// Which numbers of a job's data are standardised, and with what: decided once, when a run begins.
+/// Standardisation of a job's data: features, targets and their scales, decided once, when a run begins.
 #pragma once
 
 #include <optional>
@@ -12,21 +12,21 @@
 
 namespace lockstep::app {
 
-/// What a checkpoint knows of how numbers were standardised.
+/// A checkpoint's knowledge of how numbers were standardised.
 struct KnownScales {
   io::FeatureScale features = {}, targets = {};
-  bool decided = false;                                ///< the run goes on: nothing automatic is decided any more
-  bool new_outputs = false;                            ///< what scale they learn is decided anew
-  std::optional<io::DataDescription> trained_on = {};  ///< of weights whose inputs are to mean what they did
+  bool decided = false;                                ///< the run is resumed: automatic values are already decided
+  bool new_outputs = false;                            ///< the scale of the targets is decided anew
+  std::optional<io::DataDescription> trained_on = {};  ///< training data of weights whose inputs keep their meaning
 };
-/// Of a run that goes on (`record`), or begins with weights (`weights`); either may be nullptr.
+/// Scales of a run that is resumed (`record`), or begins with given weights (`weights`); either may be nullptr.
 KnownScales known_scales(const TrainOptions& options, const io::TrainingRecord* record,
                          const io::TrainingRecord* weights, const Workload& workload);
 
-/// Collective. Gathers the statistics that the options ask for, decides what is automatic, and puts the scales into the
-/// workload: its data, its model and its task follow them. What a checkpoint knows is kept. Also warns of numbers that
-/// are too large for plain gradient descent, and of those that are none like the weights were trained on. Throws
-/// UsageError, comm::AgreedError.
+/// Collective. Gathers the statistics that the options request, decides automatic values, and puts the scales into the
+/// workload's data, model and task. Scales of a checkpoint are kept. Also warns of numbers that are too large for plain
+/// gradient descent, and of numbers unlike those that the weights were trained on. Throws UsageError,
+/// comm::AgreedError.
 void standardize(comm::Communicator& communicator, const TrainOptions& options, const KnownScales& known,
                  Workload& workload);
 

@@ -16,7 +16,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// The five likeliest of so few classes say nothing.
+/// The five likeliest of so few classes carry no information.
 constexpr std::int64_t kFewClasses = 10;
 
 }  // namespace
@@ -103,7 +103,7 @@ bool Task::is_better(double a, double b) const noexcept {
   return needs_answers() || (is_share() && best_by_ != BestBy::loss) ? a > b : a < b;
 }
 
-/// Of the text: nats per token, in bits, over the bytes that a token stands for.
+/// Converts nats per token to bits per byte of the text.
 double Task::bits_per_byte(const Score& score) const { return score.loss / std::numbers::ln2 / bytes_per_token_; }
 
 std::vector<std::string> Task::figures(const Score& score) const {

@@ -1,6 +1,5 @@
 /// \file
-/// What is being learnt, and the numbers that tell how well: the one place that knows which metric belongs to which
-/// kind of data.
+/// The task and its metrics: the only file that knows which metric belongs to which kind of data.
 #pragma once
 
 #include <array>
@@ -19,65 +18,65 @@ namespace lockstep::app {
 /// Loss and metric of a run, a step or an evaluation; means over samples, or over the tokens of a language model.
 struct Score {
   double loss = 0;    ///< without the L2 term
-  double metric = 0;  ///< of Task::metric_key()
+  double metric = 0;  ///< value of Task::metric_key()
   double top5 = -1;   ///< share of samples whose class is among the five likeliest; negative: not counted
-  /// Of Task::best_key(), by which validations are compared; NaN: not counted, as of the steps of training, or not
-  /// defined.
+  /// Value of Task::best_key(), which compares validations; NaN: not counted, as in training steps, or not defined.
   double best = std::numeric_limits<double>::quiet_NaN();
-  double f1 = -1;  ///< of labels, all together: 2 found / (that are there + that are said); negative: not counted
+  double f1 = -1;  ///< F1 of all labels together: 2 found / (present + predicted); negative: not counted
   std::int64_t samples = 0;
 };
 
-/// In metrics.jsonl; "" of BestBy::usual, which depends on what is learnt.
+/// Key in metrics.jsonl; "" for BestBy::usual, which depends on the task.
 const char* key_of(BestBy metric) noexcept;
 
 class Task {
  public:
-  /// bytes_per_token: of the text behind the tokens; 0 where unknown.
+  /// bytes_per_token: length of the text behind a token; 0: unknown.
   Task(model::LossKind loss, const model::Network& network, double bytes_per_token);
 
-  /// Errors are told in the units of the data, where the network learns standardised targets. Of several targets, which
-  /// may have several units, they stay in standard deviations.
+  /// Errors are reported in the units of the data if the network learns standardised targets. Several targets may have
+  /// several units, so their errors stay in standard deviations.
   void set_target_scale(const io::FeatureScale& targets);
 
-  /// What says which of two validations is better. Throws UsageError where such data have no such metric.
+  /// Selects the metric that compares validations. Throws UsageError if such data have no such metric.
   void choose(BestBy by);
   BestBy best_by() const noexcept { return best_by_; }
-  /// It is no sum over samples: evaluations find it in the answers (answer_metric.hpp).
+  /// True if the metric is no sum over samples: evaluations compute it from the answers (answer_metric.hpp).
   bool needs_answers() const noexcept {
     return best_by_ == BestBy::balanced_accuracy || best_by_ == BestBy::f1_macro || best_by_ == BestBy::roc_auc;
   }
-  /// From sums over `samples` samples. `trained`: the sums of a training step, which are of loss and metric alone.
+  /// The score from sums over `samples` samples. `trained`: the sums of a training step, which have loss and metric
+  /// only.
   Score score(const model::LossSums& sums, double samples, bool trained) const;
-  /// "accuracy", "mean_absolute_error", "perplexity" or "label_accuracy": in metrics.jsonl and, as validation/KEY, in
+  /// "accuracy", "mean_absolute_error", "perplexity" or "label_accuracy": in metrics.jsonl, and as validation/KEY in
   /// TensorBoard.
   const char* metric_key() const noexcept;
-  /// All that there are, in the order of the kinds.
+  /// All metric keys, in the order of the kinds.
   static constexpr std::array<const char*, 4> metric_keys() {
     return {"accuracy", "mean_absolute_error", "perplexity", "label_accuracy"};
   }
-  /// Of the metric that was chosen, which is the one of metric_key() unless choose() says otherwise: "f1_macro".
+  /// Key of the chosen metric, which is metric_key() unless choose() selects another: "f1_macro".
   const char* best_key() const noexcept;
   /// The metric of a network that is always right.
   double best_possible() const noexcept { return is_share() || is_language() ? 1 : 0; }
-  /// Of two of metric_key().
+  /// Compares two values of metric_key().
   bool has_better_metric(double a, double b) const noexcept { return is_share() ? a > b : a < b; }
-  /// Of two values of best_key(), Score::best.
+  /// Compares two values of best_key(), Score::best.
   bool is_better(double a, double b) const noexcept;
   /// "accuracy 88.41 %" and "top-5 99.70 %", "perplexity 6.51" and "bits per byte 2.70": without the loss.
   std::vector<std::string> figures(const Score& score) const;
   /// The same in one line.
   std::string format(const Score& score) const;
-  /// "10,000 samples", of a language model tokens.
+  /// "10,000 samples"; for a language model a number of tokens.
   std::string format_count(const Score& score) const;
-  /// "accuracy" and "88.41 %", "mean absolute error" and "0.3214": the metric that was chosen, for a table.
+  /// "accuracy" and "88.41 %", "mean absolute error" and "0.3214": the chosen metric, for a table.
   std::string metric_words() const;
   std::string format_metric(double metric) const;
   /// "loss 0.3312  accuracy 88.41 %  top-5 99.70 %  (10,000 samples)"
   std::string format_evaluation(const Score& score) const;
-  /// loss, metric and what else belongs to them, for metrics.jsonl.
+  /// Loss, metric and related figures, for metrics.jsonl.
   io::MetricRecord record(const Score& score) const;
-  /// Tokens per sample; 1 where there are none.
+  /// Tokens per sample; 1 for samples without tokens.
   std::int64_t positions() const noexcept { return positions_; }
   bool is_language() const noexcept { return kind_ == Kind::language; }
   bool has_labels() const noexcept { return kind_ == Kind::labels; }
@@ -93,7 +92,7 @@ class Task {
   std::int64_t classes_;
   double bytes_per_token_;
   BestBy best_by_ = BestBy::usual;
-  double error_unit_ = 1;  ///< of the data, in one unit of the network's errors
+  double error_unit_ = 1;  ///< the data's unit per unit of the network's errors
   bool errors_are_deviations_ = false;
 };
 

@@ -70,7 +70,7 @@ std::string loss_text(const TrainOptions& settings) {
   return text;
 }
 
-/// "\nclass weights (…): cat 0.625, dog 2.5"; "" where there are none.
+/// "\nclass weights (…): cat 0.625, dog 2.5"; "" without weights.
 std::string weights_text(const Workload& workload) {
   constexpr std::size_t kFewWeights = 20;
   const std::span<const float> classes = workload.weights.of_classes(), samples = workload.weights.of_samples();

@@ -1,5 +1,5 @@
 /// \file
-/// How a plan trains, in words.
+/// The training part of a plan as text.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// Optimiser, learning rate, loss, input, and what the network's defaults decided: a line each.
+/// Optimiser, learning rate, loss, input, and decisions by the network's defaults: a line each.
 std::string format_training(const Plan& plan);
 
 }  // namespace lockstep::app

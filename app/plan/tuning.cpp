@@ -18,7 +18,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Names of tensors and of what they are parts of ("block_1", "block_1/attention", ...), those nearest to the pattern
+/// Names of tensors and of their enclosing modules ("block_1", "block_1/attention", ...), those nearest to the pattern
 /// first, at most four.
 std::vector<std::string> near_names(std::string_view pattern, const model::ParameterTable& table) {
   constexpr std::size_t kMost = 4;
@@ -45,7 +45,7 @@ std::vector<std::string> near_names(std::string_view pattern, const model::Param
   return names;
 }
 
-/// Indices of the parameters that the pattern matches. Throws UsageError where there are none.
+/// Indices of the parameters that the pattern matches. Throws UsageError if there are none.
 std::vector<std::size_t> matches(std::string_view option, const std::string& pattern,
                                  const model::ParameterTable& table) {
   std::vector<std::size_t> found;

@@ -1,5 +1,5 @@
 /// \file
-/// What of a network is trained: patterns of options become parameters.
+/// The trained tensors of a network: patterns of options become parameters.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace lockstep::app {
 
-/// Freezes what the options name, and gives the others their learning rates. Throws UsageError for a pattern that
-/// matches nothing (with the nearest names), one that asks for a rate of frozen tensors alone, a batch normalisation
-/// that is frozen in part, and where nothing is left to train.
+/// Freezes the tensors that the options name, and sets the learning rates of the others. Throws UsageError for a
+/// pattern that matches nothing (with the nearest names), for a rate of frozen tensors alone, for a batch normalisation
+/// that is frozen in part, and if nothing is left to train.
 void apply_tuning(const TuningOptions& options, model::Network& network);
 
 /// For the plan: "trained: 650 of 272,474 parameters; frozen: stem/*, stage_*" and the learning rates, a line each; ""
-/// where everything is trained alike.
+/// if everything is trained alike.
 std::string format_tuning(const TuningOptions& options, const model::Network& network);
 
 }  // namespace lockstep::app

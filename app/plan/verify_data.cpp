@@ -35,7 +35,7 @@ std::uint64_t verify_data(comm::Communicator& communicator, Console& console, Ve
       if (dataset != nullptr) dataset->verify(communicator.rank(), communicator.size());
     }
   });
-  return bytes;  // files made by others have none
+  return bytes;  // files made by other programs have none
 }
 
 }  // namespace lockstep::app

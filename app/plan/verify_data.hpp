@@ -1,5 +1,5 @@
 /// \file
-/// Checksums of the data, before a job is built on it.
+/// Verification of the data's checksums before training.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace lockstep::app {
 
-/// Whether data of so many bytes is verified.
+/// True if data of this size are verified.
 bool is_verified(VerifyData wanted, std::uint64_t bytes) noexcept;
 
-/// Collective: recomputes the checksums of the shards, each by one rank, as --verify says; says where it does not.
-/// Data sets that are nullptr are left out. Returns the bytes of the verified shards, of all ranks.
+/// Collective: recomputes the checksums of the shards, each by one rank, as --verify requests; reports omissions.
+/// Datasets that are nullptr are skipped. Returns the size of the verified shards of all ranks, in bytes.
 std::uint64_t verify_data(comm::Communicator& communicator, Console& console, VerifyData wanted,
                           std::span<const io::Dataset* const> data);
 

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMostSteps = 9e15;  // whole numbers that a double holds exactly
+constexpr double kMostSteps = 9e15;  // whole numbers that a double represents exactly
 
 }  // namespace
 
@@ -181,7 +181,7 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
                     .labels = label_meaning(options, before)};
   if (format.context > 0) {
     format.y.clear();
-    // A checkpoint may say the default of samples, which nobody has given.
+    // A checkpoint may contain the default name for samples, which no user has given.
     if (!options.is_given("x") && options.data.x == DataOptions{}.x) format.x = io::kTokensName;
   }
   return format;
@@ -236,7 +236,7 @@ void require_labels(const io::DatasetInfo& info, const fs::path& path) {
                                path.string()));
 }
 
-/// The virtual ranks of a run: by a rule that knows nothing of the number of ranks, or its bits would.
+/// The virtual ranks of a run. The rule does not depend on the number of ranks; otherwise the bits would.
 std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch, int world) {
   // 24 is divisible by the usual numbers of ranks: 1, 2, 3, 4, 6, 8, 12.
   constexpr std::int64_t kUsual = 24;
@@ -272,14 +272,14 @@ RankShare share_of(const WorkPlan& work, int rank, int world) {
                         .count = work.global_batch * end / parts - first_sequence}};
 }
 
-/// Small data are gone through more often.
+/// More epochs for small data.
 double usual_epochs(const TrainOptions& options, std::int64_t steps_per_epoch) {
   constexpr std::int64_t kFewSteps = 1000, kManyEpochs = 100;
   if (model::tokens_per_sample(options.network) > 0) return 1;
   return static_cast<double>(std::clamp<std::int64_t>(divide_up(kFewSteps, steps_per_epoch), 1, kManyEpochs));
 }
 
-/// Samples of a step where nobody says how many: small data make more and smaller ones.
+/// Samples of a step if the user gives none: small data get more and smaller steps.
 std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std::int64_t wanted) {
   constexpr std::int64_t kShare = 16, kLeast = 16;
   const bool said = options.was_set("batch") || std::find(options.from_network.begin(), options.from_network.end(),
@@ -298,7 +298,7 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   work.accumulate = options.work.accumulate;
   const std::int64_t parts = work.accumulate * world;
   const std::int64_t wanted = options.work.global_batch > 0          ? options.work.global_batch
-                              : options.work.batch > samples / parts ? samples  // the product may not fit 64 bits
+                              : options.work.batch > samples / parts ? samples  // the product may exceed 64 bits
                                                                      : options.work.batch * parts;
   if (stateful && wanted > samples) {
     throw UsageError(
@@ -358,7 +358,7 @@ void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, Da
 
 namespace {
 
-/// Small data take a smaller network where nobody says otherwise. Weights of another run fit the network that it had.
+/// Small data get a smaller network unless the user decides otherwise. Weights of another run need that run's network.
 model::NetworkOptions network_for(const TrainOptions& options, std::int64_t samples) {
   model::NetworkOptions network = options.network;
   if (samples >= model::kSmallData || !options.start.from.empty()) return network;
@@ -368,7 +368,7 @@ model::NetworkOptions network_for(const TrainOptions& options, std::int64_t samp
   return network;
 }
 
-/// Of all validation samples, on all ranks together.
+/// Limits the scores of all validation samples, on all ranks together.
 void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs) {
   constexpr std::int64_t kMaxScores = std::int64_t{1} << 29;  // 4 GiB
   const std::int64_t samples = validation.info().samples;
@@ -379,7 +379,7 @@ void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs
                   with_commas(samples), with_commas(outputs), with_commas(kMaxScores)));
 }
 
-/// A share of the samples of training is put aside.
+/// Splits a share of the training samples off for validation.
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
   using enum io::SplitDataset::Part;
@@ -387,7 +387,7 @@ void split_training(double share, Workload& workload) {
   workload.validation = std::make_unique<io::SplitDataset>(whole, share, validation);
 }
 
-/// Training data whose columns or classes lie otherwise than a network knows them get its places.
+/// Brings training data with another order of columns or classes into the order that a network knows.
 void match_training(const KnownData& known, io::UnknownCategories unknown, Workload& workload) {
   const std::filesystem::path& path = workload.paths.training;
   const bool required = known.fit == KnownData::Fit::required;
@@ -416,7 +416,7 @@ void match_training(const KnownData& known, io::UnknownCategories unknown, Workl
   }
 }
 
-/// Validation data whose columns or classes lie otherwise than those of the training data get their places.
+/// Brings validation data with another order of columns or classes into the order of the training data.
 void match_validation(Workload& workload, io::UnknownCategories unknown) {
   const io::DatasetInfo& info = workload.training->info();
   const ColumnMatch columns =
@@ -442,7 +442,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   const DataPaths& paths = workload.paths;
   const bool same_labels = known != nullptr && known->fit == KnownData::Fit::required;
   const DataFormat format = data_format(options, same_labels ? &known->description : nullptr);
-  // Names of datasets belong to the data that others made, where only one of the two is theirs.
+  // Names of datasets apply to data made by other programs, if only one of the two is such data.
   DataFormat packed = format;
   if (!paths.validation.empty() && is_packed_data(paths.training) != is_packed_data(paths.validation)) {
     packed.x = "x";

@@ -1,5 +1,5 @@
 /// \file
-/// What is trained on what: data, network, loss, schedule and the amount of work, decided before any memory is taken.
+/// The workload of a job: data, network, loss, schedule and amount of work, decided before any memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -31,156 +31,157 @@ namespace lockstep::app {
 /// The least integer that is no less than a / b.
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 
-/// Where the samples are.
+/// Folders of the samples.
 struct DataPaths {
   std::filesystem::path training;
   std::filesystem::path validation;  ///< empty: none
 };
-/// Whether `lockstep pack` made them: their datasets are x and y.
+/// True for data made by `lockstep pack`, whose datasets are x and y.
 bool is_packed_data(const std::filesystem::path& path);
-/// A folder that holds train/ stands for its train/ and, where it exists, its validation/ or test/.
+/// A folder that contains train/ stands for its train/ and, if present, its validation/ or test/.
 DataPaths resolve_data_paths(const DataOptions& options);
 
-/// What model calls a type of stored samples; throws std::invalid_argument on types that no model takes.
+/// The model's name for a type of stored samples; throws std::invalid_argument on types that no model accepts.
 model::ElementType element_type(io::FileType type);
 
-// What options come to with this data. Throw UsageError where the two do not go together.
+// Results of options and data together. Throw UsageError if the two do not fit.
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info);
 model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info);
-/// How images become a network's input; nothing where plain numbers do.
+/// Conversion of images to a network's input; nullopt for plain numbers.
 std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info);
-/// What a network sees of samples like these: images after their augmentation, tokens as windows.
+/// Shape of a network's input: images after augmentation, tokens as windows.
 model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional<model::Augmentation>& augmentation);
 
-/// What a network reads of a file: training, validation and evaluation alike.
+/// The datasets that a network reads: the same for training, validation and evaluation.
 struct DataFormat {
-  std::string network = {};  ///< its name, for messages
-  std::int64_t context = 0;  ///< tokens of a sample; 0: it reads samples as they are stored
-  std::string x, y;          ///< HDF5 dataset names; of tokens y is ""
+  std::string network = {};  ///< name of the network in messages
+  std::int64_t context = 0;  ///< tokens of a sample; 0: samples are read as they are stored
+  std::string x, y;          ///< HDF5 dataset names; y is "" for tokens
   std::string weight = {};   ///< likewise; "": none
   io::Unlabelled unlabelled = io::Unlabelled::refused;
   io::Gaps gaps = {};
-  std::uint64_t seed = 1;  ///< of where samples of tokens begin
+  std::uint64_t seed = 1;  ///< seed for the beginnings of samples of tokens
   bool shift_windows = true;
   io::Layout layout = io::Layout::automatic;
-  io::LabelMeaning labels = io::LabelMeaning::automatic;  ///< of data made by others, where it is known
+  io::LabelMeaning labels =
+      io::LabelMeaning::automatic;  ///< meaning of labels in data made by other programs, if known
 };
-/// `before`: the checkpoint that the run goes on from, or whose network is to be used: labels mean what they meant to
-/// it.
+/// `before`: the checkpoint that the run resumes, or whose network it uses: labels keep the meaning they have there.
 DataFormat data_format(const TrainOptions& options, const io::DataDescription* before = nullptr);
-/// Data made by others, before this process opens it: in a process of its own, which this program starts once more.
-/// Throws io::FileError.
+/// Inspects data made by other programs before this process opens them, in a separate process of this program. Throws
+/// io::FileError.
 void inspect_data(const DataFormat& format, const std::filesystem::path& path);
-/// Samples, or a corpus for a network that reads tokens. Targets come as they are, up to float64: whoever trains on
-/// them puts a StandardizedDataset before them. Throws UsageError where one is needed and the other is there.
-/// `deadline` outlives the dataset; nullptr: none.
+/// Opens samples, or a corpus for a network that reads tokens. Targets are not converted and may be float64: a caller
+/// that trains on them puts a StandardizedDataset in front. Throws UsageError if one is needed and the other is
+/// present. `deadline` outlives the dataset; nullptr: none.
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const std::filesystem::path& path,
                                           io::IoDeadline* deadline = nullptr, const SharedData& shared = {});
 
-/// Samples of a step follow those of the step before, sequence by sequence: what a recurrent state needs.
+/// True if samples of a step follow those of the previous step, sequence by sequence: recurrent state needs it.
 bool is_recurrent(const model::Network& network) noexcept;
-/// Throws UsageError where the data at `path` has samples only: nothing to learn from or to compare with.
+/// Throws UsageError if the data at `path` have samples only: nothing to learn from or to compare with.
 void require_labels(const io::DatasetInfo& info, const std::filesystem::path& path);
 
-/// What comes again and again: after each step whose number and `shift` make a multiple of `steps`.
+/// A recurring event: after each step for which step + shift is a multiple of `steps`.
 struct Interval {
-  std::int64_t steps = 0;  ///< 0: it never comes
+  std::int64_t steps = 0;  ///< 0: never
   std::int64_t shift = 0;
-  /// It comes after a step behind the first `before`, and not behind the first `after`.
+  /// True if the event occurs after a step beyond the first `before` and within the first `after`.
   bool lies_between(std::int64_t before, std::int64_t after) const noexcept {
     return steps > 0 && (after + shift) / steps > (before + shift) / steps;
   }
-  /// The step after which it comes next, with so many done.
+  /// The step of the next event, after `done` steps.
   std::int64_t next(std::int64_t done) const noexcept { return ((done + shift) / steps + 1) * steps - shift; }
 };
 
-/// How much a job does.
+/// Amount of work of a job.
 struct WorkPlan {
   std::int64_t global_batch = 1;  ///< samples per step, over all ranks and micro-steps
-  std::int64_t accumulate = 1;    ///< micro-steps of a step; with virtual ranks: of the rank with the most
-  /// > 0: the parts that a step is computed in, each alone, whatever the number of ranks (--reproducible). Rank r of R
-  /// computes those of [r V / R, (r + 1) V / R).
+  std::int64_t accumulate = 1;    ///< micro-steps of a step; with virtual ranks: those of the rank with the most
+  /// > 0: number of parts of a step, each computed alone, independent of the number of ranks (--reproducible). Rank r
+  /// of R computes parts [r V / R, (r + 1) V / R).
   std::int64_t virtual_ranks = 0;
-  std::int64_t largest_part = 1;    ///< most samples one rank gets in one micro-step
-  std::int64_t most_sequences = 1;  ///< of one rank, in all its micro-steps
+  std::int64_t largest_part = 1;    ///< largest number of samples of one rank in one micro-step
+  std::int64_t most_sequences = 1;  ///< largest number of sequences of one rank, in all its micro-steps
   std::int64_t epoch_samples = 1;   ///< positions of an epoch
   std::int64_t steps_per_epoch = 1;
-  double epochs = 1;  ///< of these steps each, where their number does not say how many there are
+  double epochs = 1;  ///< length of the job; has no meaning if it is given in steps
   std::int64_t total_steps = 1;
-  /// Other than 0 where steps of another global batch were made before: after step n (n + epoch_shift) /
-  /// steps_per_epoch epochs are done.
+  /// Differs from 0 if earlier steps had another global batch: after step n, (n + epoch_shift) / steps_per_epoch epochs
+  /// are done.
   std::int64_t epoch_shift = 0;
   Interval evaluate_every;    ///< before the end
-  Interval checkpoint_every;  ///< by the number of steps
+  Interval checkpoint_every;  ///< in steps, before the end
   double epochs_after(std::int64_t steps) const noexcept {
     return static_cast<double>(steps + epoch_shift) / static_cast<double>(steps_per_epoch);
   }
 };
-/// In the data: a step begins there, or an epoch ends.
+/// A position in the data: the beginning of a step, or the end of an epoch.
 struct DataPlace {
   std::int64_t epoch = 0, position = 0;
 };
-/// Where the data are after so many steps from there on, as a step's MicroBatch says.
+/// The position after `steps` steps from there, as in a step's MicroBatch.
 DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps);
 
-/// A rank's sequences, of all those of the global batch: the same ones in every step.
+/// A rank's sequences among those of the global batch: the same ones in every step.
 struct SequenceShare {
   std::int64_t all = 0, first = 0, count = 0;
 };
 /// A rank's share of a step.
 struct RankShare {
   std::int64_t micro_steps = 1;
-  std::int64_t first_virtual_rank = 0;  ///< where there are virtual ranks: one for each micro-step
+  std::int64_t first_virtual_rank = 0;  ///< with virtual ranks: one for each micro-step
   SequenceShare sequences;
 };
 RankShare share_of(const WorkPlan& work, int rank, int world);
-/// Of so many samples in steps of so many; `stateful`: of a recurrent network.
+/// Steps for `samples` samples; `stateful`: the network is recurrent.
 std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful);
-/// `recurrent`: the network's kind where its sequences go on from batch to batch. Throws UsageError where such batches
-/// are wider than the data.
+/// `recurrent`: the network's kind if its sequences continue from batch to batch. Throws UsageError if such batches are
+/// wider than the data.
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                    const model::NetworkKind* recurrent = nullptr);
-/// The work of a run that goes on there after so many steps, whatever global batch they had: it ends after its epochs.
+/// Adjusts the work of a run that continues at `place` after `step` steps, whatever their global batch: it ends after
+/// its epochs.
 void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataPlace place);
 
-/// What a checkpoint was trained on that a run begins with.
+/// Training data of the checkpoint that a run begins with.
 struct KnownData {
   enum class Fit {
-    required,  ///< the run goes on with the same data, or with all of the weights
-    wanted,    ///< some weights are drawn anew: other columns are said
+    required,  ///< the run resumes with the same data, or begins with all of the weights
+    wanted,    ///< some weights are drawn anew: differing columns cause a warning
   };
   io::DataDescription description;
   Fit fit = Fit::required;
 };
 
 struct Workload {
-  /// The options, less those of the network's defaults that do not suit the data; nothing: of a benchmark without data.
+  /// The options without those of the network's defaults that do not suit the data; nullopt: a benchmark without data.
   std::optional<TrainOptions> options = {};
   DataPaths paths;
   std::unique_ptr<io::Dataset> training;
-  std::unique_ptr<io::Dataset> validation;  ///< may be null; with the classes' numbers of the training data
-  std::vector<std::string> notes = {};      ///< what was mapped to that end, a sentence each
-  std::vector<std::string> warnings = {};   ///< what is likely to be a mistake in it
-  LossWeights weights;                      ///< of the training samples' losses
-  io::FeatureScale features, targets;       ///< what the data are standardised with; empty: they are not
+  std::unique_ptr<io::Dataset> validation;  ///< may be null; uses the training data's class numbers
+  std::vector<std::string> notes = {};      ///< mappings of columns and classes, a sentence each
+  std::vector<std::string> warnings = {};   ///< likely mistakes in the data, a sentence each
+  LossWeights weights;                      ///< weights of the training samples' losses
+  io::FeatureScale features, targets;       ///< scales of the standardised data; empty: not standardised
   model::NetworkOptions network_options;
   std::unique_ptr<model::Network> network;
   model::ModelOptions model;
   model::OptimizerOptions optimizer;
   WorkPlan work;
   std::optional<Task> task;
-  ConstantPredictor constant;                ///< of the training data; empty: nobody has looked
-  std::optional<Score> constant_score = {};  ///< what it reaches on the validation data, if there are any
+  ConstantPredictor constant;                ///< predictor for the training data; empty: not computed
+  std::optional<Score> constant_score = {};  ///< its score on the validation data, if there are any
   std::uint64_t seed = 1;
   bool shuffle = true;
 };
 
-/// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
-/// `deadline`: of its files; outlives them. `known`: what the weights were trained on that the run begins with;
-/// nullptr: it begins with new ones, or nobody knows.
+/// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError. `deadline`:
+/// limits operations on its files; outlives them. `known`: training data of the run's initial weights; nullptr: the
+/// weights are new, or their training data are not known.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
                           const SharedData& shared = {}, const KnownData* known = nullptr);
-/// How a rank reads its part of the training data, from the first epoch on.
+/// Options for a rank to read its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 
 }  // namespace lockstep::app
