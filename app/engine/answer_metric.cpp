@@ -34,7 +34,9 @@ void softmax(std::span<float> scores, std::vector<double>& powers) {
 float sigmoid(float logit) noexcept { return static_cast<float>(1 / (1 + std::exp(-static_cast<double>(logit)))); }
 
 double area_under_roc(std::span<std::uint64_t> samples) {
-  const auto score_of = [](std::uint64_t sample) { return sample & (kPositive - 1); };  // bits order as their floats do
+  const auto score_of = [](std::uint64_t sample) {
+    return sample & (kPositive - 1);
+  };  // the bits have the order of their floats
   std::ranges::sort(samples, {}, score_of);
   std::uint64_t positives = 0, negatives = 0, twice = 0;
   for (std::size_t at = 0; at < samples.size();) {
@@ -123,7 +125,7 @@ double AnswerMetric::over_all(comm::Communicator& communicator) {
   return by_ == BestBy::roc_auc ? area_over_all(communicator) : from_counts();
 }
 
-/// The mean over the classes of their recall, where they have samples; or of their F1, where they have samples or
+/// The mean over the classes of their recall, for classes with samples; or of their F1, for classes with samples or
 /// answers. An F1 of 0 / 0 is 0.
 double AnswerMetric::from_counts() const {
   double sum = 0, counted = 0;
@@ -137,7 +139,7 @@ double AnswerMetric::from_counts() const {
   return counted > 0 ? sum / counted : kNan;
 }
 
-/// The mean of the columns in which there are both positive and negative samples. All ranks bring their part of some
+/// The mean over the columns that have both positive and negative samples. All ranks exchange their parts of some
 /// columns at a time; each column is ranked by one rank.
 double AnswerMetric::area_over_all(comm::Communicator& communicator) const {
   constexpr std::size_t kNumbersAtOnce = std::size_t{1} << 22;
@@ -151,7 +153,7 @@ double AnswerMetric::area_over_all(comm::Communicator& communicator) const {
   const auto samples = static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0.0));
   const std::size_t at_once =
       std::clamp<std::size_t>(kNumbersAtOnce / std::max<std::size_t>(samples, 1), 1, columns_.size());
-  std::vector<double> together;  // whole numbers below 2^33, which sums with zeros leave as they are
+  std::vector<double> together;  // whole numbers below 2^33, which sums with zeros keep exactly
   std::vector<std::uint64_t> sorted(samples);
   for (std::size_t first = 0; first < columns_.size(); first += at_once) {
     const std::size_t end = std::min(first + at_once, columns_.size());
@@ -170,7 +172,7 @@ double AnswerMetric::area_over_all(comm::Communicator& communicator) const {
       areas[column] = area_under_roc(sorted);
     }
   }
-  // A column without an area travels as 2, which no area is.
+  // The value 2, which no area has, stands for a column without an area in the sum.
   for (double& area : areas) area = std::isnan(area) ? 2 : area;
   communicator.all_reduce(std::span(areas));
   communicator.wait("ranking scores");

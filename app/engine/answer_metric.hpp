@@ -1,7 +1,7 @@
 /// \file
-/// Metrics of all answers of a network, which are no sums over its samples: balanced accuracy, F1, the area under the
-/// ROC curve. The same numbers at any number of ranks: whole numbers are counted, and every rank's scores are ranked
-/// together.
+/// Metrics over all answers of a network that are no sums over its samples: balanced accuracy, F1, the area under the
+/// ROC curve. The same numbers at any number of ranks: whole numbers are counted, and the scores of all ranks are
+/// ranked together.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,26 @@
 
 namespace lockstep::app {
 
-/// Probabilities of classes, from their logits: exp(s_i - max) / sum, in float64. `powers` is room.
+/// Probabilities of classes, from their logits: exp(s_i - max) / sum, in float64. `powers` is scratch memory.
 void softmax(std::span<float> scores, std::vector<double>& powers);
 /// The probability of a label, from its logit.
 float sigmoid(float logit) noexcept;
 
-/// Twice the number of pairs of a positive and a negative sample in which the positive one has the higher score, a tie
-/// counting half, over twice the number of pairs: Mann and Whitney's U. Sorts `samples`, each of which is the bits of a
-/// score of 0 or more, and kPositive besides. NaN where all samples are alike.
+/// Mann and Whitney's U: twice the number of pairs of a positive and a negative sample in which the positive one has
+/// the higher score, a tie counting half, over twice the number of pairs. Sorts `samples`; each is the bits of a score
+/// of 0 or more, plus kPositive for a positive sample. NaN if all samples are of one kind.
 inline constexpr std::uint64_t kPositive = std::uint64_t{1} << 32;
 double area_under_roc(std::span<std::uint64_t> samples);
 
 class AnswerMetric {
  public:
-  /// `task` says which; it must need answers (Task::needs_answers).
+  /// `task` selects the metric; it must need answers (Task::needs_answers).
   explicit AnswerMetric(const Task& task);
 
-  /// Rows of logits, and what the data say of them: int32 classes, or float32 labels, as many as there are logits.
+  /// Rows of logits with their labels: int32 classes, or float32 labels, as many as there are logits.
   void add(std::span<const float> logits, std::span<const std::byte> targets);
-  /// Collective: over the rows of all ranks. NaN where it is not defined (of the area: every sample is of one class),
-  /// or an answer is no number.
+  /// Collective: over the rows of all ranks. NaN if it is not defined (the area: every sample is of one class), or if
+  /// an answer is NaN.
   double over_all(comm::Communicator& communicator);
 
  private:
@@ -45,9 +45,9 @@ class AnswerMetric {
   BestBy by_;
   bool labels_;
   std::size_t outputs_;
-  bool spoilt_ = false;         ///< an answer is no number
-  std::vector<double> counts_;  ///< three of each class or label: samples, answers, right ones
-  /// This rank's samples for the area, column by column, as area_under_roc() takes them. Two classes are one column.
+  bool spoilt_ = false;         ///< an answer is NaN
+  std::vector<double> counts_;  ///< three per class or label: samples, answers, correct answers
+  /// This rank's samples for the area, column by column, in the form of area_under_roc(). Two classes are one column.
   std::vector<std::vector<std::uint64_t>> columns_;
 };
 

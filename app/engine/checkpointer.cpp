@@ -18,7 +18,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// A part as it travels to rank 0: "CHECKSUM FILE".
+/// Text form of a part for rank 0: "CHECKSUM FILE".
 std::string to_text(const io::WrittenPart& part) { return fmt::format("{:016x} {}", part.checksum, part.file); }
 io::WrittenPart part_from(std::string_view text) {
   io::WrittenPart part{.file = std::string(text.substr(17)), .checksum = 0};
@@ -100,7 +100,7 @@ void Checkpointer::advance() {
   if (writing == 0) join_parts();
 }
 
-/// Collective, when this rank's part is written: what the others have written becomes one checkpoint.
+/// Collective, called when this rank's part is written: joins the parts of all ranks to one checkpoint.
 void Checkpointer::join_parts() {
   parts_are_written_ = false;
   comm::all_succeed(parts_.communicator, [&] {
@@ -144,7 +144,7 @@ void Checkpointer::wait_for_work() {
 
 std::optional<WrittenCheckpoint> Checkpointer::poll() {
   if (parts_are_written_ || !work_.collect()) return std::nullopt;
-  written_->stall = std::min(stall_, written_->seconds);  // who waits wakes up a little later
+  written_->stall = std::min(stall_, written_->seconds);  // a waiting rank wakes up a little later
   return *written_;
 }
 

@@ -1,5 +1,5 @@
 /// \file
-/// Training that has come apart.
+/// Diverged training.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace lockstep::app {
 
-/// Training cannot go on from the weights that it has come to. Thrown by every rank, when all that was enqueued is
-/// done: what is restored from a checkpoint may go on.
+/// The weights have diverged, and training cannot continue from them. Thrown by every rank after all enqueued work is
+/// complete; training may continue from a restored checkpoint.
 class Divergence : public comm::AgreedError {
  public:
-  /// It showed in `step`; after `good_step` all was well, as far as anybody knows.
+  /// The divergence appeared in `step`; `good_step` is the last step without a sign of it.
   Divergence(std::int64_t step, std::int64_t good_step, const std::string& text)
       : comm::AgreedError(text), step_(step), good_step_(good_step) {}
   std::int64_t step() const noexcept { return step_; }

@@ -133,9 +133,10 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
 }
 
 Engine::~Engine() {
-  // After a failure a sum may still wait for a peer: freeing memory would wait for it. Aborted sums wait for nobody.
+  // After a failure a sum may still wait for a peer, and freeing memory would wait for the sum. Aborted sums do not
+  // wait.
   if (std::uncaught_exceptions() > 0) on_device_.reset();
-  backend_->forget_recordings();  // they hold sums of the communicator, which waits for them in its own end
+  backend_->forget_recordings();  // they hold sums of the communicator, whose destructor waits for them
 }
 
 void Engine::bring_together(std::span<float> arena) {

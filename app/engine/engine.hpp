@@ -1,5 +1,5 @@
 /// \file
-/// Everything that computes, on one rank: backend, model, and the sums of gradients over the ranks, made for its place.
+/// Everything that computes on one rank: backend, model, and the sums of gradients over the ranks.
 #pragma once
 
 #include <algorithm>
@@ -26,45 +26,45 @@ namespace lockstep::app {
 
 class Engine {
  public:
-  /// Collective. Allocates all that training takes. Throws comm::AgreedError where a rank's device has too little
-  /// memory or NCCL does not start. All references must outlive the engine.
-  /// `survivors`: the same as `communicator` where the plan has servers.
+  /// Collective. Allocates all memory for training. Throws comm::AgreedError if a rank's device has too little memory
+  /// or NCCL does not start. All references must outlive the engine. `survivors`: the same object as `communicator` if
+  /// the plan has servers.
   Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
          comm::SurvivorCommunicator* survivors = nullptr);
   ~Engine();
 
   model::Backend& backend() noexcept { return *backend_; }
   model::Training& training() noexcept { return *training_; }
-  /// Between where the gradients live: GPUs, or the host's own.
+  /// Connects the memories of the gradients: GPUs, or the hosts'.
   comm::Communicator& gradient_communicator() noexcept { return on_device_ ? *on_device_ : stepping(); }
-  /// What rounding on the wire has kept back so far is forgotten (--wire bf16-feedback; else nothing happens): done
-  /// where a checkpoint is written, so that a resumed run, which starts without it, repeats the uninterrupted one.
+  /// Discards the rounding errors kept for feedback (--wire bf16-feedback; otherwise no effect). Called when a
+  /// checkpoint is written: a resumed run starts without them and then repeats the uninterrupted one.
   void forget_residuals() noexcept {
     gradient_communicator().forget_rounding_errors();
     communicator_.forget_rounding_errors();
   }
-  /// Between the ranks that take every step together: all, or those of an island (--agree-after: first these, then
-  /// those).
+  /// Connects the ranks that take every step together: all, or those of an island (--agree-after: first all, then an
+  /// island).
   comm::Communicator& stepping() noexcept { return stepping_; }
-  /// Where islands make steps by themselves; else nullptr.
+  /// nullptr unless islands make local steps.
   LocalRounds* local_rounds() noexcept { return rounds_ ? &*rounds_ : nullptr; }
-  /// Where servers keep the parameters; else nullptr.
+  /// nullptr unless servers keep the parameters.
   ServerRounds* server_rounds() noexcept { return server_rounds_ ? &*server_rounds_ : nullptr; }
-  /// What a checkpoint holds besides training().
+  /// State for checkpoints besides training().
   std::vector<CarriedGroup> carried() { return rounds_ ? rounds_->carried() : std::vector<CarriedGroup>(); }
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
-  /// This rank's among those of the global batch: none of a rank that only serves.
+  /// This rank's sequences among those of the global batch: none on a rank that only serves.
   SequenceShare sequences(const WorkPlan& work) const;
-  /// The part of the samples that this rank reads: that of a worker also on ranks that only serve, which never ask.
+  /// Index of the part of the samples that this rank reads. Ranks that only serve get a worker's index but never read.
   int reads_as() const noexcept { return std::min(rank_, training_ranks_ - 1); }
-  /// Ranks that share the samples.
+  /// Number of ranks that share the samples.
   int training_ranks() const noexcept { return training_ranks_; }
-  /// What a trainer needs.
+  /// References for a trainer.
   Trainer::Parts parts();
-  /// What a checkpointer needs, where so many ranks write.
+  /// References for a checkpointer with `writers` writing ranks.
   Checkpointer::Parts saved(const WorkPlan& work, int writers);
-  /// Collective. Where ranks share the update each one has its own parts of what only updates change or read (the
-  /// gradients, the average of the weights): afterwards all of them. Else nothing happens.
+  /// Collective. Ranks that share the update each have their own parts of values that only updates change or read (the
+  /// gradients, the average of the weights). Afterwards each rank has all parts. No effect if the update is not shared.
   void bring_together(std::span<float> arena);
   /// Backend and sums, a line each.
   std::string description() const;
@@ -75,21 +75,21 @@ class Engine {
   std::unique_ptr<comm::Communicator> island_;
   comm::ForwardingCommunicator stepping_;
   std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
-  std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< where ranks bring each other weights
-  std::optional<comm::HostWindow> window_;                       ///< of servers and workers
+  std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< used if ranks exchange updated weights
+  std::optional<comm::HostWindow> window_;                       ///< shared memory of servers and workers
   std::unique_ptr<model::Backend> backend_;
-  std::optional<comm::SummationTree> tree_;        ///< of the gradients' sums
+  std::optional<comm::SummationTree> tree_;        ///< order of the gradients' sums
   std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
   std::unique_ptr<model::Training> training_;
-  model::Arena kept_terms_;  ///< of gradients on a device
+  model::Arena kept_terms_;  ///< terms of gradients on a device
   std::unique_ptr<comm::GradientReducer> reducer_;
   std::optional<LocalRounds> rounds_;
   std::optional<ServerRounds> server_rounds_;
   Trainer::Update update_ = Trainer::Update::here;
-  int rank_ = 0, training_ranks_ = 1;  ///< of the job as it began
+  int rank_ = 0, training_ranks_ = 1;  ///< values at the start of the job
 };
 
-/// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.
+/// Collective: the backend of a place. Throws comm::AgreedError on every rank if a rank cannot make one.
 std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
                                                     const ExecutionOptions& options);
 

@@ -14,7 +14,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Reads samples into buffers that are reused.
+/// Reads samples into reused buffers.
 class Reader {
  public:
   Reader(const io::Dataset& dataset, std::int64_t most, std::pmr::memory_resource* memory)
@@ -30,7 +30,7 @@ class Reader {
             .y = y_.data(),
             .count = static_cast<std::int64_t>(samples.size())};
   }
-  /// Labels or targets of the first `samples` samples that were read last.
+  /// Labels or targets of the first `samples` samples of the last read.
   std::span<const std::byte> targets(std::size_t samples) const {
     return std::span(y_).first(samples * dataset_.y_bytes());
   }
@@ -46,7 +46,7 @@ void add(const model::LossSums& part, model::LossSums& sums) {
   sums.found += part.found;
 }
 
-/// Samples [first, first + count) at once; `answers`: the metric that wants to see them, or nullptr.
+/// Evaluates samples [first, first + count) at once; `answers`: a metric that needs the answers, or nullptr.
 model::LossSums evaluate_block(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
                                std::int64_t count, AnswerMetric* answers) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
@@ -59,8 +59,8 @@ model::LossSums evaluate_block(model::Model& model, model::Weights weights, Read
   return sums;
 }
 
-/// The text of a corpus, cut into lanes that a network with a state goes through side by side. How many there are
-/// follows from the data alone: the result does not depend on how many are computed at once.
+/// The text of a corpus, cut into lanes that a network with recurrent state reads in parallel. Their number depends on
+/// the data alone, so the result does not depend on how many are computed at once.
 class Lanes {
  public:
   Lanes(const model::Network& network, std::int64_t samples)
@@ -71,12 +71,12 @@ class Lanes {
   std::int64_t count() const noexcept { return count_; }
   std::int64_t sections() const noexcept { return std::min(kSections, count_); }
 
-  /// Lanes [first, end) at once. All but the first of the text have read the windows before theirs, and so have a
-  /// state as the text gives it; those windows are counted in the lane before.
+  /// Evaluates lanes [first, end) at once. Every lane except the text's first one begins by reading the windows before
+  /// it, which bring the state close to that of a continuous reading; those windows count in the preceding lane.
   model::LossSums evaluate(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
                            std::int64_t end) const {
     std::vector<std::int64_t> lanes(static_cast<std::size_t>(end - first));
-    std::iota(lanes.rbegin(), lanes.rend(), first);  // the first of the text comes last: nobody waits for it
+    std::iota(lanes.rbegin(), lanes.rend(), first);  // the text's first lane comes last: no lane depends on it
     std::stable_sort(lanes.begin(), lanes.end(), [this](auto a, auto b) { return length(a) > length(b); });
     model.recurrent_state().reset(model::Purpose::evaluation, 0, end - first);
     model::LossSums sums;
@@ -88,7 +88,7 @@ class Lanes {
       }
       if (samples.empty()) continue;
       model::Batch batch = reader.read(samples);
-      batch.begins = false;  // its sequences go on
+      batch.begins = false;  // its sequences continue
       const model::LossSums part = model.evaluate(batch, weights);
       if (step >= 0) add(part, sums);
     }
@@ -96,15 +96,15 @@ class Lanes {
   }
 
  private:
-  static constexpr std::int64_t kWarmUp = 256;  ///< tokens, at least
-  static constexpr std::int64_t kLanes = 16;    ///< of a section
+  static constexpr std::int64_t kWarmUp = 256;  ///< least number of tokens
+  static constexpr std::int64_t kLanes = 16;    ///< lanes per section
   std::int64_t begin(std::int64_t lane) const noexcept { return samples_ * lane / count_; }
   std::int64_t length(std::int64_t lane) const noexcept { return begin(lane + 1) - begin(lane); }
 
   std::int64_t samples_, warm_up_, count_;
 };
 
-/// A section's lanes, at most `most` at once.
+/// Evaluates a section's lanes, at most `most` at once.
 model::LossSums evaluate_section(model::Model& model, model::Weights weights, Reader& reader, const Lanes& lanes,
                                  std::int64_t section, std::int64_t most) {
   const std::int64_t end = lanes.count() * (section + 1) / lanes.sections();
@@ -125,7 +125,7 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
   const std::int64_t chunks = stateful ? lanes.sections() : (samples + chunk - 1) / chunk;
   constexpr std::size_t kSums = 3;
   std::vector<double> sums(kSums * static_cast<std::size_t>(chunks),
-                           0.0);  // each filled by one rank, zero elsewhere: adding is exact
+                           0.0);  // each filled by one rank, zero elsewhere: the sum is exact
   std::optional<AnswerMetric> answers;
   if (task.needs_answers()) answers.emplace(task);
   comm::all_succeed(communicator, [&] {

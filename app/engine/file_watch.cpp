@@ -19,7 +19,7 @@ using Pending = io::IoDeadline::Pending;
 
 constexpr double kMostSecondsUnsaid = 30;
 
-/// What peers hear: of 127 bytes, so the end of a path, which says more than its beginning.
+/// Text for the peers. It is limited to 127 bytes, so it shows the end of a path, which is more specific.
 std::string describe_wait(const Pending& pending) {
   const std::string file = pending.file.string();
   constexpr std::size_t kMost = 80;
@@ -28,7 +28,7 @@ std::string describe_wait(const Pending& pending) {
                      pending.seconds);
 }
 
-/// Says on stderr that a wait lasts, and that it is over.
+/// Reports on stderr that a wait lasts, and that it is over.
 class WaitWarnings {
  public:
   WaitWarnings(std::string speaker, double deadline)

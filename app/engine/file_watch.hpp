@@ -1,5 +1,5 @@
 /// \file
-/// Files that do not come back, as the ranks of a job meet them: --io-deadline.
+/// --io-deadline: the reaction of a job to file operations that do not return.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -8,9 +8,9 @@
 
 namespace lockstep::app {
 
-/// An I/O deadline whose waits the peers hear of (Communicator::note_wait), and which ends the job with a sentence when
-/// one is over (MpiSession::end_in_failure). A wait of a tenth of that, or of half a minute, is a warning on stderr; of
-/// later waits only one that lasts longer than those before. Both arguments outlive it.
+/// An I/O deadline that reports waits to the peers (Communicator::note_wait), and ends the job with a sentence when it
+/// expires (MpiSession::end_in_failure). A wait of a tenth of the deadline, or of half a minute, causes a warning on
+/// stderr; later waits cause one only if they are longer than all earlier ones. Both arguments outlive it.
 io::IoDeadline watch_files(comm::MpiSession& session, comm::Communicator& communicator, double seconds);
 
 }  // namespace lockstep::app

@@ -15,7 +15,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// How much longer than this one another island may take for its round before it counts as stuck.
+/// Limit of the ratio between another island's round time and this one's; beyond it the island counts as stuck.
 constexpr double kMostTimesSlower = 10;
 
 }  // namespace
@@ -39,7 +39,7 @@ LocalRounds::LocalRounds(const Parts& parts, const Plan& plan)
   if (agree.delay > 0) left_.resize(elements);
 }
 
-/// Equal parts of the elements, which end their turns in equal parts of the round.
+/// Cuts the elements into equal parts, whose turns end after equal parts of the round.
 std::vector<LocalRounds::Fragment> LocalRounds::cut() const {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::size_t elements = parts_.training.parameters.updated_elements();
@@ -74,7 +74,7 @@ void LocalRounds::begin() {
   own_restored_ = false;
 }
 
-/// Of the island alone. One that has come apart makes no more, until all are told, where they agree for the next time.
+/// A step of the island alone. A diverged island makes no more steps; all ranks learn of it at the next agreement.
 Trainer::Result LocalRounds::make_step(Trainer& trainer) {
   try {
     if (spoilt_.empty()) return trainer.step({});
@@ -87,7 +87,7 @@ Trainer::Result LocalRounds::make_step(Trainer& trainer) {
   return {};
 }
 
-/// The sums over the island, and what its last step says.
+/// Makes the round's steps; returns sums over them and the figures of the last step.
 Trainer::Result LocalRounds::steps(Trainer& trainer) {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::int64_t total = plan_.workload.work.total_steps, before = trainer.steps_done();
@@ -124,7 +124,7 @@ void LocalRounds::agree_on_what_is_due(Trainer& trainer, const Way& way) {
   }
 }
 
-/// A run's last step: what the islands have come since they agreed counts as the mean of them, without momentum.
+/// A run's last step: the islands' movements since their last agreement are averaged, without momentum.
 void LocalRounds::agree_on_all(Trainer& trainer, const Way& way) {
   agree_on_what_is_due(trainer, way);
   const AgreeOptions& agree = plan_.settings.agree;
@@ -137,7 +137,7 @@ void LocalRounds::agree_on_all(Trainer& trainer, const Way& way) {
   }
 }
 
-/// Each island's way counts as much as its samples; one of its ranks says it, the others' zeros change nothing.
+/// Weights each island's movement by its samples. One rank of the island contributes it; the others add zeros.
 void LocalRounds::start(Trainer& trainer, const Fragment& fragment, const Way& way) {
   const StopWatch watch;
   const std::size_t first = fragment.first, last = first + fragment.count;
@@ -168,7 +168,7 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
                                         ? std::span<float>()
                                         : std::span(velocity_).subspan(std::min(first, all_trained), trained);
   model::outer_update(outer, anchor.first(trained), velocity, way.first(trained), inner_rate_);
-  // Running means and variances have no momentum: beyond the mean of the islands' lies nothing.
+  // Running means and variances have no momentum: they become the mean of the islands'.
   model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {}, way.subspan(trained));
   const std::span<float> now = weights().subspan(first, count);
   for (std::size_t i = 0; i < count; ++i) now[i] = left_.empty() ? anchor[i] : anchor[i] + (now[i] - left_[first + i]);
@@ -176,14 +176,14 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
   trainer.add_communication(watch.seconds());
 }
 
-/// Collective: some island has come apart.
+/// Collective: throws because some island has diverged.
 void LocalRounds::fail(const Way& way) {
   const std::vector<comm::RankText> said = comm::gather_distinct(parts_.communicator, spoilt_);
   parts_.communicator.set_deadline(plan_.settings.execution.deadline);
   throw Divergence(way.done, way.before, comm::with_ranks_unless_all(said.front()));
 }
 
-/// Until the end of the round another island may be as much slower than this one.
+/// Raises the deadline for the rest of the round, because another island may be slower by this factor.
 void LocalRounds::be_patient(std::int64_t steps_done) {
   const AgreeOptions& agree = plan_.settings.agree;
   const ExecutionOptions& execution = plan_.settings.execution;
@@ -234,7 +234,7 @@ Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer
   return result;
 }
 
-/// Fills `out` on rank 0, or nothing; collective.
+/// Fills `out` on rank 0, or does nothing; collective.
 void LocalRounds::save_inner_state(const std::string& group, int island, std::span<float> out) {
   const int root = plan_.islands->first_rank(island);
   if (!parts_.training.parameters.owned().whole()) {

@@ -22,48 +22,48 @@
 
 namespace lockstep::app {
 
-/// A round is: STEPS steps of the inner optimiser on every island, whose gradients are summed within the island alone;
-/// one sum over all ranks of how far each island has come from the weights that the round began with (the anchor), by
-/// the samples that it has seen; one step of the outer optimiser on the anchor, with which all islands go on. The inner
-/// optimiser's state stays where it is.
+/// A round has three parts. Every island makes STEPS steps of the inner optimiser and sums gradients within the island
+/// alone. One sum over all ranks adds each island's movement from the weights at the beginning of the round (the
+/// anchor), weighted by its number of samples. One step of the outer optimiser moves the anchor, from which all islands
+/// continue. The inner optimiser's state stays on its island.
 ///
-/// With --fragments the elements are cut into equal parts that take turns: the f-th of F is agreed on at step
-/// (f + 1) STEPS / F of each round (Streaming DiLoCo: Douillard et al. 2025). With --delay T its sum is of the weights
-/// T steps earlier and travels meanwhile; what an island has come in those steps it keeps. Between rounds the
-/// training's weights are the anchor, and each island's own wait here. At the end of a run, and of a
-/// round that it cuts short, all agree on the mean of all.
+/// With --fragments the elements are cut into equal parts that take turns: fragment f of F is agreed on at step (f + 1)
+/// STEPS / F of each round (Streaming DiLoCo: Douillard et al. 2025). With --delay T the sum uses the weights of T
+/// steps earlier and is in transit during those steps; an island keeps its movement of those steps. Between rounds the
+/// training's weights are the anchor, and this object keeps the island's own. At the end of a run, and of a round that
+/// the end cuts short, all islands agree on the mean of all.
 class LocalRounds {
  public:
-  /// All must outlive the rounds.
+  /// References that must outlive the rounds.
   struct Parts {
     comm::Communicator& communicator;        ///< between the host memories of all ranks
-    comm::Communicator& island;              ///< of this rank's island
-    comm::ForwardingCommunicator& stepping;  ///< between those that the trainer makes a step with
+    comm::Communicator& island;              ///< between the ranks of this rank's island
+    comm::ForwardingCommunicator& stepping;  ///< between the ranks that make the trainer's next step together
     model::Training& training;
-    std::span<const comm::Slice> buckets;  ///< in which the ranks of an island share the update, where they do
+    std::span<const comm::Slice> buckets;  ///< buckets in which the ranks of an island share the update, if they do
   };
   /// Collective. `plan` has islands, and outlives the rounds.
   LocalRounds(const Parts& parts, const Plan& plan);
 
-  /// So many steps are done: with all ranks, or in rounds (--agree-after). Before a checkpoint's state is restored;
-  /// what rounds before have left is forgotten.
+  /// Sets the number of steps done, with all ranks or in rounds (--agree-after). Call before a checkpoint's state is
+  /// restored; discards the state of earlier rounds.
   void start_at(std::int64_t steps_done);
-  /// The weights are what training begins with: they become the anchor. Before the first round.
+  /// The present weights become the anchor. Call before the first round.
   void begin();
-  /// Collective. A step of all ranks, as long as all of them agree in every step. Else the steps until the round is
-  /// over, or the run, then the agreement. `ask`: what this rank wants, asked when its steps are done. The figures are
-  /// sums over the round and all ranks; rate and gradient norm those of the last step (the norm: of rank 0's island).
-  /// Throws Divergence where training has come apart, comm::AgreedError where a rank has failed, comm::PeerError where
-  /// an island has: the others do not know of it.
+  /// Collective. One step of all ranks, before --agree-after. Otherwise the steps until the end of the round or the
+  /// run, then the agreement. `ask`: returns this rank's requests, called when its steps are done. The figures are sums
+  /// over the round and all ranks; rate and gradient norm are those of the last step (the norm: of rank 0's island).
+  /// Throws Divergence if training has diverged, comm::AgreedError if a rank has failed, and comm::PeerError if an
+  /// island has failed, because the others do not know of it.
   Trainer::Result round(Trainer& trainer, const std::function<Trainer::Request()>& ask);
 
-  /// What a checkpoint holds besides the training's own state, which is that of the first island: the outer
-  /// optimiser's velocity, the inner optimisers' state of the other islands, and the weights of all islands where they
-  /// are not the anchor.
+  /// State for checkpoints besides the training's own, which is that of the first island: the outer optimiser's
+  /// velocity, the inner optimisers' state of the other islands, and the weights of all islands if they differ from the
+  /// anchor.
   std::vector<CarriedGroup> carried();
 
  private:
-  /// Elements that are agreed on together, and when: steps of the round.
+  /// Elements that the islands agree on together, and the steps of the round when the sum starts and ends.
   struct Fragment {
     std::size_t first = 0, count = 0;
     std::int64_t start = 0, end = 0;
@@ -73,11 +73,11 @@ class LocalRounds {
   Trainer::Result make_step(Trainer& trainer);
   Trainer::Result step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask);
   Trainer::Result steps(Trainer& trainer);
-  /// How far an island has come in its round.
+  /// Progress of an island in its round.
   struct Way {
     std::int64_t before = 0;  ///< steps done when the round began here
     std::int64_t done = 0;    ///< steps
-    double samples = 0;       ///< of the island since then; NaN: it has come apart
+    double samples = 0;       ///< samples of the island since then; NaN: it has diverged
   };
   void agree_on_what_is_due(Trainer& trainer, const Way& way);
   void agree_on_all(Trainer& trainer, const Way& way);
@@ -92,20 +92,20 @@ class LocalRounds {
   Parts parts_;
   const Plan& plan_;
   int own_island_;
-  bool speaks_;        ///< for its island: the first of its ranks
-  bool apart_ = true;  ///< the islands make steps by themselves
+  bool speaks_;        ///< true on the first rank of an island, which contributes the island's values
+  bool apart_ = true;  ///< true while islands make local steps
   std::vector<Fragment> fragments_;
-  const Fragment* under_way_ = nullptr;  ///< its sum
-  std::array<double, 1> samples_{};      ///< that the sum under way is of
-  StopWatch round_;                      ///< since the round began
-  double inner_rate_ = 0;                ///< of the last step
-  std::string spoilt_;                   ///< why training has come apart on this rank's island
+  const Fragment* under_way_ = nullptr;  ///< fragment whose sum is under way
+  std::array<double, 1> samples_{};      ///< number of samples behind the sum under way
+  StopWatch round_;                      ///< time since the round began
+  double inner_rate_ = 0;                ///< rate of the last step
+  std::string spoilt_;                   ///< reason why training has diverged on this rank's island
   std::unique_ptr<std::pmr::memory_resource> memory_;
-  std::span<float> differences_;  ///< where all ranks sum
+  std::span<float> differences_;  ///< buffer of sums over all ranks
   std::vector<float> anchor_, velocity_;
-  std::vector<float> own_;     ///< between rounds, where they are not the anchor: the weights of this rank's island
-  bool own_restored_ = false;  ///< by a checkpoint
-  std::vector<float> left_;    ///< with --delay: the weights that the sum under way is of
+  std::vector<float> own_;     ///< weights of this rank's island between rounds, if they differ from the anchor
+  bool own_restored_ = false;  ///< true if `own_` comes from a checkpoint
+  std::vector<float> left_;    ///< with --delay: the weights behind the sum under way
 };
 
 }  // namespace lockstep::app

@@ -22,7 +22,7 @@ const io::InputBatch& BatchFeed::wait() {
 
 BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int ranks) {
   const Workload& workload = plan.workload;
-  // Of sums that servers make a rank brings its part, else a gradient of its own.
+  // A rank contributes a part of servers' sums, or a gradient of its own.
   return {.x_type = element_type(workload.training->x_type()),
           .seed = workload.seed,
           .stateful = is_recurrent(*workload.network),
@@ -92,7 +92,7 @@ const MicroBatch& StagedInput::next() {
 }
 
 void StagedInput::fetch_ahead() {
-  if (backend_.is_host() || !error_.empty()) return;  // a host works on the reader's own memory: one batch at a time
+  if (backend_.is_host() || !error_.empty()) return;  // a host reads the reader's own memory: one batch at a time
   try {
     ahead_ = fetch();
   } catch (...) {

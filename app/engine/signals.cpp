@@ -13,9 +13,9 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP};
-constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, what shells expect
+constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, the value that shells expect
 
-// A signal handler can reach nothing but static storage: the one exception to "no global state".
+// A signal handler can access only static storage: the one exception to "no global state".
 std::atomic<int> first_signal{0};
 std::atomic<bool> interrupted{false};
 std::atomic<int> checkpoint_requests{0};
@@ -34,10 +34,10 @@ void on_signal(int signal) {
   first_signal.compare_exchange_strong(none, signal, std::memory_order_relaxed);
 }
 
-/// Peers are told what ends this process before it does.
+/// Reports the cause to the peers before it ends this process.
 void end_by(int signal) {
   comm::note_ending_signal(signal);
-  std::raise(signal);  // SA_RESETHAND has restored the default action: it ends the process when this handler returns
+  std::raise(signal);  // SA_RESETHAND has restored the default action, which ends the process when this handler returns
 }
 
 bool is_ignored(int signal) {
@@ -66,7 +66,7 @@ StopSignals::StopSignals() : minds_hangup_(!is_ignored(SIGHUP)) {
 
 void StopSignals::note() {
   handle_by(on_signal, SA_RESTART);
-  // Who started us may have left them blocked: nobody could stop us then.
+  // The parent process may have left them blocked, and then the job could not be stopped.
   sigset_t stopping;
   sigemptyset(&stopping);
   for (const int signal : kSignals) sigaddset(&stopping, signal);

@@ -1,5 +1,5 @@
 /// \file
-/// A rank that computes at a part of its speed, to see what a straggler costs (bench agree --slow-rank).
+/// A rank that computes at a fraction of its speed, to measure the cost of a straggler (bench agree --slow-rank).
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace lockstep::app {
 
-/// Sleeps before each micro-step but the first ones, as long as the speed makes it last longer than those before took.
-/// The sleep counts as computing, as that of a slow rank does; what else runs on the core goes on.
+/// Sleeps before each micro-step except the first. The length follows from the speed and the average time of the
+/// previous micro-steps. The sleep counts as computing, as on a slow rank; other work on the core continues.
 class Slowdown {
  public:
-  /// 0 < speed <= 1, of the rank's own; 1: never sleeps.
+  /// Fraction of the rank's own speed, 0 < speed <= 1; 1: never sleeps.
   explicit Slowdown(double speed) : speed_(speed) {}
-  /// Before a micro-step; `so_far`: what all those before took.
+  /// Call before a micro-step; `so_far`: times of all previous ones.
   void pause(const TimeSplit& so_far);
 
  private:

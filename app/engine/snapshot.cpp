@@ -27,10 +27,10 @@ constexpr const char* kRecurrentGroup = "carried";
 constexpr const char* kRecurrentName = "lanes";
 constexpr std::size_t kImageExtents = 3;  // height, width, channels
 
-/// What reading `path` may take, a checkpoint or a folder of them that are tried one after the other.
+/// Longest expected time to read `path`, a checkpoint or a folder of checkpoints that are tried one after the other.
 double seconds_to_read(io::IoDeadline* deadline, const fs::path& path) {
   const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
-  std::error_code unknown;  // whoever reads it says more
+  std::error_code unknown;  // the code that reads it reports the error
   if (!fs::is_directory(path, unknown)) {
     const auto bytes = fs::file_size(path, unknown);
     return unknown ? 0 : io::IoDeadline::seconds_for(bytes);
@@ -49,8 +49,8 @@ std::span<float> part_of(StatefulSequences& state, const SequenceShare& sequence
                static_cast<std::size_t>(sequences.count * state.elements));
 }
 
-/// Collective: every rank's sequences in one array on all ranks, each behind the number of its first one. Those of
-/// ranks that have died are zero.
+/// Collective: returns all ranks' sequences in one array on every rank, each rank's at the index of its first one.
+/// Sequences of ranks that have died are zero.
 StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const model::RecurrentState& recurrent,
                                          const SequenceShare& own) {
   StatefulSequences state{.sequences = own.all, .elements = recurrent.elements(), .values = {}};
@@ -70,14 +70,14 @@ StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const
   return state;
 }
 
-/// What of the range is within an arena of so many elements.
+/// The part of the range within an arena of `elements` elements.
 comm::Slice within(const comm::Slice& range, std::size_t elements) {
   const std::size_t end = std::min(range.offset + range.count, elements);
   return {.offset = range.offset, .count = end > range.offset ? end - range.offset : 0};
 }
 
-/// Where in memory each group begins of which these ranges are kept, and the end: first the training's own, then those
-/// carried.
+/// Offsets in memory of each group whose ranges are kept, and the end: first the training's own groups, then carried
+/// ones.
 std::vector<std::size_t> beginnings(const model::ParameterState& parameters, const Snapshot::Options& options) {
   std::vector<std::size_t> begins{0};
   const auto add = [&](std::size_t elements) {
@@ -90,7 +90,7 @@ std::vector<std::size_t> beginnings(const model::ParameterState& parameters, con
   return begins;
 }
 
-/// Elements of the largest bucket that this rank helps to gather and does not keep.
+/// Elements of the largest bucket that this rank helps to gather without keeping it.
 std::size_t room_for_others(std::span<const comm::Slice> buckets, const SnapshotShare& share) {
   if (!share.gathers) return 0;
   std::size_t most = 0;
@@ -98,7 +98,7 @@ std::size_t room_for_others(std::span<const comm::Slice> buckets, const Snapshot
   return most;
 }
 
-/// The equal part of so many elements that writer `writer` keeps where every rank has all of them.
+/// Writer `writer`'s equal part of `elements` elements, for state that every rank has in full.
 comm::Slice equal_part(std::size_t elements, int writer, int writers) {
   constexpr std::size_t kUnit = 1024;
   const auto begin = [&](int index) {
@@ -134,7 +134,7 @@ SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<
       share.ranges.push_back({.offset = part.range.offset, .count = part.range.count});
     }
   }
-  if (writers > 1 && shared) {  // nobody updates what is frozen, and everybody has it
+  if (writers > 1 && shared) {  // frozen parts are not updated, and every rank has them
     const std::size_t updated = parameters.updated_elements();
     comm::Slice frozen = equal_part(parameters.elements() - updated, share.writer, writers);
     frozen.offset += updated;
@@ -172,7 +172,7 @@ std::size_t Snapshot::bytes(model::Training& training, std::span<const comm::Sli
          sizeof(float);
 }
 
-/// `range` is within one of the share's, or nothing comes back.
+/// The kept elements of `range`; empty unless it is within one range of the share.
 std::span<float> Snapshot::kept(std::size_t group, const comm::Slice& range) const {
   std::size_t before = begins_[group];
   const bool of_weights = group < groups_.size() && (groups_[group] == "parameters" || groups_[group] == "average");
@@ -186,7 +186,7 @@ std::span<float> Snapshot::kept(std::size_t group, const comm::Slice& range) con
   return {};
 }
 
-/// All that is kept of a group, the training's own first, then those carried.
+/// All kept elements of a group; indices count the training's own groups first, then carried ones.
 std::span<float> Snapshot::kept_group(std::size_t group) const {
   const std::size_t begin = begins_[group], count = begins_[group + 1] - begin;
   return count == 0 ? std::span<float>() : memory_.tensor().elements<float>().subspan(begin, count);
@@ -219,7 +219,7 @@ void Snapshot::gather(comm::Communicator& sharing, const model::ParameterState& 
       }
       continue;
     }
-    for (const comm::Slice& range : options_.share.ranges) {  // what is frozen of an average
+    for (const comm::Slice& range : options_.share.ranges) {  // frozen part of an average
       if (range.offset < updated_elements_ || groups_[i] != "average") continue;
       parameters.download_range(groups_[i], {.offset = range.offset, .count = range.count}, kept(i, range));
     }
@@ -270,7 +270,7 @@ std::vector<io::TensorView> Snapshot::tensors() const {
   for (std::size_t i = 0; i < options_.carried.size(); ++i) {
     const std::span<float> values = kept_group(groups_.size() + i);
     for (const model::StateTensor& tensor : tensors_) {
-      // The layout is that of the parameters that are trained.
+      // The layout is that of the trained parameters.
       if (tensor.group != groups_.front() || tensor.offset >= updated_elements_) continue;
       views.push_back({.group = options_.carried[i].name,
                        .name = tensor.name,
@@ -339,7 +339,7 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
   file_ = broadcast_text(communicator, file_.string());
 }
 
-/// Collective: what of the record is a number.
+/// Collective: broadcasts the numbers of the record.
 void CheckpointOnRank0::broadcast_numbers() {
   io::NetworkIdentity& network = record_.network;
   std::vector<std::int64_t> image = network.image;
@@ -370,7 +370,7 @@ void CheckpointOnRank0::broadcast_numbers() {
 void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent, const SequenceShare& own) {
   const std::int64_t sequences = own.all;
   StatefulSequences state{.sequences = sequences, .elements = recurrent.elements(), .values = {}};
-  if (state.elements == 0 || record_.position == 0) return;  // an epoch begins with nothing
+  if (state.elements == 0 || record_.position == 0) return;  // an epoch begins without recurrent state
   state.values.resize(static_cast<std::size_t>(sequences * state.elements));
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
@@ -389,19 +389,19 @@ void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent
   recurrent.upload(own.count, part_of(state, own));
 }
 
-/// A tensor of the network that begins.
+/// A tensor of the new network.
 struct CheckpointOnRank0::Wanted {
   std::string name;
   std::vector<std::int64_t> shape;
 };
 
-/// Weights that such tensors begin with.
+/// Initial weights of such tensors.
 struct CheckpointOnRank0::Beginning {
-  std::vector<const io::StoredTensor*> stored;  ///< of each; nullptr: new values
+  std::vector<const io::StoredTensor*> stored;  ///< one per tensor; nullptr: new values
   std::string table;
 };
 
-/// Rank 0.
+/// On rank 0.
 CheckpointOnRank0::Beginning CheckpointOnRank0::beginning_of(std::span<const Wanted> tensors,
                                                              std::span<const std::string> reinitialize) const {
   const bool average = validated_average();
@@ -437,7 +437,7 @@ CheckpointOnRank0::Beginning CheckpointOnRank0::beginning_of(std::span<const Wan
     }
     misfits.push_back(fmt::format("{} has shape [{}], this network wants [{}]", tensor.name,
                                   fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", ")));
-    const std::string layer = tensor.name.substr(0, tensor.name.rfind('/')) + "/*";  // its bias goes with its weight
+    const std::string layer = tensor.name.substr(0, tensor.name.rfind('/')) + "/*";  // its bias belongs to its weight
     if (std::ranges::find(remedy, layer) == remedy.end()) remedy.push_back(layer);
   }
   for (std::size_t i = 0; i < reinitialize.size(); ++i) {
@@ -507,8 +507,8 @@ bool CheckpointOnRank0::has_group(const std::string& group) const {
   return std::ranges::any_of(checkpoint_.tensors, [&](const io::StoredTensor& t) { return t.group == group; });
 }
 
-/// Collective: a group of rank 0's tensors, laid out as `tensors`, in `arena` on every rank. The group is required
-/// before.
+/// Collective: copies a group of rank 0's tensors, laid out like `tensors`, into `arena` on every rank. Call
+/// require_group() before.
 void CheckpointOnRank0::share_group(const std::string& group, std::span<const model::StateTensor> tensors,
                                     std::span<float> arena) {
   if (communicator_.rank() == 0) {
@@ -522,7 +522,7 @@ void CheckpointOnRank0::share_group(const std::string& group, std::span<const mo
   communicator_.wait();
 }
 
-/// Collective: fails on every rank where `group` is not stored as `tensors` say.
+/// Collective: fails on every rank if `group` is not stored in the form of `tensors`.
 void CheckpointOnRank0::require_group(const std::string& group, std::span<const model::StateTensor> tensors) {
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
@@ -580,7 +580,7 @@ void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<con
     std::uint8_t stored = communicator_.rank() == 0 && has_group(group.name);
     communicator_.broadcast(std::as_writable_bytes(std::span(&stored, 1)), 0);
     communicator_.wait();
-    if (stored == 0) continue;  // of a run that has agreed in every step so far
+    if (stored == 0) continue;  // the checkpoint's run has agreed in every step so far
     const std::vector<model::StateTensor> layout = layout_within(updated.size());
     require_group(group.name, layout);
     share_group(group.name, layout, updated);

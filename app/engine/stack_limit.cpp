@@ -16,7 +16,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Training segfaults with 128 KiB, and runs with 160 KiB on one host; what MPI and CUDA add on others is not known.
+/// Training segfaults with 128 KiB, and runs with 160 KiB on one host; the needs of MPI and CUDA on others are unknown.
 constexpr rlim_t kLeastStack = rlim_t{1} << 20;
 constexpr rlim_t kUsualStack = rlim_t{8} << 20;
 
@@ -31,7 +31,7 @@ void require_stack(char** argv) {
     if (setrlimit(RLIMIT_STACK, &limit) == 0) execv("/proc/self/exe", argv);
   }
   const int rank = comm::launched_rank().value_or(0);
-  // All ranks of a host come here: the first to speak ends the job.
+  // All ranks of a host reach this line: the first that reports ends the job.
   std::this_thread::sleep_for(std::chrono::duration<double>(comm::precedence_seconds(rank == 0, rank)));
   comm::write_stderr(
       fmt::format("lockstep: error: the stack of a process may have {} KiB here, and 1024 are needed: raise the limit "

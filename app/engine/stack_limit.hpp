@@ -1,12 +1,13 @@
 /// \file
-/// A stack that is too small ends a process with a segmentation fault, which says nothing.
+/// Prevents segmentation faults without a message from a stack that is too small.
 #pragma once
 
 namespace lockstep::app {
 
-/// For the first line of main. Returns where the stack may grow far enough for this program, its threads and libraries.
-/// Where only the soft limit (ulimit -s) is too small, raises it and starts the program again, with the same words:
-/// threads of libraries have their stacks already. Else says so and ends the process with exit code 1.
+/// Call in the first line of main. Returns if the stack may grow far enough for this program, its threads and
+/// libraries. If only the soft limit (ulimit -s) is too small, raises it and restarts the program with the same
+/// arguments, because threads of libraries have their stacks already. Otherwise reports the limit and ends the process
+/// with exit code 1.
 void require_stack(char** argv);
 
 }  // namespace lockstep::app

@@ -3,7 +3,7 @@
 namespace lockstep::app {
 
 model::StepStatus to_numbers(const RankStatus& own) noexcept {
-  // Tags are equal when their sum is p times this rank's and the sum of their squares p times its square: the variance
+  // Tags are equal if their sum is p times this rank's and the sum of their squares p times its square: the variance
   // about this rank's tag, (sum of squares) - 2 tag (sum) + p tag^2, is then zero. Halves of 16 bits keep it exact.
   const double low = own.schedule_tag & 0xffff, high = own.schedule_tag >> 16;
   const double failed = own.failed ? 1 : 0;

@@ -1,5 +1,5 @@
 /// \file
-/// The status of a step: what each rank says in it, and what all ranks then know.
+/// The status of a step: the contribution of each rank, and the common result.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace lockstep::app {
 
-/// What one rank says of a step.
+/// One rank's contribution to the status of a step.
 struct RankStatus {
   double samples = 0;              ///< this rank's samples
-  bool failed = false;             ///< this rank could not do its part (its gradients are zero)
-  bool stop_requested = false;     ///< a signal, a time limit
-  bool save_requested = false;     ///< a signal wants a checkpoint
-  bool save_due = false;           ///< the clock or the run folder does
+  bool failed = false;             ///< this rank could not compute its part (its gradients are zero)
+  bool stop_requested = false;     ///< by a signal or a time limit
+  bool save_requested = false;     ///< checkpoint requested by a signal
+  bool save_due = false;           ///< checkpoint due by the clock or requested in the run folder
   std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged
 };
 
-/// The numbers that are summed over the ranks, without what the backend adds.
+/// The numbers to sum over the ranks, without those that the backend adds.
 model::StepStatus to_numbers(const RankStatus& own) noexcept;
 
-/// What all ranks know.
+/// The status that all ranks know.
 struct StepOutcome {
   double loss_sum = 0, metric_sum = 0, samples = 0;
   int failed_ranks = 0;
@@ -32,7 +32,7 @@ struct StepOutcome {
   bool diverged = false;  ///< schedule tags were not all equal
 };
 
-/// Reads the sums over `ranks` ranks, of which this one said `own`.
+/// Reads the sums over `ranks` ranks; `own` is this rank's contribution.
 StepOutcome outcome_of(const model::StepStatus& sums, const RankStatus& own, int ranks) noexcept;
 
 }  // namespace lockstep::app

@@ -17,7 +17,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Differs between ranks that are not in the same step of the same schedule (FNV-1a over the words).
+/// A hash that differs between ranks in different steps or schedules (FNV-1a over the numbers).
 std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int64_t next_position,
                            std::size_t buckets) {
   std::uint32_t hash = 2166136261u;
@@ -39,12 +39,12 @@ Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule
       input_(parts.backend, parts.training.model, std::move(next)),
       reduce_([this](std::size_t end) {
         parts_.reducer.ready_up_to(end);
-        // With a tree a product has the same bits at any number of ranks: it counts on as many processors.
+        // With a tree a matrix product must have the same bits at any number of ranks, so it keeps all processors.
         if (parts_.tree == nullptr && parts_.reducer.has_begun_to_reduce()) {
           parts_.backend.use_processors(model::Backend::Processors::unreserved);
         }
       }),
-      send_part_([this](std::size_t part) {  // a part is of a bucket
+      send_part_([this](std::size_t part) {  // a part of a bucket
         parts_.reducer.gather(parts_.training.parameters.weight_elements(model::Weights::current), part);
       }),
       micro_losses_(parts.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),
@@ -80,7 +80,7 @@ Trainer::Result Trainer::step(const Request& request) {
           .save_due = outcome.save_due};
 }
 
-/// Enqueues the step up to its status. The result is what this rank says in it.
+/// Enqueues the step up to its status. Returns this rank's contribution to the status.
 RankStatus Trainer::enqueue(const Request& request) {
   RankStatus own{.stop_requested = request.stop, .save_requested = request.save, .save_due = request.save_due};
   parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
@@ -106,8 +106,7 @@ RankStatus Trainer::enqueue(const Request& request) {
   return own;
 }
 
-/// Runs work(), which enqueues a micro-step. A device may record it when it comes for the second time, and replay it
-/// from then on.
+/// Runs work(), which enqueues a micro-step. A device may record the second occurrence and replay it from then on.
 template <class Work>
 void Trainer::replay(MicroStep at, const Work& work) {
   const MicroBatch& micro = input_.current();
@@ -131,7 +130,7 @@ model::Model::Forward Trainer::forward(MicroStep at) {
   return model.forward(scale, model::Accumulate::no, loss_sums(at.index));
 }
 
-/// Where those of a micro-step are added up. The loss of a term stays apart until all of them are there.
+/// The loss sums of a micro-step. With a tree each term has its own until all terms are complete.
 model::Tensor Trainer::loss_sums(std::int64_t micro) const {
   if (parts_.tree == nullptr) return parts_.training.model.loss_sums();
   const std::int64_t term = parts_.tree->first_term(parts_.communicator.rank()) + micro;
@@ -151,7 +150,7 @@ void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
   parts_.backend.use_processors(model::Backend::Processors::all);
 }
 
-/// What the update needs of the host, before the work that may be recorded.
+/// Prepares the host's inputs of the update, before the work that may be recorded.
 void Trainer::prepare_update(RankStatus& own) {
   const MicroBatch& micro = input_.current();
   own.failed = !input_.error().empty();
@@ -160,8 +159,8 @@ void Trainer::prepare_update(RankStatus& own) {
   parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
 }
 
-/// The status counts the terms whose loss is not finite; loss and metric of a step are added up where all terms are
-/// there.
+/// The status counts the terms whose loss is not finite; loss and metric of a step are added when all terms are
+/// complete.
 void Trainer::report_losses() {
   model::StepStatusBuffer& status = parts_.training.status;
   const std::int64_t parts = parts_.tree == nullptr ? 1 : parts_.tree->term_count(parts_.communicator.rank());
@@ -173,7 +172,7 @@ void Trainer::report_losses() {
   term_losses_->post();
 }
 
-/// Each term's sums come from one rank, the other ranks' zeros change nothing.
+/// Each term's sums come from one rank; the other ranks add zeros.
 StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
   outcome.loss_sum = outcome.metric_sum = 0;
   const std::span<const double> sums = term_losses_->posted();
@@ -184,14 +183,14 @@ StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
   return outcome;
 }
 
-/// All of a step after its last backward pass. Enqueues, waits for nothing.
+/// The part of a step after its last backward pass. Enqueues without waiting.
 void Trainer::update() {
   auto& [parameters, model, status, optimizer] = parts_.training;
   parts_.reducer.finish_step();
   if (parts_.update == Update::elsewhere_of_sums) {
     optimizer.sum_squares();
   } else {
-    optimizer.finish_gradients();  // before the status: where ranks share the update it carries their norms
+    optimizer.finish_gradients();  // before the status, which carries their norms if ranks share the update
   }
   report_losses();
   parts_.gradient_communicator.join();
@@ -202,8 +201,8 @@ void Trainer::update() {
   parameters.refresh_compute_copy(model::Weights::current);
 }
 
-/// On a host a micro-step that spoils the sum is found while its batch is there. The step fails anyway, so the
-/// gradients may be overwritten. Nobody waits for a device: what tells the micro-step comes with the end of the step.
+/// On a host, finds a micro-step whose loss is not finite while its batch is still there. The step fails anyway, so the
+/// gradients may be overwritten. On a device it does not wait: the result arrives with the end of the step.
 void Trainer::check_loss(std::int64_t micro) {
   const model::Tensor loss = loss_sums(micro).slice({0, 1});
   if (!parts_.backend.is_host()) {
@@ -215,12 +214,12 @@ void Trainer::check_loss(std::int64_t micro) {
       fmt::format("{} in micro-step {} of {}", parts_.training.model.locate_not_finite(), micro + 1, accumulate_);
 }
 
-/// Waits for the step, and throws where a rank could not do its part.
+/// Waits for the step. Throws if a rank could not compute its part.
 StepOutcome Trainer::wait(const RankStatus& own) {
   try {
     parts_.gradient_communicator.wait_for_step("forward, backward and all-reduce", steps_done_ + 1);
   } catch (const comm::PeerError& lost) {
-    // The status that would have told the others what went wrong here went with the sums.
+    // The status with this rank's error is lost with the sums.
     if (input_.error().empty()) throw;
     throw comm::PeerError(fmt::format("{}\n{}", input_.error(), lost.what()));
   }
@@ -239,20 +238,20 @@ StepOutcome Trainer::wait(const RankStatus& own) {
 
 void Trainer::account(double whole, double input, double exposed) {
   const double device = parts_.backend.device_seconds();
-  // On a device the exposed wait may be that of the last step that was looked at: no more of it than this step has.
+  // A device's exposed wait may be that of the last step whose times were read: limited to this step's time.
   if (device >= 0) exposed = std::min(exposed, device);
   time_.communication += exposed;
   if (device < 0) {
     time_.input += input;
     time_.compute += whole - input - exposed;
   } else {
-    // What the device did counts; the reader's part is what it kept the device waiting, at most.
+    // The device's time counts; the reader's share is at most the time that the device was idle.
     time_.compute += device - exposed;
     time_.input += std::clamp(input, 0.0, std::max(0.0, whole - device));
   }
 }
 
-/// The place where a failing step went wrong on this rank; empty if its last batch shows none.
+/// The source of a non-finite number on this rank; empty if its last batch shows none.
 std::string Trainer::place_not_finite() const {
   if (!not_finite_.empty()) return not_finite_;
   const auto first = std::ranges::find_if(micro_losses_, [](double loss) { return !std::isfinite(loss); });
@@ -261,7 +260,7 @@ std::string Trainer::place_not_finite() const {
 }
 
 void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) {
-  // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
+  // The reduction has mixed the gradients of all ranks: each rank recomputes its own part to find the source.
   const std::string place = place_not_finite();
   std::vector<std::string> places;
   for (const comm::RankText& said :

@@ -1,5 +1,5 @@
 /// \file
-/// One synchronous SGD step over all ranks, or over those of an island: what train and bench step share.
+/// One synchronous SGD step over all ranks, or over those of an island, shared by train and bench step.
 #pragma once
 
 #include <cstdint>
@@ -22,50 +22,50 @@ namespace lockstep::app {
 
 class Trainer {
  public:
-  /// Who makes the update of a step.
+  /// Location of a step's update.
   enum class Update {
     here,
-    elsewhere,          ///< servers, of each gradient: this rank adds the L2 gradient
-    elsewhere_of_sums,  ///< servers, of sums of gradients: they do
+    elsewhere,          ///< on servers, for each gradient: this rank adds the L2 gradient
+    elsewhere_of_sums,  ///< on servers, for sums of gradients: the servers add the L2 gradient
   };
-  /// What takes part in a step; all of it must outlive the trainer.
+  /// References for a step; all must outlive the trainer.
   struct Parts {
     model::Backend& backend;
     model::Training& training;
     comm::Communicator& communicator;  ///< between host memories: for errors and messages
-    /// Between where the gradients live: for the status, and inside `reducer`. On a host it is `communicator`.
+    /// Connects the memories of the gradients: for the status, and inside `reducer`. On a host it is `communicator`.
     comm::Communicator& gradient_communicator;
     comm::GradientReducer& reducer;
-    /// Where a step has the same bits at any number of ranks: its micro-steps are this rank's terms.
+    /// Order of sums with the same bits at any number of ranks: micro-steps are this rank's terms. nullptr: any order.
     const comm::SummationTree* tree = nullptr;
-    Update update = Update::here;  ///< of the weights
+    Update update = Update::here;  ///< location of the update of the weights
   };
   /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
   Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
           NextMicroBatch next);
 
-  /// What this rank wants of the next step.
+  /// One rank's requests for the next step.
   struct Request {
     bool stop = false;
-    bool save = false;      ///< a checkpoint after it, as a signal asks
-    bool save_due = false;  ///< likewise, as the clock or the run folder asks
+    bool save = false;      ///< a checkpoint after it, requested by a signal
+    bool save_due = false;  ///< a checkpoint after it, due by the clock or requested in the run folder
     std::string error;      ///< not empty: this rank failed between steps (a full disk …)
   };
   struct Result {
     StepFigures figures;
-    double divisor = 0;  ///< samples that the loss of the last micro-step was the mean over
+    double divisor = 0;  ///< number of samples in the mean loss of the last micro-step
     int stop_requests = 0;
     int save_requests = 0;
     bool save_due = false;
   };
 
-  /// Next batch, forward, backward (reducing as gradients appear), update. Collective. Throws comm::AgreedError,
-  /// without an update, when a rank failed or a number is not finite.
+  /// Next batch, forward, backward (reducing gradients as they become final), update. Collective. Throws
+  /// comm::AgreedError, without an update, if a rank failed or a number is not finite.
   Result step(const Request& request);
 
   std::int64_t steps_done() const noexcept { return steps_done_; }
-  /// Where a resumed run goes on: what epoch() and next_position() say until the first step.
-  /// The optimiser's state began after step `optimizer_since`.
+  /// Sets the starting point of a resumed run, which epoch() and next_position() return until the first step. The
+  /// optimiser's state began after step `optimizer_since`.
   void start_at(std::int64_t steps_done, std::int64_t epoch, std::int64_t position,
                 std::int64_t optimizer_since = 0) noexcept {
     steps_done_ = steps_done;
@@ -76,13 +76,13 @@ class Trainer {
   void add_communication(double seconds) noexcept { time_.communication += seconds; }
   /// Input, compute and communication since construction; the total is the caller's.
   const TimeSplit& time() const noexcept { return time_; }
-  /// After steps_done().
+  /// Epoch after steps_done().
   std::int64_t epoch() const noexcept { return place_.epoch; }
   std::int64_t next_position() const noexcept { return place_.position; }
 
  private:
   struct MicroStep {
-    std::int32_t index;  ///< small: work that captures it allocates nothing
+    std::int32_t index;  ///< small, so that work that captures it allocates nothing
     bool is_first, is_last;
   };
   RankStatus enqueue(const Request& request);
@@ -105,14 +105,14 @@ class Trainer {
   const model::LearningRateSchedule& schedule_;
   std::int64_t accumulate_;
   StagedInput input_;
-  model::GradientReady reduce_;   ///< gradients, as they become final
-  model::PartUpdated send_part_;  ///< of the weights, where ranks share the update
+  model::GradientReady reduce_;   ///< reduces gradients as they become final
+  model::PartUpdated send_part_;  ///< sends updated weights, if ranks share the update
   std::int64_t steps_done_ = 0, optimizer_since_ = 0;
-  DataPlace place_;                        ///< after steps_done_
+  DataPlace place_;                        ///< position after steps_done_
   std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
   /// With a tree: LossSums of each term, over all ranks.
   std::optional<model::Scalars> term_losses_;
-  std::string not_finite_;  ///< where an early micro-step of a step that is going to fail went wrong
+  std::string not_finite_;  ///< place of the first non-finite number in an early micro-step of a failing step
   TimeSplit time_;
 };
 

@@ -1,5 +1,5 @@
 /// \file
-/// Weights of others: a safetensors file as if it were a checkpoint, with our names for its tensors.
+/// Weights of other programs: reads a safetensors file like a checkpoint, with Lockstep's names for its tensors.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,17 @@
 
 namespace lockstep::app {
 
-/// GPT-2's tensors under Hugging Face's names ("[transformer.]h.0.attn.c_attn.weight").
+/// True if the file has GPT-2's tensors under Hugging Face's names ("[transformer.]h.0.attn.c_attn.weight").
 bool names_gpt2(const io::SafetensorsFile& file);
 
-/// The tensor's name in networks of ours; "": it holds no weights (the masks attn.bias and attn.masked_bias, and the
-/// head's table where it is the embedding's). Throws io::FileError for a name that GPT-2 does not have.
+/// The tensor's name in Lockstep's networks; "": it holds no weights (the masks attn.bias and attn.masked_bias, and the
+/// head's table if it is the embedding's). Throws io::FileError for a name that GPT-2 does not have.
 std::string name_of_gpt2_tensor(const std::string& name);
 
-/// Its tensors as the group "parameters", in the order of the file: those of GPT-2 under our names, all others under
-/// their own. A head that is another table than the embedding's becomes head/weight, and head/bias of zeros. The record
-/// says nothing. Throws io::FileError naming the file, before memory is taken for what is no weight.
+/// Returns the tensors as the group "parameters", in the order of the file: those of GPT-2 under Lockstep's names, all
+/// others under their own. A head whose table differs from the embedding's becomes head/weight, with a head/bias of
+/// zeros. The record is empty. Throws io::FileError that names the file, before it allocates memory for tensors without
+/// weights.
 io::Checkpoint read_weight_file(const io::SafetensorsFile& file);
 
 }  // namespace lockstep::app
