@@ -18,7 +18,7 @@ constexpr const char* kRollBack = "roll_back";
 constexpr const char* kNewOptimizer = "new_optimizer_state";
 constexpr const char* kGlobalBatch = "global_batch";
 
-/// What the newest record of this kind holds; `otherwise` where there is none.
+/// A value of the newest record of this kind; `otherwise` if there is none.
 double newest(std::string_view history, const char* kind, const char* key, double otherwise) {
   const auto numbers = io::numbers_by_step(history, kind, key);
   return numbers.empty() ? otherwise : numbers.rbegin()->second;
@@ -83,7 +83,7 @@ std::filesystem::path return_to_checkpoint(const std::filesystem::path& folder, 
   for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
     try {
       if (lies_behind(now, found.step, io::stored_record(found.file).metrics)) own.push_back(found);
-    } catch (const io::FileError&) {  // damaged: the one before may be whole
+    } catch (const io::FileError&) {  // damaged: the one before may be intact
     }
   }
   if (own.empty()) return {};

@@ -1,6 +1,6 @@
 /// \file
-/// What happened to a run besides its steps: roll-backs, a new state of the optimiser, another global batch. They stand
-/// in the history that checkpoints carry, so that a run that resumes knows of them.
+/// Events of a run besides its steps: roll-backs, a new state of the optimiser, another global batch. They are part of
+/// the history in checkpoints, so that a resumed run knows them.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@
 
 namespace lockstep::app {
 
-/// Tells by the loss of each step whether training falls apart though all numbers are finite: the mean loss of the last
-/// kWindow steps is more than twice that of the best kWindow steps in a row so far, and by more than a tenth of what
-/// the first kWindow steps had (so that the noise of a small loss is none).
+/// Detects divergence by the loss of each step although all numbers are finite: the mean loss of the last kWindow steps
+/// is more than twice that of the best kWindow steps in a row so far, and the difference exceeds a tenth of the mean of
+/// the first kWindow steps (which excludes the noise of a small loss).
 class LossWatch {
  public:
   static constexpr std::int64_t kWindow = 20;
-  /// Of the next step.
+  /// Adds the loss of the next step.
   void saw(double loss);
   bool leaps() const noexcept;
-  double mean() const noexcept { return mean_; }  ///< of the last window
+  double mean() const noexcept { return mean_; }  ///< mean over the last window
   double best() const noexcept { return best_; }
 
  private:
@@ -34,33 +34,33 @@ class LossWatch {
   double mean_ = 0, best_ = 0, first_ = 0;
 };
 
-/// What the history of a run says of it.
+/// Events of a run according to its history.
 struct Course {
   std::int64_t roll_backs = 0;
-  double rate_factor = 1;            ///< of the learning rate, after them
+  double rate_factor = 1;            ///< factor of the learning rate after the roll-backs
   std::int64_t optimizer_since = 0;  ///< the step after which the optimiser's state began
-  model::ScheduleClock clock = {};   ///< how the schedule counts the steps
+  model::ScheduleClock clock = {};   ///< the schedule's count of steps
 };
 Course course_of(std::string_view history);
 
-/// The record of the `course.roll_backs`-th roll-back, which goes on after `step` because of what happened in
-/// `failed_step`. It is of the first step that it concerns: checkpoints of `step` know nothing of it.
+/// The record of the `course.roll_backs`-th roll-back, from `failed_step` to `step`. It belongs to the first step that
+/// it affects, because checkpoints of `step` do not know it.
 io::MetricRecord roll_back_record(std::int64_t step, std::int64_t failed_step, const Course& course);
-/// The roll-back to `step` that `lines` of a metrics.jsonl tell of, if there is one.
+/// The last roll-back to `step` in the lines of a metrics.jsonl, if there is one.
 struct RollBack {
   std::int64_t failed_step = 0;
   Course course;
 };
 std::optional<RollBack> roll_back_after(std::string_view lines, std::int64_t step);
-/// Likewise of an optimiser whose state begins after `step`.
+/// The record of an optimiser whose state begins after `step`.
 io::MetricRecord new_optimizer_record(std::int64_t step, const std::string& optimizer);
 
-/// Likewise of another global batch, whose steps take the schedule otherwise as far as those before did.
+/// The record of another global batch, whose steps advance the schedule by another amount.
 io::MetricRecord global_batch_record(std::int64_t global_batch, const model::ScheduleClock& clock);
 
-/// Of the checkpoints in `folder` that the run which has come to `now` went through: removes those of steps after
+/// Chooses among the checkpoints in `folder` that belong to the history of the run `now`. Removes those of steps after
 /// `limit`, unless there are no others, and returns the newest that is left; empty: there is none. Damaged ones do not
-/// count. Throws io::FileError where the folder cannot be listed or a file not be removed.
+/// count. Throws io::FileError if the folder cannot be listed or a file cannot be removed.
 std::filesystem::path return_to_checkpoint(const std::filesystem::path& folder, const io::TrainingRecord& now,
                                            std::int64_t limit);
 

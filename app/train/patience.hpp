@@ -1,5 +1,5 @@
 /// \file
-/// Early stopping: how long validations have brought nothing better.
+/// Early stopping after too many validations without improvement.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace lockstep::app {
 
-/// Counts validations in a row that were not better than the best before them. Every rank counts alike: all of them
+/// Counts consecutive validations that were not better than the best before them. All ranks count alike, because all
 /// know every metric.
 class Patience {
  public:
-  /// `validations`: how many in a row end a run; 0: none ever does. Better is by more than `min_delta`, in the
-  /// direction that `is_better` tells of two metrics.
+  /// `validations`: number of consecutive ones that ends a run; 0: no limit. A metric is better if it differs from the
+  /// best by more than `min_delta`, in the direction of `is_better`.
   Patience(std::int64_t validations, double min_delta, std::function<bool(double, double)> is_better);
 
   void saw(double metric);
-  /// Where a resumed run goes on.
+  /// Restores the count of a resumed run.
   void go_on(double best, std::int64_t in_vain) noexcept { best_ = best, in_vain_ = in_vain; }
 
   bool is_over() const noexcept { return validations_ > 0 && in_vain_ >= validations_; }
   std::int64_t in_vain() const noexcept { return in_vain_; }
-  double best() const noexcept { return best_; }  ///< NaN: nothing has been seen
+  double best() const noexcept { return best_; }  ///< NaN: no validation so far
 
  private:
   std::int64_t validations_;

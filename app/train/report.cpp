@@ -95,7 +95,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   const Score score = score_of(interval_);
   const double rate = interval_.samples / seconds;
   const auto positions = static_cast<double>(task_.positions());
-  // Evaluations and checkpoints of the steps to come take their time, too.
+  // The remaining steps include their share of evaluations and checkpoints.
   const double left = since_start_.seconds() / static_cast<double>(figures.step - first_step_) *
                       static_cast<double>(work_.total_steps - figures.step);
   const char* const counted_in = task_.is_language() ? "tokens" : "samples";
@@ -155,10 +155,10 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   io::MetricRecord record{{"kind", "validation"}, {"step", step}, {"epoch", epoch}};
   for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
   record.emplace_back("samples", score.samples);
-  if (console_.speaks()) history_ += io::to_json_line(record) + "\n";  // nothing of the clock: equal runs, equal bytes
+  if (console_.speaks()) history_ += io::to_json_line(record) + "\n";  // without times: equal runs have equal bytes
   record.emplace_back("seconds", time.seconds);
   record.emplace_back("training_seconds", time.training);
-  if (since_validation_.steps > 0) {  // the same window for both: a launch that goes on knows no steps before its own
+  if (since_validation_.steps > 0) {  // the same window for both: a resumed launch has no figures of earlier steps
     seen_ = score_of(since_validation_);
     seen_at_ = step;
     line.push_back({fmt::format("training in the {}: loss {:.6g}  {}",
@@ -231,7 +231,7 @@ void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<co
   if (logs_.tensorboard) logs_.tensorboard->histogram(tag, step, values);
 }
 
-/// Before the first write of each line: two jobs in one folder must not mix theirs.
+/// Call before each line's first write: two jobs in one folder must not mix their lines.
 void Reporter::check_owner() const {
   if (logs_.still_owner) logs_.still_owner();
 }

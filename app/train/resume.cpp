@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Of the files in a run's folder; -1: none.
+/// Newest step of the checkpoint files in a run's folder; -1: none.
 std::int64_t newest_step(const fs::path& run, io::IoDeadline* deadline) {
   const fs::path folder = run / "checkpoints";
   const io::IoDeadline::Operation listing(deadline, io::IoDeadline::Kind::reading, folder);
@@ -36,7 +36,7 @@ std::int64_t newest_step(const fs::path& run, io::IoDeadline* deadline) {
   return found.empty() ? -1 : found.front().step;
 }
 
-/// Collective: what rank 0 finds, which may fail.
+/// Collective: rank 0's result on all ranks; rank 0 may fail.
 bool on_all_ranks(comm::Communicator& communicator, const std::function<bool()>& look) {
   std::uint8_t found = 0;
   comm::all_succeed(communicator, [&] { found = communicator.rank() == 0 && look(); });
@@ -45,7 +45,7 @@ bool on_all_ranks(comm::Communicator& communicator, const std::function<bool()>&
   return found != 0;
 }
 
-/// Tensors of one fit the other. (What a sample is beyond its sizes is in the signature.)
+/// True if the tensors of one fit the other. (The signature covers properties of a sample besides its sizes.)
 bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
   return a.signature == b.signature && a.features == b.features && a.outputs == b.outputs;
 }
@@ -87,8 +87,7 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
     console.info(fmt::format("a run from {} (step {}): its data, network and options, but for what is given here",
                              resume.file.string(), origin.record()->step));
   }
-  // A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left
-  // here.
+  // The run goes on from a checkpoint older than its newest: a later --resume would return to the abandoned branch.
   const bool steps_back = origin.newest_seen > origin.record()->step && origin.checkpoint->warnings().empty();
   if (console.speaks() && steps_back) {
     console.warn(fmt::format(
@@ -144,7 +143,7 @@ void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run,
     const Operation reading(&deadline, io::IoDeadline::Kind::reading, checkpoint.file);
     try {
       if (!lies_behind(now, checkpoint.step, io::stored_record(checkpoint.file).metrics)) continue;
-    } catch (const io::FileError&) {  // damaged: nobody can go on from it, nor tell whose it is
+    } catch (const io::FileError&) {  // damaged: it cannot be resumed, and its run is unknown
       continue;
     }
     metrics.write({{"kind", "checkpoint"},
@@ -155,7 +154,7 @@ void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run,
 }
 
 bool is_of_run(const fs::path& file, const fs::path& run) {
-  std::error_code unknown;  // a folder that is not there yet
+  std::error_code unknown;  // the folder may not exist yet
   return fs::equivalent(fs::absolute(file).parent_path(), run / "checkpoints", unknown);
 }
 

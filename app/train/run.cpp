@@ -22,7 +22,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Equal for equal data: by the checksums of the shards; of files that have none by their place.
+/// Equal for equal data: uses the checksums of the shards, or the path for files without checksums.
 std::string identity_of(const io::Dataset& data, const std::filesystem::path& path) {
   std::string text = data.fingerprint();
   const bool checked = std::ranges::all_of(data.shards(), [](const io::ShardInfo& s) { return !s.checksum_x.empty(); });
@@ -59,18 +59,18 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
 
 namespace {
 
-/// Whether the run's validations were compared by this metric so far.
+/// True if the run's validations were compared by this metric so far.
 bool compares_by(const io::TrainingRecord& record, BestBy metric) {
   try {
     return train_options_from_ini(record.configuration).validation.best_by == metric;
-  } catch (const UsageError&) {  // of a program that knew no other
+  } catch (const UsageError&) {  // the record is from a version without other metrics
     return metric == BestBy::usual;
   }
 }
 
 }  // namespace
 
-/// A failure is kept for the next step, so that all ranks end alike.
+/// Keeps a failure for the next step, so that all ranks end alike.
 template <class Work>
 void Run::keep_error(Work work) {
   try {
@@ -81,7 +81,7 @@ void Run::keep_error(Work work) {
   }
 }
 
-/// What all ranks do between steps; where servers keep the parameters a worker may die in it.
+/// Runs the work of all ranks between steps; with servers a worker may die in it.
 template <class Work>
 void Run::together(Work work) {
   ServerRounds* const servers = engine_.server_rounds();
@@ -89,7 +89,7 @@ void Run::together(Work work) {
   servers->together(work, [&](const std::string& text) { console_.warn(text); });
 }
 
-/// Rank 0's work with the outside world.
+/// Runs rank 0's input and output.
 template <class Work>
 void Run::on_rank0(Work work) {
   if (communicator_.rank() == 0 && error_.empty()) keep_error(work);
@@ -150,7 +150,7 @@ std::optional<io::RunFolder> Run::leave() {
   return folder_ ? std::optional(std::move(*folder_)) : std::nullopt;
 }
 
-/// Collective. Throws Divergence where the run may go back and has reason to.
+/// Collective. Throws Divergence if the loss leaps and the run may roll back.
 void Run::watch_loss(const StepFigures& figures) {
   if (run_.roll_back == 0 || figures.samples <= 0) return;
   loss_watch_.saw(figures.loss_sum / figures.samples);
@@ -162,7 +162,8 @@ void Run::watch_loss(const StepFigures& figures) {
                                loss_watch_.best()));
 }
 
-/// Collective. Rank 0 knows them all. A run that goes on by another metric looks for the best of that one.
+/// Collective. Rank 0 alone has the history. If the run now compares by another metric, the best is that of the new
+/// metric.
 void Run::count_earlier_validations(const io::TrainingRecord& from) {
   const auto losses = io::numbers_by_step(from.metrics, "validation", "loss");
   double best = std::numeric_limits<double>::quiet_NaN(), best_loss = best;
@@ -196,7 +197,7 @@ const char* Run::how_it_ended() const {
                                                : "done";
 }
 
-/// Why a resumed run has no step to make; empty: it has.
+/// The reason why a resumed run has no step to make; empty: it has.
 std::string Run::nothing_left() const {
   const std::int64_t done = trainer_.steps_done();
   if (done >= workload_.work.total_steps) {
@@ -220,7 +221,7 @@ std::string Run::nothing_left() const {
   return "";
 }
 
-/// Collective where histograms are due.
+/// Collective if histograms are due.
 void Run::report(StepFigures figures) {
   const bool with_histograms = due({.steps = reports_.histograms_every});
   if (with_histograms) engine_.bring_together(training_.parameters.gradient_elements());
@@ -295,7 +296,7 @@ void Run::evaluate_now() {
   });
 }
 
-/// Rank 0's is the whole one.
+/// Rank 0's record is complete; others have only the step.
 io::TrainingRecord Run::record() const {
   io::TrainingRecord record;
   if (communicator_.rank() == 0) {
@@ -311,7 +312,7 @@ io::TrainingRecord Run::record() const {
   return record;
 }
 
-/// Each shard is looked at by one rank. Throws io::FileError where one has changed since it was opened.
+/// Each shard is checked by one rank. Throws io::FileError if one has changed since it was opened.
 void Run::check_own_shards() {
   communicator_.note_activity("looking whether the data have changed", trainer_.steps_done());
   for (io::Dataset* data : {workload_.training.get(), workload_.validation.get()}) {
@@ -319,7 +320,7 @@ void Run::check_own_shards() {
   }
 }
 
-/// Collective. Weights that have seen other data than the run began with are not saved.
+/// Collective. Prevents checkpoints of weights that have seen other data than the run began with.
 void Run::require_unchanged_data() {
   together([&] { comm::all_succeed(communicator_, [&] { check_own_shards(); }); });
 }
@@ -333,7 +334,7 @@ void Run::save_now() {
   const StopWatch watch;
   together([&] { checkpointer_.take(); });
   keep_error([&] { checkpointer_.write(record()); });
-  // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
+  // The other ranks wait for rank 0 here, where a long operation is excused, and not in a sum between devices.
   if (waits_on_devices_) {
     communicator_.barrier();
     communicator_.wait();
@@ -344,7 +345,7 @@ void Run::save_now() {
   interrupted_seconds_ += watch.seconds();
 }
 
-/// There is one copy: the next checkpoint waits for the one before, and so does the end.
+/// There is one copy: the next checkpoint, and the end of the run, wait for the previous checkpoint.
 void Run::await_checkpoint() {
   const StopWatch watch;
   checkpointer_.wait();
@@ -352,7 +353,7 @@ void Run::await_checkpoint() {
   report_checkpoint();
 }
 
-/// A failure to write one is said in the next step's vote.
+/// The next step's vote reports a failed write.
 void Run::report_checkpoint() {
   checkpointer_.advance();
   on_rank0([&] {
@@ -365,7 +366,7 @@ void Run::report_checkpoint() {
   });
 }
 
-/// Where one rank would have made the same steps sooner than all did; "": it would not, or that cannot be told.
+/// Advice if one rank would have made the same steps sooner; "": it would not, or that is unknown.
 std::string Run::faster_alone(const TimeSplit& split) const {
   const int world = communicator_.size();
   const std::int64_t steps = trainer_.steps_done() - first_step_;
@@ -373,7 +374,7 @@ std::string Run::faster_alone(const TimeSplit& split) const {
   return advise_one_rank(split, world, steps);
 }
 
-/// A warning where the network is worth no more than a predictor that looks at no sample; "": it is.
+/// A warning if the network is no better than a predictor that ignores the sample; "": it is better.
 std::string Run::beaten_by_constant() const {
   const std::optional<Score>& reached = workload_.constant_score;
   if (!reached || !last_evaluation_) return "";
@@ -392,7 +393,7 @@ std::string Run::beaten_by_constant() const {
       text);
 }
 
-/// What the run has come to: the metric, the checkpoint, the time.
+/// The results of the run: metric, checkpoint, time.
 std::string Run::summary() const {
   std::string text;
   if (last_evaluation_) {
@@ -415,21 +416,21 @@ void Run::make_steps(StopSignals& signals) {
     report(step.figures);
     watch_loss(step.figures);
     report_checkpoint();
-    stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
+    stopped_ = step.stop_requests > 0 && !last_step();  // after the last step there is nothing left to stop
     const std::int64_t made = engine_.server_rounds() != nullptr ? trainer_.steps_done() - steps_before_ : 1;
     wall_time_.took_step(watch.seconds() / static_cast<double>(std::max<std::int64_t>(1, made)));
     if (trainer_.next_position() >= workload_.work.epoch_samples) keep_error([this] { check_own_shards(); });
-    // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
+    // A stop must be quick: the checkpoint comes first, the validation when the run is resumed.
     if (due(workload_.work.evaluate_every) && !stopped_) evaluate_now();
     const bool wanted =
         due(workload_.work.checkpoint_every) || step.save_due || step.save_requests > 0 || brings_best();
-    if (wanted && !last_step()) save_now();  // the last: after validation
+    if (wanted && !last_step()) save_now();  // the checkpoint of the last step follows the last validation
     if (step.save_requests > 0) requests_.answered();
   }
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
 }
 
-/// A file for each process that has trained in this folder, by the steps done before: a replay begins there.
+/// One file for each process that has trained in this folder, named after the steps done before: a replay begins there.
 void Run::record_arrivals(int server, const std::string& bytes) {
   const std::filesystem::path path = arrivals_of(folder_->path() / fmt::format("arrivals-{}", first_step_), server);
   const io::IoDeadline::Operation writing(io_deadline_, io::IoDeadline::Kind::writing, path);
@@ -437,7 +438,7 @@ void Run::record_arrivals(int server, const std::string& bytes) {
   io::append_whole(io::open_own_file(path, O_WRONLY | O_CREAT | O_APPEND | start, "write"), bytes, path);
 }
 
-/// The next step after which something takes all ranks.
+/// The next step after which all ranks act together.
 std::int64_t Run::next_due() const {
   std::int64_t next = stop_step();
   for (const Interval& every :
@@ -460,7 +461,7 @@ Trainer::Result Run::make_step(StopSignals& signals) {
                  figures.epoch = workload_.work.epochs_after(figures.step);
                  reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
                });
-               report_checkpoint();  // one rank writes: nobody else is asked
+               report_checkpoint();  // no communication, because one rank writes
              },
          .warn = [&](const std::string& text) { console_.warn(text); },
          .record = [&](int server, const std::string& bytes) { on_rank0([&] { record_arrivals(server, bytes); }); },
@@ -475,7 +476,7 @@ int Run::train(StopSignals& signals) {
   running_.lap();
   if (owes_validation_) {
     evaluate_now();
-    // The checkpoint of this step does not know what has come out: whoever goes on from it would begin here again.
+    // This step's checkpoint lacks the validation's result: a run resumed from it would validate again.
     if (std::exchange(saved_at_, -1) == trainer_.steps_done()) save_now();
   }
   const std::string idle = nothing_left();
@@ -498,7 +499,7 @@ int Run::train(StopSignals& signals) {
   }
   save_now();
   await_checkpoint();
-  signals.ignore();  // nothing is left to stop, and the exit code is to tell how it went
+  signals.ignore();  // nothing is left to stop, and the exit code is to report the result
   if (idle.empty()) {
     on_rank0([&] { reporter_.end(trainer_.steps_done(), how_it_ended()); });
   }
@@ -511,7 +512,7 @@ int Run::train(StopSignals& signals) {
   return stopped_ ? kExitStoppedEarly : kExitDone;
 }
 
-/// What this rank wants of the next step.
+/// This rank's requests for the next step.
 Trainer::Request Run::next_request(StopSignals& signals) {
   const bool time_is_up =
       wall_time_.is_up({.validation = will_be_due(workload_.work.evaluate_every),
@@ -524,7 +525,7 @@ Trainer::Request Run::next_request(StopSignals& signals) {
           .error = error_};
 }
 
-/// By the clock or the folder, which are rank 0's.
+/// True by the clock or by a request in the folder; both belong to rank 0.
 bool Run::checkpoint_is_due() {
   constexpr double kSecondsBetweenLooks = 1;
   if (!folder_) return false;

@@ -33,27 +33,27 @@
 
 namespace lockstep::app {
 
-/// A training run after everything has been checked and allocated: what happens between and after the steps.
+/// A training run after all checks and allocations: everything between and after the steps.
 class Run {
  public:
-  /// Collective. Takes the memory that checkpoints are written from. Throws comm::AgreedError.
+  /// Collective. Allocates the memory of checkpoints. Throws comm::AgreedError.
   Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
       WallTime wall_time, std::function<void(DataPlace)> go_on_at);
 
-  /// Collective. Makes the folder, or goes on in it where `continues`: where `from` is a checkpoint of this very run.
-  /// `taken`: rank 0's, where it owns the folder already. `deadline` outlives the run.
+  /// Collective. Creates the folder, or continues in it if `continues`, with `from` a checkpoint of the same run.
+  /// `taken`: rank 0's folder if it owns it already. `deadline` outlives the run.
   void open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
                    io::IoDeadline& deadline);
-  /// A record of what happened besides the steps: in the metrics, and in the history that checkpoints carry.
+  /// Records an event besides the steps in the metrics, and in the history that checkpoints contain.
   void note(const io::MetricRecord& record);
-  /// The steps to come are the first ones of this process.
+  /// Marks the next steps as the first ones of this process.
   void begins_launch() noexcept { begins_launch_ = true; }
-  /// Collective. The exit code. Throws Divergence.
+  /// Collective. Returns the exit code. Throws Divergence.
   int train(StopSignals& signals);
-  /// Collective, after a Divergence: waits for the checkpoint under way. Rank 0 gets the folder, for the run that goes
-  /// on there. Throws comm::AgreedError where something else has failed, too.
+  /// Collective, after a Divergence: waits for the checkpoint under way. Returns the folder on rank 0, for the run that
+  /// continues there. Throws comm::AgreedError if something else has failed, too.
   std::optional<io::RunFolder> leave();
-  /// Rank 0's is the whole one.
+  /// Rank 0's record is complete; others have only the step.
   io::TrainingRecord record() const;
 
  private:
@@ -68,7 +68,7 @@ class Run {
   }
   bool finished() const { return target_reached_ || patience_.is_over(); }
   const char* how_it_ended() const;
-  /// After which this launch stops by itself (--stop-at).
+  /// The last step of this launch (--stop-at).
   std::int64_t stop_step() const {
     const std::int64_t total = workload_.work.total_steps;
     const double step = run_.stop_at < 1 ? std::ceil(run_.stop_at * static_cast<double>(total)) : run_.stop_at;
@@ -76,13 +76,13 @@ class Run {
   }
   bool stops_here() const { return trainer_.steps_done() >= stop_step() && !last_step(); }
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
-  /// It lies in what was done last: a step, or a round of local steps.
+  /// True if the event was due in the last step, or round of local steps.
   bool due(const Interval& every) const { return every.lies_between(steps_before_, trainer_.steps_done()); }
-  /// The same, asked before the step is made, or where the steps of a round are.
+  /// The same before the step is made; with rounds, during their steps.
   bool will_be_due(const Interval& every) const {
     return every.lies_between(steps_before_, std::max(trainer_.steps_done(), steps_before_ + 1));
   }
-  /// By the clock, checkpoints seldom meet a validation: one that is the best so far brings its own.
+  /// Checkpoints by the clock seldom coincide with a validation: the best validation so far causes its own checkpoint.
   bool saves_best() const { return run_.checkpoint_every.seconds > 0 && run_.keep_best > 0; }
   bool brings_best() const { return saves_best() && best_at_ == trainer_.steps_done(); }
   bool reached_target(double metric) const {
@@ -121,7 +121,7 @@ class Run {
   const AgreeOptions& agree_;
   const ValidationOptions& validation_;
   const ReportOptions& reports_;
-  const io::TrainingRecord& identity_;  ///< of the run, in each of its checkpoints
+  const io::TrainingRecord& identity_;  ///< identity of the run, stored in each of its checkpoints
   const Workload& workload_;
   comm::Communicator& communicator_;
   Console& console_;
@@ -130,35 +130,35 @@ class Run {
   model::Training& training_;
   bool waits_on_devices_;
   bool begins_launch_ = false;
-  bool noted_ = false;  ///< what the backend has to say after a step
+  bool noted_ = false;  ///< the backend's notes after the first step have been reported
   Trainer& trainer_;
-  WallTime wall_time_;                       ///< rank 0's decides
-  std::function<void(DataPlace)> go_on_at_;  ///< this rank's samples are those of the steps from there on
+  WallTime wall_time_;                       ///< rank 0's decides for all
+  std::function<void(DataPlace)> go_on_at_;  ///< moves this rank's reader to the samples of the steps from there on
   Checkpointer checkpointer_;
   Reporter reporter_;
-  std::shared_ptr<io::RunFolder> folder_;  ///< rank 0; also of the thread that writes a checkpoint
-  std::string error_;                      ///< what went wrong on this rank between steps: said in the next step
+  std::shared_ptr<io::RunFolder> folder_;  ///< rank 0; shared with the thread that writes a checkpoint
+  std::string error_;                      ///< error of this rank between steps, reported in the next step
   StepFigures last_figures_;
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
-  double best_loss_ = std::numeric_limits<double>::quiet_NaN();  ///< the lowest with that metric
+  double best_loss_ = std::numeric_limits<double>::quiet_NaN();  ///< lowest loss with that metric
   Patience patience_;
   LossWatch loss_watch_;
-  std::int64_t first_step_ = 0;  ///< done when this process began
-  std::set<int> records_;        ///< of arrivals that this process has begun, by their servers
+  std::int64_t first_step_ = 0;  ///< steps done when this process began
+  std::set<int> records_;        ///< servers whose records of arrivals this process has begun
   io::IoDeadline* io_deadline_ = nullptr;
-  std::int64_t steps_before_ = 0;  ///< done when the last step, or round, began
+  std::int64_t steps_before_ = 0;  ///< steps done when the last step, or round, began
   bool target_reached_ = false, stopped_ = false;
-  bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
+  bool owes_validation_ = false;  ///< the checkpoint was written before the validation that was due at its step
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
-  std::int64_t best_at_ = -1;           ///< where this process has seen the best validation so far
-  std::int64_t validated_before_ = -1;  ///< by the run that this one goes on from
+  std::int64_t best_at_ = -1;           ///< step of the best validation that this process has seen
+  std::int64_t validated_before_ = -1;  ///< last step validated by the run that this one resumes
   std::filesystem::path saved_;         ///< rank 0: the newest checkpoint of this process
   std::filesystem::path best_saved_;    ///< rank 0: the best of the run, if there is one
   StopWatch running_;                   ///< since train() was called
   StopWatch since_saved_, since_looked_;
   CheckpointRequests requests_;
-  double interrupted_seconds_ = 0;  ///< of running_, in evaluations and in waits for checkpoints
+  double interrupted_seconds_ = 0;  ///< part of running_ in evaluations and in waits for checkpoints
 };
 
 }  // namespace lockstep::app

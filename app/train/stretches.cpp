@@ -81,7 +81,7 @@ void Stretches::begin() {
   if (going_on_) look_for_roll_back();
   communicator_.broadcast(std::as_writable_bytes(std::span(&course_, 1)), 0);
   communicator_.wait();
-  if (before.roll_backs > course_.roll_backs) {  // the checkpoint may be older than they are
+  if (before.roll_backs > course_.roll_backs) {  // the checkpoint may be older than the roll-backs
     course_.roll_backs = before.roll_backs;
     course_.rate_factor = before.rate_factor;
   }
@@ -97,7 +97,7 @@ void Stretches::begin() {
   stretch_ = std::make_unique<Stretch>(*this);
 }
 
-/// Rank 0: a run that was killed after a roll-back and before its next checkpoint has only its metrics to tell of it.
+/// Rank 0: finds a roll-back after which the run was killed before its next checkpoint; only the metrics record it.
 void Stretches::look_for_roll_back() {
   going_on_ = false;
   if (communicator_.rank() != 0) return;
@@ -124,14 +124,14 @@ void Stretches::begin_servers() {
                   plan_.replay.string(), with_commas(end), with_commas(total)));
 }
 
-/// The state that training begins with, or goes on from. Returns the record that belongs to it.
+/// Restores or initialises the state of training. Returns the record that belongs to it.
 io::TrainingRecord Stretches::restore() {
   model::Training& training = engine_.training();
   if (!origin_.checkpoint) {
     training.parameters.initialize(plan_.workload.seed);
     const StartOptions& start = plan_.settings.start;
     if (start.from.empty()) return {};
-    if (!origin_.weights) origin_.read_weights(communicator_, start);  // back to the beginning
+    if (!origin_.weights) origin_.read_weights(communicator_, start);  // return to the beginning
     origin_.weights->initialize(training.parameters, start.reinitialize);
     origin_.weights.reset();
     return {};
@@ -182,7 +182,7 @@ void Stretches::go_back(const Divergence& divergence) {
   std::optional<io::RunFolder> folder = stretch_->run().leave();
   return_to_checkpoint(communicator_, origin_, plan_, stretch_->run().record(), divergence.good_step());
   stretch_.reset();
-  engine_.backend().forget_recordings();  // they know the memory of the stretch
+  engine_.backend().forget_recordings();  // recordings refer to the previous stretch's memory
   ++course_.roll_backs;
   course_.rate_factor *= options.roll_back_factor;
   console_.warn(fmt::format("{}. Going back to {} with {:.4g} times the learning rate (roll-back {} of {})",

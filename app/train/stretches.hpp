@@ -22,21 +22,21 @@ namespace lockstep::app {
 
 class Stretches {
  public:
-  /// Collective. Restores what `origin` holds, or begins anew, and takes the memory of a run; the plan begins there.
-  /// All but `time_left` must outlive this. `speed`: what part of its own this rank computes at (Slowdown). Throws
-  /// comm::AgreedError.
+  /// Collective. Restores the checkpoint of `origin`, or starts at step 0, and allocates the memory of a run; the plan
+  /// begins there. All references must outlive this object. `speed`: fraction of this rank's own speed (Slowdown).
+  /// Throws comm::AgreedError.
   Stretches(Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Origin& origin,
             const WallTime& time_left, double speed = 1);
   ~Stretches();
   Stretches(const Stretches&) = delete;
   Stretches& operator=(const Stretches&) = delete;
 
-  /// Collective. `folder`: rank 0's, where it owns it already. The exit code. Throws Divergence where the run may not
-  /// go back, comm::AgreedError where it went back too often.
+  /// Collective. `folder`: rank 0's, if it owns it already. Returns the exit code. Throws Divergence if the run may not
+  /// roll back, comm::AgreedError if it has rolled back too often.
   int train(std::optional<io::RunFolder> folder, StopSignals& signals);
 
  private:
-  /// From a start or a checkpoint to the end, or to where training comes apart.
+  /// The steps from a start or a checkpoint to the end, or to a divergence.
   class Stretch;
 
   io::TrainingRecord restore();
@@ -53,11 +53,11 @@ class Stretches {
   Origin& origin_;
   WallTime time_left_;
   double speed_;
-  io::TrainingRecord from_;  ///< rank 0's is the whole one
+  io::TrainingRecord from_;  ///< complete on rank 0 only
   Course course_;
   bool continues_, new_optimizer_ = false, new_batch_ = false;
-  bool going_on_;                       ///< in this folder, and nothing has been restored yet
-  std::optional<RollBack> unrecorded_;  ///< rank 0: that no checkpoint knows of
+  bool going_on_;                       ///< the run continues in its folder, and nothing has been restored yet
+  std::optional<RollBack> unrecorded_;  ///< rank 0: a roll-back that no checkpoint contains
   std::unique_ptr<Stretch> stretch_;
 };
 

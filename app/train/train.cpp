@@ -35,8 +35,8 @@ namespace lockstep::app {
 
 namespace {
 
-/// Collective, on resume: rank 0 owns the folder from here on, and nobody else writes there. Who did a moment ago may
-/// have gone on beyond the checkpoint that was read: `origin` is the newest one after this.
+/// Collective, on resume: rank 0 owns the folder from here on, and no other process writes there. The previous owner
+/// may have continued beyond the checkpoint that was read: afterwards `origin` is the newest one.
 std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, Origin& origin,
                                          const Plan& plan, io::IoDeadline& deadline) {
   std::optional<io::RunFolder> folder;
@@ -59,7 +59,7 @@ model::ScheduleClock clock_of(comm::Communicator& communicator, const Origin& or
   return clock;
 }
 
-/// Says how long the job may take, and keeps time for the last checkpoint.
+/// Reports the time limit of the job, and reserves time for the last checkpoint.
 WallTime wall_time(const JobTime& time, const StopWatch& launched, Console& console, const Plan& plan) {
   if (!time.problem.empty()) console.warn(time.problem);
   if (const std::string line = describe_job(time); !line.empty()) console.info(line);
@@ -84,7 +84,7 @@ TrainOptions read_train_command(const std::vector<std::string>& arguments) {
 
 int run_train(comm::MpiSession& session, const TrainOptions& options, StopSignals& signals) {
   Console console(session.rank() == 0);
-  // What goes wrong in the steps is said before the reader is waited for, which may be stuck.
+  // Reports an error in the steps before it waits for the reader, which may be stuck.
   return train(session, options, signals, {.console = console, .around_steps = [&](const std::function<int()>& steps) {
                                              return session.conclude(steps);
                                            }});

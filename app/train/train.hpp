@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep train`: the main job.
+/// `lockstep train`: the main command.
 #pragma once
 
 #include <functional>
@@ -14,23 +14,23 @@
 
 namespace lockstep::app {
 
-/// The options of argv without the program name and the subcommand. Throws UsageError or HelpRequested.
+/// The options in argv without the program name and the subcommand. Throws UsageError or HelpRequested.
 TrainOptions read_train_command(const std::vector<std::string>& arguments);
 
-/// What a training is a part of.
+/// The surroundings of a training.
 struct Training {
-  Console& console;  ///< what it says, but for errors
-  /// Calls what it is given: the steps.
+  Console& console;  ///< receives its messages, except errors
+  /// Calls its argument, which makes the steps.
   std::function<int(const std::function<int()>&)> around_steps;
-  std::function<void(const Plan&)> planned = {};  ///< on every rank, before anything is trained
-  double speed = 1;                               ///< of this rank (Slowdown)
+  std::function<void(const Plan&)> planned = {};  ///< called on every rank before training
+  double speed = 1;                               ///< fraction of this rank's own speed (Slowdown)
 };
-/// Collective, as run_train.
+/// Collective, like run_train().
 int train(comm::MpiSession& session, const TrainOptions& options, StopSignals& signals, const Training& training);
 
 /// Collective over all ranks. Returns the exit code: 0 done, 75 stopped on request, with a checkpoint or before the
-/// first step. `signals` are ignored after the last checkpoint. Throws comm::AgreedError for what all ranks know,
-/// anything else for what only this rank knows.
+/// first step. `signals` are ignored after the last checkpoint. Throws comm::AgreedError for errors that all ranks
+/// know, other exceptions for errors of this rank alone.
 int run_train(comm::MpiSession& session, const TrainOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

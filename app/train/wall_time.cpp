@@ -22,7 +22,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// For what comes after the checkpoint: last lines, MPI_Finalize, the launcher's own end.
+/// Time for the end of the program after the checkpoint: last lines, MPI_Finalize, the launcher's own end.
 constexpr double kMargin = 5;
 /// squeue answers in milliseconds; a controller that is busy or restarts must not keep a job from starting.
 constexpr std::chrono::milliseconds kAnswerLimit{5000};
@@ -31,9 +31,9 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 std::string seconds_text(double seconds) { return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0); }
 
-/// The first line that a program prints, or nullopt: not there, failed, or silent for too long (then it is ended).
-/// By posix_spawn: a fork would run the handlers that network libraries install for it.
-/// `setting`, NAME=VALUE, is added to its environment.
+/// The first line that a program prints, or nullopt: not installed, failed, or silent for too long (then it is killed).
+/// Uses posix_spawn because a fork would run the handlers that network libraries install for it. `setting`, NAME=VALUE,
+/// is added to its environment.
 std::optional<std::string> first_line_of(std::vector<std::string> command, std::string setting) {
   std::array<int, 2> pipe_ends{};
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return std::nullopt;
@@ -62,7 +62,7 @@ std::optional<std::string> first_line_of(std::vector<std::string> command, std::
     pollfd readable{.fd = pipe_ends[0], .events = POLLIN, .revents = 0};
     const int ready = left.count() > 0 ? poll(&readable, 1, static_cast<int>(left.count())) : 0;
     if (ready == 0) break;
-    if (ready < 0) continue;  // a signal: the handler has taken note of it
+    if (ready < 0) continue;  // a signal, which its handler has noted
     std::array<char, 512> buffer;
     const ssize_t count = read(pipe_ends[0], buffer.data(), buffer.size());
     if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
@@ -89,8 +89,8 @@ std::optional<double> seconds_until(std::string_view epoch) {
   return static_cast<double>(*end) - static_cast<double>(std::time(nullptr));
 }
 
-/// This job's name for squeue and scontrol; empty outside Slurm. A task of a job array is ARRAY_TASK: the SLURM_JOB_ID
-/// of an array's last task means all of its tasks to them.
+/// This job's name for squeue and scontrol; empty outside Slurm. A task of a job array is ARRAY_TASK, because for both
+/// commands the SLURM_JOB_ID of an array's last task means all of its tasks.
 std::string slurm_job() {
   const char* const job = variable("SLURM_JOB_ID");
   const char* const array = variable("SLURM_ARRAY_JOB_ID");
@@ -116,11 +116,12 @@ JobTime ask_slurm() {
   const auto left = answer ? seconds_until(*answer) : std::nullopt;
   if (left && *left > 0) return {.left = left, .source = "squeue", .problem = ""};
   if (answer && (*answer == "NONE" || *answer == "N/A" || *answer == "Unknown")) return {};  // a job without a limit
-  return {.left = {},
-          .source = "",
-          .problem = fmt::format("this is Slurm job {}, but squeue {}: it does not stop by itself before its time is up; "
-                                 "--time-limit says how long it may run",
-                                 job, answer ? "knows no end of that job" : "gives no answer here")};
+  return {
+      .left = {},
+      .source = "",
+      .problem = fmt::format("this is Slurm job {}, but squeue {}: it does not stop by itself before its time is up; "
+                             "--time-limit says how long it may run",
+                             job, answer ? "knows no end of that job" : "gives no answer here")};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 /// \file
-/// How long the job may go on, and when that is too short for another step: a job that leaves in time leaves with a
-/// checkpoint, one that is ended by its scheduler with the last one it wrote.
+/// The remaining time of the job, and the last step that fits into it: a job that stops in time leaves a fresh
+/// checkpoint; one that its scheduler kills leaves the last one that it wrote.
 #pragma once
 
 #include <cstdint>
@@ -11,58 +11,60 @@
 
 namespace lockstep::app {
 
-/// How long the parts of training may take, in seconds.
+/// Expected durations of the parts of training, in seconds.
 struct Durations {
   double step = 0;
   double validation = 0;
   double checkpoint = 0;
 };
 
-/// What would follow on the next step, were it not the last.
+/// Events that would follow the next step if it were not the last.
 struct Ahead {
   bool validation = false;
   bool checkpoint = false;
 };
 
 /// The rule: with `left` seconds to go, the next step is the last before the checkpoint. Otherwise there must be time
-/// for the next step and what follows on it, then for one more step, and for a checkpoint that takes twice as long as
-/// any before, and for the end of the program. The vote that carries this to all ranks is part of the step, so the
-/// decision falls one step ahead.
+/// for the next step and the events after it, then for one more step, for a checkpoint that takes twice as long as any
+/// before, and for the end of the program. The vote that tells all ranks is part of a step, so the decision is made one
+/// step ahead.
 bool is_last_step(double left, const Durations& longest, const Ahead& ahead);
 
-/// A checkpoint of so many bytes, before one has been written: a slow disk that many share, and the reading back.
+/// Estimated duration of a checkpoint of this size, before one has been written: a slow disk that many share, and the
+/// reading back.
 double checkpoint_estimate(std::uint64_t bytes);
 
-/// How much of its time the job has left, in seconds, and who says so.
+/// The job's remaining time in seconds, and its source.
 struct JobTime {
-  std::optional<double> left;  ///< nullopt: nobody knows of a limit
+  std::optional<double> left;  ///< nullopt: no known limit
   std::string source;          ///< "--time-limit", "SLURM_JOB_END_TIME", "squeue"; "" without a limit
-  std::string problem;         ///< why the end of this job could not be learnt, and what to do; "": no problem
+  std::string problem;         ///< reason why the end of this job is unknown, and what to do; "": no problem
 };
 
-/// The limit that the user gave, which counts from now on, else Slurm's: its variable, or its answer, which is waited
-/// for five seconds at most. For rank 0, once.
+/// The user's limit, which counts from now on; otherwise Slurm's, from its variable or from squeue, which may take five
+/// seconds at most. For rank 0, once.
 JobTime find_job_time(const TimeLimit& limit);
 
-/// The line for the start of the log: "Slurm job 17, restart 2: it may take 59:40 (squeue)"; "" where
-/// there is neither Slurm nor a limit.
+/// The line for the start of the log: "Slurm job 17, restart 2: it may take 59:40 (squeue)"; "" if there is neither
+/// Slurm nor a limit.
 std::string describe_job(const JobTime& time);
 
-/// Watches the clock for rank 0. Everywhere else, and without a limit, time is never up.
+/// Watches the clock on rank 0. On other ranks, and without a limit, time is never up.
 class WallTime {
  public:
   WallTime() = default;
-  /// `checkpoint`: what the first one is expected to take. A validation is expected to take `validation_steps` times
-  /// the longest step until one has been seen.
+  /// `checkpoint`: expected duration of the first one. A validation is expected to take `validation_steps` times the
+  /// longest step until one has been measured.
   WallTime(double seconds_left, double checkpoint, double validation_steps);
 
   void took_step(double seconds);
   void took_validation(double seconds);
   void took_checkpoint(double seconds);
 
-  /// The next step has to be the last of this job; once true, always true.
+  /// True if the next step has to be the last of this job; stays true.
   bool is_up(const Ahead& ahead);
-  /// Why, for the last words: "41 s of the job's time were left, a checkpoint takes 3.2 s"; "" while time is not up.
+  /// The reason for the last message: "41 s of the job's time were left, a checkpoint takes 3.2 s"; "" while time is
+  /// not up.
   const std::string& reason() const noexcept { return reason_; }
 
  private:
