@@ -56,8 +56,8 @@ const std::vector<Command>& commands() {
       command("predict", "write what a checkpoint says of every sample", parse_predict, run_predict),
       command("generate", "let a trained language model write text", parse_generate, run_generate,
               {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
-      command("export", "write a checkpoint's network for other programs: ONNX, safetensors", parse_export,
-              run_export, {.processes = Processes::alone}),
+      command("export", "write a checkpoint's network for other programs: ONNX, safetensors", parse_export, run_export,
+              {.processes = Processes::alone}),
       command("import", "make a checkpoint of weights from other programs: GPT-2, safetensors", parse_import,
               run_import, {.processes = Processes::alone}),
       command("bench step", "time training steps and say where the time goes", parse_bench_step, run_bench_step),
@@ -85,8 +85,8 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-/// Takes the places of standard streams that are closed, so that no file is opened there and gets what is printed. Reads
-/// and writes fail as on a closed stream.
+/// Takes the places of standard streams that are closed, so that no file is opened there and gets what is printed.
+/// Reads and writes fail as on a closed stream.
 void hold_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;

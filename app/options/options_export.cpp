@@ -30,8 +30,8 @@ ExportOptions parse_export(const std::vector<std::string>& arguments) {
   OptionTable table("lockstep export");
   table.group("What");
   const CheckpointRows checkpoint(table);
-  static const std::vector<Choice<std::optional<ExportFormat>>> formats{
-      {"onnx", ExportFormat::onnx}, {"safetensors", ExportFormat::safetensors}};
+  static const std::vector<Choice<std::optional<ExportFormat>>> formats{{"onnx", ExportFormat::onnx},
+                                                                        {"safetensors", ExportFormat::safetensors}};
   table.add_choice("format", options.format, "FORMAT", "of the file; default: by the end of its name", formats);
   table.add("out", options.out, "FILE", "the file to write");
   static const std::vector<Choice<std::optional<bool>>> weights{{"average", true}, {"raw", false}};
