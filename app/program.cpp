@@ -144,7 +144,7 @@ void say_usage_errors(const Request& request, const std::vector<std::string>& te
 }
 
 /// A start is slower than a step: programs are loaded, often from one file system for all, on hosts that are busy.
-constexpr double kLeastStartLimit = 20;
+constexpr double kMinStartLimit = 20;
 
 /// Seconds that the ranks have to find each other at the start: the --deadline of the command line where there is one,
 /// because a user who knows of slow ranks has raised it. That of a file does not count: its file system may be slow to
@@ -162,7 +162,7 @@ double start_limit(const std::vector<std::string>& arguments) {
     }
     const double seconds = std::atof(std::string(value).c_str());
     // Anything else is a usage error, which the ranks find when they are up.
-    if (seconds > 0) limit = std::max(seconds, kLeastStartLimit);
+    if (seconds > 0) limit = std::max(seconds, kMinStartLimit);
   }
   return limit;
 }

@@ -54,7 +54,7 @@ void write_steps_above(Program& program, Node node, const SummationTree& tree) {
 }  // namespace
 
 SummationTree::SummationTree(int terms, int ranks) : terms_(terms), ranks_(ranks) {
-  if (ranks < 1 || terms < ranks || terms > kMostTerms) {
+  if (ranks < 1 || terms < ranks || terms > kMaxTerms) {
     throw std::invalid_argument(fmt::format("a sum of {} terms over {} ranks", terms, ranks));
   }
   for (int rank = 0; rank < ranks; ++rank) {

@@ -33,7 +33,7 @@
 namespace lockstep::io {
 namespace {
 
-constexpr std::size_t kLeastSampled = std::size_t{16} << 20;
+constexpr std::size_t kMinSampled = std::size_t{16} << 20;
 constexpr std::int64_t kPlaces = 16;
 constexpr std::size_t kInspectedAtOnce = std::size_t{1} << 20;
 
@@ -284,7 +284,7 @@ void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
       const ShardFile file(path, files.x, files.y, nullptr, files.unlabelled, files.gaps);
       for (const std::filesystem::path& other : file.other_files()) parts.insert(same_path(other));
       require_written(file, files.gaps, progress);
-      read_some(file, 0, kLeastSampled, progress);
+      read_some(file, 0, kMinSampled, progress);
       if (file.fields().size() > 1) read_some(file, 1, std::numeric_limits<std::size_t>::max(), progress);
     } catch (const FileError& error) {
       refused.emplace_back(path, error);

@@ -34,7 +34,7 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-inline constexpr std::size_t kMostAugmentedChannels = 4;  ///< with normalisation by channel
+inline constexpr std::size_t kMaxAugmentedChannels = 4;  ///< with normalisation by channel
 
 struct Augmentation {
   ImageShape in;   ///< as stored
@@ -46,7 +46,7 @@ struct Augmentation {
   float contrast_low = 1, contrast_high = 1;
   bool per_image = false;
   /// The last channel's values serve all channels beyond.
-  std::array<float, kMostAugmentedChannels> scale{1, 1, 1, 1}, shift{};
+  std::array<float, kMaxAugmentedChannels> scale{1, 1, 1, 1}, shift{};
   bool operator==(const Augmentation&) const = default;
 };
 

@@ -11,13 +11,13 @@ namespace lockstep::model {
 /// on Hopper. Earlier GPUs take half.
 inline constexpr std::size_t kProductWorkspace = std::size_t{64} << 20;
 /// Patches of convolutions that run as matrix products. A tile is at least one image, whatever its size.
-inline constexpr std::size_t kMostPatchBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kMaxPatchBytes = std::size_t{256} << 20;
 /// Convolutions by a library: plans that want more are not taken. Patches of convolutions without a plan use the same
 /// memory, one convolution after the other.
-inline constexpr std::size_t kMostLibraryWorkspace = std::size_t{256} << 20;
+inline constexpr std::size_t kMaxLibraryWorkspace = std::size_t{256} << 20;
 /// The backward pass of attention by a library, which takes as many samples at a time as fit. On an H200 a step of
 /// GPT-2 with 32 samples took 56.2 ms with 1 GiB, 57.2 with 256 MiB and 60.5 with 64 MiB.
-inline constexpr std::size_t kMostAttentionWorkspace = std::size_t{1} << 30;
+inline constexpr std::size_t kMaxAttentionWorkspace = std::size_t{1} << 30;
 /// Workspace of one sample: two bytes for each score, and the library's own overhead.
 constexpr std::size_t library_attention_bytes(std::int64_t scores) {
   return static_cast<std::size_t>(scores) * 2 + 4096;

@@ -13,7 +13,7 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::int64_t kMostPoolSide = 16;
+constexpr std::int64_t kMaxPoolSide = 16;
 
 bool is_image(const ImageShape& shape) { return shape.height > 0 && shape.width > 0 && shape.channels > 0; }
 
@@ -42,7 +42,7 @@ void require_shape(const Pool& shape, const char* operation) {
   require(is_image(shape.in), operation, "images must have pixels and channels");
   require(shape.out == slide(shape.in, window, shape.in.channels), operation,
           "out must be what the window makes of in, with the same channels");
-  require(window.height <= kMostPoolSide && window.width <= kMostPoolSide, operation,
+  require(window.height <= kMaxPoolSide && window.width <= kMaxPoolSide, operation,
           "windows are at most 16 x 16: positions in one fit a byte");
   require(all_see(shape.in.height, window.height, window.stride, window.top, shape.out.height) &&
               all_see(shape.in.width, window.width, window.stride, window.left, shape.out.width),

@@ -29,11 +29,11 @@ namespace lockstep::app {
 namespace {
 
 constexpr double kBatchSeconds = 2e-3;
-constexpr std::int64_t kMostSums = 200;
+constexpr std::int64_t kMaxSums = 200;
 constexpr double kWarmupSeconds = 1;
 // Where --repeat does not say how often: a second of each algorithm, 5 to 100 batches; but 3 where 5 take too long.
 constexpr double kTimedSeconds = 1, kLongSeconds = 20;
-constexpr std::int64_t kFewestBatches = 3, kUsualBatches = 5, kMostBatches = 100;
+constexpr std::int64_t kFewestBatches = 3, kUsualBatches = 5, kMaxBatches = 100;
 /// Elements that are filled and checked at a time.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
@@ -83,7 +83,7 @@ std::pair<std::int64_t, double> prepare(comm::Communicator& control, AllReduce& 
   double estimate = slowest_batch(control, algorithm, count, 1);  // the same on every rank
   warmup = std::min(warmup, std::max(fits(kWarmupSeconds, estimate), std::int64_t{1}));
   for (std::int64_t i = 0; i < warmup; ++i) estimate = slowest_batch(control, algorithm, count, 1);
-  const std::int64_t sums = std::clamp(fits(kBatchSeconds, estimate), std::int64_t{1}, kMostSums);
+  const std::int64_t sums = std::clamp(fits(kBatchSeconds, estimate), std::int64_t{1}, kMaxSums);
   for (int i = 0; i < algorithm.slow_batches(); ++i) slowest_batch(control, algorithm, count, sums);
   return {sums, estimate * static_cast<double>(sums)};
 }
@@ -92,7 +92,7 @@ std::pair<std::int64_t, double> prepare(comm::Communicator& control, AllReduce& 
 std::int64_t rounds_for(double round_seconds, std::size_t algorithms) {
   const auto fit = [&](double seconds) { return static_cast<std::int64_t>(seconds / std::max(round_seconds, 1e-9)); };
   const std::int64_t least = std::clamp(fit(kLongSeconds), kFewestBatches, kUsualBatches);
-  return std::clamp(fit(kTimedSeconds * static_cast<double>(algorithms)), least, kMostBatches);
+  return std::clamp(fit(kTimedSeconds * static_cast<double>(algorithms)), least, kMaxBatches);
 }
 
 /// Collective: the largest size up to `wanted` of which the ranks of every host can hold so many copies each, in half

@@ -77,9 +77,9 @@ void require_samples(const BenchScaleOptions& options, const std::vector<int>& w
 
 /// Where none are asked for, as many as take about a second.
 std::int64_t steps_of_a_visit(const BenchScaleOptions& options, double step_seconds) {
-  constexpr double kSeconds = 1, kFewest = 10, kMost = 2000;
+  constexpr double kSeconds = 1, kFewest = 10, kMax = 2000;
   if (options.repeat > 0) return options.repeat;
-  return static_cast<std::int64_t>(std::clamp(kSeconds / step_seconds, kFewest, kMost));
+  return static_cast<std::int64_t>(std::clamp(kSeconds / step_seconds, kFewest, kMax));
 }
 
 class Bench {

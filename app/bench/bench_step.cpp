@@ -100,18 +100,18 @@ struct BucketTrial {
   std::vector<double> seconds, exposed;  ///< of a step: a median for each round
 };
 
-/// The rule, and sizes from everything in one bucket down to kLeastBucket elements; of those that cut the gradients
+/// The rule, and sizes from everything in one bucket down to kMinBucket elements; of those that cut the gradients
 /// alike, one.
 std::vector<BucketTrial> bucket_trials(const model::Network& network, const Place& place,
                                        const comm::Communicator& communicator) {
-  constexpr std::int64_t kLeastBucket = 64 * 1024, kFactor = 4;
+  constexpr std::int64_t kMinBucket = 64 * 1024, kFactor = 4;
   std::vector<std::int64_t> sizes{0};
   const std::vector<std::size_t>& slice_ends = network.parameters().slice_ends();
   const auto all = static_cast<std::int64_t>(slice_ends.back());
   sizes.push_back(all);
-  std::int64_t size = kLeastBucket;
+  std::int64_t size = kMinBucket;
   while (size * kFactor < all) size *= kFactor;
-  for (; size >= kLeastBucket; size /= kFactor) sizes.push_back(size);
+  for (; size >= kMinBucket; size /= kFactor) sizes.push_back(size);
   std::vector<BucketTrial> trials;
   for (const std::int64_t one : sizes) {
     BucketTrial trial{

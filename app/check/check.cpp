@@ -41,7 +41,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::uint64_t kFilesBesidesData = 128;  ///< of the libraries, the logs, the launcher
-constexpr std::size_t kMostRowsOfHosts = 32;
+constexpr std::size_t kMaxRowsOfHosts = 32;
 
 /// One check, from the first question to the verdict. All ranks have the same facts and come to the same judgements;
 /// rank 0 speaks. Every method is collective.
@@ -197,7 +197,7 @@ void Check::look_at_ranks() {
   const std::vector<comm::RankPlace> places =
       comm::gather_topology(communicator_, device_kind(place_, train_.execution), device_identity(place_));
   console_.info(fmt::format("lockstep {} check: {} on {}\n{}", program_version(), counted(communicator_.size(), "rank"),
-                            counted(hosts_.size(), "host"), comm::format_topology(places, kMostRowsOfHosts)));
+                            counted(hosts_.size(), "host"), comm::format_topology(places, kMaxRowsOfHosts)));
 
   std::vector<Finding> transport;
   if (!communicator_.transport_note().empty()) {

@@ -13,7 +13,7 @@
 namespace lockstep::app {
 namespace {
 
-constexpr double kUsualShare = 0.7, kLeastShare = 0.25;
+constexpr double kUsualShare = 0.7, kMinShare = 0.25;
 constexpr double kUsualLatencies = 2, kLatencySlack = 50e-6;
 
 /// "12.3 GB/s", "0.117 GB/s".
@@ -139,7 +139,7 @@ std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::
   for (const comm::PairFigures& p : pairs) {
     if (!p.error.empty()) {
       unreached.push_back(p);
-    } else if (p.bandwidth() < kLeastShare * usual.bandwidth) {
+    } else if (p.bandwidth() < kMinShare * usual.bandwidth) {
       crippled.push_back(p);
     } else if (is_slow(p, usual)) {
       slow.push_back(p);

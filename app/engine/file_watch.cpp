@@ -17,14 +17,14 @@ namespace {
 using Kind = io::IoDeadline::Kind;
 using Pending = io::IoDeadline::Pending;
 
-constexpr double kMostSecondsUnsaid = 30;
+constexpr double kMaxSecondsUnsaid = 30;
 
 /// Text for the peers. It is limited to 127 bytes, so it shows the end of a path, which is more specific.
 std::string describe_wait(const Pending& pending) {
   const std::string file = pending.file.string();
-  constexpr std::size_t kMost = 80;
+  constexpr std::size_t kMax = 80;
   return fmt::format("waiting {} ({}{}, {:.0f} s)", pending.kind == Kind::reading ? "for input" : "to write",
-                     file.size() > kMost ? "…" : "", file.substr(file.size() > kMost ? file.size() - kMost : 0),
+                     file.size() > kMax ? "…" : "", file.substr(file.size() > kMax ? file.size() - kMax : 0),
                      pending.seconds);
 }
 
@@ -32,7 +32,7 @@ std::string describe_wait(const Pending& pending) {
 class WaitWarnings {
  public:
   WaitWarnings(std::string speaker, double deadline)
-      : speaker_(std::move(speaker)), deadline_(deadline), patience_(std::min(deadline / 10, kMostSecondsUnsaid)) {}
+      : speaker_(std::move(speaker)), deadline_(deadline), patience_(std::min(deadline / 10, kMaxSecondsUnsaid)) {}
 
   void note(const Pending& pending) {
     seconds_ = pending.seconds;

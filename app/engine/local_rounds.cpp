@@ -16,7 +16,7 @@ namespace lockstep::app {
 namespace {
 
 /// Limit of the ratio between another island's round time and this one's; beyond it the island counts as stuck.
-constexpr double kMostTimesSlower = 10;
+constexpr double kMaxTimesSlower = 10;
 
 }  // namespace
 
@@ -189,7 +189,7 @@ void LocalRounds::be_patient(std::int64_t steps_done) {
   const ExecutionOptions& execution = plan_.settings.execution;
   const std::int64_t done = steps_done - agree.round_begin(steps_done - 1);
   const double whole_round = round_.seconds() * static_cast<double>(agree.local_steps) / static_cast<double>(done);
-  parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMostTimesSlower * whole_round);
+  parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMaxTimesSlower * whole_round);
   parts_.communicator.note_activity("waiting for the other islands", steps_done);
 }
 

@@ -18,7 +18,7 @@ namespace lockstep::app {
 namespace {
 
 /// How much longer than its own step a worker waits for a word of the servers, which may wait for others.
-constexpr double kMostTimesLonger = 10;
+constexpr double kMaxTimesLonger = 10;
 constexpr double kSecondsBetweenGlances = 0.1;
 
 comm::ServerNote worker_note(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
@@ -97,9 +97,9 @@ void ServerRounds::begin(const ServedCourse& course) {
   parts_.communicator.wait();
   const auto end = static_cast<std::int64_t>(*std::ranges::min_element(ends));
   if (!sums_ && end % servers_.workers != 0) {
-    throw comm::AgreedError(fmt::format(
-        "--replay {}: it ends after {}, in the middle of a step of {}: take the record of a whole run",
-        plan_.replay.string(), counted(end, "gradient"), counted(servers_.workers, "worker")));
+    throw comm::AgreedError(
+        fmt::format("--replay {}: it ends after {}, in the middle of a step of {}: take the record of a whole run",
+                    plan_.replay.string(), counted(end, "gradient"), counted(servers_.workers, "worker")));
   }
   if (server_) server_->follow_script(end);
   replay_ends_ = end / (sums_ ? 1 : servers_.workers);
@@ -165,7 +165,7 @@ void ServerRounds::wait(const char* what, Done done, Drive drive) {
   std::uint32_t rings = drives ? parts_.window.rings(kServer) : 0;
   if (drives) parts_.window.mute(kServer);
   const ExecutionOptions& execution = plan_.settings.execution;
-  const double most = 2 * (execution.deadline + execution.io_deadline) + kMostTimesLonger * step_seconds_;
+  const double most = 2 * (execution.deadline + execution.io_deadline) + kMaxTimesLonger * step_seconds_;
   const auto let_it_see = [&] {
     if (drives) parts_.window.unmute(kServer, rings, server_->awaited());
   };
@@ -398,7 +398,7 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   const StopWatch agreeing;
   const ExecutionOptions& execution = plan_.settings.execution;
   const double usual = execution.deadline;
-  const double patience = usual + execution.io_deadline + kMostTimesLonger * step_seconds_;
+  const double patience = usual + execution.io_deadline + kMaxTimesLonger * step_seconds_;
   parts_.communicator.note_activity("waiting for the other ranks", before);
   const bool speaks = server_ && server_->coordinates();
   const ServerFigures figures = speaks ? server_->figures() : ServerFigures{};

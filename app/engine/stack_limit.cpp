@@ -17,16 +17,16 @@ namespace lockstep::app {
 namespace {
 
 /// Training segfaults with 128 KiB, and runs with 160 KiB on one host; the needs of MPI and CUDA on others are unknown.
-constexpr rlim_t kLeastStack = rlim_t{1} << 20;
+constexpr rlim_t kMinStack = rlim_t{1} << 20;
 constexpr rlim_t kUsualStack = rlim_t{8} << 20;
 
 }  // namespace
 
 void require_stack(char** argv) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeastStack) return;
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kMinStack) return;
   const rlim_t found = limit.rlim_cur;
-  if (limit.rlim_max >= kLeastStack) {
+  if (limit.rlim_max >= kMinStack) {
     limit.rlim_cur = std::min(limit.rlim_max, kUsualStack);
     if (setrlimit(RLIMIT_STACK, &limit) == 0) execv("/proc/self/exe", argv);
   }

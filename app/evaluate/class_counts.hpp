@@ -16,7 +16,7 @@ class ClassCounts {
   /// Of the likeliest class' probability, the confidence: bin b holds those in (b / kBins, (b + 1) / kBins].
   static constexpr int kBins = 15;
   /// More would take too much memory: a count for each pair.
-  static constexpr std::int64_t kMostClasses = 2048;
+  static constexpr std::int64_t kMaxClasses = 2048;
 
   explicit ClassCounts(std::int64_t classes);
 

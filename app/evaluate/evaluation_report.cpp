@@ -23,7 +23,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::size_t kConfusionsShown = 5;
-constexpr std::size_t kMostCells = 12;  ///< of a row of the matrix on a terminal
+constexpr std::size_t kMaxCells = 12;  ///< of a row of the matrix on a terminal
 
 std::int64_t outputs_of(const TrainedModel& subject) { return subject.source().record().network.outputs; }
 
@@ -129,7 +129,7 @@ std::string format_classes(const ClassCounts& counts, const std::vector<std::str
   const ClassReport report = report_of(counts);
   std::string text =
       format_scores("class", names, report.classes, {{"macro mean", report.macro}, {"weighted mean", report.weighted}});
-  if (names.size() <= kMostCells) text += "\n" + format_matrix(counts, names);
+  if (names.size() <= kMaxCells) text += "\n" + format_matrix(counts, names);
   if (!report.confusions.empty()) {
     text += "\nmost often confused:";
     for (std::size_t i = 0; i < std::min(kConfusionsShown, report.confusions.size()); ++i) {
@@ -175,9 +175,9 @@ void require_reportable(const TrainedModel& subject) {
         "and bits per byte");
   }
   const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
-  if (classes && outputs_of(subject) > ClassCounts::kMostClasses) {
+  if (classes && outputs_of(subject) > ClassCounts::kMaxClasses) {
     throw UsageError(fmt::format("--report counts the pairs of up to {} classes, and this network has {}",
-                                 with_commas(ClassCounts::kMostClasses), with_commas(outputs_of(subject))));
+                                 with_commas(ClassCounts::kMaxClasses), with_commas(outputs_of(subject))));
   }
 }
 

@@ -39,8 +39,7 @@ class Rounds {
         outputs_(scorer_.outputs()),
         sample_bytes_(outputs_ * sizeof(float) + data_.y_bytes()),
         most_chunks_(std::clamp<std::int64_t>(
-            kBlockBytes / std::max<std::int64_t>(1, chunk_ * static_cast<std::int64_t>(sample_bytes_)), 1,
-            kMostChunks)),
+            kBlockBytes / std::max<std::int64_t>(1, chunk_ * static_cast<std::int64_t>(sample_bytes_)), 1, kMaxChunks)),
         own_(static_cast<std::size_t>(most_chunks_ * chunk_) * sample_bytes_),
         of_another_(communicator.size() > 1 ? own_.size() : 0) {}
 
@@ -109,13 +108,13 @@ class Rounds {
 
   comm::Communicator& communicator_;
   const io::Dataset& data_;
-  static constexpr std::int64_t kMostChunks = 8;  // ranks wait for each other once in so many
+  static constexpr std::int64_t kMaxChunks = 8;  // ranks wait for each other once in so many
   static constexpr std::int64_t kBlockBytes = 32 << 20;
   std::int64_t chunk_;  ///< samples
   Scorer scorer_;
   std::size_t outputs_;       ///< scores of a sample
   std::size_t sample_bytes_;  ///< of its scores and its target
-  std::int64_t most_chunks_;  ///< of a block: no more than kMostChunks, nor than kBlockBytes hold, but one
+  std::int64_t most_chunks_;  ///< of a block: no more than kMaxChunks, nor than kBlockBytes hold, but one
   std::vector<std::byte> own_, of_another_;
 };
 

@@ -31,9 +31,9 @@ void require_plausible(const io::SafetensorsFile& file, const io::TrainingRecord
                        const model::NetworkOptions& network) {
   std::int64_t elements = 4096;
   for (const io::SafetensorsEntry& entry : file.entries()) elements += static_cast<std::int64_t>(entry.elements());
-  constexpr std::int64_t kLongestSide = 32768, kMostFeatures = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kLongestSide = 32768, kMaxFeatures = std::numeric_limits<std::int32_t>::max();
   const io::NetworkIdentity& identity = record.network;
-  bool plausible = identity.outputs <= elements && identity.features <= kMostFeatures;
+  bool plausible = identity.outputs <= elements && identity.features <= kMaxFeatures;
   if (!identity.image.empty()) {
     plausible = plausible && identity.image.size() == 3 &&
                 std::ranges::all_of(identity.image, [](std::int64_t side) { return side <= kLongestSide; }) &&

@@ -27,12 +27,12 @@ namespace lockstep::app {
 namespace {
 
 /// More labels than this are not counted: it would take minutes.
-constexpr std::int64_t kMostLabelsCounted = 200'000'000;
-constexpr std::int64_t kMostClassesCounted = 1 << 24;
+constexpr std::int64_t kMaxLabelsCounted = 200'000'000;
+constexpr std::int64_t kMaxClassesCounted = 1 << 24;
 constexpr std::int64_t kLabelsAtOnce = 1 << 20;
-constexpr std::size_t kMostClassesShown = 100;
-constexpr std::size_t kMostShardsShown = 64;
-constexpr std::size_t kMostTextsShown = 20;
+constexpr std::size_t kMaxClassesShown = 100;
+constexpr std::size_t kMaxShardsShown = 64;
+constexpr std::size_t kMaxTextsShown = 20;
 constexpr std::int64_t kTokensShown = 60;
 
 std::string describe(const io::Field& field) {
@@ -82,12 +82,12 @@ std::string class_table(const io::DatasetInfo& info, const std::vector<std::int6
   const std::int64_t most = std::max<std::int64_t>(1, *std::max_element(counts.begin(), counts.end()));
   constexpr std::int64_t kLongestBar = 30;
   std::string text = info.labels_are_classes ? "classes\n" : "samples that have a label\n";
-  for (std::size_t i = 0; i < std::min(counts.size(), kMostClassesShown); ++i) {
+  for (std::size_t i = 0; i < std::min(counts.size(), kMaxClassesShown); ++i) {
     const std::string name = i < info.class_names.size() ? info.class_names[i] : fmt::format("{}", i);
     text += fmt::format("  {:<16} {:>12}  {:#<{}}\n", name, with_commas(counts[i]), "", counts[i] * kLongestBar / most);
   }
-  if (counts.size() > kMostClassesShown)
-    text += fmt::format("  … and {} more {}\n", counts.size() - kMostClassesShown,
+  if (counts.size() > kMaxClassesShown)
+    text += fmt::format("  … and {} more {}\n", counts.size() - kMaxClassesShown,
                         info.labels_are_classes ? "classes" : "labels");
   return text;
 }
@@ -123,11 +123,11 @@ struct Values {
 
 /// Of data that do not say it themselves: looks at the numbers.
 Values look_at_values(const io::ShardedDataset& dataset) {
-  constexpr std::int64_t kMostBytes = std::int64_t{4} << 30, kBlock = std::int64_t{1} << 20;
+  constexpr std::int64_t kMaxBytes = std::int64_t{4} << 30, kBlock = std::int64_t{1} << 20;
   const std::int64_t samples = dataset.info().samples;
   const std::int64_t rows = std::max<std::int64_t>(1, kBlock / static_cast<std::int64_t>(dataset.x_bytes()));
   const std::int64_t stride =
-      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMostBytes;  // of every so many blocks one
+      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMaxBytes;  // of every so many blocks one
   Values values{.statistics = {}, .all = stride == 1};
   std::vector<std::int64_t> wanted;
   std::vector<std::byte> x, y;
@@ -241,10 +241,10 @@ std::string heading(const std::filesystem::path& path, const io::TokenDataset& d
   if (tokens.bytes_per_token > 0) text += fmt::format("  text        {:.3f} bytes per token\n", tokens.bytes_per_token);
   if (!tokens.texts.empty()) {
     text += "  tokens     ";
-    for (std::size_t i = 0; i < std::min(tokens.texts.size(), kMostTextsShown); ++i) {
+    for (std::size_t i = 0; i < std::min(tokens.texts.size(), kMaxTextsShown); ++i) {
       text += fmt::format(" '{}'", shown_text(tokens.texts[i]));
     }
-    text += tokens.texts.size() > kMostTextsShown ? " …\n" : "\n";
+    text += tokens.texts.size() > kMaxTextsShown ? " …\n" : "\n";
   }
   if (tokens.kind == "ids") return text;
   return text + fmt::format("  begins      {} …\n", shown_text(beginning(dataset, io::Tokenizer(tokens))));
@@ -282,13 +282,13 @@ bool describe_shards(Console& console, const io::Dataset& dataset, bool verify) 
       }
     }
     const bool shown =
-        shards.size() <= kMostShardsShown || state == "DAMAGED" || static_cast<std::size_t>(i) < kMostShardsShown / 2;
+        shards.size() <= kMaxShardsShown || state == "DAMAGED" || static_cast<std::size_t>(i) < kMaxShardsShown / 2;
     if (!shown) continue;
     row({shard.file.filename().string(), with_commas(shard.count), format_bytes(shard.bytes),
          shard.by_offset ? "offset" : "HDF5", shard.checksum_x, shard.checksum_y, state});
   }
   console.clear_progress();
-  if (shards.size() > kMostShardsShown)
+  if (shards.size() > kMaxShardsShown)
     console.info(fmt::format("({} files; those not shown {})", shards.size(), verify ? "are sound" : "are alike"));
   if (verify && verified > 0) {
     const double seconds = watch.seconds();
@@ -313,7 +313,7 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   if (!describe_shards(console, dataset, verify)) return false;
   const io::DatasetInfo& info = dataset.info();
   const std::int64_t each = std::max<std::int64_t>(1, info.y.elements());
-  const bool few = info.samples <= kMostLabelsCounted / each && info.classes <= kMostClassesCounted;
+  const bool few = info.samples <= kMaxLabelsCounted / each && info.classes <= kMaxClassesCounted;
   const bool labels = info.labels_are_classes ? info.classes > 0 : info.targets_are_binary && each > 1;
   if (!verify || !labels || !few) return true;
   const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);

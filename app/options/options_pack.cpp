@@ -106,11 +106,11 @@ std::string thousands_text(const char& thousands) {
 
 /// Parses "224" or "240x320".
 std::string parse_size(const std::string& text, std::optional<ImageSize>& size) {
-  constexpr std::int64_t kMost = 16384;
+  constexpr std::int64_t kMax = 16384;
   const auto number = [](std::string_view digits) -> std::int64_t {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size() && value <= kMost ? value : 0;
+    return error == std::errc() && end == digits.data() + digits.size() && value <= kMax ? value : 0;
   };
   const std::size_t cross = text.find('x');
   const bool crop = cross == std::string::npos;

@@ -491,7 +491,7 @@ void add_micro_step_options(OptionTable& table, WorkOptions& options) {
            "the parts of a step, at least as many as ranks; 0: 24, of small batches the half, a quarter, an eighth")
       .at_least(0)
       .left_open_by("0")
-      .at_most(comm::SummationTree::kMostTerms)
+      .at_most(comm::SummationTree::kMaxTerms)
       .needs("reproducible");
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
 }

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "app/plan/sections.hpp"
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {
@@ -18,7 +19,6 @@ namespace {
 
 constexpr std::uint64_t kMaxTokensRead = std::uint64_t{1} << 28;
 constexpr std::size_t kBlockOfLabels = std::size_t{1} << 20;  ///< bytes of labels read at once
-constexpr std::int64_t kMaxSections = 64, kMaxSums = std::int64_t{1} << 18;
 constexpr const char* kReading = "reading the labels";
 constexpr std::size_t kMaxStored = 65'536;  ///< classes or targets: a checkpoint says them all
 
@@ -61,8 +61,7 @@ void read_sections(comm::Communicator& communicator, const io::Dataset& data, st
 template <class Add>
 std::vector<double> add_up(comm::Communicator& communicator, const io::Dataset& data, std::size_t width,
                            std::int64_t stride, const Add& add) {
-  const std::int64_t sections = std::min(
-      data.info().samples, std::clamp<std::int64_t>(kMaxSums / static_cast<std::int64_t>(width), 1, kMaxSections));
+  const std::int64_t sections = sections_of(data.info().samples, width);
   std::vector<double> sums(static_cast<std::size_t>(sections) * width);  // zeros where another rank adds
   read_sections(communicator, data, sections, stride, [&](std::size_t section, std::span<const std::byte> y) {
     add(y, std::span(sums).subspan(section * width, width));

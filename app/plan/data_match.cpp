@@ -25,7 +25,7 @@ namespace {
 /// Ratios of two ranges: an error if one range is of bytes, and otherwise likely to be one.
 constexpr double kOtherScale = 64, kUnusualScale = 8;
 constexpr double kBytes = 255;
-constexpr std::size_t kMostNames = 10;  ///< names in a sentence
+constexpr std::size_t kMaxNames = 10;  ///< names in a sentence
 
 std::string layout_of(const io::DatasetInfo& info) {
   if (info.tokens) return "tokens";
@@ -42,7 +42,7 @@ std::string layout_of(const io::DatasetInfo& info) {
 }
 
 std::string listed(const std::vector<std::string>& names) {
-  const auto shown = std::span(names).first(std::min(names.size(), kMostNames));
+  const auto shown = std::span(names).first(std::min(names.size(), kMaxNames));
   return fmt::format("{}{}", fmt::join(shown, ", "),
                      names.size() > shown.size() ? fmt::format(" and {} more", names.size() - shown.size()) : "");
 }
@@ -107,11 +107,11 @@ std::optional<ValueRange> known_range(const io::DatasetInfo& info) {
 }
 
 ValueRange measured_range(const io::Dataset& dataset) {
-  constexpr std::int64_t kMostSamples = 256;
-  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  constexpr std::int64_t kMaxSamples = 256;
+  constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
   const std::int64_t samples = dataset.info().samples;
-  const auto fit = static_cast<std::int64_t>(kMostBytes / std::max<std::size_t>(1, dataset.x_bytes()));
-  const std::int64_t count = std::clamp<std::int64_t>(std::min(fit, samples), 1, kMostSamples);
+  const auto fit = static_cast<std::int64_t>(kMaxBytes / std::max<std::size_t>(1, dataset.x_bytes()));
+  const std::int64_t count = std::clamp<std::int64_t>(std::min(fit, samples), 1, kMaxSamples);
   std::vector<std::byte> x(dataset.x_bytes()), y(dataset.y_bytes());
   ValueRange range{.least = HUGE_VAL, .greatest = -HUGE_VAL};
   const auto add = [&]<class Number>(const Number* numbers) {

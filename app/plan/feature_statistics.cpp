@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "app/plan/sections.hpp"
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
 
@@ -13,10 +14,8 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::uint64_t kMostRead = std::uint64_t{4} << 30;
+constexpr std::uint64_t kMaxRead = std::uint64_t{4} << 30;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
-/// Number of sections, reduced if many features would make the sums large.
-constexpr std::int64_t kMostSections = 64, kMostSums = std::int64_t{1} << 18;
 
 /// Sums over one feature in one section. The pivot is the same everywhere and avoids cancellation between squares of
 /// large numbers.
@@ -125,7 +124,7 @@ std::int64_t features_of(const io::Field& x) {
 FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data) {
   const std::int64_t samples = data.info().samples;
   const std::uint64_t bytes = static_cast<std::uint64_t>(samples) * data.stored_bytes();
-  const auto stride = static_cast<std::int64_t>((bytes + kMostRead - 1) / kMostRead);
+  const auto stride = static_cast<std::int64_t>((bytes + kMaxRead - 1) / kMaxRead);
   std::vector<Sums> sums;
   std::vector<double> pivots;
   std::size_t x_features = 0;
@@ -135,8 +134,7 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
     const std::size_t features = reading.features();
     x_features = reading.x_features();
     pivots = reading.pivots();
-    const std::int64_t sections =
-        std::min(samples, std::clamp<std::int64_t>(kMostSums / static_cast<std::int64_t>(features), 1, kMostSections));
+    const std::int64_t sections = sections_of(samples, features);
     sums.resize(static_cast<std::size_t>(sections) * features);  // zeros for sections of other ranks
     // Each rank takes neighbouring sections, so that it opens few files.
     const std::int64_t rank = communicator.rank(), size = communicator.size();

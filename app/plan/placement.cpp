@@ -133,7 +133,7 @@ Place plan_place(comm::Communicator& communicator, const ExecutionOptions& optio
           .note = "device: gpu (a plan: no GPU was looked at)",
           .sharers = 1,
           .gpus_are_shared = false,
-          .communication_processors = communicator.size() > 1 ? kMostCommunicationProcessors : 0};
+          .communication_processors = communicator.size() > 1 ? kMaxCommunicationProcessors : 0};
 }
 
 std::string name_with_pci(const model::Device& device) {

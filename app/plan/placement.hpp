@@ -36,7 +36,7 @@ RankView view_from(std::string_view text);
 
 /// Thread blocks of NCCL's sums: the lower end of the 8 to 16 that others leave them beside matrix products (pytorch
 /// issue 143988). Not measured here.
-inline constexpr int kMostCommunicationProcessors = 8;
+inline constexpr int kMaxCommunicationProcessors = 8;
 
 /// The device of a rank.
 struct Place {

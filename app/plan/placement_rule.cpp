@@ -28,11 +28,11 @@ std::string hosts_of(const Views& views, const Ranks& ranks) {
     const std::string& host = view_of(views, rank).host;
     if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
   }
-  constexpr std::size_t kMostNamed = 3;
+  constexpr std::size_t kMaxNamed = 3;
   const std::size_t all = hosts.size();
-  if (all > kMostNamed) hosts.resize(kMostNamed);
-  const std::string last = all > kMostNamed ? fmt::format("{} more", all - kMostNamed) : hosts.back();
-  if (all <= kMostNamed) hosts.pop_back();
+  if (all > kMaxNamed) hosts.resize(kMaxNamed);
+  const std::string last = all > kMaxNamed ? fmt::format("{} more", all - kMaxNamed) : hosts.back();
+  if (all <= kMaxNamed) hosts.pop_back();
   return hosts.empty() ? last : fmt::format("{} and {}", fmt::join(hosts, ", "), last);
 }
 
@@ -160,11 +160,11 @@ std::vector<Ranks> sharing(const Views& views, const std::vector<model::Device>&
 
 std::string shared_gpus(const Views& views, const std::vector<model::Device>& devices, const std::vector<Ranks>& groups,
                         const ExecutionOptions& options) {
-  constexpr std::size_t kMostNamed = 3;
+  constexpr std::size_t kMaxNamed = 3;
   std::vector<std::string> parts;
   for (const Ranks& ranks : groups) {
-    if (parts.size() == kMostNamed) {
-      parts.push_back(fmt::format("and so on for {} more", groups.size() - kMostNamed));
+    if (parts.size() == kMaxNamed) {
+      parts.push_back(fmt::format("and so on for {} more", groups.size() - kMaxNamed));
       break;
     }
     const RankView& first = view_of(views, ranks[0]);
@@ -227,11 +227,11 @@ ChosenPrecision choose_precision(const Views& views, const std::vector<model::De
 }
 
 int communication_processors(const std::vector<model::Device>& devices) {
-  constexpr int kMost = kMostCommunicationProcessors;
+  constexpr int kMax = kMaxCommunicationProcessors;
   if (devices.size() == 1) return 0;
   const auto smallest = std::min_element(devices.begin(), devices.end(),
                                          [](const auto& a, const auto& b) { return a.processors < b.processors; });
-  return std::clamp(smallest->processors / 8, 1, kMost);
+  return std::clamp(smallest->processors / 8, 1, kMax);
 }
 
 std::vector<Place> on_gpus(const Views& views, const ExecutionOptions& options) {

@@ -407,7 +407,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.optimizer += 3 * arena + (servers.count == 1 ? memory.optimizer : memory.optimizer / servers.count + part) +
                         4 * part * static_cast<std::size_t>(servers.workers) +
                         2 * arena;  // sent and received by a worker
-    if (communicator.uses_network()) memory.optimizer += std::min(arena, comm::SurvivorCommunicator::kMostCopied);
+    if (communicator.uses_network()) memory.optimizer += std::min(arena, comm::SurvivorCommunicator::kMaxCopied);
   }
   if (plan.tree) {
     memory.gradients +=

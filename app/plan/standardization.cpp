@@ -26,8 +26,8 @@ namespace {
 
 using Kind = Normalization::Kind;
 
-constexpr std::int64_t kMostFeatures = 65'536;  ///< a checkpoint stores all of them
-constexpr double kLarge = 1000;                 ///< inputs for which plain gradient descent diverges
+constexpr std::int64_t kMaxFeatures = 65'536;  ///< a checkpoint stores all of them
+constexpr double kLarge = 1000;                ///< inputs for which plain gradient descent diverges
 
 bool is_plain(model::OptimizerKind kind) {
   using enum model::OptimizerKind;
@@ -43,7 +43,7 @@ struct Wish {
 Wish wish_of(const TrainOptions& options, const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   const DataOptions& data = options.data;
-  const bool few = features_of(info.x) <= kMostFeatures;
+  const bool few = features_of(info.x) <= kMaxFeatures;
   const bool targets = model::is_of_numbers(workload.model.loss);
   const bool changes_light = data.augment.brightness != 0 || data.augment.contrast_low != 1 ||
                              data.augment.contrast_high != 1;  // in the units of the stored numbers
@@ -51,7 +51,7 @@ Wish wish_of(const TrainOptions& options, const Workload& workload) {
           .x_if_asked = data.normalize.kind == Kind::automatic && few && !changes_light &&
                         workload.training->x_type() != io::FileType::uint8,
           .y = targets && data.targets == TargetScale::standard,
-          .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMostFeatures};
+          .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMaxFeatures};
 }
 
 /// Spread over all numbers of features with the same number of values each.
@@ -186,16 +186,16 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
   if (info.tokens) return;
   Wish wish = wish_of(options, workload);
   const io::FileType x_type = workload.training->x_type();
-  if (wish.x && features_of(info.x) > kMostFeatures) {
+  if (wish.x && features_of(info.x) > kMaxFeatures) {
     throw UsageError(
         fmt::format("--normalize per-feature goes up to {} features, and the samples have {}: give "
                     "--normalize standard",
-                    with_commas(kMostFeatures), with_commas(features_of(info.x))));
+                    with_commas(kMaxFeatures), with_commas(features_of(info.x))));
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
   if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its beginning's decision
   if (known.new_outputs && !options.is_given("normalize-targets")) {
-    wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMostFeatures;
+    wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMaxFeatures;
     wish.y = false;
   }
   if (wish.x) workload.features = known.features;

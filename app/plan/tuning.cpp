@@ -21,7 +21,7 @@ namespace {
 /// Names of tensors and of their enclosing modules ("block_1", "block_1/attention", ...), those nearest to the pattern
 /// first, at most four.
 std::vector<std::string> near_names(std::string_view pattern, const model::ParameterTable& table) {
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMax = 4;
   std::string stem;
   std::copy_if(pattern.begin(), pattern.end(), std::back_inserter(stem),
                [](char c) { return c != '*' && c != '?' && c != '[' && c != ']'; });
@@ -41,7 +41,7 @@ std::vector<std::string> near_names(std::string_view pattern, const model::Param
     };
     return distance(a) < distance(b);
   });
-  names.resize(std::min(names.size(), kMost));
+  names.resize(std::min(names.size(), kMax));
   return names;
 }
 

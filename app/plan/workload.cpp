@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMostSteps = 9e15;  // whole numbers that a double represents exactly
+constexpr double kMaxSteps = 9e15;  // whole numbers that a double represents exactly
 
 }  // namespace
 
@@ -244,7 +244,7 @@ std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch
   while (options.virtual_ranks == 0 && parts > global_batch) parts /= 2;
   const std::string step = fmt::format("--reproducible: a step of {} in {} on {}", counted(global_batch, "sample"),
                                        counted(parts, "part"), counted(world, "rank"));
-  if (parts > global_batch || parts > comm::SummationTree::kMostTerms) {
+  if (parts > global_batch || parts > comm::SummationTree::kMaxTerms) {
     throw UsageError(
         fmt::format("{}: every part needs a sample: give a larger --global-batch or fewer --virtual-ranks", step));
   }
@@ -281,11 +281,11 @@ double usual_epochs(const TrainOptions& options, std::int64_t steps_per_epoch) {
 
 /// Samples of a step if the user gives none: small data get more and smaller steps.
 std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std::int64_t wanted) {
-  constexpr std::int64_t kShare = 16, kLeast = 16;
+  constexpr std::int64_t kShare = 16, kMin = 16;
   const bool said = options.was_set("batch") || std::find(options.from_network.begin(), options.from_network.end(),
                                                           "batch") != options.from_network.end();
   if (said || options.work.global_batch > 0 || model::tokens_per_sample(options.network) > 0) return wanted;
-  return std::min(wanted, std::max(kLeast, samples / kShare));
+  return std::min(wanted, std::max(kMin, samples / kShare));
 }
 
 std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful) {
@@ -334,7 +334,7 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   work.steps_per_epoch = steps_per_epoch(samples, work.global_batch, stateful);
   work.epochs = options.work.epochs > 0 ? options.work.epochs : usual_epochs(options, work.steps_per_epoch);
   const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
-  if (options.work.steps <= 0 && steps > kMostSteps) {
+  if (options.work.steps <= 0 && steps > kMaxSteps) {
     throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", work.epochs, steps));
   }
   go_on_at(work, options, 0, {});

@@ -12,7 +12,7 @@
 namespace lockstep::app {
 namespace {
 
-constexpr double kMostTicks = 8;
+constexpr double kMaxTicks = 8;
 constexpr std::string_view kQuiet = "#52606d";
 
 /// Each colour of a chart, and what it becomes where the viewer prefers a dark ground.
@@ -58,7 +58,7 @@ double round_up(double value) {
 }
 
 std::vector<double> linear_ticks(double low, double high) {
-  const double step = round_up((high - low) / (kMostTicks - 1));
+  const double step = round_up((high - low) / (kMaxTicks - 1));
   const auto first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
   std::vector<double> ticks;
   for (double i = first; i <= last; ++i) ticks.push_back(i * step);
@@ -67,7 +67,7 @@ std::vector<double> linear_ticks(double low, double high) {
 
 std::vector<double> power_of_two_ticks(double low, double high) {
   const double first = std::ceil(std::log2(low) - 1e-9), last = std::floor(std::log2(high) + 1e-9);
-  const double step = std::max(1.0, std::ceil((last - first) / (kMostTicks - 1)));
+  const double step = std::max(1.0, std::ceil((last - first) / (kMaxTicks - 1)));
   std::vector<double> ticks;
   for (double exponent = first; exponent <= last; exponent += step) ticks.push_back(std::exp2(exponent));
   return ticks;
@@ -89,7 +89,7 @@ std::vector<double> power_of_ten_ticks(double low, double high) {
     while (ticks.size() > 2 && ticks[ticks.size() - 2] >= high * (1 - 1e-9)) ticks.pop_back();
     return ticks;
   }
-  const double step = std::ceil((last - first) / (kMostTicks - 1));
+  const double step = std::ceil((last - first) / (kMaxTicks - 1));
   for (double exponent = first; exponent < last + step; exponent += step) ticks.push_back(std::pow(10, exponent));
   return ticks;
 }

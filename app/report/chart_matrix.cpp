@@ -13,7 +13,7 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr double kLeast = 12;  ///< pixels between two names
+constexpr double kMin = 12;  ///< pixels between two names
 
 /// From white to a dark blue.
 std::string shade(double share) {
@@ -31,7 +31,7 @@ std::string to_svg(const MatrixChart& chart) {
       fmt::format("A matrix of {} rows ({}) and as many columns ({}).", count, chart.row_title, chart.column_title));
   const double side = canvas.bottom() - canvas.top(), left = (canvas.width() - side) / 2;
   const double cell = side / static_cast<double>(std::max<std::size_t>(count, 1));
-  const auto interval = static_cast<std::size_t>(std::max(1.0, kLeast / cell + 0.999));  // name in so many
+  const auto interval = static_cast<std::size_t>(std::max(1.0, kMin / cell + 0.999));  // name in so many
   for (std::size_t row = 0; row < count; ++row) {
     const auto values = chart.values.begin() + static_cast<std::ptrdiff_t>(row * count);
     const double sum = std::accumulate(values, values + static_cast<std::ptrdiff_t>(count), 0.0);
@@ -46,7 +46,7 @@ std::string to_svg(const MatrixChart& chart) {
                    fmt::format("{} {}, {} {}: {} ({:.1f} %)", chart.row_title, chart.names[row], chart.column_title,
                                chart.names[column], with_commas(static_cast<std::int64_t>(value)), 100 * share));
       const std::string number = fmt::format("{:.0f}", value);
-      if (cell >= kLeast && text_width(number, 11) < cell) {
+      if (cell >= kMin && text_width(number, 11) < cell) {
         canvas.text(x + cell / 2, y + cell / 2 + 4, number,
                     {.size = 11, .anchor = "middle", .fill = share > 0.5 ? "#ffffff" : "#1f2933"});
       }

@@ -12,8 +12,8 @@
 namespace lockstep::app {
 namespace {
 
-constexpr std::size_t kMostPoints = 400;  ///< of a line
-constexpr std::size_t kMostStretches = 12;
+constexpr std::size_t kMaxPoints = 400;  ///< of a line
+constexpr std::size_t kMaxStretches = 12;
 
 class Drawing {
  public:
@@ -23,8 +23,8 @@ class Drawing {
         along_(along == Progress::automatic ? progress_of(runs) : along),
         frame_(frame),
         shown_(ranking_of(runs)) {
-    shown_.resize(std::min(shown_.size(), kMostRuns));
-    if (runs.size() > 1 && runs.size() <= kMostRuns) std::sort(shown_.begin(), shown_.end());
+    shown_.resize(std::min(shown_.size(), kMaxRuns));
+    if (runs.size() > 1 && runs.size() <= kMaxRuns) std::sort(shown_.begin(), shown_.end());
   }
 
   std::vector<RunChart> all() {
@@ -53,7 +53,7 @@ class Drawing {
   std::vector<ChartSeries> of_runs(std::string_view kind, const std::string& key, const std::string& name = "") const {
     std::vector<ChartSeries> series;
     for (const std::size_t i : shown_) {
-      std::vector<ChartPoint> points = thinned(curve_of(runs_[i], kind, key, along_), kMostPoints);
+      std::vector<ChartPoint> points = thinned(curve_of(runs_[i], kind, key, along_), kMaxPoints);
       if (points.empty()) continue;
       const bool validation = kind == "validation";
       series.push_back({.name = alone() ? name : names_[i],
@@ -174,7 +174,7 @@ class Drawing {
     }
     if (reports.empty()) return;
     Chart chart = shares("up to step");
-    const std::size_t stretches = std::min(reports.size(), kMostStretches);
+    const std::size_t stretches = std::min(reports.size(), kMaxStretches);
     for (std::size_t i = 0; i < stretches; ++i) {
       TimeSplit split;
       const std::size_t end = reports.size() * (i + 1) / stretches;

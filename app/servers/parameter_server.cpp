@@ -15,7 +15,7 @@ namespace lockstep::app {
 namespace {
 
 /// How much longer than the longest step so far a worker may take before it counts as stuck.
-constexpr double kMostTimesLongerStep = 10;
+constexpr double kMaxTimesLongerStep = 10;
 constexpr double kSecondsBetweenGlances = 0.1;
 
 std::vector<int> ranks_of_workers(const Servers& servers) {
@@ -144,7 +144,7 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
     if (since_look.seconds() < kSecondsBetweenGlances) continue;
     since_look.lap();
     if (look) look();
-    const double most = execution.deadline + execution.io_deadline + kMostTimesLongerStep * longest_;
+    const double most = execution.deadline + execution.io_deadline + kMaxTimesLongerStep * longest_;
     if (since_heard_.seconds() < most) continue;
     std::vector<int> silent;
     for (int worker = 0; worker < workers_count_; ++worker) {
@@ -531,7 +531,7 @@ double ParameterServer::sum_squares(double own) {
       continue;
     }
     if (stop_->stop_requested()) return own;
-    if (waiting.seconds() > plan_.settings.execution.deadline + kMostTimesLongerStep * longest_) {
+    if (waiting.seconds() > plan_.settings.execution.deadline + kMaxTimesLongerStep * longest_) {
       throw comm::PeerError(fmt::format("server {}: the other servers do not come to update {} for {:.0f} s", index_,
                                         part_.version() + 1, waiting.seconds()));
     }

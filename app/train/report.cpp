@@ -20,7 +20,7 @@ constexpr double kSecondsBetweenLines = 1.0;
 constexpr double kSecondsBetweenBars = 0.1;
 
 /// Runs of more epochs report by the clock alone.
-constexpr std::int64_t kMostEpochsReported = 100;
+constexpr std::int64_t kMaxEpochsReported = 100;
 
 /// "2026-11-24 23:20:08 UTC".
 std::string time_now() {
@@ -59,7 +59,7 @@ bool Reporter::is_due(const StepFigures& figures) const {
   const auto passed = [&](const Interval& every) { return every.lies_between(last_step_, figures.step); };
   if (figures.step == work_.total_steps) return true;
   if (options_.every > 0) return passed({.steps = options_.every});
-  const bool few_epochs = work_.total_steps <= kMostEpochsReported * work_.steps_per_epoch;
+  const bool few_epochs = work_.total_steps <= kMaxEpochsReported * work_.steps_per_epoch;
   return since_line_.seconds() >= kSecondsBetweenLines ||
          (few_epochs && passed({.steps = work_.steps_per_epoch, .shift = work_.epoch_shift}));
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kStatusTag = 1;
 /// Undelivered messages kept; a peer that takes none in will not miss another.
-constexpr std::size_t kMostOutgoing = 4;
+constexpr std::size_t kMaxOutgoing = 4;
 
 std::vector<int> contacts_of(const MpiSession::State& state) {
   std::set<int> contacts{(state.rank + 1) % state.size, (state.rank + state.size - 1) % state.size};
@@ -103,7 +103,7 @@ void StatusChannel::send(Report report) {
 
 void StatusChannel::send_to_contacts(const Report& report, int source) {
   forget_delivered();
-  if (report.kind == Report::Kind::alive && outgoing_.size() >= kMostOutgoing) return;
+  if (report.kind == Report::Kind::alive && outgoing_.size() >= kMaxOutgoing) return;
   Outgoing& message = outgoing_.emplace_back();
   message.report = report;
   for (const int peer : contacts_) {

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kMagnitude = 0x7fff'ffff, kInfinity = 0x7f80'0000;
 /// A scale is 2^(code - 132), from 2^-126 to 2^121; code 255: not finite.
 constexpr std::uint8_t kNotFinite = 255;
-constexpr int kBias = 132, kLeastCode = kBias - 126, kMostCode = kBias + 121;
+constexpr int kBias = 132, kMinCode = kBias - 126, kMaxCode = kBias + 121;
 
 float power_of_two(int exponent) { return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23); }
 
@@ -24,7 +24,7 @@ std::uint8_t code_of(const float* values, std::size_t count) {
   const int exponent = static_cast<int>(most >> 23) - 127 - 6;
   const bool rounds_up = (most & 0x007f'ffff) >= 0x007f'0000;
   const int code = exponent + (rounds_up ? 1 : 0) + kBias;
-  return code > kMostCode ? kNotFinite : static_cast<std::uint8_t>(std::max(kLeastCode, code));
+  return code > kMaxCode ? kNotFinite : static_cast<std::uint8_t>(std::max(kMinCode, code));
 }
 
 float scale_of(std::uint8_t code) {

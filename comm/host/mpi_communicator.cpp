@@ -11,7 +11,7 @@ namespace lockstep::comm {
 namespace {
 
 /// Each piece that is summed is progress: over 100 Mbit/s one of 16 MiB takes three seconds.
-constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;
+constexpr std::size_t kMaxAtOnce = std::size_t{16} << 20;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
 CommunicatorOptions in_full(CommunicatorOptions options) {
@@ -30,7 +30,7 @@ void for_each_piece(std::size_t bytes, std::size_t most, Work work) {
 MpiCommunicator::MpiCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
     : RingCommunicator(state, std::move(peers), in_full(options)),
       buffer_(plain_reduction_memory(kBufferBytes)),
-      urgent_buffer_(plain_reduction_memory(kMostUrgentBytes)) {}
+      urgent_buffer_(plain_reduction_memory(kMaxUrgentBytes)) {}
 
 std::string MpiCommunicator::description() const { return "MPI_Iallreduce of " + mpi_library_version(); }
 
@@ -53,7 +53,7 @@ void MpiCommunicator::sum(std::span<T> data, MPI_Datatype type, Collective opera
   detector().enter();
   const std::span<std::byte> bytes = std::as_writable_bytes(data);
   if (is_own(bytes)) {
-    return for_each_piece(bytes.size(), kMostAtOnce, [&](std::size_t offset, std::size_t length) {
+    return for_each_piece(bytes.size(), kMaxAtOnce, [&](std::size_t offset, std::size_t length) {
       sum_bytes(bytes.subspan(offset, length), sizeof(T), type, operation);
     });
   }

@@ -172,7 +172,7 @@ void NetworkCommunicator::run_next(bool urgent, const Queued& collective) {
 // What overtakes ------------------------------------------------------------------------------------------------------
 
 void NetworkCommunicator::do_urgent_all_reduce(std::span<double> data) {
-  if (!thread_.joinable() || !can_overtake() || data.size_bytes() > kMostUrgentBytes) {
+  if (!thread_.joinable() || !can_overtake() || data.size_bytes() > kMaxUrgentBytes) {
     do_all_reduce(data);
     return do_join();
   }

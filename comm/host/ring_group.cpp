@@ -18,7 +18,7 @@ RingGroup::RingGroup(FailureDetector& detector, std::vector<int> ranks)
       doubling_(doubling_rounds(size(), position_)),
       halving_(halving_rounds(size())),
       exchange_(detector, kDataTag),
-      window_(kLeastWindowBytes) {}
+      window_(kMinWindowBytes) {}
 
 void RingGroup::run(std::span<float> data, const RingParts& parts, const Wire& wire, SegmentHandler& handler,
                     const RingWork& work) {

@@ -23,19 +23,19 @@ namespace lockstep::comm {
 /// Bytes of a segment on the wire, at most; see ring_group.hpp.
 inline constexpr std::size_t kSegmentBytes = 61440;
 /// Smaller ones are not worth a message of their own.
-inline constexpr std::size_t kLeastSegmentBytes = 8192;
+inline constexpr std::size_t kMinSegmentBytes = 8192;
 /// Segments that a part is cut into where it is small: so many steps of the ring overlap.
 inline constexpr std::size_t kSegmentsOfSmallPart = 4;
 /// Bytes posted ahead in each direction; see WINDOW in ring_group.hpp.
-inline constexpr std::size_t kLeastWindowBytes = std::size_t{960} << 10;
-inline constexpr std::size_t kMostWindowBytes = std::size_t{4} << 20;
+inline constexpr std::size_t kMinWindowBytes = std::size_t{960} << 10;
+inline constexpr std::size_t kMaxWindowBytes = std::size_t{4} << 20;
 /// Of a ring over a network that so much has come through.
 constexpr std::size_t window_for(double bytes_per_second) noexcept {
-  constexpr double kSeconds = 2e-3, kMost{kMostWindowBytes};
-  return std::max(kLeastWindowBytes, static_cast<std::size_t>(std::min(bytes_per_second * kSeconds, kMost)));
+  constexpr double kSeconds = 2e-3, kMax{kMaxWindowBytes};
+  return std::max(kMinWindowBytes, static_cast<std::size_t>(std::min(bytes_per_second * kSeconds, kMax)));
 }
 /// Segments of them at most: what a message takes of MPI.
-inline constexpr std::size_t kMostAhead = 128;
+inline constexpr std::size_t kMaxAhead = 128;
 /// Segments that are taken in before anything else has its turn.
 inline constexpr int kTakenAtOnce = 16;
 /// Of whatever carries a sum: who is in another one gets a message of a length that it does not expect.
@@ -64,7 +64,7 @@ struct RingPosition {
   int previous = 0;   ///< rank in the session of the one before, from which everything comes
   int following = 0;  ///< and of the one after
   int tag = kDataTag;
-  std::size_t window = kLeastWindowBytes;  ///< bytes
+  std::size_t window = kMinWindowBytes;  ///< bytes
 };
 
 /// What the elements of a segment are on the wire.
@@ -108,15 +108,15 @@ class RingSchedule {
         memory_(memory),
         segment_(segment_elements(ring.size, parts)),
         place_(whole_lines(Code::bytes(segment_))),
-        ahead_(std::min({ring.window / place_, kMostAhead, most_segments(ring.size, parts)})),
+        ahead_(std::min({ring.window / place_, kMaxAhead, most_segments(ring.size, parts)})),
         first_(phases == RingPhases::all_gather ? ring.size - 1 : 0),
         last_(phases == RingPhases::reduce_scatter ? ring.size - 1 : 2 * (ring.size - 1)) {
     posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
     started_ = sent_ = settled({first_, 0, 0}, Direction::out);
     // The most at once: windows that grow allocate nothing.
-    memory_.take_staging((kRounds ? 2 : 1) * kMostWindowBytes);
-    memory_.receives.reserve(kMostAhead);
-    memory_.sends.reserve(kMostAhead);
+    memory_.take_staging((kRounds ? 2 : 1) * kMaxWindowBytes);
+    memory_.receives.reserve(kMaxAhead);
+    memory_.sends.reserve(kMaxAhead);
     memory_.receives.assign(ahead_, MPI_REQUEST_NULL);
     memory_.sends.assign(ahead_, MPI_REQUEST_NULL);
   }
@@ -161,7 +161,7 @@ class RingSchedule {
       for (const Slice& part : parts.of(position)) longest = std::max(longest, part.count);
     }
     const std::size_t bytes = whole_lines(Code::bytes(longest) / kSegmentsOfSmallPart);
-    return Code::elements(std::clamp(bytes, kLeastSegmentBytes, kSegmentBytes));
+    return Code::elements(std::clamp(bytes, kMinSegmentBytes, kSegmentBytes));
   }
 
   /// What a rank receives in one direction at most, one at least.

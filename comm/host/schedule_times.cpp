@@ -16,7 +16,7 @@ constexpr std::array kSchedules{AllReduceSchedule::doubling, AllReduceSchedule::
 constexpr std::size_t kFirstBytes = std::size_t{1} << 10, kLastBytes = std::size_t{4} << 20;
 constexpr int kRounds = 5;
 constexpr double kBatchSeconds = 2e-3;  // of small sums, so many at a time
-constexpr std::int64_t kMostSums = 50;
+constexpr std::int64_t kMaxSums = 50;
 constexpr double kAllSeconds = 1;  // then no larger sums
 /// The ring is ahead for good where it is by so much at two sizes.
 constexpr double kClearly = 1.25;
@@ -77,7 +77,7 @@ std::vector<ScheduleSeconds> time_schedules(Communicator& communicator,
     std::array<std::int64_t, kSchedules.size()> sums{};
     for (std::size_t i = 0; i < kSchedules.size(); ++i) {
       const double once = timing.seconds(kSchedules[i], bytes, 1);
-      sums[i] = std::clamp(static_cast<std::int64_t>(kBatchSeconds / std::max(once, 1e-9)), std::int64_t{1}, kMostSums);
+      sums[i] = std::clamp(static_cast<std::int64_t>(kBatchSeconds / std::max(once, 1e-9)), std::int64_t{1}, kMaxSums);
       all += once;
     }
     std::array<std::array<double, kRounds>, kSchedules.size()> seconds{};

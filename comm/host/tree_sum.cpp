@@ -11,7 +11,7 @@ namespace lockstep::comm {
 void tree_sum_into(std::span<float* const> destinations, std::span<const float* const> subtrees,
                    const SummationTree& tree, std::size_t begin, std::size_t end) {
   constexpr std::size_t kBlock = 512;  // elements: the stack stays in the first-level cache
-  alignas(64) std::array<std::array<float, kBlock>, SummationTree::kMostDepth> stack;
+  alignas(64) std::array<std::array<float, kBlock>, SummationTree::kMaxDepth> stack;
   const std::span<const SummationTree::Step> steps = tree.steps_over_subtrees();
   for (std::size_t at = begin; at < end; at += kBlock) {
     const std::size_t count = std::min(kBlock, end - at);

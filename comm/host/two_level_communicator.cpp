@@ -183,8 +183,8 @@ void TwoLevelCommunicator::sum_small(std::span<T> data, Collective operation) {
 // Sums that overtake --------------------------------------------------------------------------------------------------
 
 double* TwoLevelCommunicator::urgent_buffer(int position) const noexcept {
-  static_assert(2 * kMostUrgentBytes <= SharedGroup::kBounceBytes);
-  return reinterpret_cast<double*>(group_.bounce(position) + urgent_number_ % 2 * kMostUrgentBytes);
+  static_assert(2 * kMaxUrgentBytes <= SharedGroup::kBounceBytes);
+  return reinterpret_cast<double*>(group_.bounce(position) + urgent_number_ % 2 * kMaxUrgentBytes);
 }
 
 void TwoLevelCommunicator::begin_urgent(std::span<double> data) {

@@ -10,7 +10,7 @@ namespace {
 /// Elements of one thread: 16 bytes of float32, 8 of bfloat16, in one access where both are aligned to that.
 constexpr std::size_t kPack = 4;
 constexpr unsigned kThreads = 256;
-constexpr std::size_t kMostBlocks = 4096;
+constexpr std::size_t kMaxBlocks = 4096;
 
 __device__ std::size_t first_of_thread() {
   return (static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x) * kPack;
@@ -52,7 +52,7 @@ __global__ void widen_kernel(float* values, const std::uint16_t* rounded, std::s
 
 unsigned blocks_for(std::size_t count) {
   constexpr std::size_t kOfBlock = kThreads * kPack;
-  return static_cast<unsigned>(std::min((count + kOfBlock - 1) / kOfBlock, kMostBlocks));
+  return static_cast<unsigned>(std::min((count + kOfBlock - 1) / kOfBlock, kMaxBlocks));
 }
 
 }  // namespace

@@ -33,12 +33,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookInterval{100};
 /// A start may take longer than a step is allowed to: contexts, topology, connections to all peers.
-constexpr double kLeastStartSeconds = 60;
+constexpr double kMinStartSeconds = 60;
 /// What a device that failed may be given to show up as a dead process.
 constexpr std::chrono::seconds kTimeToDie{2};
 constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8;
 /// So many joins of a step are timed; more are not, and so many in graphs.
-constexpr std::size_t kMostExposedWaits = 1024;
+constexpr std::size_t kMaxExposedWaits = 1024;
 /// So many steps are all timed at first; then one in so many. No usual interval of evaluations or checkpoints is a
 /// multiple of it.
 constexpr std::int64_t kExposedSteps = 7;
@@ -82,7 +82,7 @@ NcclCommunicator::NcclCommunicator(Communicator& host, const std::string& host_n
   NcclLog log;
   const NcclId id = make_nccl_id(host_);
   bool started = false;
-  poll_together(host_, std::max(deadline_, kLeastStartSeconds), "NCCL's communicator", [&] {
+  poll_together(host_, std::max(deadline_, kMinStartSeconds), "NCCL's communicator", [&] {
     return in_words([&] {
       if (!started) nccl_.emplace(id, host_.rank(), host_.size(), options.shared_device ? 1 : options.processors);
       started = true;
@@ -144,7 +144,7 @@ void NcclCommunicator::sum_probe(void* memory) {
     }
     return Stage::end;
   };
-  poll_together(host_, std::max(deadline_, kLeastStartSeconds), "NCCL's first sum", [&] {
+  poll_together(host_, std::max(deadline_, kMinStartSeconds), "NCCL's first sum", [&] {
     return in_words([&] {
       if (!nccl_->ready()) return false;
       if (stage == Stage::end) return is_past();
@@ -198,9 +198,9 @@ void NcclCommunicator::do_all_reduce(std::span<double> data) {
 
 void NcclCommunicator::all_reduce_as_bf16(std::span<float> data) {
   auto* const staging = static_cast<std::uint16_t*>(staging_.get());
-  constexpr std::size_t kMost = kDeviceStagingBytes / sizeof(std::uint16_t);
-  for (std::size_t done = 0; done < data.size(); done += kMost) {
-    const std::span<float> part = data.subspan(done, std::min(kMost, data.size() - done));
+  constexpr std::size_t kMax = kDeviceStagingBytes / sizeof(std::uint16_t);
+  for (std::size_t done = 0; done < data.size(); done += kMax) {
+    const std::span<float> part = data.subspan(done, std::min(kMax, data.size() - done));
     start(part.size(), [&] {
       check(enqueue_rounding(own_.get(), staging, part.data(), part.size()), "rounding to bfloat16");
       nccl_->start_sum(staging, part.size(), NcclHandle::Element::bfloat16, own_.get());
@@ -351,7 +351,7 @@ NcclCommunicator::ExposedWait NcclCommunicator::make_exposed_wait() const {
 NcclCommunicator::ExposedWait* NcclCommunicator::next_exposed_wait(bool capturing) {
   std::vector<ExposedWait>& waits = capturing ? recorded_ : immediate_;
   const std::size_t index = capturing ? recorded_.size() : immediate_used_++;
-  if (index >= kMostExposedWaits) return nullptr;
+  if (index >= kMaxExposedWaits) return nullptr;
   if (index >= waits.size()) {
     // To make an event is none of the things that a capture records, and none that it should forbid.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;

@@ -22,7 +22,7 @@ int log_memory = -1;
 off_t given_back = 0;
 
 constexpr off_t kTail = 64 << 10, kTrimFrom = 4 * kTail;
-constexpr std::size_t kMostWarnings = 2 << 10;
+constexpr std::size_t kMaxWarnings = 2 << 10;
 
 off_t log_size() noexcept {
   struct stat found {};
@@ -89,8 +89,8 @@ std::string last_nccl_warnings() {
     rest = rest.substr(0, begin);
     if (warning.empty()) continue;
     bytes += warning.size();
-    if (bytes > kMostWarnings && !found.empty()) break;
-    found.push_back(warning.substr(0, kMostWarnings));
+    if (bytes > kMaxWarnings && !found.empty()) break;
+    found.push_back(warning.substr(0, kMaxWarnings));
   }
   std::string said;
   for (auto warning = found.rbegin(); warning != found.rend(); ++warning) {

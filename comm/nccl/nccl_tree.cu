@@ -8,7 +8,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr unsigned kTreeThreads = 256;
-constexpr std::size_t kMostTreeBlocks = 4096;
+constexpr std::size_t kMaxTreeBlocks = 4096;
 
 __device__ std::size_t element_of_thread() { return static_cast<std::size_t>(blockIdx.x) * kTreeThreads + threadIdx.x; }
 __device__ std::size_t elements_of_grid() { return static_cast<std::size_t>(gridDim.x) * kTreeThreads; }
@@ -20,7 +20,7 @@ __global__ void addition_kernel(float* to, const float* from, std::size_t count)
 /// As tree_sum_into() (comm/host/tree_sum.hpp), an element a thread: the steps are the same for all, so their places on
 /// the stack are.
 __global__ void tree_sum_kernel(float* to, SubtreeSums subtrees, std::size_t count) {
-  float stack[SummationTree::kMostDepth];
+  float stack[SummationTree::kMaxDepth];
   for (std::size_t i = element_of_thread(); i < count; i += elements_of_grid()) {
     for (int k = 0; k < subtrees.count; ++k) {
       const SummationTree::Step step = subtrees.steps[k];
@@ -33,7 +33,7 @@ __global__ void tree_sum_kernel(float* to, SubtreeSums subtrees, std::size_t cou
 }
 
 unsigned blocks_of_tree(std::size_t count) {
-  return static_cast<unsigned>(std::min((count + kTreeThreads - 1) / kTreeThreads, kMostTreeBlocks));
+  return static_cast<unsigned>(std::min((count + kTreeThreads - 1) / kTreeThreads, kMaxTreeBlocks));
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ void SurvivorCommunicator::do_all_gather(std::span<std::byte> data, std::size_t 
 
 void SurvivorCommunicator::do_broadcast(std::span<std::byte> data, int root) {
   do {
-    const std::span<std::byte> piece = data.first(std::min(kMostCopied, data.size()));
+    const std::span<std::byte> piece = data.first(std::min(kMaxCopied, data.size()));
     through_copy(piece, [&](std::span<std::byte> copy) { ForwardingCommunicator::do_broadcast(copy, root); });
     data = data.subspan(piece.size());
   } while (!data.empty());

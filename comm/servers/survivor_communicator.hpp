@@ -25,7 +25,7 @@ class SurvivorCommunicator final : public ForwardingCommunicator {
  public:
   /// Bytes of a copy, at most, but for sums and what is gathered. Pieces of MPI's own broadcast are a quarter of it:
   /// several are on their way at once.
-  static constexpr std::size_t kMostCopied = std::size_t{64} << 20;
+  static constexpr std::size_t kMaxCopied = std::size_t{64} << 20;
 
   /// Collective. As make_communicator. `session` outlives this.
   SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options);

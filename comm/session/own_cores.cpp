@@ -9,9 +9,9 @@ namespace lockstep::comm {
 
 std::vector<int> own_cores() {
   // A mask that is shorter than the kernel's is refused, and the C library's own type ends at 1,024.
-  constexpr int kMost = 1 << 20;
+  constexpr int kMax = 1 << 20;
   std::vector<int> cores;
-  for (int count = CPU_SETSIZE; count <= kMost; count *= 2) {
+  for (int count = CPU_SETSIZE; count <= kMax; count *= 2) {
     const std::size_t bytes = CPU_ALLOC_SIZE(count);
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(count),
                                                                 [](cpu_set_t* set) { CPU_FREE(set); });

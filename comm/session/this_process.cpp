@@ -21,10 +21,10 @@ std::uint64_t random_nonce() {
 }
 
 void write_stderr(std::string_view text) noexcept {
-  constexpr int kMostMilliseconds = 1000;
+  constexpr int kMaxMilliseconds = 1000;
   while (!text.empty()) {
     pollfd room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-    const int ready = poll(&room, 1, kMostMilliseconds);
+    const int ready = poll(&room, 1, kMaxMilliseconds);
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return;
     // A pipe with room takes so much at once without making its writer wait.

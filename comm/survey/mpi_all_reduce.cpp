@@ -16,7 +16,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr int kFailed = 1;
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  ///< MPI counts in int
+constexpr std::size_t kMaxAtOnce = std::size_t{1} << 30;  ///< MPI counts in int
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void MpiAllReduce::sum(std::span<float> data) {
   MpiSession::State& state = session_.state();
   if (!state.uses_mpi()) return;  // a world of one has its sum
   for (std::size_t done = 0; done < data.size();) {
-    const std::span<float> part = data.subspan(done, std::min(kMostAtOnce, data.size() - done));
+    const std::span<float> part = data.subspan(done, std::min(kMaxAtOnce, data.size() - done));
     count_.store(part.size(), std::memory_order_relaxed);
     entries_and_exits_.fetch_add(1, std::memory_order_release);
     const int code =

@@ -32,11 +32,11 @@ Round random_round(int hosts, std::mt19937_64& generator) {
   return round;
 }
 
-constexpr std::size_t kLeastMessageBytes = std::size_t{64} << 10, kMostMessageBytes = std::size_t{1} << 20;
+constexpr std::size_t kMinMessageBytes = std::size_t{64} << 10, kMaxMessageBytes = std::size_t{1} << 20;
 constexpr std::size_t kTrialBytes = std::size_t{256} << 10;
 constexpr int kTransfers = 5;
-constexpr std::int64_t kMostMessages = 512;
-constexpr std::size_t kLeastPings = 10, kMostPings = 2000;
+constexpr std::int64_t kMaxMessages = 512;
+constexpr std::size_t kMinPings = 10, kMaxPings = 2000;
 
 /// What the leader of a pair asks of its partner.
 struct Request {
@@ -79,7 +79,7 @@ double usual_round_trip(PairMessages& line, double seconds) {
   for (int i = 0; i < 3; ++i) round_trip(line);
   std::vector<double> trips;
   const Clock::time_point begin = Clock::now();
-  while (trips.size() < kLeastPings || (trips.size() < kMostPings && seconds_since(begin) < seconds)) {
+  while (trips.size() < kMinPings || (trips.size() < kMaxPings && seconds_since(begin) < seconds)) {
     trips.push_back(round_trip(line));
   }
   const auto place = trips.begin() + static_cast<std::ptrdiff_t>(trips.size() / 10);
@@ -109,9 +109,9 @@ double bandwidth(PairMessages& line, Request::Kind kind, double seconds) {
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kTransfers && seconds_since(begin) < seconds; ++i) {
     const double bytes = rate * seconds / kTransfers;
-    const auto message = std::clamp(static_cast<std::size_t>(bytes), kLeastMessageBytes, kMostMessageBytes);
+    const auto message = std::clamp(static_cast<std::size_t>(bytes), kMinMessageBytes, kMaxMessageBytes);
     const auto times =
-        std::clamp(static_cast<std::int64_t>(bytes / static_cast<double>(message)), std::int64_t{1}, kMostMessages);
+        std::clamp(static_cast<std::int64_t>(bytes / static_cast<double>(message)), std::int64_t{1}, kMaxMessages);
     rate = transfer(line, kind, message, times);
     best = std::max(best, rate);
   }
@@ -226,7 +226,7 @@ std::vector<Round> rounds_of(std::span<const HostPair> pairs) {
 }
 
 int most_rounds(const ProbeOptions& options) noexcept {
-  return static_cast<int>(std::clamp(options.seconds / kLeastRoundSeconds, 3.0, 1e6));
+  return static_cast<int>(std::clamp(options.seconds / kMinRoundSeconds, 3.0, 1e6));
 }
 
 std::vector<PairFigures> probe_network(MpiSession& session, Communicator& communicator, std::span<const int> ranks,

@@ -48,7 +48,7 @@ struct ProbeOptions {
 };
 
 /// The least a round is worth: shorter ones measure the start of a transfer.
-inline constexpr double kLeastRoundSeconds = 0.1;
+inline constexpr double kMinRoundSeconds = 0.1;
 /// Rounds that fit, three at least.
 int most_rounds(const ProbeOptions& options) noexcept;
 

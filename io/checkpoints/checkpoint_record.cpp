@@ -81,10 +81,10 @@ std::optional<std::int64_t> whole_number(std::string_view digits) {
 }
 
 std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(float));
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(float));
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape) {
-    if (extent < 0 || (extent > 0 && elements > kMost / extent)) return std::nullopt;
+    if (extent < 0 || (extent > 0 && elements > kMax / extent)) return std::nullopt;
     elements *= extent;
   }
   return static_cast<std::size_t>(elements);

@@ -276,15 +276,15 @@ ShardFile ShardSet::open_listed(std::size_t shard) const {
 
 /// Numbers labels that are texts: a name has one number in all files.
 void ShardSet::number_texts() {
-  constexpr std::size_t kMostNames = 65'536;
+  constexpr std::size_t kMaxNames = 65'536;
   std::set<std::string> names;
   for (const Slot& slot : slots_) {
     names.insert(slot.file->texts().begin(), slot.file->texts().end());
-    if (names.size() <= kMostNames) continue;
+    if (names.size() <= kMaxNames) continue;
     throw FileError(
         fmt::format("{}: its labels are more than {} different texts, which are no names of classes: choose "
                     "another data set with --y",
-                    slot.file->path().string(), kMostNames));
+                    slot.file->path().string(), kMaxNames));
   }
   text_classes_.assign(names.begin(), names.end());
   for (const std::string& name : text_classes_) {

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLeastExternalBytes = 1024;  ///< smaller tensors, such as shapes, stay in the graph
+constexpr std::size_t kMinExternalBytes = 1024;  ///< smaller tensors, such as shapes, stay in the graph
 
 ProtobufMessage text_pair(std::string_view key, std::string_view value) {
   ProtobufMessage pair;
@@ -133,7 +133,7 @@ std::vector<fs::path> write_onnx(const fs::path& file, const OnnxModel& model, I
   if (all > most_bytes) {
     for (std::size_t i = 0; i < places.size(); ++i) {
       const std::size_t bytes = model.tensors[i].bytes().size();
-      if (bytes < kLeastExternalBytes) continue;
+      if (bytes < kMinExternalBytes) continue;
       places[i] = Place{.file = data.filename().string(), .offset = aligned(outside)};
       outside = aligned(outside) + bytes;
     }

@@ -65,10 +65,10 @@ struct OnnxModel {
 
 /// The limit of a protobuf message is 2 GiB. If all tensors together have more bytes, they go to a file of their own,
 /// FILE.data.
-inline constexpr std::uint64_t kMostOnnxBytes = (std::uint64_t{1} << 31) - (std::uint64_t{1} << 24);
+inline constexpr std::uint64_t kMaxOnnxBytes = (std::uint64_t{1} << 31) - (std::uint64_t{1} << 24);
 
 /// Returns the files written, `file` first. Equal content, equal bytes. Throws FileError.
 std::vector<std::filesystem::path> write_onnx(const std::filesystem::path& file, const OnnxModel& model,
-                                              IfThere if_there, std::uint64_t most_bytes = kMostOnnxBytes);
+                                              IfThere if_there, std::uint64_t most_bytes = kMaxOnnxBytes);
 
 }  // namespace lockstep::io

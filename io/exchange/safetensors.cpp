@@ -83,7 +83,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file)
     throw FileError({.file = file_, .what = fmt::format("is no safetensors file: it has {} bytes", size)});
   }
   read_at(descriptor_, std::as_writable_bytes(std::span(&length, 1)), 0, file_);
-  if (length > kMostHeaderBytes || length > size - sizeof length) {
+  if (length > kMaxHeaderBytes || length > size - sizeof length) {
     throw FileError({.file = file_,
                      .what = fmt::format("is no safetensors file, or is cut off: it says that its header has {} bytes, "
                                          "and the file has {}",

@@ -55,7 +55,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t 
 class SafetensorsFile {
  public:
   /// Longest accepted header, the limit of the reference implementation.
-  static constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
+  static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
   /// Throws FileError that names the file.
   explicit SafetensorsFile(std::filesystem::path file);

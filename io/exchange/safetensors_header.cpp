@@ -16,7 +16,7 @@ namespace lockstep::io {
 
 namespace {
 
-constexpr std::size_t kMostExtents = 8;
+constexpr std::size_t kMaxExtents = 8;
 
 /// Bytes per element; 0: unknown type.
 std::uint64_t bytes_of(std::string_view dtype) {
@@ -54,7 +54,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (at_ != At::list || value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       return unexpected(fmt::format("the number {}", value));
     }
-    if (numbers_.size() == kMostExtents) fail("a list of more than {} numbers", kMostExtents);
+    if (numbers_.size() == kMaxExtents) fail("a list of more than {} numbers", kMaxExtents);
     numbers_.push_back(value);
     return true;
   }

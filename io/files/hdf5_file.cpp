@@ -150,11 +150,11 @@ std::vector<std::string> Hdf5File::children(std::string_view group) const {
 }
 
 std::vector<std::string> Hdf5File::datasets(std::string_view group) const {
-  constexpr int kMostDepth = 8;
-  constexpr std::size_t kMostNames = 10'000;
+  constexpr int kMaxGroupDepth = 8;
+  constexpr std::size_t kMaxNames = 10'000;
   const std::string root = fmt::format("{}{}", group, group.ends_with('/') ? "" : "/");
   std::vector<std::string> found, groups{""};
-  for (int depth = 0; depth < kMostDepth && !groups.empty(); ++depth) {
+  for (int depth = 0; depth < kMaxGroupDepth && !groups.empty(); ++depth) {
     std::vector<std::string> deeper;
     for (const std::string& within : groups) {
       for (const std::string& name : children(root + within)) {
@@ -169,7 +169,7 @@ std::vector<std::string> Hdf5File::datasets(std::string_view group) const {
         const H5I_type_t type = H5Iget_type(object.get());
         if (type == H5I_DATASET) found.push_back(relative);
         if (type == H5I_GROUP && is_hard) deeper.push_back(relative + "/");
-        if (found.size() + deeper.size() >= kMostNames) return found;
+        if (found.size() + deeper.size() >= kMaxNames) return found;
       }
     }
     groups = std::move(deeper);

@@ -293,10 +293,10 @@ Hdf5File::Handles::Extents Hdf5File::Handles::extents(const Hdf5Id& dataset, std
   if (rank > 0 && H5Sget_simple_extent_dims(space.get(), result.now.data(), result.most.data()) < 0) {
     fail(fmt::format("read the shape of dataset {}", name));
   }
-  constexpr hsize_t kMostElements = hsize_t{1} << 59;
+  constexpr hsize_t kMaxElements = hsize_t{1} << 59;
   hsize_t elements = 1;
   for (const hsize_t extent : result.now) {
-    if (extent > kMostElements / elements) {
+    if (extent > kMaxElements / elements) {
       damaged(name, fmt::format("no file holds the shape ({})", fmt::join(result.now, ", ")));
     }
     elements *= std::max<hsize_t>(extent, 1);

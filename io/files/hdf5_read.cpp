@@ -301,10 +301,10 @@ std::vector<std::string> Hdf5File::read_texts(std::string_view dataset) const {
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
   const std::size_t width = H5Tget_size(type.get());
   if (count < 0 || width == 0) handles_->fail(action);
-  constexpr std::uintmax_t kMostPacked = 65536;  // bytes of data per byte of a compressed file
+  constexpr std::uintmax_t kMaxPacked = 65536;  // bytes of data per byte of a compressed file
   std::error_code unknown;
   const std::uintmax_t file_bytes = std::filesystem::file_size(path(), unknown);
-  if (!unknown && static_cast<std::uintmax_t>(count) > file_bytes * kMostPacked / width) {
+  if (!unknown && static_cast<std::uintmax_t>(count) > file_bytes * kMaxPacked / width) {
     handles_->damaged(dataset, fmt::format("{} texts of {} bytes are more than the file holds", count, width));
   }
   return handles_->decode_texts(type, space, static_cast<std::size_t>(count), [&](void* values) {

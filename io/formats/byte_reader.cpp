@@ -44,8 +44,8 @@ ByteReader::ByteReader(ByteReader&&) noexcept = default;
 ByteReader& ByteReader::operator=(ByteReader&&) noexcept = default;
 
 std::size_t ByteReader::read_some(std::span<std::byte> out) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // gzread's count is an unsigned int, its result an int
-  const int got = gzread(stream_->file, out.data(), static_cast<unsigned>(std::min(out.size(), kMost)));
+  constexpr std::size_t kMax = std::size_t{1} << 30;  // gzread's count is an unsigned int, its result an int
+  const int got = gzread(stream_->file, out.data(), static_cast<unsigned>(std::min(out.size(), kMax)));
   int code = Z_OK;
   const char* text = gzerror(stream_->file, &code);
   if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
@@ -76,9 +76,9 @@ void ByteReader::expect_room(std::uint64_t bytes) const {
   if (!std::filesystem::is_regular_file(path_, unknown)) return;
   const std::uint64_t size = std::filesystem::file_size(path_, unknown);
   if (unknown) return;
-  constexpr std::uint64_t kMostUnpacked = 1032;
+  constexpr std::uint64_t kMaxUnpacked = 1032;
   const bool packed = gzdirect(stream_->file) == 0;
-  const std::uint64_t most = packed ? size * kMostUnpacked : size;
+  const std::uint64_t most = packed ? size * kMaxUnpacked : size;
   if (position_ <= most && bytes <= most - position_) return;
   throw FileError(
       {.file = path_,

@@ -143,14 +143,14 @@ FileType token_type(std::int64_t vocabulary) noexcept {
 }
 
 std::string describe_files(const std::string& format, const std::vector<std::filesystem::path>& files) {
-  constexpr std::size_t kMostNames = 5;
+  constexpr std::size_t kMaxNames = 5;
   std::string text = format;
-  for (std::size_t i = 0; i < std::min(files.size(), kMostNames); ++i) {
+  for (std::size_t i = 0; i < std::min(files.size(), kMaxNames); ++i) {
     const std::filesystem::path name =
         files[i].has_filename() ? files[i].filename() : files[i].parent_path().filename();
     text += fmt::format(" {}", readable(name.string()));
   }
-  return files.size() > kMostNames ? text + fmt::format(" and {} more", files.size() - kMostNames) : text;
+  return files.size() > kMaxNames ? text + fmt::format(" and {} more", files.size() - kMaxNames) : text;
 }
 
 std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options) {

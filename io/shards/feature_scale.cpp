@@ -10,7 +10,7 @@ namespace {
 constexpr double kFloatRounding = 1e-6, kDoubleRounding = 1e-14;
 /// Largest acceptable change by rounding, as a share of a deviation.
 constexpr double kNoticeable = 1e-3;
-constexpr double kFarFromZero = 4, kLeastDeviation = 0.25, kGreatestDeviation = 4;
+constexpr double kFarFromZero = 4, kMinDeviation = 0.25, kGreatestDeviation = 4;
 
 bool is_constant(const FeatureSpread& feature, double rounding = kFloatRounding) {
   return !(feature.deviation > rounding * std::abs(feature.mean));
@@ -83,7 +83,7 @@ FeatureScale scale_of(std::span<const FeatureSpread> features, FileType type) {
 bool asks_for_scale(std::span<const FeatureSpread> features) noexcept {
   return std::any_of(features.begin(), features.end(), [](const FeatureSpread& feature) {
     return std::abs(feature.mean) > kFarFromZero ||
-           (!is_constant(feature) && (feature.deviation < kLeastDeviation || feature.deviation > kGreatestDeviation));
+           (!is_constant(feature) && (feature.deviation < kMinDeviation || feature.deviation > kGreatestDeviation));
   });
 }
 

@@ -20,13 +20,13 @@ namespace lockstep::io {
 namespace {
 
 std::string datasets_in(const Hdf5File& file) {
-  constexpr std::size_t kMostShown = 20;
+  constexpr std::size_t kMaxShown = 20;
   std::vector<std::string> all = file.datasets("/");
   for (const std::string& name : file.children("/")) {
     if (std::string why = file.dangling(name); !why.empty()) all.push_back(fmt::format("{}, which {}", name, why));
   }
   if (all.empty()) return "no dataset";
-  const auto shown = std::span(all).first(std::min(all.size(), kMostShown));
+  const auto shown = std::span(all).first(std::min(all.size(), kMaxShown));
   return fmt::format("{}{}", fmt::join(shown, ", "),
                      all.size() > shown.size() ? fmt::format(" and {} more", all.size() - shown.size()) : "");
 }
@@ -148,7 +148,7 @@ std::vector<std::filesystem::path> ShardFile::other_files() const {
 /// Compares a header with the file's size before memory is allocated: a damaged header may claim anything.
 void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& layout) const {
   /// Largest ratio of data to bytes in the file: deflate reaches 1032, and no filter in use exceeds this limit.
-  constexpr std::uint64_t kMostPacked = std::uint64_t{1} << 16;
+  constexpr std::uint64_t kMaxPacked = std::uint64_t{1} << 16;
   const std::uint64_t promised = static_cast<std::uint64_t>(stored.field.elements()) * layout.stored_size *
                                  static_cast<std::uint64_t>(stored.count);
   const bool fills = gaps_.accept_unwritten && !layout.chunk.empty();  // has more elements than the file holds
@@ -167,7 +167,7 @@ void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& la
     }
     chunk *= static_cast<std::uint64_t>(extent);
   }
-  const std::uint64_t most = layout.compressed ? bytes_ * kMostPacked : bytes_;
+  const std::uint64_t most = layout.compressed ? bytes_ * kMaxPacked : bytes_;
   if (promised <= most && chunk <= most) return;
   throw FileError(fmt::format(
       "{}: {} should be {} bytes{}, the file has {}: its header is damaged, or not all of it was written; copy or make "

@@ -137,7 +137,7 @@ void BytePairEncoder::append(std::string_view word, std::vector<std::int32_t>& t
   const std::size_t begin = tokens.size();
   merge(word, tokens);
   const std::size_t count = tokens.size() - begin;
-  if (count > kMostTokensKept) return;
+  if (count > kMaxTokensKept) return;
   kept.word = key;
   kept.tokens.fill(-1);
   std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(begin), count, kept.tokens.begin());

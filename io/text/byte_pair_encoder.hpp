@@ -71,11 +71,11 @@ class BytePairEncoder {
 
  private:
   static constexpr std::size_t kLongestKept = 31;
-  static constexpr std::size_t kMostTokensKept = 8;
+  static constexpr std::size_t kMaxTokensKept = 8;
   struct alignas(64) Kept {
     /// The word's bytes, then zeros; the last byte is the length; length 0: an empty entry.
     std::array<std::uint64_t, (kLongestKept + 1) / 8> word{};
-    std::array<std::int32_t, kMostTokensKept> tokens{};  ///< -1 after the last token
+    std::array<std::int32_t, kMaxTokensKept> tokens{};  ///< -1 after the last token
   };
 
   void read_merges(const TokenInfo& info);

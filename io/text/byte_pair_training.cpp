@@ -144,8 +144,8 @@ void BytePairTrainer::add(std::string_view word) {
 }
 
 TokenInfo BytePairTrainer::finish(std::int64_t vocabulary) const {
-  constexpr std::int64_t kLeast = 257;  // the bytes and <|endoftext|>
-  if (vocabulary < kLeast) throw std::invalid_argument(fmt::format("a byte pair vocabulary of {}", vocabulary));
+  constexpr std::int64_t kMin = 257;  // the bytes and <|endoftext|>
+  if (vocabulary < kMin) throw std::invalid_argument(fmt::format("a byte pair vocabulary of {}", vocabulary));
   TokenInfo info{.kind = "bpe"};
   for (const std::uint8_t byte : bytes_by_letter()) {
     const char letter = static_cast<char>(byte);

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
 constexpr const char* kJsonName = "tokenizer.json";
 constexpr std::string_view kMergesHeader = "#version: 0.2\n";
 
@@ -42,9 +42,9 @@ bool is_there(const fs::path& file) {
 std::string content_of(const fs::path& file) {
   std::error_code unreadable;
   const std::uint64_t bytes = fs::file_size(file, unreadable);
-  if (!unreadable && bytes > kMostBytes) {
+  if (!unreadable && bytes > kMaxBytes) {
     throw FileError(fmt::format("{}: has {}; no tokenizer has more than {}: name the right folder", file.string(),
-                                size_text(bytes), size_text(kMostBytes)));
+                                size_text(bytes), size_text(kMaxBytes)));
   }
   std::optional<std::string> content = read_whole(file);
   if (!content) throw FileError(fmt::format("{}: is not there", file.string()));

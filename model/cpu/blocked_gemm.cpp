@@ -15,12 +15,12 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-constexpr std::size_t kMostInner = 768;
+constexpr std::size_t kMaxInner = 768;
 constexpr std::size_t kBlockRows = 168;  ///< rows of a: at most 504 KiB, for the second-level cache
 constexpr std::size_t kBlockColumns = 1024;
-constexpr std::size_t kLine = 16;         ///< floats
-constexpr std::size_t kMostRows = 12;     ///< rows of a tile
-constexpr std::size_t kMostColumns = 32;  ///< columns of a tile
+constexpr std::size_t kLine = 16;        ///< floats
+constexpr std::size_t kMaxRows = 12;     ///< rows of a tile
+constexpr std::size_t kMaxColumns = 32;  ///< columns of a tile
 
 /// Computes one tile of c; its number of rows is a template argument. a: [inner][rows], b: [inner][tile's columns].
 using Tile = void (*)(std::size_t inner, const float* a, const float* b, float* c, std::size_t stride, bool accumulate);
@@ -70,10 +70,10 @@ LOCKSTEP_TILE(tile_of_eights, Eight, LOCKSTEP_TARGET("x86-64-v3"))
 
 struct Kernels {
   const char* instruction_set = nullptr;
-  std::size_t rows = 0, columns = 0;         ///< extents of a whole tile
-  std::size_t inner = 0;                     ///< most steps of a block
-  std::array<Tile, kMostRows + 1> wide{};    ///< by number of rows; two vectors wide
-  std::array<Tile, kMostRows + 1> narrow{};  ///< one vector wide, for the last columns
+  std::size_t rows = 0, columns = 0;        ///< extents of a whole tile
+  std::size_t inner = 0;                    ///< most steps of a block
+  std::array<Tile, kMaxRows + 1> wide{};    ///< by number of rows; two vectors wide
+  std::array<Tile, kMaxRows + 1> narrow{};  ///< one vector wide, for the last columns
 };
 
 template <std::size_t... kRows>
@@ -81,7 +81,7 @@ Kernels sixteens(std::index_sequence<kRows...>) {
   return {"x86-64-v4",
           12,
           32,
-          kMostInner,
+          kMaxInner,
           {nullptr, &tile_of_sixteens<kRows + 1, 2>...},
           {nullptr, &tile_of_sixteens<kRows + 1, 1>...}};
 }
@@ -90,7 +90,7 @@ Kernels eights(std::index_sequence<kRows...>) {
   return {"x86-64-v3",
           6,
           16,
-          kMostInner / 2,
+          kMaxInner / 2,
           {nullptr, &tile_of_eights<kRows + 1, 2>...},
           {nullptr, &tile_of_eights<kRows + 1, 1>...}};
 }
@@ -239,7 +239,7 @@ struct Workspace {
     return std::unique_ptr<float[], Free>(
         static_cast<float*>(::operator new[](elements * sizeof(float), std::align_val_t{64})));
   }
-  std::unique_ptr<float[], Free> a = make(kBlockRows * kMostInner), b = make(kBlockColumns * kMostInner);
+  std::unique_ptr<float[], Free> a = make(kBlockRows * kMaxInner), b = make(kBlockColumns * kMaxInner);
 };
 
 Workspace& workspace() {
@@ -282,7 +282,7 @@ void add_block(const Factor& a, const ProductShape& block, const Panels& panels,
           continue;
         }
         // The last columns: computes a tile beside c and copies the columns that c has.
-        alignas(64) float edge[kMostRows * kMostColumns];
+        alignas(64) float edge[kMaxRows * kMaxColumns];
         tiles[lanes](block.inner, left + i * block.inner, right, edge, width, false);
         for (std::size_t r = 0; r < lanes; ++r) {
           for (std::size_t v = 0; v < columns; ++v) {

@@ -18,7 +18,7 @@
 // core, blocks cost oneDNN nothing: a single image of 8 x 8 x 64 runs at 136 GFLOP/s, 64 at once do, too.
 //
 // The gradient of w goes in runs of blocks. Each run makes a gradient of its own and adds it to that of its part.
-// Threads take parts, at most kMostParts, and their sums are added at the end, in order. A run has so many images that
+// Threads take parts, at most kMaxParts, and their sums are added at the end, in order. A run has so many images that
 // adding its gradient costs little beside making it. If a run is a single block, w's gradient is made right after x's,
 // from the same d_y in the cache.
 //
@@ -33,9 +33,9 @@ namespace lockstep::model::cpu {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{512} << 10;
-constexpr std::size_t kMostBlockImages = 16;
+constexpr std::size_t kMaxBlockImages = 16;
 /// Also the largest number of threads that a gradient of w can use.
-constexpr std::size_t kMostParts = 8;
+constexpr std::size_t kMaxParts = 8;
 /// Elements of x and y in a run, for each element of w.
 constexpr std::size_t kRunFactor = 4;
 
@@ -55,7 +55,7 @@ struct Cuts {
 
   explicit Cuts(const Convolution& shape)
       : in(static_cast<std::size_t>(shape.in.elements())), out(static_cast<std::size_t>(shape.out.elements())) {
-    block = std::clamp<std::size_t>(kBlockBytes / ((in + out) * sizeof(float)), 1, kMostBlockImages);
+    block = std::clamp<std::size_t>(kBlockBytes / ((in + out) * sizeof(float)), 1, kMaxBlockImages);
     const auto filters = static_cast<std::size_t>(shape.patch() * shape.out.channels);
     const std::size_t images = (kRunFactor * filters + in + out - 1) / (in + out);
     run = (std::max<std::size_t>(images, 1) + block - 1) / block * block;
@@ -63,7 +63,7 @@ struct Cuts {
   static std::size_t pieces(std::size_t images, std::size_t piece) { return (images + piece - 1) / piece; }
   std::size_t blocks(std::size_t images) const { return pieces(images, block); }
   std::size_t runs(std::size_t images) const { return pieces(images, run); }
-  std::size_t parts(std::size_t images) const { return std::min(runs(images), kMostParts); }
+  std::size_t parts(std::size_t images) const { return std::min(runs(images), kMaxParts); }
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr std::size_t kThreadingElements = 64 * 1024;
 /// Partitions are aligned to cache lines, in elements.
 constexpr std::size_t kLine = 16;
 /// Largest number of blocks of a sum over samples or elements.
-constexpr std::size_t kMostBlocks = 64;
+constexpr std::size_t kMaxBlocks = 64;
 
 std::size_t rows_threshold(const Tensor& tensor) {
   return kThreadingElements / static_cast<std::size_t>(tensor.columns) + 2;
@@ -107,8 +107,8 @@ void CpuBackend::do_linear_backward(const LinearBackwardOperands& operands, Acti
 
 template <class Part, class Block>
 Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Block& block) {
-  std::array<Part, kMostBlocks> parts;
-  const std::size_t blocks = std::clamp<std::size_t>(count / smallest, 1, kMostBlocks);
+  std::array<Part, kMaxBlocks> parts;
+  const std::size_t blocks = std::clamp<std::size_t>(count / smallest, 1, kMaxBlocks);
   threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const Slice range = part_of(count, kLine, i, blocks);

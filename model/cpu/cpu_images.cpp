@@ -11,8 +11,8 @@ namespace {
 
 /// Smallest array for which a pass is worth waking a thread, in elements (about 10 us of one core).
 constexpr std::size_t kThreadingElements = 64 * 1024;
-/// Sums over pixels use at most kMostBlocks blocks, of at least kBlockPixels pixels.
-constexpr std::size_t kMostBlocks = 32;
+/// Sums over pixels use at most kMaxBlocks blocks, of at least kBlockPixels pixels.
+constexpr std::size_t kMaxBlocks = 32;
 constexpr std::size_t kBlockPixels = 128;
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
@@ -43,7 +43,7 @@ std::span<Element> CpuImages::at_least(std::vector<Element>& scratch, std::size_
 
 template <class Block>
 void CpuImages::sum_of_blocks(std::size_t pixels, std::size_t channels, std::span<double> sums, const Block& block) {
-  const std::size_t blocks = std::clamp<std::size_t>(pixels / kBlockPixels, 1, kMostBlocks), width = 2 * channels;
+  const std::size_t blocks = std::clamp<std::size_t>(pixels / kBlockPixels, 1, kMaxBlocks), width = 2 * channels;
   const auto parts = at_least(block_sums_, blocks * width);
   threads_.split(blocks, 1, pixels * channels < kThreadingElements ? blocks + 1 : 2,
                  [&](std::size_t begin, std::size_t end) {

@@ -18,7 +18,7 @@ constexpr std::size_t kThreadingElements = 32 * 1024;
 /// Partitions are aligned to cache lines, in elements.
 constexpr std::size_t kLine = 16;
 /// Largest number of blocks of rows that are summed separately.
-constexpr std::size_t kMostBlocks = 16;
+constexpr std::size_t kMaxBlocks = 16;
 constexpr std::size_t kBlockRows = 64;
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
@@ -116,7 +116,7 @@ void CpuSequences::do_layer_norm_backward(const LayerNormBackwardOperands& opera
   const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const std::size_t width = size(x.columns), rows = size(x.rows);
   // The number of blocks depends on the rows alone and their sums are added in order.
-  const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockRows, 1, kMostBlocks);
+  const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockRows, 1, kMaxBlocks);
   const auto sums = workspace(blocks * 2 * width);
   const float* const past = d_residual.elements<float>().data();
   threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {

@@ -31,11 +31,11 @@ void for_head_size(std::int64_t head_size, const Run& run) {
     run.template operator()<32>();
   } else if (head_size <= 64) {
     run.template operator()<64>();
-  } else if (head_size <= kMostHeadSize) {
-    run.template operator()<kMostHeadSize>();
+  } else if (head_size <= kMaxHeadSize) {
+    run.template operator()<kMaxHeadSize>();
   } else {
     throw std::invalid_argument("attention on a GPU: heads of " + std::to_string(head_size) + " (at most " +
-                                std::to_string(kMostHeadSize) + ")");
+                                std::to_string(kMaxHeadSize) + ")");
   }
 }
 

@@ -37,7 +37,7 @@ class AttentionLibrary {
 };
 
 struct AttentionLibraryOptions {
-  std::size_t most_workspace = kMostAttentionWorkspace;  ///< bytes
+  std::size_t most_workspace = kMaxAttentionWorkspace;  ///< bytes
   bool in_any_order = false;  ///< the backward pass may add in a different order each time if that is faster
 };
 

@@ -19,7 +19,7 @@ namespace lockstep::model::cuda {
 
 inline constexpr unsigned kNormResidents = 3;                      ///< blocks per multiprocessor
 inline constexpr std::int64_t kNormBlocks = 132 * kNormResidents;  ///< approximate blocks of a grid
-inline constexpr std::int64_t kMaxNormColumns = kMostTileColumns;  ///< columns of a block
+inline constexpr std::int64_t kMaxNormColumns = kMaxTileColumns;   ///< columns of a block
 static_assert(kMaxNormColumns <= kBlock, "a thread for each column");
 
 /// Distributes rows to the blocks of a grid: block (tile, part) takes every parts-th group of rows.

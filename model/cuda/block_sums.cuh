@@ -58,13 +58,13 @@ __device__ inline Sums sum_of_parts(const Sums* parts, int count, WarpSums& warp
 }
 
 /// Largest number of blocks, and so of parts for the second kernel.
-inline constexpr unsigned kMostParts = 1024;
+inline constexpr unsigned kMaxParts = 1024;
 
 /// Blocks of a sum over `packs` packs. A thread takes at least 4. A single block takes up to 16 per thread, which is
 /// quicker than a second kernel.
 inline unsigned blocks_of_sum(std::int64_t packs) {
   if (packs <= 16 * kBlock) return 1;
-  return static_cast<unsigned>(std::min<std::int64_t>((packs + 4 * kBlock - 1) / (4 * kBlock), kMostParts));
+  return static_cast<unsigned>(std::min<std::int64_t>((packs + 4 * kBlock - 1) / (4 * kBlock), kMaxParts));
 }
 
 }  // namespace lockstep::model::cuda

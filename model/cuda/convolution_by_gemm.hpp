@@ -42,7 +42,7 @@ inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, s
 
 /// Bytes of workspace that the functions below need for a batch.
 inline std::size_t patch_bytes(const Convolution& shape, ElementType type, std::int64_t images,
-                               std::size_t most = kMostPatchBytes) {
+                               std::size_t most = kMaxPatchBytes) {
   if (is_product(shape) || images == 0) return 0;
   const std::int64_t pixels = images_of_tile(shape, type, images, most) * shape.out.pixels();
   return static_cast<std::size_t>(pixels * patch_columns(shape, type)) * size_of(type);
@@ -69,7 +69,7 @@ void for_tiles(const Convolution& shape, ElementType type, std::int64_t images, 
 template <class Multiply>
 void convolution_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
                          const Tensor& y, void* workspace, const Multiply& multiply,
-                         std::size_t most = kMostPatchBytes) {
+                         std::size_t most = kMaxPatchBytes) {
   if (is_product(shape)) {
     return multiply(pixels_of(x, shape.in, 0, x.rows), w, pixels_of(y, shape.out, 0, y.rows));
   }
@@ -83,7 +83,7 @@ void convolution_by_gemm(cudaStream_t stream, const Convolution& shape, const Te
 template <class MultiplyFirst>
 void filter_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& d_y,
                              Accumulate accumulate, const Tensor& d_w, void* workspace,
-                             const MultiplyFirst& multiply_first, std::size_t most = kMostPatchBytes) {
+                             const MultiplyFirst& multiply_first, std::size_t most = kMaxPatchBytes) {
   if (is_product(shape)) {
     return multiply_first(pixels_of(x, shape.in, 0, x.rows), pixels_of(d_y, shape.out, 0, x.rows), accumulate, d_w);
   }
@@ -97,7 +97,7 @@ void filter_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, cons
 template <class MultiplySecond>
 void image_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
                             const Tensor& d_x, void* workspace, const MultiplySecond& multiply_second,
-                            std::size_t most = kMostPatchBytes) {
+                            std::size_t most = kMaxPatchBytes) {
   if (is_product(shape)) {
     return multiply_second(pixels_of(d_y, shape.out, 0, d_y.rows), w, pixels_of(d_x, shape.in, 0, d_x.rows));
   }

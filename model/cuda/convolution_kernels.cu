@@ -17,9 +17,9 @@ void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor&
       if (segments.pixels > 0) {
         const std::int64_t count = x.rows * shape.out.height * segments.of_row;
         if (count == 0) return;
-        constexpr std::int64_t kMaxBlocks = 132 * 6;
+        constexpr std::int64_t kGridBlocks = 132 * 6;
         return launch("gather_patches", gather_patch_rows<T>,
-                      {.blocks = static_cast<unsigned>(std::min(count, kMaxBlocks)),
+                      {.blocks = static_cast<unsigned>(std::min(count, kGridBlocks)),
                        .threads = kBlock,
                        .shared_bytes = sizeof(PatchSource<T>)},
                       stream, padded, segments, count, take_packs(body.patches));
@@ -44,8 +44,8 @@ void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_
 void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out) {
   if (in.count() == 0) return;
   const auto run = [&]<class T, class Out>() {
-    constexpr std::int64_t kSide = TransposeTile<T>::kSide, kMostParts = 64;
-    const auto parts = std::min((in.rows + kSide - 1) / kSide, kMostParts);
+    constexpr std::int64_t kSide = TransposeTile<T>::kSide, kMaxParts = 64;
+    const auto parts = std::min((in.rows + kSide - 1) / kSide, kMaxParts);
     launch("transpose", transpose_tiles<T, Out>,
            {.blocks = static_cast<unsigned>((in.columns + kSide - 1) / kSide),
             .parts = static_cast<unsigned>(parts),

@@ -122,7 +122,7 @@ class CudnnAttention final : public AttentionLibrary {
     const std::optional<std::string>& obstacle = cudnn_.obstacle();
     if (!obstacle) return "cuDNN once it fits";
     if (!obstacle->empty()) return "our own kernels: " + *obstacle;
-    if (cudnn_.version() < kLeastCudnnForAttention) {
+    if (cudnn_.version() < kMinCudnnForAttention) {
       return fmt::format("our own kernels: {} is older than 9.10.2", cudnn_.version_text());
     }
     const auto left =
@@ -141,7 +141,7 @@ class CudnnAttention final : public AttentionLibrary {
 
   bool takes(const Attention& shape, const Tensor& y) {
     return y.type == ElementType::bfloat16 && y.count() > 0 && cudnn_may_take(shape) && cudnn_.start() &&
-           cudnn_.version() >= kLeastCudnnForAttention;
+           cudnn_.version() >= kMinCudnnForAttention;
   }
 
   /// Null if there is no plan.

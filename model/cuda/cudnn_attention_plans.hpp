@@ -38,7 +38,7 @@ inline constexpr std::int64_t kCudnnQueries = 1, kCudnnKeys = 2, kCudnnValues = 
                               kCudnnOne = 13, kCudnnQuerySums = 14;
 
 /// Before 9.10.2 gradients were wrong for some shapes, and the masked value was another number.
-inline constexpr std::size_t kLeastCudnnForAttention = 91002;
+inline constexpr std::size_t kMinCudnnForAttention = 91002;
 /// True if the graphs compute this attention: whole tiles, no dropout, all queries.
 bool cudnn_may_take(const Attention& shape) noexcept;
 /// Number of samples per backward pass such that the gradients of their scores, or their query sums, fit in the

@@ -105,7 +105,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
     constexpr int kRounds = 3;
     const bool timed = tuning_ == Tuning::timed && !is_recorded(stream);
     std::vector<CudnnPlan> plans =
-        find_cudnn_plans(cudnn_.device(), problem, kMostLibraryWorkspace, timed ? kCandidates : 1);
+        find_cudnn_plans(cudnn_.device(), problem, kMaxLibraryWorkspace, timed ? kCandidates : 1);
     if (plans.empty()) return std::nullopt;
     std::size_t best = 0;
     float best_time = std::numeric_limits<float>::infinity();

@@ -24,14 +24,14 @@ __global__ void __launch_bounds__(kBlock) each_element(Body body, std::int64_t c
 
 /// Largest grid: one pack per thread up to here, then several. A few dozen blocks for each multiprocessor of the
 /// largest GPUs.
-inline constexpr std::int64_t kMostBlocks = 4096;
+inline constexpr std::int64_t kMaxBlocks = 4096;
 
 /// Enqueues each_element() over `count` elements; does nothing for none.
 template <int kWidth, class Body>
 void run_each(const char* name, cudaStream_t stream, const Body& body, std::int64_t count, bool wide) {
   if (count == 0) return;
   const std::int64_t threads = wide ? (count + kWidth - 1) / kWidth : count;
-  const Grid grid{.blocks = static_cast<unsigned>(std::min((threads + kBlock - 1) / kBlock, kMostBlocks)),
+  const Grid grid{.blocks = static_cast<unsigned>(std::min((threads + kBlock - 1) / kBlock, kMaxBlocks)),
                   .threads = kBlock};
   launch(name, each_element<kWidth, Body>, grid, stream, body, count, wide);
 }

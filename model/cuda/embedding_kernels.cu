@@ -141,7 +141,7 @@ void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& 
                        const Tensor& y) {
   if (y.count() == 0) return;
   constexpr std::int64_t kRowsOfBlock = kBlock / kWarp;
-  const Grid grid{.blocks = static_cast<unsigned>(std::min((y.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostBlocks)),
+  const Grid grid{.blocks = static_cast<unsigned>(std::min((y.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxBlocks)),
                   .threads = kBlock};
   for_type("embedding_forward", y.type, [&]<class T>(T) {
     constexpr int kWidth = kWideWidth<T>;

@@ -9,7 +9,7 @@ void GraphRecorder::repeat(std::span<const std::int64_t> key, const std::functio
   auto entry = std::ranges::find_if(entries_, [&](const Entry& each) { return std::ranges::equal(each.key, key); });
   if (entry == entries_.end()) {
     work();
-    if (entries_.size() < kMostRecordings) entries_.push_back({{key.begin(), key.end()}, nullptr});
+    if (entries_.size() < kMaxRecordings) entries_.push_back({{key.begin(), key.end()}, nullptr});
     return;
   }
   if (entry->graph == nullptr) {

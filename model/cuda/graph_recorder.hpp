@@ -21,7 +21,7 @@ namespace lockstep::model::cuda {
 class GraphRecorder {
  public:
   /// Largest number of recordings: further keys are never recorded, their work runs directly.
-  static constexpr std::size_t kMostRecordings = 32;
+  static constexpr std::size_t kMaxRecordings = 32;
 
   /// `enabled` false: all work runs directly. The stream must outlive the recorder.
   GraphRecorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}

@@ -11,7 +11,7 @@ namespace lockstep::model::cuda {
 namespace {
 
 /// Shared memory of a block without a special request.
-constexpr std::int64_t kMostShared = 48 * 1024;
+constexpr std::int64_t kMaxShared = 48 * 1024;
 /// Least number of elements per block of the response's gradient, for images with few channels.
 constexpr std::int64_t kResponseElements = 1024;
 
@@ -47,9 +47,9 @@ Response response_of(const ResponseNormalization& norm) {
 void augment(cudaStream_t stream, const Tensor& images, const Tensor& keys, const Augmentation& spec,
              const Tensor& out) {
   if (out.count() == 0) return;
-  if (spec.out.channels > kMostImageChannels) {
+  if (spec.out.channels > kMaxImageChannels) {
     throw std::invalid_argument("augment: images of " + std::to_string(spec.out.channels) + " channels on a GPU, " +
-                                std::to_string(kMostImageChannels) + " are the most");
+                                std::to_string(kMaxImageChannels) + " are the most");
   }
   if (images.type == ElementType::uint8) return augment_from<std::uint8_t>(stream, images, keys, spec, out);
   if (images.type == ElementType::float32) return augment_from<float>(stream, images, keys, spec, out);
@@ -70,7 +70,7 @@ void response_normalization_backward(cudaStream_t stream, const ResponseNormaliz
   const Response response = response_of(norm);
   const std::int64_t pixels = x.count() / norm.channels;
   const std::int64_t shared = response.pixels_of_block * norm.channels * 2 * static_cast<std::int64_t>(sizeof(float));
-  if (shared > kMostShared) {
+  if (shared > kMaxShared) {
     throw std::invalid_argument("response_normalization_backward: " + std::to_string(norm.channels) +
                                 " channels are more than a block of a GPU holds");
   }

@@ -94,7 +94,7 @@ __device__ inline void map_channels(const formulas::AugmentationNumbers& numbers
 }
 
 /// Largest number of channels of an augmented image: the sums of threads share their memory with those of channels.
-inline constexpr int kMostImageChannels = kBlock;
+inline constexpr int kMaxImageChannels = kBlock;
 
 /// Grid: samples, parts of each; more than one part only if no sums are needed. `keys` null: evaluation.
 template <class In, class T>

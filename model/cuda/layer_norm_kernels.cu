@@ -11,21 +11,21 @@ namespace {
 
 /// Blocks of a pass with one warp per row.
 unsigned blocks_of_rows(std::int64_t rows) {
-  constexpr std::int64_t kRowsOfBlock = kBlock / kWarp, kMostRowBlocks = 4096;
-  return static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostRowBlocks));
+  constexpr std::int64_t kRowsOfBlock = kBlock / kWarp, kMaxRowBlocks = 4096;
+  return static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxRowBlocks));
 }
 
 /// Largest number of packs per lane for rows that are read at once.
-constexpr int kMostPacks = 4;
+constexpr int kMaxPacks = 4;
 
-/// Calls run<kPacks>() with the packs per lane: for rows of kMostPacks at most.
+/// Calls run<kPacks>() with the packs per lane: for rows of kMaxPacks at most.
 template <int kWidth, class Run>
 void with_packs(std::int64_t columns, const Run& run) {
   const std::int64_t packs = (columns / kWidth + kWarp - 1) / kWarp;
   if (packs <= 1) return run.template operator()<1>();
   if (packs <= 2) return run.template operator()<2>();
   if (packs <= 3) return run.template operator()<3>();
-  run.template operator()<kMostPacks>();
+  run.template operator()<kMaxPacks>();
 }
 
 template <int kWidth, class T>
@@ -33,7 +33,7 @@ void forward(cudaStream_t stream, const NormForward<T>& p, std::int64_t rows, st
   const bool wide = takes_packs<kWidth>(p.x) && takes_packs<kWidth>(p.residual) && takes_packs<kWidth>(p.scale) &&
                     takes_packs<kWidth>(p.shift) && takes_packs<kWidth>(p.sum) && takes_packs<kWidth>(p.y);
   if constexpr (kWidth > 1) {
-    if (wide && columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
+    if (wide && columns <= kMaxPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
       return with_packs<kWidth>(columns, [&]<int kPacks>() {
         launch("layer_norm_forward", normalize_rows_at_once<kWidth, kPacks, T>,
                {.blocks = blocks_of_rows(rows), .threads = kBlock}, stream, p, rows, columns);
@@ -47,7 +47,7 @@ void forward(cudaStream_t stream, const NormForward<T>& p, std::int64_t rows, st
 template <int kWidth, class T>
 void backward_at_once(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, std::int64_t columns, bool add,
                       const SumTargets<2>& sums, const Scratch& scratch) {
-  static_assert(kWidth * kWarp * kMostPacks <= kMostNormColumns);
+  static_assert(kWidth * kWarp * kMaxPacks <= kMaxLayerNormColumns);
   constexpr std::int64_t kWarps = kBlock / kWarp;
   const std::int64_t blocks = std::clamp<std::int64_t>((rows + kWarps - 1) / kWarps, 1, kNormParts);
   const bool alone = blocks == 1;
@@ -72,7 +72,7 @@ void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, 
       wide_sums && takes_packs<kWidth>(p.scale) && takes_packs<kWidth>(p.d_residual) && takes_packs<kWidth>(p.d_x);
   if constexpr (kWidth > 1) {
     if (summed && wide && rows > 0 && rows <= INT32_MAX &&
-        columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
+        columns <= kMaxPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
       return backward_at_once<kWidth>(stream, p, rows, columns, add, sums, scratch);
     }
   }

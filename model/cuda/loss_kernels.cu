@@ -10,7 +10,7 @@ namespace lockstep::model::cuda {
 namespace {
 
 /// Largest number of classes that a warp holds in its registers.
-constexpr std::int64_t kMostNarrow = 512;
+constexpr std::int64_t kMaxNarrow = 512;
 
 /// sums += the sums of the parts, times `factor`. One block.
 __global__ void __launch_bounds__(kBlock) add_sums(const Sums* parts, int count, double factor, double* sums) {
@@ -48,9 +48,9 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   auto* const z = static_cast<T*>(logits.data);
   const auto* const answers = static_cast<const std::int32_t*>(labels.data);
   const auto* const weights = static_cast<const float*>(options.weights.data);
-  if (logits.columns > kMostNarrow) {
+  if (logits.columns > kMaxNarrow) {
     constexpr int kWidth = kWideWidth<T>;
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(logits.rows, kMostParts));
+    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(logits.rows, kMaxParts));
     if constexpr (std::is_same_v<T, Bfloat16>) {
       if (weights == nullptr && logits.columns % kHeldWidth == 0 && takes_packs<kHeldWidth>(z) &&
           holds_two_rows(classes, shared_bytes)) {
@@ -75,7 +75,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   // kernel.
   constexpr std::int64_t kWarps = kBlock / kWarp;
   const std::int64_t needed = logits.rows <= 4 * kWarps ? 1 : (logits.rows + kWarps - 1) / kWarps;
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(needed, kMostParts));
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(needed, kMaxParts));
   const auto run = [&]<int kPerLane>() {
     const auto kernel =
         weights == nullptr ? cross_entropy_narrow<kPerLane, false, T> : cross_entropy_narrow<kPerLane, true, T>;
@@ -88,7 +88,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   } else if (logits.columns <= 4 * kWarp) {
     run.template operator()<4>();
   } else {
-    run.template operator()<kMostNarrow / kWarp>();
+    run.template operator()<kMaxNarrow / kWarp>();
   }
   finish(stream, blocks, parts, 1, sums);
 }
@@ -136,9 +136,9 @@ void run(const LossOfOutputs& work, const Loss& loss) {
 }
 
 Sums* parts_in(const Scratch& scratch) {
-  if (scratch.bytes < kMostParts * sizeof(Sums)) {
+  if (scratch.bytes < kMaxParts * sizeof(Sums)) {
     throw std::invalid_argument("scratch for sums has " + std::to_string(scratch.bytes) + " bytes, needed are " +
-                                std::to_string(kMostParts * sizeof(Sums)));
+                                std::to_string(kMaxParts * sizeof(Sums)));
   }
   return static_cast<Sums*>(scratch.data);
 }

@@ -20,7 +20,7 @@ void run(cudaStream_t stream, const Tensor& a, bool a_transposed, const Tensor& 
          Accumulate accumulate, const Tensor& out) {
   const auto tiles = [](std::int64_t count) { return (count + kTile - 1) / kTile; };
   const Grid grid{.blocks = static_cast<unsigned>(tiles(out.columns)),
-                  .parts = static_cast<unsigned>(std::min<std::int64_t>(tiles(out.rows), kMostTileRows)),
+                  .parts = static_cast<unsigned>(std::min<std::int64_t>(tiles(out.rows), kMaxTileRows)),
                   .threads = kTile * kTile,
                   .shared_bytes = sizeof(ProductTiles)};
   launch("plain_product", plain_product<In, Out>, grid, stream, view_of<In>(a, a_transposed),

@@ -12,7 +12,7 @@ namespace lockstep::model::cuda {
 
 inline constexpr unsigned kTile = 16;
 /// Largest number of rows of the grid; a block continues with the tile that many further down.
-inline constexpr unsigned kMostTileRows = 65535;
+inline constexpr unsigned kMaxTileRows = 65535;
 
 /// A matrix of `rows` by `columns`, whose element (r, c) is at data[r * row_step + c * column_step].
 template <class T>

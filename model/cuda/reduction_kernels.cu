@@ -124,8 +124,8 @@ std::size_t scratch_bytes(std::int64_t most_columns) noexcept {
   // Parts of a matrix: more than one only if all parts together have at most kBlocks tiles of at most 32 packs.
   const std::size_t of_matrix = most_column_parts(most_columns) * sizeof(float);
   const std::size_t of_norm =
-      static_cast<std::size_t>(2 * kNormParts * std::min(most_columns, kMostNormColumns)) * sizeof(float);
-  return std::max({kMostParts * sizeof(Sums), of_matrix, of_norm});
+      static_cast<std::size_t>(2 * kNormParts * std::min(most_columns, kMaxLayerNormColumns)) * sizeof(float);
+  return std::max({kMaxParts * sizeof(Sums), of_matrix, of_norm});
 }
 
 void activation_gradient(cudaStream_t stream, Activation activation, const Tensor& y, const Tensor& d_y,

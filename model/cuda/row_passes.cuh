@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 /// Largest grid: one row per thread up to here, then several.
-inline constexpr std::int64_t kMostRowBlocks = 4096;
+inline constexpr std::int64_t kMaxRowBlocks = 4096;
 
 /// Enqueues each_row() in packs of T if `granule`, which divides the length of all runs of neighbouring elements, is a
 /// multiple of a pack; `wide` tells whether memory is aligned for them. Does nothing for an empty matrix.
@@ -51,7 +51,7 @@ void run_rows(const char* name, cudaStream_t stream, const Body& body, std::int6
   const auto run = [&]<int kWidth>() {
     const Tiling tiling = tiling_of(rows, columns, kWidth, kBlock);
     const std::int64_t rows_of_block = kBlock >> tiling.column_bits;
-    const std::int64_t most_parts = std::max<std::int64_t>(kMostRowBlocks / tiling.tiles, 1);
+    const std::int64_t most_parts = std::max<std::int64_t>(kMaxRowBlocks / tiling.tiles, 1);
     const auto parts = static_cast<unsigned>(std::min((rows + rows_of_block - 1) / rows_of_block, most_parts));
     launch(name, each_row<kWidth, Body>, {.blocks = tiling.tiles, .parts = parts, .threads = kBlock}, stream, body,
            rows, columns, tiling.column_bits, wide);

@@ -75,7 +75,7 @@ void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dro
   if (x.count() == 0) return;
   const DropoutRows rows{keys.rows, x.rows / keys.rows, x.columns, rule.order, rule.first_position * x.columns};
   const std::int64_t groups = (rows.first + rows.positions * rows.columns + 3) / 4 - rows.first / 4;
-  const Grid grid{.blocks = static_cast<unsigned>(std::min<std::int64_t>((groups + kBlock - 1) / kBlock, kMostBlocks)),
+  const Grid grid{.blocks = static_cast<unsigned>(std::min<std::int64_t>((groups + kBlock - 1) / kBlock, kMaxBlocks)),
                   .parts = static_cast<unsigned>(std::min<std::int64_t>(keys.rows, 65535)),
                   .threads = kBlock};
   for_type("dropout", x.type, [&]<class T>(T) {

@@ -63,8 +63,8 @@ void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& 
 /// One for each gate.
 inline constexpr int kLstmParts = 4;
 
-inline constexpr std::int64_t kMostHeadSize = 128;
-/// Head sizes up to kMostHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor
+inline constexpr std::int64_t kMaxHeadSize = 128;
+/// Head sizes up to kMaxHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor
 /// cores, all else in plain fp32 arithmetic (in tiles too): a static rule.
 void attention_forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands);
 /// deltas: float32 [samples * heads, context], workspace for the products of each row of y and d_y.

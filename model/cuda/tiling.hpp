@@ -15,22 +15,22 @@ struct Tiling {
   std::int64_t rows_of_part = 0;
 };
 
-inline constexpr std::int64_t kTilingBlocks = 1024;    ///< approximate number for a large matrix
-inline constexpr std::int64_t kMostTileColumns = 256;  ///< 32 packs of 8
+inline constexpr std::int64_t kTilingBlocks = 1024;   ///< approximate number for a large matrix
+inline constexpr std::int64_t kMaxTileColumns = 256;  ///< 32 packs of 8
 
 /// A thread goes over at least 16 rows before there is a second part; at most 256 parts, and about 1024 blocks in all.
 inline Tiling tiling_of(std::int64_t rows, std::int64_t columns, int width, unsigned threads) {
-  constexpr int kMostColumnBits = 5;
-  constexpr std::int64_t kRowsOfThread = 16, kMostRowParts = 256;
+  constexpr int kMaxColumnBits = 5;
+  constexpr std::int64_t kRowsOfThread = 16, kMaxRowParts = 256;
   Tiling tiling;
   const std::int64_t packs = (columns + width - 1) / width;
-  while (tiling.column_bits < kMostColumnBits && (std::int64_t{1} << tiling.column_bits) < packs) ++tiling.column_bits;
+  while (tiling.column_bits < kMaxColumnBits && (std::int64_t{1} << tiling.column_bits) < packs) ++tiling.column_bits;
   const std::int64_t side = std::int64_t{1} << tiling.column_bits;
   const std::int64_t tiles = (packs + side - 1) / side;
   const std::int64_t rows_of_block = threads / side;
   const std::int64_t least = rows_of_block * kRowsOfThread;
   const std::int64_t most_parts =
-      std::clamp<std::int64_t>(kTilingBlocks / std::max<std::int64_t>(tiles, 1), 1, kMostRowParts);
+      std::clamp<std::int64_t>(kTilingBlocks / std::max<std::int64_t>(tiles, 1), 1, kMaxRowParts);
   const std::int64_t parts = std::clamp<std::int64_t>((rows + least - 1) / least, 1, most_parts);
   tiling.tiles = static_cast<unsigned>(tiles);
   tiling.rows_of_part = (rows + parts - 1) / parts;
@@ -41,12 +41,12 @@ inline Tiling tiling_of(std::int64_t rows, std::int64_t columns, int width, unsi
 
 /// Limits of layer norm's one-pass backward: longest row, and number of blocks with two rows of sums each. Equal on
 /// every GPU, so that results are the same.
-inline constexpr std::int64_t kNormParts = 256, kMostNormColumns = 1024;
+inline constexpr std::int64_t kNormParts = 256, kMaxLayerNormColumns = 1024;
 
 /// Limit of parts * columns if there is more than one part.
 constexpr std::size_t most_column_parts(std::int64_t most_columns) {
-  const std::int64_t columns = std::min(most_columns, kTilingBlocks * kMostTileColumns);
-  return static_cast<std::size_t>(std::min(columns * 256, kTilingBlocks * kMostTileColumns));
+  const std::int64_t columns = std::min(most_columns, kTilingBlocks * kMaxTileColumns);
+  return static_cast<std::size_t>(std::min(columns * 256, kTilingBlocks * kMaxTileColumns));
 }
 
 }  // namespace lockstep::model::cuda

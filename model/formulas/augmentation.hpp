@@ -37,7 +37,7 @@ struct AugmentationNumbers {
   bool scales;                  ///< minimum_area < 1: a rectangle is scaled to `out`
   float brightness, contrast_low, contrast_span;
   bool per_image;
-  float scale[kMostAugmentedChannels], shift[kMostAugmentedChannels];
+  float scale[kMaxAugmentedChannels], shift[kMaxAugmentedChannels];
 };
 
 inline AugmentationNumbers augmentation_numbers(const Augmentation& spec) {
@@ -55,7 +55,7 @@ inline AugmentationNumbers augmentation_numbers(const Augmentation& spec) {
   numbers.contrast_low = spec.contrast_low;
   numbers.contrast_span = spec.contrast_high - spec.contrast_low;
   numbers.per_image = spec.per_image;
-  for (std::size_t c = 0; c < kMostAugmentedChannels; ++c) {
+  for (std::size_t c = 0; c < kMaxAugmentedChannels; ++c) {
     numbers.scale[c] = spec.scale[c];
     numbers.shift[c] = spec.shift[c];
   }
@@ -228,7 +228,7 @@ LOCKSTEP_HOST_DEVICE Affine channel_map(const AugmentationNumbers& numbers, cons
   if (numbers.per_image) {  // the mean of the crop is then that of x, + b
     return {static_cast<float>(contrast * crop.inverse), static_cast<float>((offset - crop.mean) * crop.inverse)};
   }
-  const auto last = static_cast<std::int32_t>(kMostAugmentedChannels) - 1;
+  const auto last = static_cast<std::int32_t>(kMaxAugmentedChannels) - 1;
   const std::int32_t i = c < last ? c : last;
   const double scale = numbers.scale[i];
   return {static_cast<float>(contrast * scale),

@@ -124,7 +124,7 @@ void augment_samples(const Tensor& images, const Tensor& keys, const Augmentatio
       for (double& x : crop) x = (x - mean) / (deviation < least ? least : deviation);
     } else {
       for (std::size_t i = 0; i < crop.size(); ++i) {
-        const std::size_t channel = std::min(i % static_cast<std::size_t>(shape.channels), kMostAugmentedChannels - 1);
+        const std::size_t channel = std::min(i % static_cast<std::size_t>(shape.channels), kMaxAugmentedChannels - 1);
         crop[i] = crop[i] * static_cast<double>(spec.scale[channel]) + static_cast<double>(spec.shift[channel]);
       }
     }

@@ -19,7 +19,7 @@ std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementTyp
   for (const LayerPlan& layer : network.plan()) {
     const std::size_t of_sample = static_cast<std::size_t>(layer.patch_elements) * size_of(type);
     const std::size_t of_batch = of_sample * static_cast<std::size_t>(samples);
-    most = std::max(most, of_batch <= kMostPatchBytes ? of_batch : std::max(of_sample, kMostPatchBytes));
+    most = std::max(most, of_batch <= kMaxPatchBytes ? of_batch : std::max(of_sample, kMaxPatchBytes));
   }
   return most;
 }
@@ -30,8 +30,8 @@ std::size_t attention_bytes(const Network& network, std::int64_t samples) {
   std::size_t most = 0;
   for (const LayerPlan& layer : network.plan()) {
     const std::size_t of_sample = layer.score_elements == 0 ? 0 : library_attention_bytes(layer.score_elements);
-    if (of_sample == 0 || of_sample > kMostAttentionWorkspace) continue;
-    most = std::max(most, std::min(kMostAttentionWorkspace, of_sample * static_cast<std::size_t>(samples)));
+    if (of_sample == 0 || of_sample > kMaxAttentionWorkspace) continue;
+    most = std::max(most, std::min(kMaxAttentionWorkspace, of_sample * static_cast<std::size_t>(samples)));
   }
   return most;
 }
@@ -43,7 +43,7 @@ std::size_t padding_bytes(const Network& network, std::int64_t samples, const Me
     const std::size_t of_sample = static_cast<std::size_t>(layer.patch_elements) * size_of(types.compute);
     const std::int64_t tile =
         of_sample == 0 ? samples
-                       : std::clamp<std::int64_t>(static_cast<std::int64_t>(kMostPatchBytes / of_sample), 1, samples);
+                       : std::clamp<std::int64_t>(static_cast<std::int64_t>(kMaxPatchBytes / of_sample), 1, samples);
     for (LinearMap map : layer.products) {
       map.rows *= tile;
       most = std::max(most, model::padding_bytes(map, types.compute, types.master));
@@ -106,7 +106,7 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   plan.patches = patch_bytes(network, options.max_batch, types.compute);
   if (plan.patches > 0 && types.compute == ElementType::bfloat16 &&
       (types.cudnn ? *types.cudnn : cudnn_error().empty())) {
-    plan.cudnn = std::max(kMostLibraryWorkspace, std::exchange(plan.patches, 0));
+    plan.cudnn = std::max(kMaxLibraryWorkspace, std::exchange(plan.patches, 0));
   }
   if (training && types.compute == ElementType::bfloat16) {
     const std::size_t attention = attention_bytes(network, options.max_batch);

@@ -62,16 +62,16 @@ TEST(SummationTree, LeavesOneSumToEachOfTheUsualNumbersOfRanks) {
 }
 
 TEST(SummationTree, IsNoHigherThanItSays) {
-  const SummationTree tree(SummationTree::kMostTerms, 7);
+  const SummationTree tree(SummationTree::kMaxTerms, 7);
   for (const SummationTree::Step& step : tree.steps_over_subtrees()) {
-    EXPECT_LT(step.place + step.additions, SummationTree::kMostDepth);
+    EXPECT_LT(step.place + step.additions, SummationTree::kMaxDepth);
   }
 }
 
 TEST(SummationTree, WantsATermForEachRank) {
   EXPECT_THROW(SummationTree(3, 4), std::invalid_argument);
   EXPECT_THROW(SummationTree(3, 0), std::invalid_argument);
-  EXPECT_THROW(SummationTree(SummationTree::kMostTerms + 1, 1), std::invalid_argument);
+  EXPECT_THROW(SummationTree(SummationTree::kMaxTerms + 1, 1), std::invalid_argument);
 }
 
 }  // namespace

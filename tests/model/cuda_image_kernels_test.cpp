@@ -155,9 +155,9 @@ TEST(ConvolutionByProducts, BackwardMatchesFloat64) {
 TEST(ConvolutionByProducts, KeepsWithinItsWorkspace) {
   const Convolution shape = convolution({56, 56, 64}, same_padding({56, 56, 64}, 3, 1), 64);
   const std::size_t of_image = 56 * 56 * 9 * 64 * 2;
-  EXPECT_EQ(images_of_tile(shape, ElementType::bfloat16, 256, kMostPatchBytes),
-            static_cast<std::int64_t>(kMostPatchBytes / of_image));
-  EXPECT_LE(patch_bytes(shape, ElementType::bfloat16, 256), kMostPatchBytes);
+  EXPECT_EQ(images_of_tile(shape, ElementType::bfloat16, 256, kMaxPatchBytes),
+            static_cast<std::int64_t>(kMaxPatchBytes / of_image));
+  EXPECT_LE(patch_bytes(shape, ElementType::bfloat16, 256), kMaxPatchBytes);
   EXPECT_EQ(patch_bytes(shape, ElementType::bfloat16, 2), 2 * of_image);
   EXPECT_EQ(patch_bytes(shape, ElementType::bfloat16, 0), 0u);
   EXPECT_EQ(patch_bytes(shape, ElementType::bfloat16, 256, 1), of_image) << "one image at least";

@@ -18,12 +18,12 @@ namespace lockstep::model::formulas {
 namespace {
 
 constexpr float kTiny = std::numeric_limits<float>::denorm_min(), kSmall = std::numeric_limits<float>::min();
-constexpr float kMost = std::numeric_limits<float>::max();
+constexpr float kMax = std::numeric_limits<float>::max();
 
 std::vector<float> special_values() {
   std::vector<float> values{0.0f,    -0.0f, kTiny,  -kTiny, kSmall, -kSmall,   1e-20f,     0.5f,  -0.5f,  1.0f,
                             -1.0f,   3.0f,  -3.0f,  20.0f,  -20.0f, 88.0f,     -88.0f,     89.0f, -89.0f, 104.0f,
-                            -104.0f, 1e10f, -1e10f, kMost,  -kMost, kInfinity, -kInfinity, kNan};
+                            -104.0f, 1e10f, -1e10f, kMax,   -kMax,  kInfinity, -kInfinity, kNan};
   for (int i = -400; i <= 400; ++i) values.push_back(static_cast<float>(i) / 37);
   return values;
 }
@@ -77,7 +77,7 @@ TEST(Bfloat16, RoundsToTheNearestNumberAndToEvenInTheMiddle) {
       ASSERT_EQ(bfloat16_bits(-value), expected | 0x8000u) << value;
     }
   }
-  EXPECT_EQ(bfloat16_bits(kMost), 0x7f80) << "overflow is infinity";
+  EXPECT_EQ(bfloat16_bits(kMax), 0x7f80) << "overflow is infinity";
   EXPECT_EQ(bfloat16_bits(kInfinity), 0x7f80);
   EXPECT_EQ(bfloat16_bits(-kInfinity), 0xff80);
 }

@@ -497,7 +497,7 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
   };
   const std::size_t scores = library_attention_bytes(std::int64_t{2} * 128 * 128);
   EXPECT_EQ(attention(3, 0, Precision::bf16, true, Purpose::training), 3 * scores);
-  EXPECT_EQ(attention(100'000, 0, Precision::bf16, true, Purpose::training), kMostAttentionWorkspace);
+  EXPECT_EQ(attention(100'000, 0, Precision::bf16, true, Purpose::training), kMaxAttentionWorkspace);
   EXPECT_EQ(attention(3, 0.1, Precision::bf16, true, Purpose::training), 0u) << "our own kernels drop";
   EXPECT_EQ(attention(3, 0, Precision::fp32, true, Purpose::training), 0u);
   EXPECT_EQ(attention(3, 0, Precision::bf16, false, Purpose::training), 0u);
@@ -514,10 +514,10 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
   EXPECT_GT(of_image, 0u);
   EXPECT_EQ(images(3, Precision::bf16).patches, 3 * of_image);
   EXPECT_EQ(images(1, Precision::fp32).patches, 2 * of_image);
-  EXPECT_EQ(images(1'000'000, Precision::bf16).patches, kMostPatchBytes);
+  EXPECT_EQ(images(1'000'000, Precision::bf16).patches, kMaxPatchBytes);
   EXPECT_EQ(images(1, Precision::bf16).cudnn, 0u);
   EXPECT_EQ(images(300, Precision::bf16, true).patches, 0u) << "a library does them all";
-  EXPECT_EQ(images(300, Precision::bf16, true).cudnn, kMostLibraryWorkspace);
+  EXPECT_EQ(images(300, Precision::bf16, true).cudnn, kMaxLibraryWorkspace);
   EXPECT_EQ(images(1, Precision::fp32, true).cudnn, 0u) << "which does no convolutions in fp32";
   EXPECT_EQ(images(1, Precision::fp32, true).patches, 2 * of_image);
   EXPECT_EQ(plan_memory(*resnet, {.max_batch = 1}, {}, {}).patches, 0u) << "on a host";

@@ -23,11 +23,11 @@ namespace lockstep::model::cuda {
 namespace {
 
 /// Largest shared memory of a kernel without a special request, largest on request, and a guard behind it.
-constexpr std::size_t kMostShared = 48 * 1024, kMostOptional = 227 * 1024, kGuard = 1024;
+constexpr std::size_t kMaxShared = 48 * 1024, kMaxOptional = 227 * 1024, kGuard = 1024;
 
 }  // namespace
 
-uint4 shared_memory[(kMostOptional + kGuard) / sizeof(uint4)];
+uint4 shared_memory[(kMaxOptional + kGuard) / sizeof(uint4)];
 
 }  // namespace lockstep::model::cuda
 
@@ -39,8 +39,8 @@ namespace {
 
 using model::cuda::Grid;
 using model::cuda::kGuard;
-using model::cuda::kMostOptional;
-using model::cuda::kMostShared;
+using model::cuda::kMaxOptional;
+using model::cuda::kMaxShared;
 
 constexpr unsigned kWarp = 32;
 constexpr std::byte kPoison{0xff};  ///< floats and doubles of it are NaN
@@ -401,7 +401,7 @@ cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, st
   // Launches that a GPU refuses.
   if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
       grid.blocks > 0x7fffffffu ||
-      grid.shared_bytes > (grid.shared_limit == SharedLimit::of_device ? kMostOptional : kMostShared)) {
+      grid.shared_bytes > (grid.shared_limit == SharedLimit::of_device ? kMaxOptional : kMaxShared)) {
     return cudaErrorInvalidConfiguration;
   }
   if (const auto& receiver = test::cuda_on_cpu::grid_receiver()) {

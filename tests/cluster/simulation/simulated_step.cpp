@@ -344,7 +344,7 @@ class Rank {
                             .position = ring_rank_ % places(),
                             .previous = ring_neighbour(-1),
                             .following = ring_neighbour(1),
-                            .window = kMostWindowBytes};  // the value for fast networks
+                            .window = kMaxWindowBytes};  // the value for fast networks
     RingSchedule<float, float> schedule(ring, state_, arena_, {}, parts_, handler, RingPhases::all_reduce, memory_);
     Polls& polls = own_polls();
     while (!schedule.done()) {
@@ -492,7 +492,7 @@ void run(int argc, char** argv) {
   if (options.ranks == 0) MPI_Comm_size(MPI_COMM_WORLD, &options.ranks);
   const Schedule schedule = options.bytes.empty() ? read_schedule(options) : Schedule{};
   if (shared.arena.empty()) {
-    std::size_t elements = kMostWindowBytes / sizeof(float);
+    std::size_t elements = kMaxWindowBytes / sizeof(float);
     for (const Bucket& bucket : schedule.buckets)
       elements = std::max(elements, bucket.slice.offset + bucket.slice.count);
     for (const std::size_t bytes : options.bytes) elements = std::max(elements, bytes / sizeof(float));

@@ -26,7 +26,7 @@ constexpr const char* kDevice = R"({
   "regsPerBlock": 65536, "reservedSharedMemoryPerBlock": 1024, "smClockRateKHz": 1980000, "supportCoopLaunch": 1,
   "totalGlobalMem": 150000000000, "warpSize": 32, "maxGridSize": [2147483647, 65535, 65535],
   "maxBlockSize": [1024, 1024, 64]})";
-constexpr std::size_t kMostWorkspace = kMostLibraryWorkspace;
+constexpr std::size_t kMaxWorkspace = kMaxLibraryWorkspace;
 constexpr std::array kKinds{CudnnProblem::Kind::forward, CudnnProblem::Kind::filter_gradient,
                             CudnnProblem::Kind::image_gradient};
 
@@ -59,13 +59,13 @@ TEST_F(CudnnPlans, AreThereForResNet50) {
   for (const Convolution& shape : shapes) {
     for (const CudnnProblem::Kind kind : kKinds) {
       if (kind == CudnnProblem::Kind::image_gradient && shape.in.channels == 3) continue;  // the first layer's
-      const auto plan = find_cudnn_plan(device, {kind, shape, 256}, kMostWorkspace);
+      const auto plan = find_cudnn_plan(device, {kind, shape, 256}, kMaxWorkspace);
       const std::string what = fmt::format("{} x {} x {}, window {} by {}, {} channels, kind {}", shape.in.height,
                                            shape.in.width, shape.in.channels, shape.window.height, shape.window.stride,
                                            shape.out.channels, static_cast<int>(kind));
       EXPECT_TRUE(plan.has_value()) << what;
       if (plan) {
-        EXPECT_LE(plan->workspace, kMostWorkspace) << what;
+        EXPECT_LE(plan->workspace, kMaxWorkspace) << what;
       }
     }
   }
@@ -75,7 +75,7 @@ TEST_F(CudnnPlans, AreRefusedWhereTheyDoNotFit) {
   const CudnnDevice device{std::string(kDevice)};
   Convolution wrong = convolution(28, 128, 128, 3, 1);
   wrong.out.height = 99;
-  EXPECT_FALSE(find_cudnn_plan(device, {CudnnProblem::Kind::forward, wrong, 8}, kMostWorkspace).has_value());
+  EXPECT_FALSE(find_cudnn_plan(device, {CudnnProblem::Kind::forward, wrong, 8}, kMaxWorkspace).has_value());
   // Some proposals need a workspace: they must not be chosen without one.
   for (const CudnnProblem::Kind kind : kKinds) {
     const auto plan = find_cudnn_plan(device, {kind, convolution(28, 128, 128, 3, 1), 8}, 0);
@@ -95,12 +95,12 @@ TEST_F(CudnnPlans, AreThereForAttention) {
                                  Attention{.context = 128, .heads = 3, .head_size = 40}}) {
     ASSERT_TRUE(cudnn_may_take(shape));
     for (const auto kind : kAttentionKinds) {
-      const std::int64_t samples = cudnn_attention_samples(shape, kind, 32, kMostWorkspace);
+      const std::int64_t samples = cudnn_attention_samples(shape, kind, 32, kMaxWorkspace);
       ASSERT_GT(samples, 0);
       const std::string what = fmt::format("context {}, {} heads of {}, {} samples, kind {}", shape.context,
                                            shape.heads, shape.head_size, samples, static_cast<int>(kind));
       const auto plan = find_cudnn_plan(
-          device, CudnnAttentionProblem{kind, samples, shape.context, shape.heads, shape.head_size}, kMostWorkspace);
+          device, CudnnAttentionProblem{kind, samples, shape.context, shape.heads, shape.head_size}, kMaxWorkspace);
       ASSERT_TRUE(plan.has_value()) << what;
       // The memory plan relies on this. The backward pass keeps the gradients of the scores, and so repeats.
       const std::size_t scores = static_cast<std::size_t>(samples * shape.heads * shape.context * shape.context);
@@ -117,10 +117,10 @@ TEST_F(CudnnPlans, AreThereForAttention) {
 TEST_F(CudnnPlans, AreNotThereForAttentionThatDoesNotFit) {
   const CudnnDevice device{std::string(kDevice)};
   for (const auto kind : kAttentionKinds) {  // rows that packs of 16 bytes do not fill
-    EXPECT_FALSE(find_cudnn_plan(device, CudnnAttentionProblem{kind, 2, 128, 2, 12}, kMostWorkspace).has_value());
+    EXPECT_FALSE(find_cudnn_plan(device, CudnnAttentionProblem{kind, 2, 128, 2, 12}, kMaxWorkspace).has_value());
   }
   const CudnnAttentionProblem large{CudnnAttentionProblem::Kind::backward, 32, 1024, 12, 64};
-  EXPECT_FALSE(find_cudnn_plan(device, large, kMostWorkspace).has_value()) << "more workspace than there is";
+  EXPECT_FALSE(find_cudnn_plan(device, large, kMaxWorkspace).has_value()) << "more workspace than there is";
 }
 
 TEST_F(CudnnPlans, OfAttentionAreAskedForWhereTheyMeanIt) {

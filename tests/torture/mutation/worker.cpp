@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 30;  ///< that a case of a few kilobytes may take
+constexpr std::uint64_t kMaxMemory = std::uint64_t{1} << 30;  ///< that a case of a few kilobytes may take
 
 std::uint64_t peak_memory() {
   std::ifstream status("/proc/self/status");
@@ -111,7 +111,7 @@ int work(const Options& options) {
     const std::uint64_t before = peak_memory();
     forget_peak_memory();
     Verdict verdict = judge(subject, options.scratch, right[index]);
-    if (const std::uint64_t peak = peak_memory(); peak > before + kMostMemory) {
+    if (const std::uint64_t peak = peak_memory(); peak > before + kMaxMemory) {
       verdict = {memory, fmt::format("{} MiB more than before", (peak - before) >> 20)};
     }
     std::replace(verdict.text.begin(), verdict.text.end(), '\n', ' ');
