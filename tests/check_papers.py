@@ -2,13 +2,16 @@
 """check_papers.py TREE [PROGRAM]: are the documents (*.md) of TREE right about what can be looked up?
 
 Every relative link leads to a file, every anchor to a heading, and prose has at most 140 columns. With PROGRAM (lockstep)
-every option that a document names is one of the program, of a script of the tree or of the tools listed below. Prints
-each fault as FILE:LINE: REASON and ends with 1 when there is one, with 2 when it could not look.
+every option that a document names is one of the program, of a script of the tree or of the tools listed below. In the
+folders listed as PLAIN no comment begins with a word that puts its subject last. Prints each fault as FILE:LINE: REASON and
+ends with 1 when there is one, with 2 when it could not look.
 """
+import io
 import pathlib
 import re
 import subprocess
 import sys
+import tokenize
 
 COLUMNS = 140
 COMMANDS = ["", "pack", "tokenizer train", "train", "eval", "predict", "generate", "export", "import", "check", "info", "sweep", "report", "plot",
@@ -25,6 +28,14 @@ FOREIGN = {
     "mpirun": "--bind-to --map-by --hostfile --oversubscribe",
     "apptainer": "--bind",
 }
+PLAIN = ["model", "tests/cluster", "tests/golden", "tests/gpu", "tests/learning", "tests/model", "tests/peers",
+         "tests/support"]
+OPENING = re.compile(r"(Of|Where|What|Who|That|Whether|How)\b")
+ENDING = re.compile(r"(of|where|what|who|that|whether) ")  # a trailing comment continues its line's name with it
+MARK = re.compile(r"///<|///|//|/\*\*?|#+")
+C_SUFFIXES = {".c", ".cpp", ".cu", ".cuh", ".hpp"}
+C_TOKEN = re.compile(r'R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'
+                     r"(?<!\w)'(?:\\.|[^'\\\n])+'|(?P<comment>//[^\n]*|/\*.*?\*/)", re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])--(\[no-\])?([a-z][a-z0-9-]*)")
 
 
@@ -102,6 +113,50 @@ def option_faults(known, path):
                 yield number, f"names --{name}, which no --help lists"
 
 
+def comment_starts(path, text):
+    """Offsets of the comments of a source or script."""
+    if path.suffix in C_SUFFIXES:
+        return [found.start() for found in C_TOKEN.finditer(text) if found["comment"]]
+    lines = text.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    if path.suffix == ".py" or "python" in lines[0]:
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        return [starts[token.start[0] - 1] + token.start[1] for token in tokens
+                if token.type == tokenize.COMMENT and not token.string.startswith("#!")]
+    found = []  # shell, CMake, suppressions: the first # of a line outside of quotation marks
+    for start, line in zip(starts, lines):
+        marks = [mark.start() for mark in re.finditer(r"(?<!\S)#(?!!)", line)
+                 if not any(line[:mark.start()].count(quote) % 2 for quote in "'\"")]
+        found += [start + mark for mark in marks[:1]]
+    return found
+
+
+def opening_faults(path):
+    """A block of full-line comments is one comment, and each of its paragraphs has an opening."""
+    text = path.read_text(encoding="utf-8")
+    before = None  # line, column and mark of the preceding comment line, unless it ended a paragraph
+    for start in comment_starts(path, text) if text else ():
+        line_start = text.rfind("\n", 0, start) + 1
+        number, column = text.count("\n", 0, start) + 1, start - line_start
+        is_trailing = bool(text[line_start:start].strip())
+        mark = MARK.match(text, start)[0]
+        words = text[start + len(mark):].split("\n", 1)[0].strip()
+        continues = not is_trailing and before == (number - 1, column, mark)
+        before = None if words in ("", "\\file") else (number, column, mark)
+        found = None if continues else OPENING.match(words) or (ENDING.match(words) if is_trailing else None)
+        if found:
+            yield number, f"has a comment that begins with '{found[1]}': put the subject first"
+
+
+def sources(folder):
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and (path.suffix in C_SUFFIXES | {".py", ".sh", ".supp"} or path.name == "CMakeLists.txt"
+                               or not path.suffix and path.read_bytes().startswith(b"#!")):
+            yield path
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         print(__doc__, file=sys.stderr)
@@ -112,6 +167,11 @@ def main():
         print(f"check_papers.py: {tree} has no documents", file=sys.stderr)
         return 2
     faults = [(path, *fault) for path in papers for check in (link_faults, width_faults) for fault in check(tree, path)]
+    for folder in PLAIN:
+        if not (tree / folder).is_dir():
+            print(f"check_papers.py: {tree} has no folder {folder}", file=sys.stderr)
+            return 2
+        faults += [(path, *fault) for path in sources(tree / folder) for fault in opening_faults(path)]
     if len(sys.argv) == 3:
         known = known_options(tree, sys.argv[2])
         faults += [(path, *fault) for path in papers for fault in option_faults(known, path)]
