@@ -227,7 +227,7 @@ class Steps:
         attention = request.get("attention", first)
         others = set(self.steps) - {request["mode"]}
         answer, failure = self.attempt(request, attention)
-        if "OutOfMemoryError" in failure and others:  # other modes keep their failures
+        if "OutOfMemoryError" in failure and others:  # the other modes hold memory
             self.forget()
             answer, failure = self.attempt(request, attention)
         if attention == "first" and any(word in failure.lower() for word in ("cudnn", "scaled_dot_product")):
