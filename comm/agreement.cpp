@@ -28,7 +28,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(parts, ","));
 }
 
-/// Equal texts together, in the order of the lowest rank that has each.
+/// Groups equal texts, in the order of the lowest rank with each.
 std::vector<RankText> grouped(std::vector<std::string> texts, int first_rank = 0) {
   std::vector<RankText> groups;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
@@ -42,7 +42,7 @@ std::vector<RankText> grouped(std::vector<std::string> texts, int first_rank = 0
   return groups;
 }
 
-/// FNV-1a, 64 bits: equality of long values without sending them.
+/// FNV-1a, 64 bits: compares long values without sending them.
 std::uint64_t hash(std::uint64_t state, std::string_view text) {
   for (const char c : text) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return (state ^ text.size()) * 0x100000001b3;
@@ -54,7 +54,7 @@ std::uint64_t hash(std::span<const FingerprintItem> items) {
   return state;
 }
 
-/// A value for a message: short ones whole, of long ones the line in which the groups begin to differ.
+/// A value for a message: short ones whole; for long ones, the first line in which the groups differ.
 std::string excerpt(const std::string& value, std::size_t first_difference) {
   constexpr std::size_t kShort = 80;
   if (value.size() <= kShort && value.find('\n') == std::string::npos) return fmt::format("\"{}\"", value);
@@ -79,7 +79,7 @@ std::size_t first_difference(const std::vector<RankText>& groups) {
   return shortest;
 }
 
-/// A sentence about values that differ.
+/// A sentence about differing values.
 std::string difference(const std::string& name, const std::vector<RankText>& groups) {
   const std::size_t where = first_difference(groups);
   std::vector<std::string> parts;

@@ -1,5 +1,5 @@
 /// \file
-/// How ranks stay one: the same start, the same verdict on every error.
+/// Consensus of ranks: the same start, and the same error everywhere.
 #pragma once
 
 #include <functional>
@@ -13,29 +13,30 @@
 
 namespace lockstep::comm {
 
-/// What some ranks say alike.
+/// A text that is equal on some ranks.
 struct RankText {
   std::vector<int> ranks;  ///< ascending
   std::string text;
   bool all = false;  ///< `ranks` is every rank of the world
   bool operator==(const RankText&) const = default;
 };
-/// "rank 1: text", "ranks 0,2-5: text"; the text alone in a world of one.
+/// "rank 1: text", "ranks 0,2-5: text"; only the text in a world of one.
 std::string with_ranks(const RankText& said);
-/// The same, but the text alone where all ranks say it.
+/// The same, but only the text if all ranks have it.
 std::string with_ranks_unless_all(const RankText& said);
 
-/// An error that every rank knows and throws with the same text: rank 0 prints it once, all exit alike, no abort.
+/// An error that every rank knows and throws with the same text: rank 0 prints it once, all exit with the same code,
+/// without an abort.
 class AgreedError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  /// A line for each, with_ranks().
+  /// One line for each, as by with_ranks().
   explicit AgreedError(std::span<const RankText> said);
 };
 
-/// One thing that must be equal on all ranks at start.
+/// An item that must be equal on all ranks at start.
 struct FingerprintItem {
-  std::string name;   ///< what the user calls it: "configuration", "dataset manifest", "program"
+  std::string name;   ///< name for users: "configuration", "dataset manifest", "program"
   std::string value;  ///< compared as text; short values are quoted in the message
 };
 
@@ -43,13 +44,13 @@ struct FingerprintItem {
 /// values.
 void require_equal(Communicator& communicator, std::span<const FingerprintItem> items);
 
-/// Runs `work` on every rank; if it throws anywhere, throws AgreedError on every rank with each distinct text once and
-/// the ranks it came from ("rank 1: …", "ranks 0-3: …" — no prefix in a world of one). `work` must not communicate.
-/// A nested AgreedError is never needed.
+/// Runs `work` on every rank. If it throws on any, throws AgreedError on every rank with each distinct text once and
+/// the ranks it came from ("rank 1: …", "ranks 0-3: …" — no prefix in a world of one). `work` must not communicate, and
+/// never needs to throw an AgreedError itself.
 void all_succeed(Communicator& communicator, const std::function<void()>& work);
 
-/// Texts of all ranks, equal ones together, in the order of the lowest rank that says each. Empty texts are dropped.
-/// Same result on every rank.
+/// The distinct texts of all ranks, in the order of the lowest rank with each. Empty texts are dropped. Same result on
+/// every rank.
 std::vector<RankText> gather_distinct(Communicator& communicator, std::string_view text);
 
 }  // namespace lockstep::comm

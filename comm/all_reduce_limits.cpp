@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// What is one message even where everything goes by the ring.
+/// Largest sum in one message, even if the ring takes all sums.
 constexpr std::size_t kOneMessage = 512;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
@@ -36,7 +36,7 @@ std::string_view name_of(AllReduceSchedule schedule) noexcept {
 }
 
 AllReduceLimits AllReduceLimits::of_network(int positions, std::size_t in_flight) noexcept {
-  // Halving adds when a message has come, a ring while others come: an eighth of the time of the bytes.
+  // Halving adds after a message has arrived, the ring during transfers: this costs an eighth of the bytes' time.
   constexpr std::size_t kLoss = 8;
   const auto rounds = static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(positions, 1) - 1)));
   const auto saved = static_cast<std::size_t>(std::max(positions - 1 - rounds, 0));  // pairs of messages
@@ -58,7 +58,7 @@ AllReduceLimits AllReduceLimits::all_by(AllReduceSchedule schedule) noexcept {
 AllReduceLimits best_limits(std::span<const ScheduleSeconds> sizes) {
   AllReduceLimits best;
   double least = std::numeric_limits<double>::infinity();
-  // From the first size up so many by doubling, then so many by halving.
+  // Tries all limits: the first `two` sizes by doubling, those up to `half` by halving.
   for (std::size_t two = 0; two <= sizes.size(); ++two) {
     for (std::size_t half = two; half <= sizes.size(); ++half) {
       const AllReduceLimits limits{.doubling = two > 0 ? sizes[two - 1].bytes : 0,

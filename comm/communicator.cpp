@@ -31,7 +31,7 @@ std::string_view name_of(Transport transport) noexcept {
 }
 namespace {
 
-/// Adds the time until it goes out of scope, an exception's way out included.
+/// Adds the time until it goes out of scope, also after an exception.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}

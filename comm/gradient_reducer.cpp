@@ -53,8 +53,8 @@ std::vector<Slice> BucketRule::cut(std::span<const std::size_t> slice_ends) cons
     const std::size_t limit = schedule.empty() ? first_
                               : shrinks_       ? std::clamp(std::min(all / 32, (all - begin) / 2), first_, usual_)
                                                : usual_;
-    // A slice becomes final at once: one that is larger than a bucket is a bucket of its own, splitting it gains
-    // nothing.
+    // A slice becomes final as a whole. One that is larger than a bucket becomes its own bucket, because splitting it
+    // gains nothing.
     if (slice_end - begin > limit) close();
     end = slice_end;
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Reduces the gradient arena bucket by bucket while backward produces it.
+/// Reduces the gradient arena bucket by bucket during backward.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,25 @@
 
 namespace lockstep::comm {
 
-/// Where gradients are cut into buckets. A static rule: nothing is measured at run time, so a run repeats bit for bit.
+/// Cuts gradients into buckets. A static rule: nothing is measured at run time, so a run repeats bit for bit.
 ///
-/// In shared memory one bucket holds everything up to 4 MiB (a bucket costs two barriers there).
+/// In shared memory one bucket holds everything up to 4 MiB (each bucket costs two barriers there).
 ///
-/// Between hosts the first bucket is small (256 KiB) so that the wire starts early, later ones hold 4 MiB, 8 MiB in
-/// large worlds. A ring passes a part of 1/`ring_length` of a bucket on 2 (ring_length - 1) times: below 128 KiB (32
-/// KiB of the first) that would be all latency, and so would messages below 16 KiB where the ranks of a host share the
-/// part. More than 8 MiB only leaves more at the end: between so many hosts sums go by halving (AllReduceLimits). No
-/// bucket holds more than a 32nd of all gradients, for where the wire is as fast as the computation it runs
-/// a bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; but
-/// always as much as the first.
+/// Between hosts the first bucket is small (256 KiB), so that communication starts early; later ones hold 4 MiB, or 8
+/// MiB in large worlds. A ring sends a part of 1/`ring_length` of a bucket 2 (ring_length - 1) times: parts below 128
+/// KiB (32 KiB in the first bucket) would cost latency alone, and so would messages below 16 KiB if the ranks of a host
+/// share the part. More than 8 MiB only leaves more communication at the end: between so many hosts sums use halving
+/// (AllReduceLimits). A bucket holds at most 1/32 of all gradients, because a network as fast as the computation runs
+/// one bucket behind; and at most half of the remaining ones, because nothing overlaps with the last bucket; but always
+/// as much as the first.
 ///
-/// With NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.
+/// With NCCL, which needs more to fill its channels, 1 MiB and 16 MiB.
 class BucketRule {
  public:
-  /// `ring_length`: Communicator::ring_length(). `bucket_elements` > 0 is the size of
-  /// all buckets instead.
+  /// `ring_length`: Communicator::ring_length(). `bucket_elements` > 0 replaces the size of all buckets.
   BucketRule(Transport transport, int ranks, int ring_length, std::size_t bucket_elements = 0);
 
-  /// From the slices' ends (elements, ascending: the order in which backward finishes them). Throws
+  /// Cuts at the ends of slices (elements, ascending: the order in which backward finishes them). Throws
   /// std::invalid_argument.
   std::vector<Slice> cut(std::span<const std::size_t> slice_ends) const;
   /// The sizes, for the plan: "the first up to 256 KiB, then up to 4 MiB".
@@ -41,43 +40,43 @@ class BucketRule {
  private:
   std::size_t first_ = 0, usual_ = 0;  ///< elements
   bool asked_for_ = false;
-  bool shrinks_ = false;  ///< where little is left, or little there at all
+  bool shrinks_ = false;  ///< smaller buckets near the end, and for few gradients
 };
 
-/// Who gets the sums of a bucket: every rank all of them, or each rank those of its slice_of() the bucket, the rest of
-/// which then holds no sums.
+/// Recipients of a bucket's sums: every rank all of them, or each rank those of its slice_of() the bucket, the rest of
+/// which is then unspecified.
 enum class SumsFor { everybody, owners };
 
-/// Sums with the same bits at any number of ranks: a rank computes the gradients of several terms, one after the other.
+/// Sums with the same bits for any number of ranks: a rank computes the gradients of several terms in sequence.
 struct OrderedTerms {
-  const SummationTree* tree = nullptr;  ///< nullptr: one term per rank, in whatever order is the fastest
-  std::span<float> kept = {};           ///< tree->most_kept() arrays like the gradients, from the same memory
+  const SummationTree* tree = nullptr;  ///< nullptr: one term per rank, in the fastest order
+  std::span<float> kept = {};           ///< tree->most_kept() arrays like the gradients, in the same memory
 };
 
 class GradientReducer {
  public:
-  /// `gradients` lie where the communicator works; both must outlive the reducer. Its slices become final in ascending
+  /// `gradients` are in the communicator's memory; both must outlive the reducer. The slices become final in ascending
   /// order of offset (the arena is laid out in reverse layer order).
   GradientReducer(Communicator& communicator, std::span<float> gradients, std::vector<Slice> schedule,
                   SumsFor sums_for = SumsFor::everybody, const OrderedTerms& terms = {});
 
   bool sums_terms() const noexcept { return terms_.tree != nullptr; }
-  /// The gradients that follow are those of this rank's term `index` (OrderedTerms): 0, 1, ... The last one comes after
+  /// Announces the gradients of this rank's term `index` (OrderedTerms): 0, 1, ... The last term comes after
   /// begin_step().
   void begin_term(std::int64_t index);
   void begin_step();
-  /// gradients[0, end) is final on this rank: buckets that lie inside are reduced. Of a term before the last: added to
-  /// the terms before it, or kept for those to come.
+  /// gradients[0, end) is final on this rank: reduces the buckets inside. For a term before the last: adds it to the
+  /// earlier terms, or keeps it for later ones.
   void ready_up_to(std::size_t end);
-  /// Everything is final: what is enqueued from here on (on a host: what is done next) sees the sums over ranks.
+  /// Everything is final: later work on the communicator's memory sees the sums over ranks.
   void finish_step();
-  /// Each rank's part of one bucket of `arena`, an array like the gradients, to all ranks; finish_gathering() as
-  /// finish_step().
+  /// Gathers each rank's part of one bucket of `arena`, an array like the gradients, on all ranks; finish_gathering()
+  /// corresponds to finish_step().
   void gather(std::span<float> arena, std::size_t bucket);
   void finish_gathering();
 
   const std::vector<Slice>& schedule() const noexcept { return schedule_; }
-  /// A bucket of the step that has begun is being reduced, or has been.
+  /// True if a bucket of the present step has been enqueued.
   bool has_begun_to_reduce() const noexcept { return next_ > 0; }
 
  private:
@@ -89,9 +88,9 @@ class GradientReducer {
   SumsFor sums_for_;
   std::size_t next_ = 0;
   OrderedTerms terms_;
-  std::span<const SummationTree::Step> steps_;  ///< of this rank's terms
+  std::span<const SummationTree::Step> steps_;  ///< steps of this rank's terms
   std::size_t term_ = 0;
-  std::size_t folded_ = 0;  ///< gradients of the term that have been added or kept
+  std::size_t folded_ = 0;  ///< elements of the term that have been added or kept
 };
 
 }  // namespace lockstep::comm

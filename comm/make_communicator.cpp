@@ -17,7 +17,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Why a rank cannot share memory; empty: it can.
+/// The reason why a rank cannot share memory; empty: it can.
 struct Failure {
   std::array<char, 400> text{};
 };
@@ -28,13 +28,13 @@ Failure failure_of(const std::string& text) {
   return result;
 }
 
-/// What a rank shares with the others of its machine.
+/// A rank's data for the others of its machine.
 struct OwnSegment {
   std::uint64_t nonce = 0, address = 0;
   std::int32_t pretended_machine = 0;
 };
 
-/// What `asked` means where the ranks run on these machines.
+/// The transport that `asked` stands for, with the ranks on these machines.
 Transport chosen(Transport asked, const std::vector<std::vector<int>>& machines) {
   if (asked != Transport::automatic) return asked;
   if (machines.size() == 1) return Transport::shared_memory;
@@ -42,7 +42,7 @@ Transport chosen(Transport asked, const std::vector<std::vector<int>>& machines)
   return alone ? Transport::ring : Transport::two_level;
 }
 
-/// A communicator, and what is to be said of its transport.
+/// A communicator and a note about its transport.
 struct Made {
   std::unique_ptr<Communicator> communicator;
   std::string note = {};
@@ -84,7 +84,7 @@ Made make_in_session(MpiSession& session, const CommunicatorOptions& options) {
   }
   PeerTable peers(state.rank, infos, state.first_rank);
 
-  // Decided by what all ranks know are the same everywhere: every rank decides alike.
+  // All ranks decide on equal data, so they decide alike.
   const std::vector<std::vector<int>> machines = peers.machines();
   Transport transport = chosen(options.transport, machines);
   if (transport == Transport::ring) {
@@ -118,7 +118,7 @@ Made make_in_session(MpiSession& session, const CommunicatorOptions& options) {
     if (options.transport != Transport::automatic) {
       throw AgreedError(fmt::format("no communication through shared memory: {}. Use the ring.", note));
     }
-    // Such a host counts as so many hosts of a rank each; the others are as they were.
+    // Each rank of such a host counts as a host of its own; the other hosts stay unchanged.
     for (const std::vector<int>& ranks : machines) {
       if (std::ranges::none_of(ranks, fails)) continue;
       for (const int rank : ranks) infos[static_cast<std::size_t>(rank)].pretended_machine = -1 - rank;

@@ -9,8 +9,8 @@
 namespace lockstep::comm {
 
 std::vector<std::string> all_gather_text(Communicator& communicator, std::string_view text) {
-  // The longest text dictates the number of rounds. A round is 16 KiB a rank: one long error text does not cost size()
-  // times its length at once. Shares are whole lines, so that own_slice gives each rank as much.
+  // The longest text determines the number of rounds. A round is 16 KiB per rank, so one long error text does not cost
+  // size() times its length at once. Shares are whole lines, so that own_slice gives each rank the same amount.
   constexpr std::size_t kLine = 16, kRound = 16384;
   const auto ranks = static_cast<std::size_t>(communicator.size()), own = static_cast<std::size_t>(communicator.rank());
 

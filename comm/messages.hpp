@@ -1,5 +1,5 @@
 /// \file
-/// Texts between ranks: for messages, not for the hot path.
+/// Texts between ranks, for messages; not for the hot path.
 #pragma once
 
 #include <string>

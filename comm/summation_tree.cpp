@@ -31,7 +31,7 @@ struct Node {
   Node right() const { return {first + (count + 1) / 2, count / 2}; }
 };
 
-/// The part of the tree under `node` that lies within [begin, end).
+/// Writes the part of the tree under `node` that is within [begin, end).
 void write_steps(Program& program, Node node, int begin, int end) {
   if (node.first >= end || node.first + node.count <= begin) return;
   if (node.count == 1) return program.push();
@@ -40,7 +40,7 @@ void write_steps(Program& program, Node node, int begin, int end) {
   if (node.first >= begin && node.first + node.count <= end) program.add();
 }
 
-/// The part above the subtrees of the ranks.
+/// Writes the part above the subtrees of the ranks.
 void write_steps_above(Program& program, Node node, const SummationTree& tree) {
   for (int rank = 0; rank < tree.ranks(); ++rank) {
     const int begin = tree.first_term(rank), end = begin + tree.term_count(rank);
