@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// One for each communicator of this process. A signal handler can reach nothing but static storage.
+/// One page per communicator of this process. Static, because a signal handler can reach only static storage.
 std::array<std::atomic<SharedControl*>, 8> pages{};
 static_assert(std::atomic<SharedControl*>::is_always_lock_free);
 

@@ -1,5 +1,5 @@
 /// \file
-/// What peers on the same machine are told by a process that a signal ends: which one it was.
+/// Tells peers on the same machine which signal ends this process.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@ namespace lockstep::comm {
 
 struct SharedControl;
 
-/// "SIGINT", of those that stop a training; of others "signal 11".
+/// "SIGINT", for signals that stop a training; "signal 11" for others.
 std::string signal_name(int signal);
 
-/// From here on note_ending_signal() shows it on this page, too, until the page goes. There is room for eight pages.
+/// note_ending_signal() shows the signal on this page, too, until the page goes. At most eight pages.
 void show_ending_signal_on(SharedControl& own) noexcept;
 void forget_ending_signal_on(SharedControl& own) noexcept;
 
-/// `signal` is about to end this process. From a signal handler.
+/// `signal` is about to end this process. For signal handlers.
 void note_ending_signal(int signal) noexcept;
 
 }  // namespace lockstep::comm

@@ -17,17 +17,18 @@
 namespace lockstep::comm {
 namespace {
 
-/// The watch's looks, 0.1 s apart: the launcher gives a job whose rank has died a second.
+/// A wait without polls for this many looks of the watch, 0.1 s apart, counts as blocked. The launcher gives a job one
+/// second after a rank has died.
 constexpr int kKept = 4;
 
-/// How long a rank whose patience is over listens for the reports of the others, and how long the launcher has to end
-/// this rank, too, after it has ended another.
+/// Time for which a rank out of patience listens for the reports of others. Also the time for the launcher to end this
+/// rank after it has ended another.
 constexpr std::chrono::milliseconds kGrace{1500};
 
-/// What the end of a process may take to be seen, from when messages to it fail.
+/// Longest time until the end of a process becomes visible, from the first message to it that fails.
 constexpr std::chrono::milliseconds kUntilSeen{300};
 
-/// What a message that a rank sent before it died may take to be seen here: this rank may just have been woken up.
+/// Longest time until a dead rank's last message is seen here: this rank may just have been woken up.
 constexpr std::chrono::milliseconds kLastWords{30};
 
 }  // namespace
@@ -45,7 +46,7 @@ FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, cons
       oversubscribed_(peers_.oversubscribed()),
       has_own_core_(peers_.cores_left(options.threads + 1) >= 0),
       leave_(state.leave_taking->add([this] { take_leave(); })) {
-  // Where the others go on without the dead nobody ends for them.
+  // If the others continue without the dead, the launcher ends nobody.
   if (state.connections && !while_waiting_) {
     look_ = state.connections->add_look([this] { look_for_a_kept_wait(); });
   }
@@ -90,7 +91,7 @@ Backoff::Pace FailureDetector::pace() const noexcept {
 void FailureDetector::rest(Backoff& backoff, int idle) const {
   if (urgency_.urgent() || has_own_core_) return backoff.pause();
   constexpr std::chrono::microseconds kFirst{50};
-  urgency_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 2)));  // what comes seldom is looked for seldom
+  urgency_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 2)));  // rare events are polled rarely
 }
 
 void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective operation) {
@@ -103,7 +104,7 @@ void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective opera
 }
 
 void FailureDetector::broadcast(std::span<std::byte> data, int root) {
-  // Each piece that arrives is progress: over 100 Mbit/s one takes a second and a half. Two are on their way at once,
+  // Each piece that arrives is progress: over 100 Mbit/s a piece takes a second and a half. Two are under way at once,
   // so that the ranks between the root and the last keep their links busy.
   constexpr std::size_t kPiece = std::size_t{16} << 20;
   std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -125,10 +126,10 @@ void FailureDetector::look_for_the_dead() {
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank) continue;
     if (!state_.is_disconnected(peer) && peers_.process_state(peer) != ProcessState::gone) continue;
-    // It left in order, or took leave with an error of its own: then the launcher ends this rank, too.
+    // It left in order, or with an error of its own: then the launcher ends this rank, too.
     if (has_left(peer)) continue;
     if (!anybody_left_on_own_account() && says_farewell_late(peer)) continue;
-    // Somebody has failed on its own account, and the launcher ends the others one after the other: this rank is next.
+    // A rank has failed by an error of its own, and the launcher ends the others in sequence: this rank is next.
     if (anybody_left_on_own_account()) {
       if (!end_of_grace_) end_of_grace_ = Clock::now() + kGrace;
       if (Clock::now() < *end_of_grace_) continue;
@@ -310,7 +311,7 @@ std::string FailureDetector::verdict(Collective operation, double waited) {
   if (!silent.empty()) return describe_missing(silent, operation, longest) + "Ending the job.";
 
   std::string text;
-  // Everybody answers. Somebody came late, or the ranks are in different collectives, or data does not get through.
+  // All ranks answer. A rank came late, or the ranks are in different collectives, or data does not get through.
   for (int peer = 0; peer < state_.size; ++peer) {
     const auto& report = status_.report(peer);
     const double theirs = peer == state_.rank ? waited : report ? report->waited : 0;

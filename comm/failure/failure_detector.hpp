@@ -1,19 +1,19 @@
 /// \file
-/// How a rank waits for its peers, and what it says when they do not come: one failure detector for all transports.
+/// Waits for peers, and explains why they do not come: one failure detector for all transports.
 ///
-/// WHAT IT SEES. Of a rank on the same machine its process, and, where the ranks share memory, the page on which it
-/// shows what it is doing (SharedControl). Of a rank elsewhere what it sends: heartbeats during a long operation, a
-/// report when it waits too long or leaves (StatusChannel), and the end of its connection (ConnectionWatch).
+/// OBSERVATIONS. For a rank on the same machine: its process and, with shared memory, the page on which it shows its
+/// activity (SharedControl). For a rank on another machine: its messages, which are heartbeats during a long operation
+/// and a report when it waits too long or leaves (StatusChannel); and the end of its connection (ConnectionWatch).
 ///
-/// WAITS. Messages are polled: a while at full speed, then yielding, then with short sleeps (Backoff); ranks that
-/// outnumber their cores yield at once. Where nobody stands still for the result (Urgency) and computation wants all
-/// cores, they sleep. After the deadline without progress the rank names who has not come, where their pages tell. Else
-/// it reports to all others and listens for their reports for 1.5 s; a rank that waits, too, reports at once. Who stays
-/// silent is the culprit.
+/// WAITS. Messages are polled: at full speed for a while, then yielding, then with short sleeps (Backoff). Ranks that
+/// outnumber their cores yield at once. If no thread waits for the result (Urgency) and computation needs all cores,
+/// they sleep. After the deadline without progress the rank names the missing ranks, if their pages identify them.
+/// Otherwise it reports to all others and listens for their reports for 1.5 s; a rank that also waits reports at once.
+/// The silent rank is the culprit.
 ///
-/// A WAIT THAT MPI KEEPS. Open MPI tells the launcher of a lost connection inside a call, and the launcher, which ends
-/// the job within a second, does not answer. Where polls have stood still for 0.4 s after a death the thread of
-/// ConnectionWatch says what the waiting one cannot.
+/// A WAIT INSIDE MPI. Open MPI tells the launcher of a lost connection inside a call, and the launcher, which ends the
+/// job within a second, does not answer. If polls have stood still for 0.4 s after a death, the thread of
+/// ConnectionWatch reports it in place of the blocked one.
 #pragma once
 
 #include <algorithm>
@@ -42,10 +42,10 @@
 
 namespace lockstep::comm {
 
-/// What one call to advance a transfer achieved.
+/// Result of one call that advances a transfer.
 enum class Progress { none, some, done };
 
-/// A message was longer than the receive that it met.
+/// True if a message was longer than its receive buffer.
 inline bool is_truncation(int code) {
   int error_class = MPI_SUCCESS;
   return code != MPI_SUCCESS && MPI_Error_class(code, &error_class) == MPI_SUCCESS && error_class == MPI_ERR_TRUNCATE;
@@ -53,70 +53,69 @@ inline bool is_truncation(int code) {
 
 class FailureDetector {
  public:
-  /// `state` belongs to the session, which outlives this, as does `urgency`.
+  /// The session owns `state` and outlives this, as does `urgency`.
   FailureDetector(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options,
                   const Urgency& urgency);
-  /// On the way out of an error it takes leave of the peers, so that they do not report this rank as dead as well.
+  /// After an error, takes leave of the peers, so that they do not report this rank as dead, too.
   ~FailureDetector();
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
 
-  /// Whoever waits calls `serve` at each poll, for a sum that overtakes what it waits for: it does what can be done
-  /// without waiting and says whether anything could. Before the first wait.
+  /// A waiting thread calls `serve` at each poll, for a sum that overtakes the awaited operation. `serve` does the work
+  /// that needs no waiting and returns true if there was any. Call it before the first wait.
   void set_overtaking(std::function<bool()> serve) { serve_ = std::move(serve); }
-  /// From here on such sums may come. From any thread.
+  /// Such sums may come from here on. Any thread may call it.
   void expect_overtaking() noexcept { expects_overtaking_.store(true, std::memory_order_relaxed); }
   bool expects_overtaking() const noexcept { return expects_overtaking_.load(std::memory_order_relaxed); }
-  /// Of a wait that is not wait_until_done(), in the thread that drives collectives.
+  /// For a wait other than wait_until_done(), in the thread that drives collectives.
   bool serve_overtaking() const { return expects_overtaking() && serve_(); }
 
-  /// `rank` shows what it is doing at `page`. Before the first wait.
+  /// `rank` shows its activity on `page`. Call it before the first wait.
   void add_page(int rank, SharedControl& page);
-  /// This rank waits no more, says farewell on its page, and the pages go.
+  /// This rank has finished waiting: says farewell on its page and drops all pages.
   void forget_pages() noexcept;
 
   MpiSession::State& state() const noexcept { return state_; }
   const PeerTable& peers() const noexcept { return peers_; }
   double deadline_seconds() const noexcept { return deadline_seconds_; }
 
-  /// A collective begins: they are counted, to tell who is in another one.
+  /// A collective begins; the count reveals ranks that are in another one.
   void enter() noexcept { ++sequence_, awaited_ = -1; }
-  /// What comes next in it comes from `rank`; -1: from several.
+  /// The next data of the collective come from `rank`; -1: from several.
   void await(int rank) noexcept { awaited_ = rank; }
   int awaited() const noexcept { return awaited_; }
-  /// Calls `advance` until it says done, resting in between as above.
+  /// Calls `advance` until it returns done, and rests in between as described above.
   template <class Advance>
   void wait_until_done(Collective operation, Advance advance);
-  /// Waits for the requests, none of which receives a message.
+  /// Waits for the requests; none of them may receive a message.
   void wait_for(std::span<MPI_Request> requests, Collective operation);
-  /// Everybody in the session takes part; MPI's own way, waited for as everything else.
+  /// MPI's own broadcast for the whole session, with the same waits as everything else.
   void broadcast(std::span<std::byte> data, int root);
-  /// Whether a wait may keep its core busy for a while.
+  /// True if a wait may keep its core busy for a while.
   bool may_spin() const noexcept { return !oversubscribed_ && urgency_.urgent(); }
-  /// One look aside during a wait, every 0.1 s or so: has anybody died, reported, or run out of time? Charges the
-  /// patience of this wait; throws PeerError. `missing`: the ranks that are waited for, where all of them have pages.
+  /// Checks every 0.1 s or so during a wait: has a rank died, reported, or run out of time? Charges the patience of
+  /// this wait; throws PeerError. `missing`: the awaited ranks, if all of them have pages.
   void look_around(Collective operation, Patience& patience, std::span<const int> missing = {});
-  /// A call of MPI has failed. Throws PeerError where a peer has died, which is why: it may be some time until this can
-  /// be seen.
+  /// A call of MPI has failed. Throws PeerError if a dead peer is the cause, which may take a while to become visible.
   void blame_the_dead();
-  /// `peer` sent `got` bytes (-1: a longer message) where `expected` were to come.
+  /// Throws: `peer` sent `got` bytes (-1: a longer message) instead of `expected`.
   [[noreturn]] void diverged(Collective operation, int peer, std::int64_t got, std::size_t expected);
 
-  /// As in Communicator.
+  /// See Communicator.
   void note_activity(const char* what, std::int64_t step) noexcept;
   void begin_long_operation(const char* what);
   void end_long_operation() noexcept;
   double set_deadline(double seconds) noexcept;
   bool look_at_peers();
-  /// As Communicator::dead_peers.
+  /// See Communicator::dead_peers.
   std::vector<int> dead_peers() const;
-  /// As Communicator::note_wait. From any thread.
+  /// See Communicator::note_wait. Any thread may call it.
   void note_wait(std::string_view text);
-  /// This process ends on its own account: peers need not report it as dead. From any thread.
+  /// This process ends by its own decision: peers need not report it as dead. Any thread may call it.
   void take_leave() noexcept;
-  /// Another thread than the one that made this calls MPI from here on, or does no longer.
+  /// True while a thread other than the constructing one calls MPI.
   void set_driven(bool driven) noexcept { driven_.store(driven, std::memory_order_relaxed); }
-  /// For a wait that begins.
+  /// The patience of a new wait.
   Patience patience() const { return Patience(deadline_seconds_, excuse_seconds_); }
 
  private:
@@ -137,68 +136,68 @@ class FailureDetector {
     bool before_;
   };
 
-  /// After a poll without progress, the `idle`-th in a row; where nobody waits for the result and computation wants all
-  /// cores asleep at once, for longer and longer (50 to 200 us).
+  /// Rests after the `idle`-th poll in a row without progress. If nobody waits for the result and computation needs all
+  /// cores, sleeps at once, for longer and longer (50 to 200 us).
   void rest(Backoff& backoff, int idle) const;
   Backoff::Pace pace() const noexcept;
   void show_farewell() noexcept;
-  /// Throws when a peer that has not taken leave is dead, and not because the launcher ends the job already.
+  /// Throws if a peer is dead that has not taken leave, unless the launcher is already ending the job.
   void look_for_the_dead();
-  /// From the watch's thread: ends the job where a wait is kept in MPI.
+  /// For the watch's thread: ends the job if a wait is blocked inside MPI.
   void look_for_a_kept_wait();
-  /// It has taken leave, or reported: in order, or with an error of its own.
+  /// True if it has taken leave or reported: in order, or with an error of its own.
   bool has_left(int rank) const;
-  /// It is dead, but what it said before may still be on its way. Waits for a moment.
+  /// True if a dead rank's farewell arrives late. Waits for a moment, because its last messages may be under way.
   bool says_farewell_late(int rank);
-  /// Not because it has seen another die.
+  /// True if a rank left for another reason than having seen a death.
   bool anybody_left_on_own_account() const;
   void report_waiting(Collective operation, double waited);
-  /// Asks everybody where they stand and throws who is to blame.
+  /// Asks all ranks for their state and throws the error that names the culprit.
   [[noreturn]] void fail_after_reports(Collective operation, double waited);
   /// "rank 1 (host …) has not arrived at an all-reduce for 3 s; …": the first few of them. Marks them as suspects.
   std::string describe_missing(std::span<const int> ranks, Collective operation, double waited);
   SharedControl* page(int rank) const { return pages_[static_cast<std::size_t>(rank)]; }
   bool is_busy(int rank) const;
-  /// What the rank was last seen in, or what its peers do meanwhile.
+  /// The rank's last known activity, or that of its peers.
   std::string whereabouts(int rank, const char* peers_do) const;
   std::string own_activity() const;
-  /// What else than its peers the rank waits for, as it says itself; "": nothing.
+  /// The rank's other cause of waiting than peers, as it reports it; "": none.
   std::string wait_of(int rank) const;
-  /// Why it does not come, as far as can be seen: one sentence.
+  /// The visible reason why it does not come: one sentence.
   std::string explanation_of(int rank) const;
-  /// The state of its process, as seen from here or as a rank on its machine has reported it.
+  /// The state of its process, as seen from here or as reported by a rank on its machine.
   ProcessState seen_of(int rank) const;
   std::string verdict(Collective operation, double waited);
 
   MpiSession::State& state_;
   PeerTable peers_;
   StatusChannel status_;
-  std::vector<SharedControl*> pages_;  ///< of each rank; nullptr: none
-  bool by_messages_ = true;            ///< some peer has no page
+  std::vector<SharedControl*> pages_;  ///< page of each rank; nullptr: none
+  bool by_messages_ = true;            ///< true if some peer has no page
   double deadline_seconds_, excuse_seconds_;
   std::function<void()> while_waiting_;
   const Urgency& urgency_;
   std::function<bool()> serve_;
   std::atomic<bool> expects_overtaking_{false};
   bool oversubscribed_;
-  bool has_own_core_;           ///< the thread that drives collectives, beside those that compute
-  std::uint64_t sequence_ = 0;  ///< collectives entered
-  int awaited_ = -1;            ///< whose data the present one waits for
+  bool has_own_core_;           ///< the thread that drives collectives has a core besides the computing threads
+  std::uint64_t sequence_ = 0;  ///< number of collectives entered
+  int awaited_ = -1;            ///< rank whose data the present collective waits for
   std::atomic<const char*> activity_{"the start"};
   std::atomic<std::int64_t> step_{-1};
   std::atomic<bool> driven_{false};
   std::atomic<bool> waits_{false};
-  std::atomic<std::uint64_t> polls_{0};            ///< of waits
-  std::uint64_t polls_seen_ = 0;                   ///< by the watch's thread
-  int standstills_ = 0;                            ///< its looks in a row that saw a wait without a poll
-  std::optional<Clock::time_point> end_of_grace_;  ///< of a death after somebody has left
+  std::atomic<std::uint64_t> polls_{0};            ///< number of polls in waits
+  std::uint64_t polls_seen_ = 0;                   ///< polls_ at the last look of the watch's thread
+  int standstills_ = 0;                            ///< consecutive looks that saw a wait without a poll
+  std::optional<Clock::time_point> end_of_grace_;  ///< end of the grace after a death that follows a leave
   LeaveTaking::Word leave_;
   std::optional<std::list<ConnectionWatch::Look>::iterator> look_;
 };
 
 template <class Advance>
 void FailureDetector::wait_until_done(Collective operation, Advance advance) {
-  std::optional<Patience> patience;  // from the first idle polls on: a transfer that flows never asks for the time
+  std::optional<Patience> patience;  // starts with the first idle polls: a transfer that flows never reads the clock
   Clock::time_point next_look;
   Backoff backoff(pace());
   const Waiting waiting(waits_);

@@ -34,7 +34,7 @@ void poll_together(Communicator& communicator, double deadline_seconds, std::str
                    const std::function<bool()>& ready) {
   bool done = false;
   std::string error;
-  // The ranks decide by sums that are the same for all, so all leave in the same round.
+  // The ranks decide by sums that are equal on all, so all leave in the same round.
   for (Patience patience(deadline_seconds);;) {
     try {
       done = done || poll_round(ready);

@@ -12,7 +12,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// As many bytes as fit, the last of them 0.
+/// Copies as many bytes as fit, the last of them 0.
 template <std::size_t kWords>
 void store_text(std::array<std::atomic<std::uint64_t>, kWords>& words, std::string_view text) noexcept {
   char bytes[8 * kWords] = {};
@@ -88,7 +88,7 @@ std::string SharedControl::last_seen() const {
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::microseconds time) noexcept {
   const timespec limit{.tv_sec = time.count() / 1'000'000, .tv_nsec = time.count() % 1'000'000 * 1000};
-  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);  // any return is a reason to look again
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);  // any return is a reason to check again
 }
 
 void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {

@@ -1,5 +1,5 @@
 /// \file
-/// What a rank shows to the ranks on its machine: how far it has come, what it is doing, and one small message.
+/// Data that a rank shows to the ranks on its machine: its progress, its activity, and one small message.
 #pragma once
 
 #include <array>
@@ -17,44 +17,44 @@ enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, b
 /// "an all-reduce": for messages.
 const char* with_article(Collective operation);
 
-/// What a rank brings to a barrier; must be equal on all ranks.
+/// A rank's arguments of a barrier; must be equal on all ranks.
 struct CollectiveCall {
   Collective operation = Collective::barrier;
   std::uint8_t element_bytes = 1;
   std::uint64_t count = 0;
-  std::uint64_t address = 0;  ///< where in the common memory, 0 for memory of its own
+  std::uint64_t address = 0;  ///< address in the common memory, 0 for private memory
 
   bool operator==(const CollectiveCall&) const = default;
   std::string describe() const;
 };
 
-/// How a rank has left: in order or with an error of its own, or because it has seen another die.
+/// Manner of a rank's leave: in order or with an error of its own, or because it has seen another one die.
 enum class Farewell : std::uint32_t { none, own_account, of_witness };
 
-/// The first page of a rank's control segment; zeros are a valid start but for the step, which is -1. Only its rank
+/// The first page of a rank's control segment. Zeros are a valid start, except for the step, which is -1. Only its rank
 /// writes to it, except `sleepers`.
 ///
-/// A barrier (see SharedMemoryCommunicator) has a number, counted alike on all ranks. What a rank brings to barrier n
-/// lies in the half n % 2: it is overwritten at barrier n + 2, and that a rank enters only after everybody has come to
-/// n + 1, hence has read what was said at n.
+/// A barrier (see SharedMemoryCommunicator) has a number, counted alike on all ranks. A rank's arguments of barrier n
+/// are in the half n % 2. They are overwritten at barrier n + 2, which the rank enters only after all ranks have come
+/// to n + 1 and thus have read the arguments of n.
 struct SharedControl {
   static constexpr std::size_t kMessageBytes = 512;
 
-  std::uint64_t nonce;  ///< as on the rank's PeerInfo: this is really its segment
-  /// Line 1, all that a barrier without a message touches: its number, who waits for it asleep, the calls.
+  std::uint64_t nonce;  ///< equal to the rank's PeerInfo: proves that the segment is its own
+  /// Line 1, everything that a barrier without a message uses: its number, its sleeping waiters, the calls.
   alignas(64) std::atomic<std::uint32_t> arrived;
   std::atomic<std::uint32_t> sleepers;
   std::array<std::array<std::atomic<std::uint64_t>, 3>, 2> call;
-  /// Line 2: what it was last known to do.
+  /// Line 2: its last known activity.
   alignas(64) std::atomic<std::int64_t> step;
   std::atomic<std::uint32_t> in_long_operation;
   std::atomic<Farewell> farewell;
-  std::atomic<std::uint32_t> ended_by;  ///< the signal that ends it; 0: none
-  std::atomic<std::uint64_t> progress;  ///< grows while it moves data that the others of its machine wait for
+  std::atomic<std::uint32_t> ended_by;  ///< signal that ends it; 0: none
+  std::atomic<std::uint64_t> progress;  ///< grows while it moves data for which others of its machine wait
   std::array<std::atomic<std::uint64_t>, 6> activity;
-  std::array<std::atomic<std::uint64_t>, 16> wait;  ///< what else than its peers it waits for: set_wait
-  /// Line 6: of the sums that overtake others (TwoLevelCommunicator): the last that it has brought its terms to, how
-  /// many, and the last of which it has written the sums.
+  std::array<std::atomic<std::uint64_t>, 16> wait;  ///< other cause of waiting than peers: set_wait
+  /// Line 6, for the sums that overtake others (TwoLevelCommunicator): the last one to which it has brought its terms,
+  /// their number, and the last one whose sums it has written.
   alignas(64) std::atomic<std::uint32_t> urgent_brought;
   std::atomic<std::uint32_t> urgent_summed;
   std::atomic<std::uint64_t> urgent_count;
@@ -63,7 +63,7 @@ struct SharedControl {
   void set_call(std::uint32_t barrier, const CollectiveCall& own_call) noexcept;
   CollectiveCall call_at(std::uint32_t barrier) const noexcept;
   void set_activity(const char* what) noexcept;
-  /// "waiting for input (x.h5, 12 s)", cut to 127 bytes; "": for nothing.
+  /// "waiting for input (x.h5, 12 s)", cut to 127 bytes; "": not waiting.
   void set_wait(std::string_view text) noexcept;
   std::string wait_text() const;
   /// "step 41: backward"; "the start" before the first note.
@@ -72,7 +72,7 @@ struct SharedControl {
 
 static_assert(sizeof(SharedControl) <= 4096 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Sleeps until `word` differs from `seen`, somebody calls futex_wake, or the time is up. Works across processes.
+/// Sleeps until `word` differs from `seen`, futex_wake is called, or the time is up. Works across processes.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::microseconds time) noexcept;
 void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept;
 

@@ -13,8 +13,8 @@ namespace lockstep::comm {
 namespace {
 
 constexpr int kStatusTag = 1;
-/// Undelivered messages kept; a peer that takes none in will not miss another.
-constexpr std::size_t kMaxOutgoing = 4;
+/// Largest number of undelivered messages: a peer that takes none will not miss another.
+constexpr std::size_t kMostOutgoing = 4;
 
 std::vector<int> contacts_of(const MpiSession::State& state) {
   std::set<int> contacts{(state.rank + 1) % state.size, (state.rank + state.size - 1) % state.size};
@@ -49,9 +49,9 @@ StatusChannel::~StatusChannel() {
   }
   try {
     forget_delivered();
-  } catch (const std::exception&) {  // then all of them are kept
+  } catch (const std::exception&) {  // on an error all of them are kept
   }
-  // A peer that has not taken a message yet may do so at any time, while there is MPI.
+  // A peer may receive an outstanding message at any time until MPI ends.
   if (!outgoing_.empty()) state_.kept->add(std::make_shared<std::list<Outgoing>>(std::move(outgoing_)));
 }
 
@@ -66,7 +66,7 @@ void StatusChannel::poll() {
           "MPI_Recv", state_, status.MPI_SOURCE);
     if (report.origin < 0 || report.origin >= state_.size || report.origin == state_.rank) continue;
     std::uint32_t& last = state_.last_reports[static_cast<std::size_t>(report.origin)];
-    if (report.serial <= last) continue;  // it came another way
+    if (report.serial <= last) continue;  // it has arrived by another path
     last = report.serial;
     report.wait[sizeof(report.wait) - 1] = '\0';
     take_in(report);
@@ -110,7 +110,7 @@ void StatusChannel::send_to_contacts(const Report& report, int source) {
     if (peer == source || peer == report.origin) continue;
     MPI_Request& request = message.requests.emplace_back(MPI_REQUEST_NULL);
     const int code = MPI_Isend(&message.report, sizeof(Report), MPI_BYTE, peer, kStatusTag, state_.status, &request);
-    if (code != MPI_SUCCESS) request = MPI_REQUEST_NULL;  // likewise: the others hear all the same
+    if (code != MPI_SUCCESS) request = MPI_REQUEST_NULL;  // its receiver has died; the others still get the message
   }
 }
 
@@ -139,7 +139,7 @@ void StatusChannel::set_wait(std::string_view text) {
 
 void StatusChannel::start_heartbeat() {
   if (!thread_.joinable()) {
-    // Signals are the main thread's.
+    // Only the main thread handles signals.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -161,7 +161,7 @@ void StatusChannel::send_heartbeats(const std::stop_token& stop) {
         wait_.copy(report.wait, sizeof(report.wait) - 1);
       }
       send(report);
-    } catch (const std::exception&) {  // MPI fails: the main thread will meet the same error in its next call
+    } catch (const std::exception&) {  // MPI fails: the main thread will get the same error in its next call
       beats_ = false;
     }
   }
@@ -179,12 +179,12 @@ void StatusChannel::take_leave() noexcept {
     int dead = state_.suspects->dead();
     if (dead >= 0) {
       dead -= state_.first_rank;
-      if (dead < 0 || dead >= state_.size) dead = Suspects::kUnknownRank;  // of another group
+      if (dead < 0 || dead >= state_.size) dead = Suspects::kUnknownRank;  // a rank of another group
     }
     send(Report{.kind = Report::Kind::leaving,
                 .witnessed = dead,
                 .witnessed_state = static_cast<std::int32_t>(dead == -1 ? ProcessState::running : ProcessState::gone)});
-  } catch (const std::exception&) {  // then the peers will find out by themselves
+  } catch (const std::exception&) {  // the peers will find out by themselves
   }
 }
 

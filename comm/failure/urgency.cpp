@@ -4,7 +4,7 @@ namespace lockstep::comm {
 
 void Urgency::set(bool urgent) noexcept {
   {
-    const std::lock_guard lock(mutex_);  // or a sleeper might miss it between its look and its sleep
+    const std::lock_guard lock(mutex_);  // otherwise a sleeper might miss it between its check and its sleep
     urgent_.store(urgent, std::memory_order_relaxed);
   }
   if (urgent) gets_urgent_.notify_all();

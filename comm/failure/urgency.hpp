@@ -1,5 +1,5 @@
 /// \file
-/// Whether somebody stands still until a collective is done.
+/// Tells whether a thread stands still until a collective is complete.
 #pragma once
 
 #include <atomic>
@@ -9,13 +9,13 @@
 
 namespace lockstep::comm {
 
-/// While it is urgent, who waits for messages polls at full speed; else it leaves the core to computation between its
-/// looks. Urgent at the start. From any thread.
+/// If urgent, waiting threads poll for messages at full speed; otherwise they leave the core to computation between
+/// polls. Urgent at the start. Any thread may use it.
 class Urgency {
  public:
   void set(bool urgent) noexcept;
   bool urgent() const noexcept { return urgent_.load(std::memory_order_relaxed); }
-  /// Leaves the core for so long, or until it gets urgent.
+  /// Leaves the core for this time, or until it gets urgent.
   void sleep_unless_urgent(std::chrono::microseconds time) const;
 
  private:
