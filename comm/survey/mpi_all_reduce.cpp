@@ -26,11 +26,11 @@ MpiAllReduce::MpiAllReduce(MpiSession& session, double deadline_seconds)
       peers_(session.rank(), exchange(session, own_info(), deadline_seconds)),
       guard_([this](const std::stop_token& stop) { watch(stop); }) {}
 
-MpiAllReduce::~MpiAllReduce() = default;  // the guard is told to stop, and joined, before what it looks at goes
+MpiAllReduce::~MpiAllReduce() = default;  // stops and joins the guard before its data go
 
 void MpiAllReduce::sum(std::span<float> data) {
   MpiSession::State& state = session_.state();
-  if (!state.uses_mpi()) return;  // a world of one has its sum
+  if (!state.uses_mpi()) return;  // the sum of one rank is its own data
   for (std::size_t done = 0; done < data.size();) {
     const std::span<float> part = data.subspan(done, std::min(kMaxAtOnce, data.size() - done));
     count_.store(part.size(), std::memory_order_relaxed);
@@ -48,7 +48,7 @@ void MpiAllReduce::watch(const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any told;
   std::unique_lock lock(mutex);
-  std::optional<Patience> patience;  // with the call that is being watched
+  std::optional<Patience> patience;  // starts with the watched call
   std::uint64_t call = 0;
   while (!told.wait_for(lock, stop, interval, [&] { return stop.stop_requested(); })) {
     const std::uint64_t now = entries_and_exits_.load(std::memory_order_acquire);
@@ -73,7 +73,7 @@ void MpiAllReduce::give_up(double waited) {
       culprits.push_back(peer);
     }
   }
-  session_.state().suspects->mark(culprits);  // they will not speak
+  session_.state().suspects->mark(culprits);  // these ranks will not speak
   std::string text = fmt::format("lockstep: error: {} has waited in MPI_Allreduce of {} floats for {} s. ",
                                  peers_.describe(session_.rank()), count_.load(), seconds_text(waited));
   for (std::size_t i = 0; i < std::min(kNamed, culprits.size()); ++i) {

@@ -1,6 +1,6 @@
 /// \file
-/// The MPI library's own MPI_Allreduce, blocking, as programs call it: what our ways to sum are measured against. Which
-/// algorithm it takes is the library's choice, and the user's by the library's settings.
+/// The MPI library's own MPI_Allreduce, blocking, as programs call it: the baseline for our sums. The library chooses
+/// the algorithm, and its settings let the user choose.
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,9 @@
 
 namespace lockstep::comm {
 
-/// A call that waits for a peer for ever cannot be left. A thread watches the clock instead: past the deadline it says
-/// who this rank is, what it waits for and which of its peers on the same machine are stopped or dead, and ends the job
-/// by MpiSession::abort.
+/// A call that waits for a peer for ever cannot be left. A thread therefore watches the clock. Past the deadline it
+/// prints this rank's name, the awaited operation and the peers on the same machine that are stopped or dead, and ends
+/// the job by MpiSession::abort.
 class MpiAllReduce {
  public:
   /// Collective. `session` outlives this.
@@ -26,7 +26,7 @@ class MpiAllReduce {
   MpiAllReduce(const MpiAllReduce&) = delete;
   MpiAllReduce& operator=(const MpiAllReduce&) = delete;
 
-  /// Collective: data[i] = sum over ranks of data[i], in place. The order of the additions is the library's.
+  /// Collective: data[i] = sum over ranks of data[i], in place. The library determines the order of the additions.
   void sum(std::span<float> data);
   const PeerTable& peers() const noexcept { return peers_; }
 
@@ -38,8 +38,8 @@ class MpiAllReduce {
   double deadline_seconds_;
   PeerTable peers_;
   std::atomic<std::uint64_t> entries_and_exits_{0};  ///< odd: inside a call
-  std::atomic<std::size_t> count_{0};                ///< elements of that call
-  std::jthread guard_;                               ///< last: it uses all of the above
+  std::atomic<std::size_t> count_{0};                ///< elements of the present call
+  std::jthread guard_;                               ///< last member: it uses all others
 };
 
 }  // namespace lockstep::comm

@@ -22,7 +22,7 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 HostPair ordered(int a, int b) { return {.first = std::min(a, b), .second = std::max(a, b)}; }
 
-/// A random matching of all hosts but one at most.
+/// A random matching of all hosts, or all but one.
 Round random_round(int hosts, std::mt19937_64& generator) {
   std::vector<int> order(static_cast<std::size_t>(hosts));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -38,14 +38,14 @@ constexpr int kTransfers = 5;
 constexpr std::int64_t kMaxMessages = 512;
 constexpr std::size_t kMinPings = 10, kMaxPings = 2000;
 
-/// What the leader of a pair asks of its partner.
+/// The leader's request to its partner.
 struct Request {
   enum class Kind : std::int64_t { ping, take, give, end };
   Kind kind = Kind::end;
   std::int64_t bytes = 0, times = 0;
 };
 
-/// The partner's side: does what it is asked until the end.
+/// The partner's side: serves requests until the end.
 void answer(PairMessages& line) {
   for (;;) {
     const auto request = line.receive<Request>();
@@ -74,7 +74,7 @@ double round_trip(PairMessages& line) {
   return seconds_since(begin);
 }
 
-/// Of ten the quickest: what the network takes, without what the cores were busy with.
+/// The quickest tenth: the network's time, without the delays of busy cores.
 double usual_round_trip(PairMessages& line, double seconds) {
   for (int i = 0; i < 3; ++i) round_trip(line);
   std::vector<double> trips;
@@ -87,7 +87,7 @@ double usual_round_trip(PairMessages& line, double seconds) {
   return *place;
 }
 
-/// Bytes/s of one transfer; `kind` from the leader's side of view: the partner takes or gives.
+/// Bytes/s of one transfer. `kind` is the leader's view: the partner takes or gives.
 double transfer(PairMessages& line, Request::Kind kind, std::size_t message, std::int64_t times) {
   const Request request{.kind = kind, .bytes = static_cast<std::int64_t>(message), .times = times};
   const Clock::time_point begin = Clock::now();
@@ -101,10 +101,10 @@ double transfer(PairMessages& line, Request::Kind kind, std::size_t message, std
   return static_cast<double>(message) * static_cast<double>(times) / seconds_since(begin);
 }
 
-/// The best of several transfers that take `seconds` together, each as long as the one before suggests: a slow link is
-/// slow in all of them, a core that had to do something else is not.
+/// The best of several transfers that take `seconds` together, each sized by the previous result. A slow link is slow
+/// in all of them; a core that was busy is slow in some.
 double bandwidth(PairMessages& line, Request::Kind kind, double seconds) {
-  transfer(line, kind, kTrialBytes, 1);  // memory is taken, windows open
+  transfer(line, kind, kTrialBytes, 1);  // allocates memory and opens TCP windows
   double rate = transfer(line, kind, kTrialBytes, 1), best = rate;
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kTransfers && seconds_since(begin) < seconds; ++i) {
@@ -127,7 +127,7 @@ PairFigures lead(PairMessages& line, HostPair pair, double seconds) {
   return figures;
 }
 
-/// Lines of figures as they travel; an error comes last on its line, for it alone has blanks.
+/// Lines of figures for sending. The error is last on its line, because only it has blanks.
 std::string to_text(const PairFigures& f) {
   return fmt::format("{} {} {:.9e} {:.9e} {:.9e} {}\n", f.pair.first, f.pair.second, f.latency, f.forward, f.backward,
                      f.error);
@@ -142,7 +142,7 @@ std::vector<PairFigures> figures_from(const std::vector<std::string>& texts) {
       PairFigures f;
       words >> f.pair.first >> f.pair.second >> f.latency >> f.forward >> f.backward;
       if (words.get() == ' ') std::getline(words, f.error);
-      // Both ends of a pair that failed report it.
+      // Both ends of a failed pair report it.
       const auto known = std::find_if(all.begin(), all.end(), [&](const PairFigures& k) { return k.pair == f.pair; });
       if (known == all.end()) {
         all.push_back(std::move(f));
@@ -163,8 +163,8 @@ std::optional<int> host_of(std::span<const int> ranks, int rank) {
 }  // namespace
 
 std::vector<Round> tournament(int hosts) {
-  // The circle method: one place is fixed, the others move on by one from round to round; with an odd number of hosts
-  // whoever meets the empty place rests.
+  // The circle method: one host keeps its position, the others move on by one in each round. With an odd number of
+  // hosts, the host opposite the empty position rests.
   std::vector<Round> rounds;
   if (hosts < 2) return rounds;
   const int places = hosts + hosts % 2, moving = places - 1;
@@ -261,7 +261,7 @@ std::vector<PairFigures> probe_network(MpiSession& session, Communicator& commun
       }
     }
     return figures_from(all_gather_text(communicator, report));
-  } catch (const PeerError& error) {  // the ranks' own messages take that way, too: what was seen first says most
+  } catch (const PeerError& error) {  // the ranks' own messages use the same links: the first error is the most precise
     throw PeerError(first_failure.empty() ? error.what() : fmt::format("{}. Then: {}", first_failure, error.what()));
   }
 }
@@ -278,7 +278,7 @@ std::vector<ClockOffset> measure_clocks(MpiSession& session, Communicator& commu
   const std::optional<int> own = host_of(ranks, session.rank());
   std::string report;
   if (own == 0) {
-    // The others are asked one after another, so each of them waits for its turn.
+    // The other hosts are asked in sequence, so each waits for its turn.
     for (std::size_t host = 1; host < ranks.size(); ++host) {
       ClockOffset& best = offsets[host];
       try {

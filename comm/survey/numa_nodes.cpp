@@ -18,7 +18,7 @@ std::string first_line(const std::filesystem::path& file) {
   return line;
 }
 
-/// The nodes of the devices in `folder` that `carries` says yes to.
+/// The nodes of the devices in `folder` for which `carries` is true.
 template <class Carries>
 std::set<int> nodes_of_devices(const std::filesystem::path& folder, Carries carries) {
   std::set<int> nodes;
@@ -48,7 +48,7 @@ bool is_fast_ethernet(const std::filesystem::path& device) {
 std::set<int> network_card_nodes(const std::filesystem::path& folder) {
   std::set<int> nodes = nodes_of_devices(folder / "infiniband", has_active_port);
   if (nodes.empty()) nodes = nodes_of_devices(folder / "net", is_fast_ethernet);
-  nodes.erase(nodes.begin(), nodes.lower_bound(0));  // -1: not known
+  nodes.erase(nodes.begin(), nodes.lower_bound(0));  // -1: unknown
   return nodes;
 }
 

@@ -1,5 +1,5 @@
 /// \file
-/// The NUMA nodes of this host: cores, each with memory and cards that are near to them.
+/// The NUMA nodes of this host: cores, each node with memory and cards near them.
 #pragma once
 
 #include <filesystem>
@@ -12,21 +12,21 @@ namespace lockstep::comm {
 
 struct NumaNode {
   int number = 0;
-  std::set<int> cores;  ///< empty: memory alone
+  std::set<int> cores;  ///< empty: memory only
 };
 
-/// As the kernel tells them, ascending; `folder`: where. Empty: it does not.
+/// Nodes as listed by the kernel in `folder`, ascending. Empty: the kernel lists none.
 std::vector<NumaNode> numa_nodes(const std::filesystem::path& folder = "/sys/devices/system/node");
 
-/// The numbers of those nodes that have one of these cores.
+/// The numbers of the nodes that have at least one of these cores.
 std::set<int> nodes_of(std::span<const int> cores, std::span<const NumaNode> nodes);
 
-/// The nodes that cards of a fast network are attached to: InfiniBand and RoCE devices with a port that is active;
-/// where there are none, Ethernet of 10 Gbit/s and more that is up. `folder`: of the kernel's classes of devices.
-/// Empty: there are none, or the kernel does not tell.
+/// The nodes to which cards of a fast network are attached: InfiniBand and RoCE devices with an active port; without
+/// those, Ethernet of at least 10 Gbit/s that is up. `folder`: the kernel's classes of devices. Empty: no such cards,
+/// or unknown.
 std::set<int> network_card_nodes(const std::filesystem::path& folder = "/sys/class");
 
-/// "0-3,8": ascending numbers, runs folded; and back. What is no number ends what is read.
+/// "0-3,8": ascending numbers, runs folded; and the inverse. Reading ends at the first text that is not a number.
 std::string folded(const std::set<int>& numbers);
 std::set<int> unfolded(const std::string& text);
 

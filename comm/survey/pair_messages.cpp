@@ -15,12 +15,12 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kPairTag = 71;            // of no collective
-constexpr std::size_t kOnTheirWay = 4;  // messages of a load
+constexpr int kPairTag = 71;            // used by no collective
+constexpr std::size_t kOnTheirWay = 4;  // messages of a load under way at once
 
 }  // namespace
 
-/// All memory that messages lie in belongs to the line, which outlives its owner where a message may still come.
+/// The line owns all memory of messages, and outlives its owner while a message may still arrive.
 struct PairMessages::Line {
   MpiSession::State& state;
   int peer;
@@ -28,8 +28,8 @@ struct PairMessages::Line {
   bool broken = false;
   std::vector<std::byte> small, load;
 
-  /// Polls `done` until it says so. Eager for the first milliseconds, so that latencies are the network's; then with
-  /// pauses, so that a rank that waits for a late peer leaves its core to others.
+  /// Polls until `done` returns true: eagerly for the first milliseconds, so that latencies are the network's; then
+  /// with pauses, so that a rank that waits for a late peer leaves its core to others.
   template <class Done>
   void wait(Done done) {
     using std::chrono::microseconds;
@@ -61,7 +61,7 @@ struct PairMessages::Line {
           peer);
   }
 
-  /// Calls start(place, request) for so many messages; as many as there are places are on their way.
+  /// Calls start(slot, request) `times` times, with as many messages under way as there are slots.
   template <class Start>
   void many(std::int64_t times, Start start) {
     std::array<MPI_Request, kOnTheirWay> requests;

@@ -1,6 +1,6 @@
 /// \file
-/// Messages between two ranks while the others do something else: what a probe of one link needs. Every wait has a
-/// deadline; past it PeerError names the pair.
+/// Messages between two ranks while the others do something else, for a probe of one link. Every wait has a deadline;
+/// past it PeerError names the pair.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace lockstep::comm {
 
 /// This rank's end of the line to one peer. No call is collective; the two ends must match call by call. After a
-/// PeerError the line takes no more calls, and what was on its way stays so: MPI_Finalize may wait for it.
+/// PeerError the line accepts no calls, and its outstanding messages remain: MPI_Finalize may wait for them.
 class PairMessages {
  public:
   PairMessages(MpiSession& session, int peer, double deadline_seconds);
@@ -34,7 +34,7 @@ class PairMessages {
     receive_bytes(std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
-  /// So many messages of so many bytes that mean nothing, several on their way at once.
+  /// Sends `times` messages of `bytes` meaningless bytes, several of them under way at once.
   void send_load(std::size_t bytes, std::int64_t times);
   void receive_load(std::size_t bytes, std::int64_t times);
 

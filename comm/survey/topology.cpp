@@ -37,7 +37,7 @@ std::string table(const Rows& rows) {
   return text;
 }
 
-/// Ranks of one host, in the order in which the hosts first appear.
+/// Groups ranks by host, hosts in the order of their first appearance.
 std::vector<std::vector<RankPlace>> by_host(const std::vector<RankPlace>& places) {
   std::vector<std::vector<RankPlace>> hosts;
   for (const RankPlace& place : places) {
@@ -68,7 +68,7 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
   const std::vector<int> cores = own_cores();
   const std::vector<NumaNode> nodes = numa_nodes();
   const auto with_cores = std::ranges::count_if(nodes, [](const NumaNode& node) { return !node.cores.empty(); });
-  // One line a value.
+  // One line per value.
   const std::vector<std::string> texts = all_gather_text(
       communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
                                 folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN), device, identity,
@@ -171,7 +171,7 @@ std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& pla
                                  "--cpunodebind={}`",
                                  *cards.begin())});
     }
-    // Ranks bound to the same cores, of which there are too few for them while the host has others.
+    // Ranks bound to the same cores, which are too few for them while the host has others.
     std::vector<std::vector<RankPlace>> bindings;
     for (const RankPlace& place : host) {
       const auto known =

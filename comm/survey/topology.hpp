@@ -1,5 +1,5 @@
 /// \file
-/// Who runs where: one row per rank, gathered once at start.
+/// Placement of ranks: one row per rank, gathered once at start.
 #pragma once
 
 #include <span>
@@ -15,25 +15,24 @@ struct RankPlace {
   int local_rank = 0;  ///< index among the ranks of its host
   std::string host;
   int pid = 0;
-  std::string device;           ///< "cpu (2 threads)" or the GPU's name: handed in by the caller
-  std::string identity;         ///< which of those it is, "0000:1b:00.0 GPU-8f3c1a2b"; empty: nothing to tell apart
+  std::string device;           ///< "cpu (2 threads)" or the GPU's name, from the caller
+  std::string identity;         ///< unique name of the device, "0000:1b:00.0 GPU-8f3c1a2b"; empty: none
   std::string cores;            ///< cores this process may run on, as "0-3,8"
   int host_cores = 0;           ///< cores of its host; 0: unknown
-  std::string nodes = {};       ///< NUMA nodes that these cores belong to, as "0-1"; empty: unknown
-  int host_nodes = 0;           ///< NUMA nodes of its host that have cores; 0: unknown
-  std::string card_nodes = {};  ///< NUMA nodes of its host that a fast network's cards are attached to; empty: unknown
+  std::string nodes = {};       ///< NUMA nodes of these cores, as "0-1"; empty: unknown
+  int host_nodes = 0;           ///< number of its host's NUMA nodes with cores; 0: unknown
+  std::string card_nodes = {};  ///< NUMA nodes of its host with a fast network's cards; empty: unknown
 };
 
-/// Collective. `device` and `identity` describe this rank's device, each in one line.
+/// Collective. `device` and `identity` describe this rank's device, in one line each.
 std::vector<RankPlace> gather_topology(Communicator& communicator, const std::string& device,
                                        const std::string& identity = "");
 
-/// The table rank 0 prints; where some host has several NUMA nodes, with these, and those of the network cards. More
-/// than `max_rows` ranks are folded per host, devices without their identities
-/// ("ranks 8-15  node2  8 x cpu").
+/// The table for rank 0 to print, with the NUMA nodes of ranks and network cards if some host has several. More than
+/// `max_rows` ranks are folded per host, devices without their identities ("ranks 8-15  node2  8 x cpu").
 std::string format_topology(const std::vector<RankPlace>& places, int max_rows = 32);
 
-/// What will make the job slow on a host, and what to do.
+/// A cause of slowness on a host, and the remedy.
 struct TopologyWarning {
   std::string host;
   std::string what;    ///< "node7 runs 8 ranks on 4 cores"
@@ -41,9 +40,9 @@ struct TopologyWarning {
 };
 std::string to_text(const TopologyWarning& warning);
 
-/// Ranks of a host bound to the same core while others are free, more ranks (x threads) than cores, ranks that may run
-/// on several NUMA nodes where they could have one each; of a job of several hosts, ranks none of which is near a
-/// network card. Empty when all is well.
+/// Finds ranks of a host bound to the same core while others are free; more ranks (x threads) than cores; ranks that
+/// may run on several NUMA nodes although they could have one each; and, in jobs of several hosts, hosts without a rank
+/// near a network card. Empty if everything is in order.
 std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& places, int threads_per_rank);
 
 /// "rank 1", "ranks 0,2-5": ascending ranks, runs folded.
