@@ -1,6 +1,5 @@
 /// \file
-/// The one way in which a rank waits by polling: at full speed first, then lending its core to others between polls,
-/// then asleep between them.
+/// Waiting by polling: first at full speed, then yielding the core between polls, then sleeping between them.
 #pragma once
 
 #include <chrono>
@@ -10,14 +9,14 @@ namespace lockstep::comm {
 
 class Backoff {
  public:
-  /// How long at full speed, how long after that yielding, and how long each sleep is then.
+  /// Duration of polling at full speed, duration of yielding after that, and length of each sleep.
   struct Pace {
     std::chrono::microseconds spin, yield, sleep;
   };
 
   explicit Backoff(Pace pace) noexcept : pace_(pace) {}
 
-  /// After a poll without result: true while polls are to follow each other without sleep; may have yielded.
+  /// For a poll without result. Returns true if the next poll should follow without sleep; may have yielded.
   bool stays_awake() noexcept {
     const auto now = std::chrono::steady_clock::now();
     if (!waits_) start_ = now;
@@ -27,17 +26,17 @@ class Backoff {
     std::this_thread::yield();
     return true;
   }
-  /// After a poll without result.
+  /// For a poll without result: sleeps if stays_awake() is false.
   void pause() {
     if (!stays_awake()) std::this_thread::sleep_for(pace_.sleep);
   }
-  /// There was progress: the next pause is a first one.
+  /// For progress: the next pause starts from the beginning.
   void reset() noexcept { waits_ = false; }
 
  private:
   Pace pace_;
   bool waits_ = false;
-  std::chrono::steady_clock::time_point start_{};  ///< of the wait
+  std::chrono::steady_clock::time_point start_{};  ///< start of the wait
 };
 
 }  // namespace lockstep::comm

@@ -33,14 +33,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long a neighbour has for its first word.
+/// Time limit for a neighbour's introduction.
 constexpr std::chrono::seconds kIntroduction{20};
-/// Connections that may wait at once to be introduced.
+/// Largest number of connections that may await introduction at once.
 constexpr std::size_t kMaxIntroductions = 64;
 constexpr std::uint8_t kFarewell = 'F';
-/// A host that has said nothing for so many seconds is asked once a second, and given up after so many questions.
+/// A host that is silent for kQuiet seconds is probed once a second, and given up after kQuestions probes.
 constexpr int kQuiet = 2, kQuestions = 3;
-/// Two hosts that fall silent at once do so within this.
+/// Two hosts that fall silent together do so within this time.
 constexpr std::chrono::seconds kBothSilent{3};
 constexpr int kLookMs = 100;
 
@@ -87,13 +87,13 @@ Address socket_address(const WatchAddress::Host& host, std::uint16_t port) {
   return address;
 }
 
-/// Open MPI's choice of interfaces; every one where it has none.
+/// Follows Open MPI's choice of interfaces; any interface without such a choice.
 bool may_use(const InterfaceAddress& address, const InterfaceLists& lists) {
   if (lists.include && !lists.include->empty()) return is_in_list(address, *lists.include);
   return !lists.exclude || !is_in_list(address, *lists.exclude);
 }
 
-/// The addresses by which other hosts may reach this one.
+/// The addresses by which other hosts can reach this one.
 std::array<WatchAddress::Host, 8> own_hosts(const InterfaceLists& lists) {
   std::array<WatchAddress::Host, 8> hosts{};
   std::size_t count = 0;
@@ -118,18 +118,18 @@ WatchAddress::Host local_host(int socket) {
     return host;
   }
   const in6_addr& bytes = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
-  const bool mapped = IN6_IS_ADDR_V4MAPPED(&bytes);  // IPv4 on a socket of both families
+  const bool mapped = IN6_IS_ADDR_V4MAPPED(&bytes);  // IPv4 on a dual-stack socket
   host.family = mapped ? AF_INET : AF_INET6;
   std::memcpy(host.bytes.data(), bytes.s6_addr + (mapped ? 12 : 0), mapped ? 4 : 16);
   return host;
 }
 
 bool has(const std::array<WatchAddress::Host, 8>& hosts, const WatchAddress::Host& host) {
-  return std::ranges::any_of(
-      hosts, [&](const auto& one) { return one.family == host.family && one.bytes == host.bytes; });
+  return std::ranges::any_of(hosts,
+                             [&](const auto& one) { return one.family == host.family && one.bytes == host.bytes; });
 }
 
-/// Dual-stack where the host has IPv6.
+/// Dual-stack if the host has IPv6.
 Socket listen_anywhere(std::uint16_t& port) {
   for (const int family : {AF_INET6, AF_INET}) {
     Socket listener(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -146,34 +146,34 @@ Socket listen_anywhere(std::uint16_t& port) {
   return Socket();
 }
 
-/// The first words on a connection, from either side: the nonce of the rank that takes in, and who speaks.
+/// The introduction on a connection, from either side: the nonce of the accepting rank, and the speaker's rank.
 struct Hello {
   std::uint64_t nonce = 0;
   std::int64_t speaker = 0;
 };
 
-/// A connection that is being made.
+/// A connection during setup.
 struct Attempt {
   Socket socket;
   bool outgoing = false;  ///< to the rank after this one
   bool greeted = false;
   Clock::time_point end = Clock::time_point::max();
   std::array<std::byte, sizeof(Hello)> heard{};
-  std::size_t count = 0;  ///< bytes of it
+  std::size_t count = 0;  ///< number of bytes in `heard`
 };
 
-/// An established one.
+/// An established connection.
 struct Neighbour {
   Socket socket;
   int rank = -1;
   bool outgoing = false;
 };
 
-/// What has become of the attempts to reach a rank so far.
+/// State of the attempts to reach a rank.
 struct Search {
-  bool of_dead = false;  ///< the rank that this one watched before has died
-  bool refused = false;  ///< by its host
-  bool reached = false;  ///< somebody listened
+  bool of_dead = false;  ///< the previously watched rank has died
+  bool refused = false;  ///< refused by its host
+  bool reached = false;  ///< a process listened
   Clock::time_point begun = Clock::now();
 };
 
@@ -185,16 +185,16 @@ struct ConnectionWatch::Connections {
   int rank = 0, before = 0, after = 0;
   std::uint64_t own_nonce = 0;
   std::array<char, 64> own_name{};
-  std::vector<WatchAddress> all;  ///< of the ranks
-  bool restricted = false;  ///< to these addresses of this host: Open MPI's lists name interfaces
+  std::vector<WatchAddress> all;  ///< addresses of all ranks
+  bool restricted = false;        ///< only `restricted_to`, because Open MPI's lists name interfaces
   std::array<WatchAddress::Host, 8> restricted_to{};
   bool expects_after = false;
-  Search search;  ///< of that one
+  Search search;  ///< search for the rank `after`
   Socket listener, wake;
   std::list<Attempt> attempts;
   std::list<Neighbour> neighbours;
   bool before_silent = false, after_silent = false;
-  std::optional<Clock::time_point> silent_since;  ///< until said or found to be our own fault
+  std::optional<Clock::time_point> silent_since;  ///< empty once reported, or found to be our own fault
 
   static void watch_host(int socket) {
     const int on = 1;
@@ -204,8 +204,9 @@ struct ConnectionWatch::Connections {
     setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kQuestions, sizeof(kQuestions));
   }
 
-  /// A neighbour's host is silent. Of the two neighbours of the silent the one before says so, unless the other host
-  /// next to it falls silent within moments, too: then it is this one that is cut off, and who would read it?
+  /// Notes that a neighbour's host is silent. Of the silent host's two neighbours, the one before it warns. It does not
+  /// warn if its other neighbour falls silent within moments, too: then this host itself is cut off, and nobody would
+  /// read it.
   void note_silence(const Neighbour& neighbour) {
     (neighbour.rank == after ? after_silent : before_silent) = true;
     if (!silent_since) silent_since = Clock::now();
@@ -220,17 +221,17 @@ struct ConnectionWatch::Connections {
         "warning: rank {} (host {}, pid {}) gets no sign of life from the host of rank {} (host {}, pid {}): it is "
         "off, or cut off from the network. The job ends if that lasts for the deadline.\n",
         rank, own_name.data(), getpid(), after, next().name.data(), next().pid);
-    if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
+    if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // stderr is closed
   }
 
   void say_farewell() noexcept {
     for (const Neighbour& neighbour : neighbours) {
-      if (send(neighbour.socket.get(), &kFarewell, 1, MSG_NOSIGNAL) != 1) continue;  // it has gone before
+      if (send(neighbour.socket.get(), &kFarewell, 1, MSG_NOSIGNAL) != 1) continue;  // the neighbour has already gone
     }
   }
 
-  /// All of the other's addresses at once. Those that this host has, too (of a bridge between containers, say), lead
-  /// nowhere else, unless they are the only ones.
+  /// Connects to all addresses of the next rank at once. Addresses that this host has, too (such as those of a
+  /// container bridge), lead to this host, so they are used only if there are no others.
   void reach_out() {
     const auto here = own_hosts({});
     const auto is_own = [&](const WatchAddress::Host& host) { return has(here, host); };
@@ -245,15 +246,16 @@ struct ConnectionWatch::Connections {
         search.refused = search.refused || errno == ECONNREFUSED;
         continue;
       }
-      // One that is stopped does not introduce itself before it goes on; that it ends is seen here all the same.
+      // A stopped process introduces itself only after it continues; the end of such a process is seen here
+      // nevertheless.
       attempts.push_back({.socket = std::move(socket),
                           .outgoing = true,
                           .end = search.of_dead ? Clock::time_point::max() : Clock::now() + kIntroduction});
     }
   }
 
-  /// A neighbour speaks at once, so of those that have not spoken yet the oldest makes room for the newest: strangers
-  /// who hold all places keep nobody out.
+  /// Accepts connections. A neighbour speaks at once, so the oldest silent connection makes room for the newest:
+  /// strangers that occupy all slots keep nobody out.
   void take_in() {
     for (std::size_t taken = 0; taken < kMaxIntroductions / 4; ++taken) {
       Socket socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -273,9 +275,9 @@ struct ConnectionWatch::Connections {
     return attempt.greeted;
   }
 
-  /// True while the attempt goes on.
+  /// Advances an attempt; true while it is unfinished.
   bool proceed(Attempt& attempt) {
-    if (attempt.outgoing && !attempt.greeted) {  // poll says: connected, or failed
+    if (attempt.outgoing && !attempt.greeted) {  // poll() has returned: connected, or failed
       int error = 0;
       socklen_t length = sizeof(error);
       if (getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return false;
@@ -300,7 +302,7 @@ struct ConnectionWatch::Connections {
     return false;
   }
 
-  /// One connection from each, whatever the ways between two hosts.
+  /// True for one connection from each rank, over any path between two hosts.
   bool takes_in(int speaker) const {
     return speaker >= 0 && speaker < static_cast<int>(all.size()) && speaker != rank &&
            std::ranges::none_of(neighbours, [&](const Neighbour& n) { return !n.outgoing && n.rank == speaker; });
@@ -338,14 +340,14 @@ void ConnectionWatch::join(std::span<const WatchAddress> all) {
   c.before = (c.rank + size - 1) % size;
   c.after = (c.rank + 1) % size;
   c.expects_after = c.is_elsewhere(c.after);
-  bool alone = true;  // on this machine
+  bool alone = true;  // all ranks are on this machine
   for (int other = 0; other < size; ++other) alone = alone && !c.is_elsewhere(other);
   c.wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (alone) c.listener = Socket();  // nobody has to come in
+  if (alone) c.listener = Socket();  // nobody needs to connect
   if (alone || !c.wake) return;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
-  } catch (const std::system_error&) {  // no thread to be had: the deadline alone
+  } catch (const std::system_error&) {  // no thread available: only the deadline remains
   }
 }
 
@@ -354,7 +356,7 @@ bool ConnectionWatch::is_dead(int rank) const noexcept {
   return index < dead_.size() && dead_[index].load(std::memory_order_acquire);
 }
 
-/// The next that lives is watched instead, unless it is on this machine.
+/// Watches the next living rank instead, unless it is on this machine.
 void ConnectionWatch::note_dead(int rank) {
   Connections& c = *connections_;
   dead_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
@@ -374,7 +376,7 @@ void ConnectionWatch::note_dead(int rank) {
   if (c.expects_after) c.reach_out();
 }
 
-/// When all attempts to reach the next one have ended.
+/// Acts when all attempts to reach the next rank have ended.
 void ConnectionWatch::end_search() {
   Connections& c = *connections_;
   while (c.expects_after && c.search.of_dead &&
@@ -382,13 +384,13 @@ void ConnectionWatch::end_search() {
     const Search ended = c.search;
     if (ended.refused && !ended.reached) {
       note_dead(c.after);
-    } else if (ended.reached) {  // it has ended before it could introduce itself
+    } else if (ended.reached) {  // it ended before it could introduce itself
       if (Clock::now() - ended.begun < std::chrono::milliseconds(kLookMs)) return;
       c.search = {.of_dead = true};
       c.reach_out();
       return;
     } else {
-      c.expects_after = false;  // no way there
+      c.expects_after = false;  // unreachable
     }
   }
 }
@@ -429,7 +431,7 @@ void ConnectionWatch::watch(const std::stop_token& stop) {
     }
     const std::size_t neighbours_from = polled.size();
     for (const Neighbour& neighbour : c.neighbours) polled.push_back({neighbour.socket.get(), POLLIN, 0});
-    // A second at most while there is something to come to an end.
+    // Wakes at least once a second while something has a time limit.
     const bool any_dead = std::ranges::any_of(dead_, [](const auto& dead) { return dead.load(); });
     const int most_ms = any_dead ? kLookMs : !c.attempts.empty() || c.silent_since ? 1000 : -1;
     if (poll(polled.data(), polled.size(), most_ms) < 0 && errno != EINTR) return;
@@ -447,7 +449,7 @@ void ConnectionWatch::watch(const std::stop_token& stop) {
       std::uint8_t word = 0;
       const ssize_t got = recv(neighbour.socket.get(), &word, 1, 0);
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-      // Closed without a word. An error that the network makes (no route any more) is not a death.
+      // Closed without farewell. A network error (such as no route) is not a death.
       if (got == 0 || (got < 0 && errno == ECONNRESET)) dead.push_back(neighbour.rank);
       if (got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH)) c.note_silence(neighbour);
       return true;

@@ -1,23 +1,23 @@
 /// \file
-/// How a rank learns within moments that a neighbour on another host has died: from the kernel over there, which closes
-/// the connections of a process that ends, however it ends.
+/// Detects within moments the death of a neighbour on another host: that host's kernel closes the connections of a
+/// process that ends for any reason.
 ///
-/// Each rank keeps one TCP connection to the rank after it and one to the rank before it, where these run on other
-/// machines (of a process on its own machine it sees more: PeerTable). Nothing travels on them but, at the end of a
-/// rank that leaves in order, one byte of farewell; a connection that ends without it is a death. A host that falls
-/// silent ends no connection, but answers the kernel's questions no longer: a warning, as it may come back before the
-/// deadline. A network that does not let a connection through is no error: then there is none.
+/// Each rank keeps one TCP connection to the rank after it and one to the rank before it, if these run on other
+/// machines (PeerTable sees more of processes on the same machine). Only one byte of farewell travels on them, when a
+/// rank leaves in order; a connection that ends without it is a death. A host that falls silent ends no connection, but
+/// stops answering the kernel's probes. That causes only a warning, as the host may return before the deadline. A
+/// network that refuses a connection is not an error: there is then no watch over it.
 ///
-/// AFTER A DEATH the rank before connects to the next one that lives, so that all who are left are watched as before.
-/// Where the host of that one answers that nobody listens there, it has died, too: several on one host at once, say.
-/// One that is stopped still has its port, and is not taken for dead.
+/// AFTER A DEATH the rank before the dead one connects to the next living rank, so that all remaining ranks are watched
+/// as before. If that rank's host answers that nobody listens, the rank has died, too, for example together with others
+/// of its host. A stopped process still has its port and does not count as dead.
 ///
-/// STRANGERS may connect to the port, as to any. Whoever does not say this rank's nonce, which travels over MPI alone,
-/// is not taken in, and keeps nobody out. The watch uses the interfaces that Open MPI's btl_tcp_if_include and
-/// btl_tcp_if_exclude name, where they are set. Ranks that share one machine do not listen.
+/// STRANGERS may connect to the port, as to any port. A connection that does not present this rank's nonce, which
+/// travels only over MPI, is not accepted, and keeps nobody out. The watch uses the interfaces in Open MPI's
+/// btl_tcp_if_include and btl_tcp_if_exclude, if these are set. Ranks that share one machine do not listen.
 ///
-/// COST. A listening socket, two connections and a thread that sleeps in poll(2). The thread makes the connections,
-/// too: the start waits for nothing.
+/// COST. A listening socket, two connections and a thread that sleeps in poll(2). The thread also makes the
+/// connections, so the start waits for nothing.
 #pragma once
 
 #include <array>
@@ -34,23 +34,23 @@
 
 namespace lockstep::comm {
 
-/// Where a rank takes in its neighbour; sent as bytes.
+/// Address at which a rank accepts its neighbour; sent as bytes.
 struct WatchAddress {
   struct Host {
     std::int32_t family = 0;  ///< AF_INET or AF_INET6; 0: none
     std::array<std::uint8_t, 16> bytes{};
   };
-  std::uint64_t nonce = 0;    ///< what a connection has to begin with; addresses of private networks may lead astray
-  std::uint64_t machine = 0;  ///< as on the rank's PeerInfo
-  std::uint16_t port = 0;     ///< 0: it takes nobody in
+  std::uint64_t nonce = 0;    ///< required start of a connection; addresses of private networks may reach a wrong host
+  std::uint64_t machine = 0;  ///< equal to the rank's PeerInfo
+  std::uint16_t port = 0;     ///< 0: accepts nobody
   std::int32_t pid = 0;
-  std::array<char, 64> name{};  ///< of its host
+  std::array<char, 64> name{};  ///< name of its host
   std::array<Host, 8> hosts{};
 };
 
 class ConnectionWatch {
  public:
-  /// Listens on a port of the system's choice.
+  /// Listens on a port that the system selects.
   ConnectionWatch(int rank, std::uint64_t machine);
   /// Takes leave.
   ~ConnectionWatch();
@@ -58,17 +58,18 @@ class ConnectionWatch {
   ConnectionWatch& operator=(const ConnectionWatch&) = delete;
 
   const WatchAddress& address() const noexcept { return own_; }
-  /// All ranks' addresses, in rank order. Once.
+  /// Takes the addresses of all ranks, in rank order. Call it once.
   void join(std::span<const WatchAddress> all);
-  /// As far as this rank knows: neighbours, and those that would have become neighbours. From any thread.
+  /// True if `rank` is known to be dead: covers neighbours, and ranks that would have become neighbours. Any thread may
+  /// call it.
   bool is_dead(int rank) const noexcept;
-  /// Connections that stand, 0 to 2.
+  /// Number of established connections, 0 to 2.
   int neighbours() const noexcept { return neighbours_.load(std::memory_order_acquire); }
-  /// From here on the end of this process is in order. From any thread.
+  /// Declares that this process ends in order from here on. Any thread may call it.
   void take_leave() noexcept;
 
-  /// Called from the watch's own thread, every tenth of a second from the first death on: for those whose own thread
-  /// may not come back from where it is. It may end the process.
+  /// Called by the watch's thread every tenth of a second after the first death, for callers whose own thread may be
+  /// blocked. It may end the process.
   using Look = std::function<void()>;
   std::list<Look>::iterator add_look(Look look);
   void remove_look(std::list<Look>::iterator look);
@@ -82,7 +83,7 @@ class ConnectionWatch {
 
   WatchAddress own_;
   std::unique_ptr<Connections> connections_;
-  std::vector<std::atomic<bool>> dead_;  ///< of all ranks, from join() on
+  std::vector<std::atomic<bool>> dead_;  ///< one flag per rank, from join() on
   std::atomic<int> neighbours_{0};
   std::mutex looks_mutex_;
   std::list<Look> looks_;

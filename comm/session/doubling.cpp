@@ -7,10 +7,10 @@ namespace lockstep::comm {
 
 std::vector<DoublingRound> doubling_rounds(int size, int position) {
   const int groups = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
-  const int pairs = size - groups;  // the first groups
+  const int pairs = size - groups;  // the first groups have two members
   const auto members = [&](int group) { return group < pairs ? 2 : 1; };
   const auto position_of = [&](int group, int member) { return group + member * groups; };
-  /// Of all members of `count` groups.
+  /// The positions of all members of `count` groups.
   const auto runs = [&](int first, int count) {
     return PositionRuns{
         {{.first = first, .count = count}, {.first = groups + first, .count = std::clamp(pairs - first, 0, count)}}};

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 namespace {
 
 struct Launcher {
-  const char *rank, *size;  ///< variables; nullptr: there is none
+  const char *rank, *size;  ///< names of variables; nullptr: none
 };
 
 /// The nearest launcher decides: ranks of mpirun inherit the variables of Slurm or Flux from its daemons, and those
@@ -84,7 +84,7 @@ std::string each_alone(std::string_view variable, std::string_view mpi) {
 std::string_view interface_variable(std::string_view mpi) {
   if (mpi.find("Open MPI") != std::string_view::npos) return "OMPI_MCA_btl_tcp_if_include";
   if (mpi.find("MVAPICH2") != std::string_view::npos) return "MV2_IBA_HCA";
-  return "FI_TCP_IFACE";  // MPICH and its kin, over libfabric
+  return "FI_TCP_IFACE";  // MPICH and its derivatives, over libfabric
 }
 
 std::string mpi_library_version() {

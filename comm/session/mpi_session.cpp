@@ -25,39 +25,40 @@ namespace {
 
 constexpr std::chrono::seconds kFinalizeUnderHydra{2};  ///< all ranks are at the end
 
-/// The longest that destructors may take after a failure.
+/// Time limit for destructors after a failure.
 constexpr std::chrono::seconds kUnwindLimit{30};
-/// Seconds by which ranks that know who is missing speak before those that only wait.
+/// Seconds by which ranks that know the missing one report before those that only wait.
 constexpr double kPrecedence = 6;
 
-/// Settings of Open MPI that the user may override by setting the same variable.
+/// Sets Open MPI variables, unless the user has set them.
 void set_mpi_defaults() {
-  // A rank copying straight from another's memory (CMA) is forbidden in most containers, and each refusal is a warning.
+  // Most containers forbid direct copies from another rank's memory (CMA), and each refusal prints a warning.
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-  // Where a launcher offers peers that this MPI does not find, each is a world of its own and needs no daemon for it.
+  // If this MPI does not find the peers that a launcher offers, each process is a world of its own and needs no daemon.
   setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-  // Bytes that are taken from a socket at a time, 30 KiB unless told: half a segment of the ring. With two segments it
-  // carries 7 % more between two hosts whose cores are the limit, with more than that no more.
+  // Bytes read from a socket at a time. The default, 30 KiB, is half a segment of the ring. Two segments are 7 % faster
+  // between two hosts limited by their cores; more segments are no faster.
   setenv("OMPI_MCA_btl_tcp_endpoint_cache", "131072", 0);
-  // Warnings about hardware that is present but not used, times ranks.
+  // Suppress warnings, one per rank, about hardware that is present but unused.
   setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
   setenv("OMPI_MCA_btl_openib_warn_no_device_params_found", "0", 0);
   setenv("OMPI_MCA_opal_warn_on_missing_libcuda", "0", 0);
 }
 
-/// srun has started this process, not mpirun; before MPI_Init, which sets variables of its own.
+/// True if srun, not mpirun, has started this process. Call it before MPI_Init, which sets variables of its own.
 bool started_by_srun() {
   return std::getenv("PMIX_NAMESPACE") && std::getenv("SLURM_STEP_ID") && !std::getenv("OMPI_COMM_WORLD_SIZE");
 }
-/// With PMIx from srun a rank may leave MPI_Init before its peers can receive, and its first message then ends them by
-/// a jump to nowhere: 13 starts of 80, of six ranks on three hosts (Open MPI 4.1.4, Slurm 22.05). None of 30 did after
-/// this.
+/// With PMIx from srun a rank may leave MPI_Init before its peers can receive. Its first message then makes them jump
+/// to an invalid address: 13 of 80 starts of six ranks on three hosts (Open MPI 4.1.4, Slurm 22.05). With this delay 0
+/// of 30 starts failed.
 constexpr std::chrono::milliseconds kUntilPeersReceive{200};
 
-/// Hydra ends a job without the words that it has not read yet: 2 of some 100 were lost, none after this.
+/// Hydra ends a job without printing the output that it has not read yet: 2 of about 100 messages were lost, none with
+/// this delay.
 constexpr std::chrono::milliseconds kUntilHydraHasRead{100};
 
-/// For a launcher whose own exit code says nothing (app/launch).
+/// Writes the exit code for a launcher that does not pass it on (app/launch).
 void leave_exit_code(int exit_code) {
   const char* const path = std::getenv("LOCKSTEP_EXIT_CODE_FILE");
   if (path == nullptr) return;
@@ -67,7 +68,7 @@ void leave_exit_code(int exit_code) {
   }
 }
 
-/// Ends the process `limit` from now, whatever the rest of it is stuck in; `words` come before, if there are any.
+/// Ends the process after `limit` from now, even if it is stuck; prints `words` before, if there are any.
 void end_process_after(std::chrono::duration<double> limit, int exit_code, std::string words = "") {
   std::thread([limit, exit_code, words = std::move(words)] {
     std::this_thread::sleep_for(limit);
@@ -76,8 +77,8 @@ void end_process_after(std::chrono::duration<double> limit, int exit_code, std::
   }).detach();
 }
 
-/// Of a process that waits for its turn to speak. A signal handler can reach nothing but static storage, and any thread
-/// may be the one it runs in.
+/// Exit code of a process that waits for its turn to report. Static and atomic, because a signal handler can reach only
+/// static storage, and may run in any thread.
 std::atomic<int> silent_exit_code = 1;
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -142,8 +143,8 @@ MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std
   set_mpi_defaults();
   raise_descriptor_limit();
   const bool by_srun = started_by_srun();
-  // One thread at a time talks to MPI: the main thread; while that is in a declared long operation, the one that sends
-  // heartbeats; while it computes, the one that sums between hosts. Prefetch and compute threads never do.
+  // One thread at a time calls MPI: the main thread; during its declared long operations, the heartbeat thread; during
+  // its computation, the thread that sums between hosts. Prefetch and compute threads never do.
   int provided = 0;
   {
     const StartGuard guard("MPI_Init_thread", start_limit);
@@ -166,7 +167,7 @@ MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std
 }
 
 void MpiSession::rendezvous(double limit) {
-  // First point to point, where silence has a name; what is collective comes when everybody has been heard.
+  // Point-to-point messages first, because they can name a silent rank; collectives only after all ranks have answered.
   struct Words {
     PeerInfo info;
     WatchAddress address;
@@ -237,7 +238,7 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
 }
 
 std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks, double limit) {
-  constexpr int kSurvivorsTag = 91;  // of no collective
+  constexpr int kSurvivorsTag = 91;  // used by no collective
   const StartGuard guard("MPI_Comm_create_group", limit);
   MPI_Group all = MPI_GROUP_NULL, living = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;
@@ -273,15 +274,15 @@ MpiSession::~MpiSession() {
     MPI_Comm_free(&state_->status);
     return;
   }
-  settle(1);  // unless conclude() has
+  settle(1);  // no effect after conclude()
   state_->connections.reset();
-  if (state_->has_lost_ranks) {  // MPI_Finalize would wait for them
+  if (state_->has_lost_ranks) {  // MPI_Finalize would wait for the lost ranks
     std::fflush(nullptr);
     _exit(*state_->exit_code);
   }
   MPI_Comm_free(&state_->data);
   MPI_Comm_free(&state_->status);
-  // MPICH 4.0 with UCX over TCP: MPI_Finalize of some ranks waits in half of all jobs for peers that wait already.
+  // MPICH 4.0 with UCX over TCP: in half of all jobs, MPI_Finalize of some ranks waits for peers that already wait.
   if (launched_by_hydra() && MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS) {
     std::fflush(nullptr);
     end_process_after(kFinalizeUnderHydra, *state_->exit_code);
@@ -306,7 +307,7 @@ std::string MpiSession::launch_error() const {
 }
 
 std::string MpiSession::launch_warning() const {
-  if (state_->size > 1 || launched_size_variable()) return "";  // by a launcher: launch_error() judges
+  if (state_->size > 1 || launched_size_variable()) return "";  // started by a launcher: launch_error() decides
   const long tasks = number_in("SLURM_NTASKS");
   if (tasks <= 1) return "";
   return fmt::format(
@@ -321,14 +322,14 @@ void MpiSession::set_failure_handler(FailureHandler handler) { state_->failure_h
 
 void MpiSession::set_end_limit(double seconds) noexcept { state_->end_limit = seconds; }
 
-/// What the process ends with, and when at the latest. The first counts.
+/// Sets the exit code, and the latest time of the end. The first call counts.
 void MpiSession::settle(int exit_code) {
   {
     const std::lock_guard lock(state_->ending);
     if (state_->exit_code) return;
     state_->exit_code = exit_code;
   }
-  // One after the other: when the first has spoken and gone, the launcher ends those that still wait.
+  // The limits are staggered: when the first rank has reported and ended, the launcher ends those that still wait.
   const double limit = state_->end_limit + precedence_seconds(rank() == 0, rank());
   try {
     end_process_after(
@@ -336,7 +337,7 @@ void MpiSession::settle(int exit_code) {
         fmt::format("warning: rank {} (host {}, pid {}) is done, but some rank has not come to the end of "
                     "the job for {} s. Ending with exit code {}, as the work did.\n",
                     rank(), host(), getpid(), seconds_text(state_->end_limit), exit_code));
-  } catch (const std::exception&) {  // no thread to be had: no limit
+  } catch (const std::exception&) {  // no thread available: no limit
   }
 }
 
@@ -373,17 +374,17 @@ void MpiSession::end_in_failure(const std::exception_ptr& error) noexcept {
 }
 
 void MpiSession::abort(int exit_code, std::string_view message) noexcept {
-  // All survivors of a failure come here at about the same time. One speaks; the others give it time to end the job,
-  // each a little longer than the one before, and speak for themselves only if that does not happen. When it does, or
-  // the launcher has seen for itself that a rank has died, Open MPI's daemons send SIGCONT, then SIGTERM. To those that
-  // wait the first says that somebody speaks; who speaks heeds neither before the line is out.
+  // All survivors of a failure come here at about the same time. One reports. The others give it time to end the job,
+  // each a little longer than the previous one, and report only if the job still lives. When the job ends, or the
+  // launcher itself has seen a death, Open MPI's daemons send SIGCONT, then SIGTERM. To the waiting ranks, SIGCONT
+  // means that another one reports; the reporting rank ignores both signals until its line is out.
   if (state_->aborts.exchange(true)) {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   constexpr std::chrono::milliseconds limit{1000};
   const bool speaks_first = state_->suspects->speaks_first(state_->rank, state_->size);
   const std::chrono::milliseconds delay(static_cast<int>(1000 * precedence_seconds(speaks_first, state_->rank)));
-  std::signal(SIGTERM, speaks_first ? SIG_IGN : SIG_DFL);  // no time for an orderly stop any more
+  std::signal(SIGTERM, speaks_first ? SIG_IGN : SIG_DFL);  // too late for an orderly stop
   silent_exit_code = exit_code;
   if (!speaks_first) std::signal(SIGCONT, [](int) { _exit(silent_exit_code); });
   try {

@@ -1,5 +1,5 @@
 /// \file
-/// What an MpiSession holds; private to comm/*.cpp.
+/// The data of an MpiSession; private to comm/*.cpp.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@
 
 namespace lockstep::comm {
 
-/// What a process tells its peers when it ends on its own account: who waits for them registers how. Shared by a
-/// session and its subsets.
+/// Messages of a process to its peers when it ends by its own decision: code that waits for peers registers its
+/// message. Shared by a session and its subsets.
 class LeaveTaking {
  public:
   using Word = std::list<std::function<void()>>::iterator;
@@ -49,45 +49,46 @@ class KeptMemory {
 struct MpiSession::State {
   int rank = 0;
   int size = 1;
-  int first_rank = 0;  ///< of a group: what its rank 0 is in the job, which messages, suspects and connections count in
-  std::vector<int> survivors;  ///< of a session of those left: what each is in the job; messages count from 0
+  int first_rank = 0;  ///< for a group: the job rank of its rank 0; messages, suspects and connections use job ranks
+  std::vector<int> survivors;  ///< for a session of survivors: their job ranks; messages count from 0
   std::string host;
   MPI_Comm data = MPI_COMM_NULL;            ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;          ///< heartbeats and reports, so that they never match a segment
-  std::vector<PeerInfo> peers;              ///< of all ranks, as they said at the rendezvous
-  std::vector<std::uint32_t> last_reports;  ///< serial numbers of each rank's last (StatusChannel); of the own: made
-  std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< also those of its subsets
-  std::shared_ptr<ConnectionWatch> connections;                       ///< of a world of several ranks; subsets share it
-  std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it
-  std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< subsets share it
-  bool has_lost_ranks = false;                                                  ///< and goes on without them
-  bool is_subset = false;                                                       ///< of another session, which owns MPI
+  std::vector<PeerInfo> peers;              ///< from the rendezvous, one per rank
+  std::vector<std::uint32_t> last_reports;  ///< serial number of each rank's last report (StatusChannel)
+  std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< shared with subsets
+  std::shared_ptr<ConnectionWatch> connections;  ///< for a world of several ranks; shared with subsets
+  std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< shared with subsets
+  std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< shared with subsets
+  bool has_lost_ranks = false;  ///< true if the job continues without them
+  bool is_subset = false;       ///< true if another session owns MPI
   FailureHandler failure_handler;
   std::atomic<double> end_limit{600};  ///< seconds
   std::mutex ending;
-  std::optional<int> exit_code;  ///< what the work has come to
+  std::optional<int> exit_code;  ///< result of the work
   std::atomic<bool> aborts{false};
 
-  /// False in a world of one that nobody launched: it has no communicators.
+  /// False in a world of one without a launcher: it has no communicators.
   bool uses_mpi() const noexcept { return data != MPI_COMM_NULL; }
-  /// A neighbour's connection has ended without a word.
+  /// True if a neighbour's connection has ended without farewell.
   bool is_disconnected(int peer) const {
     const int in_the_job = survivors.empty() ? first_rank + peer : survivors[static_cast<std::size_t>(peer)];
     return connections && connections->is_dead(in_the_job);
   }
 };
 
-/// A call of MPI has failed; why, it seldom says.
+/// A failed call of MPI, which seldom states the cause.
 class MpiCallError : public PeerError {
  public:
   using PeerError::PeerError;
 };
 
-/// An MPI call's return code as MpiCallError: call, this rank and host, the peer (-1: all of them), MPI's own words.
+/// Throws MpiCallError unless an MPI call's return code is success. The text has the call, this rank and host, the peer
+/// (-1: all of them) and MPI's own message.
 void check(int code, const char* call, const MpiSession::State& state, int peer = -1);
 
-/// After an error: posted receives that are not done shall not land in memory that its owner takes back. What has begun
-/// to arrive cannot be called back; it has 0.2 s to end.
+/// For errors: cancels posted receives, so that no data arrive in memory after its owner frees it. Messages that have
+/// begun to arrive cannot be cancelled; they get 0.2 s to complete.
 void call_back(std::span<MPI_Request> receives) noexcept;
 
 }  // namespace lockstep::comm

@@ -34,7 +34,7 @@ std::vector<std::string_view> names_in(std::string_view list) {
   return names;
 }
 
-/// How the interfaces of containers and virtual machines are called.
+/// Prefixes of the names of containers' and virtual machines' interfaces.
 constexpr std::string_view kBridgesOfContainers[] = {"docker", "br-", "virbr", "cni",
                                                      "podman", "lxc", "lxdbr", "vmnet"};
 
@@ -54,7 +54,7 @@ std::string address_text(const AddressBytes& bytes) {
   return text;
 }
 
-/// The first `prefix` bits; the others become zero.
+/// Keeps the first `prefix` bits; the others become zero.
 AddressBytes masked(AddressBytes bytes, int prefix) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const int kept = std::clamp(prefix - static_cast<int>(8 * i), 0, 8);
@@ -81,7 +81,7 @@ int bits_set(const AddressBytes& bytes) {
   return bits;
 }
 
-/// A number in a file of one line under /sys; 0 where there is none or it is negative.
+/// The number in a one-line file under /sys; 0 if there is none or it is negative.
 std::int64_t number_in(const std::filesystem::path& file) {
   std::int64_t value = 0;
   return std::ifstream(file) >> value && value > 0 ? value : 0;
@@ -92,7 +92,8 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, unknown);
 }
 
-/// A bond, bridge or VLAN: its speed is that of what it stands on; what other virtual ones say means nothing.
+/// True for a bond, bridge or VLAN: its speed is that of the devices below. The speed of other virtual devices means
+/// nothing.
 bool stands_on_others(const std::filesystem::path& device) {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(device, none)) {

@@ -1,5 +1,5 @@
 /// \file
-/// The network interfaces of this host, and the list in NCCL_SOCKET_IFNAME that is to pick from them.
+/// The network interfaces of this host, and the check of NCCL_SOCKET_IFNAME, which selects from them.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,30 @@
 
 namespace lockstep::comm {
 
-/// Names of the interfaces that run and have an IP address, each once: those that NCCL can use.
+/// Names of the interfaces that are up and have an IP address, each once: the ones that NCCL can use.
 std::vector<std::string> host_interfaces();
 
-/// An address of an interface that runs.
+/// An address of an interface that is up.
 struct InterfaceAddress {
   std::string interface;
-  std::string address;        ///< "10.0.0.7" or "fd00::7", without a scope
-  int prefix = 0;             ///< bits that the subnet's addresses share
-  bool loopback = false;      ///< or an address that means nothing outside of its link (fe80::)
-  bool is_virtual = false;    ///< a bridge, tunnel, container's or machine's own: no hardware behind it
-  std::int64_t megabits = 0;  ///< speed of the hardware, Mbit/s; 0: not known, or none
-  int mtu = 0;                ///< bytes of the largest packet; 0: not known
-  /// "10.0.0.0/24"; empty where the address is none.
+  std::string address;      ///< "10.0.0.7" or "fd00::7", without a scope
+  int prefix = 0;           ///< number of bits that the subnet's addresses share
+  bool loopback = false;    ///< loopback, or an address that is valid only on its link (fe80::)
+  bool is_virtual = false;  ///< a bridge, tunnel, or interface of a container or virtual machine: no hardware behind it
+  std::int64_t megabits = 0;  ///< speed of the hardware, Mbit/s; 0: unknown, or no hardware
+  int mtu = 0;                ///< size of the largest packet, bytes; 0: unknown
+  /// "10.0.0.0/24"; empty for an invalid address.
   std::string subnet() const;
 };
-/// All addresses of the interfaces that run on this host, IPv4 before IPv6.
+/// All addresses of this host's interfaces that are up, IPv4 before IPv6.
 std::vector<InterfaceAddress> interface_addresses();
-/// Whether a list as in Open MPI's btl_tcp_if_include (names and subnets like 10.0.0.0/16, with commas) has this one.
+/// True if a list in the format of Open MPI's btl_tcp_if_include (names and subnets like 10.0.0.0/16, with commas) has
+/// the address's interface.
 bool is_in_list(const InterfaceAddress& address, std::string_view list);
 
-/// For ranks that hear nothing of each other: a sentence about interfaces of containers and virtual machines that Open
-/// MPI may use by mistake, and what to tell it; empty where there are none, or where `include` or `exclude`
-/// (btl_tcp_if_...) keep it from them.
+/// Advice for ranks that cannot reach each other: a sentence about interfaces of containers and virtual machines that
+/// Open MPI may use by mistake, and the setting that excludes them. Empty if there are none, or if `include` or
+/// `exclude` (btl_tcp_if_...) already exclude them.
 std::string suspect_interfaces(std::span<const InterfaceAddress> addresses, std::string_view include,
                                std::string_view exclude);
 
@@ -45,18 +46,18 @@ struct FabricPort {
 /// Ports under /sys/class/infiniband, by name.
 std::vector<FabricPort> fabric_ports();
 
-/// What is wrong with `list`, a value of NCCL_SOCKET_IFNAME, on `host` with these interfaces; empty: nothing. The rules
-/// are NCCL's: names separated by commas, each the beginning of an interface's name; a leading `=` asks for whole
-/// names; a leading `^` (also before the `=`) for all but those. A port after a colon means nothing here. A list of one
-/// character or none counts as not given. Wrong is a list that leaves no interface.
+/// The fault in `list`, a value of NCCL_SOCKET_IFNAME, on `host` with these interfaces; empty: no fault. The rules are
+/// NCCL's: names separated by commas, each a prefix of an interface's name. A leading `=` demands whole names; a
+/// leading `^` (also before the `=`) selects all others. A port after a colon is ignored. A list of at most one
+/// character counts as not given. A list that leaves no interface is a fault.
 std::string interface_list_error(std::string_view list, std::span<const std::string> interfaces, std::string_view host);
 
-/// What is wrong with the NCCL_* variables that the user has set, as far as we can tell before NCCL does: an interface
-/// in NCCL_SOCKET_IFNAME (prefixes, ^, =, commas as NCCL reads them) that this host does not have. Empty: nothing.
+/// The fault in the user's NCCL_* variables, as far as it shows before NCCL starts: NCCL_SOCKET_IFNAME names an
+/// interface (prefixes, ^, =, commas as NCCL reads them) that this host does not have. Empty: no fault.
 std::string nccl_environment_error();
 
-/// Whether NCCL may sum in the switches between GPUs (NVLS), where the order of the additions is not fixed: as
-/// NCCL_NVLS_ENABLE says, and as `asked` where it is not set.
+/// True if NCCL may sum in the switches between GPUs (NVLS), where the order of the additions is not fixed.
+/// NCCL_NVLS_ENABLE decides; if it is not set, `asked` does.
 bool nccl_may_use_nvls(bool asked);
 
 }  // namespace lockstep::comm

@@ -1,12 +1,12 @@
 /// \file
-/// The cores that this process may run on, on machines of any size.
+/// The cores on which this process may run, for machines of any size.
 #pragma once
 
 #include <vector>
 
 namespace lockstep::comm {
 
-/// Ascending numbers; empty: the system does not tell.
+/// Ascending numbers; empty: unknown.
 std::vector<int> own_cores();
 
 }  // namespace lockstep::comm

@@ -20,14 +20,14 @@
 namespace lockstep::comm {
 namespace {
 
-/// Of the kernel's start; empty: it does not tell.
+/// Identifies the kernel's boot; empty: unknown.
 std::string boot_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
   return boot;
 }
 
-/// Two processes of one value run under one kernel and see each other's process ids.
+/// Processes with one value run under one kernel and see each other's process ids.
 std::uint64_t machine_identity(const std::string& boot) {
   struct stat pid_namespace {};
   if (boot.empty() || stat("/proc/self/ns/pid", &pid_namespace) != 0) return 0;
@@ -41,7 +41,7 @@ ProcessState state_of(int pid) {
   std::string line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
   const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= line.size()) {  // its parent may have collected it meanwhile
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) {  // its parent may have collected it
     return has_gone() ? ProcessState::gone : ProcessState::out_of_sight;
   }
   switch (line[name_end + 2]) {
@@ -58,7 +58,7 @@ ProcessState state_of(int pid) {
   }
 }
 
-/// Whatever they pretend.
+/// True for processes on one machine, whatever they pretend.
 bool truly_together(const PeerInfo& one, const PeerInfo& other) {
   return one.machine != 0 && one.machine == other.machine && one.host == other.host;
 }
@@ -95,7 +95,7 @@ std::vector<std::vector<int>> PeerTable::machines() const {
     const PeerInfo& own = info(rank);
     const auto [place, is_new] =
         known.try_emplace({own.machine, own.host.data(), own.pretended_machine}, result.size());
-    if (own.machine == 0 || is_new) {  // 0: it could not find out, and is alone
+    if (own.machine == 0 || is_new) {  // 0: the rank's machine is unknown, so it counts as alone
       place->second = result.size();
       result.emplace_back();
     }
@@ -107,7 +107,7 @@ std::vector<std::vector<int>> PeerTable::machines() const {
 ProcessState PeerTable::process_state(int rank) const {
   if (!truly_together(info(own_rank_), info(rank))) return ProcessState::out_of_sight;
   const ProcessState state = state_of(info(rank).pid);
-  // Of a machine that is another by pretence only, what is known of real ones: that a process has died.
+  // A machine that only pretends to be another still shows one fact: that a process has died.
   return same_machine(rank) || state == ProcessState::gone ? state : ProcessState::out_of_sight;
 }
 

@@ -1,6 +1,6 @@
 /// \file
-/// Who the ranks are: host, process and cores of each, gathered at the rendezvous, so that a rank that falls
-/// silent later can be named by those who wait for it.
+/// Identity of the ranks: host, process and cores of each, gathered at the rendezvous, so that waiting ranks can name
+/// one that falls silent later.
 #pragma once
 
 #include <array>
@@ -10,28 +10,29 @@
 
 namespace lockstep::comm {
 
-/// What a rank tells the others about itself, sent as bytes.
+/// A rank's description of itself, sent as bytes.
 struct PeerInfo {
   static constexpr std::size_t kCoreWords = 32;
   std::array<char, 64> host{};  ///< zero-terminated, cut if longer
-  std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal where one can signal and map the other
-  std::uint64_t kernel = 0;  ///< hash of its boot: equal where cores are the same, whatever the namespaces; 0: unknown
-  std::uint64_t segment_nonce = 0;    ///< what its shared control segment starts with
-  std::uint64_t segment_address = 0;  ///< where it sends and gets descriptors of shared segments; 0: nowhere
-  std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set: cores this process may run on, counted modulo 2,048
+  std::uint64_t machine = 0;  ///< hash of kernel boot and PID namespace: equal for processes that can signal each other
+                              ///< and map each other's memory
+  std::uint64_t kernel = 0;  ///< hash of the boot: equal for processes on the same cores, in any namespaces; 0: unknown
+  std::uint64_t segment_nonce = 0;                ///< start of its shared control segment
+  std::uint64_t segment_address = 0;              ///< address for descriptors of shared segments; 0: none
+  std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set of cores on which this process may run, modulo 2,048
   std::int32_t pid = 0;
-  std::int32_t pretended_machine = 0;  ///< ranks that differ here take each other for strangers
+  std::int32_t pretended_machine = 0;  ///< ranks with different values treat each other as on different machines
 };
 
-/// Of this process, without a segment.
+/// The description of this process, without a segment.
 PeerInfo own_info();
 
-/// What can be seen from here of another rank's process.
+/// Visible state of another rank's process.
 enum class ProcessState { running, stopped, blocked, gone, out_of_sight };
 
 class PeerTable {
  public:
-  /// `first_rank`: what rank 0 of these is called in messages.
+  /// `first_rank`: number of rank 0 in messages.
   PeerTable(int own_rank, std::vector<PeerInfo> peers, int first_rank = 0)
       : own_rank_(own_rank), first_rank_(first_rank), peers_(std::move(peers)) {}
 
@@ -40,14 +41,14 @@ class PeerTable {
   std::string host(int rank) const { return info(rank).host.data(); }
   /// "rank 1 (host node2, pid 4711)"
   std::string describe(int rank) const;
-  /// Same kernel, same PID namespace and same host name.
+  /// True for the same kernel, PID namespace and host name.
   bool same_machine(int rank) const { return same_machine(own_rank_, rank); }
   /// The ranks of each machine, ascending; machines in the order of their lowest ranks. The same on every rank.
   std::vector<std::vector<int>> machines() const;
   ProcessState process_state(int rank) const;
-  /// More ranks on this kernel, containers and all, than cores that they may use together.
+  /// True if this kernel runs more ranks, in any containers, than the cores that they may use together.
   bool oversubscribed() const { return cores_left(1) < 0; }
-  /// Those cores, less `threads` for each of these ranks.
+  /// Number of those cores, less `threads` for each of these ranks.
   int cores_left(int threads) const;
 
  private:
@@ -57,7 +58,7 @@ class PeerTable {
   std::vector<PeerInfo> peers_;
 };
 
-/// What a state means for the reader of an error message: one sentence.
+/// Meaning of a state, for an error message: one sentence.
 const char* explanation(ProcessState state);
 
 /// "5" or "0.5": seconds for a message, without needless digits.

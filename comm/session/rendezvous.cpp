@@ -19,7 +19,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr int kRendezvousTag = 1, kPresentTag = 5;
-/// How long a rank that has waited in vain listens for those that wait, too.
+/// Time for which a rank that has waited in vain listens for other waiting ranks.
 constexpr std::chrono::milliseconds kGrace{1500};
 using Clock = std::chrono::steady_clock;
 
@@ -63,7 +63,7 @@ class Rendezvous {
               "MPI_Isend", state_, round.to[i]);
       }
       wait(requests, round.from, in.size());
-    } catch (...) {  // MPI may still read and write there
+    } catch (...) {  // MPI may still access the memory
       state_.kept->add(
           std::make_shared<std::array<std::vector<std::byte>, 2>>(std::array{std::move(in), std::move(out)}));
       throw;
@@ -98,7 +98,7 @@ class Rendezvous {
     }
   }
 
-  /// Another build of this program may have more to say of itself, or less.
+  /// Another version of this program may send more or fewer bytes.
   void require_length(int code, bool received, const MPI_Status& status, int from, std::size_t bytes) const {
     int error_class = MPI_SUCCESS, count = static_cast<int>(bytes);
     if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
@@ -110,9 +110,10 @@ class Rendezvous {
         state_.first_rank + from));
   }
 
-  /// A rank that is missing is missed by few, and those are missed by others. So whoever has waited long enough tells
-  /// all that it is there, and so does everybody who waits and hears of that. Missing is who says nothing and has not
-  /// been heard before; else it is `from`, which does not pass on what it has heard.
+  /// Names the missing rank. Only few ranks wait for it directly, and others wait for those. Each rank that has waited
+  /// long enough therefore tells all that it is present, and so does each waiting rank that receives such a message.
+  /// The missing rank is the one that is silent and was not heard before; otherwise it is `from`, which does not pass
+  /// on what it has received.
   [[noreturn]] void give_up(int from) {
     const auto size = static_cast<std::size_t>(state_.size);
     std::vector<MPI_Request> sends(size, MPI_REQUEST_NULL);
@@ -155,7 +156,7 @@ class Rendezvous {
   std::size_t bytes_;
   double deadline_seconds_;
   Patience patience_;
-  std::vector<bool> known_;  ///< those who have introduced themselves
+  std::vector<bool> known_;  ///< ranks that have introduced themselves
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 /// \file
-/// The rendezvous of ranks: what each says of itself, told to all.
+/// The rendezvous of ranks: distributes each rank's description of itself to all.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 
 namespace lockstep::comm {
 
-/// Collective: `all` (size * mine.size() bytes) becomes every rank's bytes in rank order, by recursive doubling
-/// (doubling.hpp): a rank talks to O(log size) others. Those who do not come within the deadline are named (PeerError).
+/// Collective: `all` (size * mine.size() bytes) receives every rank's bytes in rank order, by recursive doubling
+/// (doubling.hpp): a rank exchanges with O(log size) others. Throws PeerError that names the ranks that do not come
+/// within the deadline.
 void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, std::span<std::byte> all,
                     double deadline_seconds);
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kInclude = "OMPI_MCA_btl_tcp_if_include";
 
-/// Whether `item`, "eth0" or "10.1.0.0/16", is an interface here. What we cannot read is left to Open MPI.
+/// True if `item`, "eth0" or "10.1.0.0/16", is an interface here, or in a format that only Open MPI can read.
 bool is_here(const std::string& item, const std::vector<std::string>& names) {
   const std::size_t slash = item.find('/');
   if (slash == std::string::npos) return std::find(names.begin(), names.end(), item) != names.end();
@@ -46,7 +46,7 @@ bool is_here(const std::string& item, const std::vector<std::string>& names) {
   return false;
 }
 
-/// A signal handler can reach nothing but static storage, and any thread may be the one it runs in.
+/// Static and atomic: a signal handler can reach only static storage, and may run in any thread.
 std::atomic<bool> continued = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -89,8 +89,8 @@ StartGuard::StartGuard(const char* call, double seconds)
       thread_([this, call, seconds](const std::stop_token& stop) { watch(stop, call, seconds); }) {}
 
 void StartGuard::watch(const std::stop_token& stop, const char* call, double seconds) {
-  // A process that was itself stopped does not come back and find its time over: Patience sees to that. And who is
-  // continued is most often about to be ended: SIGCONT is the first that Open MPI's daemons send.
+  // Patience ensures that a process that was itself stopped does not find its time over when it continues. A continued
+  // process is usually about to be ended: Open MPI's daemons send SIGCONT first.
   std::optional<Patience> patience(seconds + precedence_seconds(rank_ == 0, rank_));
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -17,10 +17,10 @@
 namespace lockstep::comm {
 namespace {
 
-/// What the other ranks have to see a death and to end the job themselves. Whoever computes looks up less often.
+/// Time for the other ranks to see a death and to end the job themselves. Computing ranks check less often.
 constexpr std::chrono::seconds kForTheOthers{6};
 
-/// How the rank has ended; it is gone then. Signals that come meanwhile are the rank's.
+/// Waits for the rank's end and returns its status. Passes all signals on to the rank meanwhile.
 int wait_for_end(pid_t rank, const sigset_t& all) {
   for (;;) {
     siginfo_t info{};
@@ -29,7 +29,7 @@ int wait_for_end(pid_t rank, const sigset_t& all) {
     int status = 0;
     const pid_t ended = signal == SIGCHLD ? waitpid(rank, &status, WNOHANG) : 0;
     if (ended == rank) return status;
-    if (ended < 0) return W_EXITCODE(1, 0);  // it has, and nobody can tell how
+    if (ended < 0) return W_EXITCODE(1, 0);  // it has ended with an unknown status
   }
 }
 
@@ -38,7 +38,7 @@ int wait_for_end(pid_t rank, const sigset_t& all) {
   if (!WIFSIGNALED(status)) _exit(WEXITSTATUS(status));
   const int signal = WTERMSIG(status);
   const timespec limit{.tv_sec = kForTheOthers.count(), .tv_nsec = 0};
-  const bool told_to_end = sigtimedwait(&all, nullptr, &limit) > 0;  // who kills the job does so to this process, too
+  const bool told_to_end = sigtimedwait(&all, nullptr, &limit) > 0;  // killing the job signals this process, too
   if (!told_to_end) {
     write_stderr(
         fmt::format("lockstep: rank {} (host {}, pid {}) has been ended by signal {} ({}). Its host's system "
@@ -55,8 +55,8 @@ void run_under_supervisor() {
   sigset_t all, before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
-  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody hears of an end
-  std::fflush(nullptr);           // not written twice
+  std::signal(SIGCHLD, SIG_DFL);  // without this, an ignored SIGCHLD would hide the end
+  std::fflush(nullptr);           // avoids duplicate output
   const pid_t parent = getpid(), rank = fork();
   if (rank > 0) supervise(rank, all);
   if (rank == 0) {

@@ -27,7 +27,7 @@ void write_stderr(std::string_view text) noexcept {
     const int ready = poll(&room, 1, kMaxMilliseconds);
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return;
-    // A pipe with room takes so much at once without making its writer wait.
+    // A pipe with space accepts this amount at once, without blocking the writer.
     const ssize_t written = write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written <= 0) return;

@@ -1,5 +1,5 @@
 /// \file
-/// What a process says of itself, before and beside MPI.
+/// Properties of this process, available before and without MPI.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace lockstep::comm {
 
-/// Of the machine this process runs on; "unknown host" where it has no name.
+/// Name of this machine; "unknown host" if it has none.
 std::string host_name();
 
-/// From the system's entropy, never 0: what two processes tell each other by.
+/// A random number from the system's entropy, never 0: identifies a process to another.
 std::uint64_t random_nonce();
 
-/// All of it, past every buffer. What cannot be written is lost, also where nobody reads it for a second: the words of
-/// a failure must not keep it from ending the job.
+/// Writes the whole text, without buffers. Gives up if writing fails, or if nobody reads for a second: the message of a
+/// failure must not keep it from ending the job.
 void write_stderr(std::string_view text) noexcept;
 
 }  // namespace lockstep::comm
