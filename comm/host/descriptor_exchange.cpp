@@ -21,13 +21,13 @@
 namespace lockstep::comm {
 namespace {
 
-/// What comes with a descriptor.
+/// Contents of a message with a descriptor.
 struct Letter {
-  std::uint64_t nonce = 0;   ///< of its sender
-  std::uint64_t number = 0;  ///< of the exchange
+  std::uint64_t nonce = 0;   ///< nonce of its sender
+  std::uint64_t number = 0;  ///< number of the exchange
 };
 
-/// Messages that are read before the others' turn: whoever sends without end holds nobody up for ever.
+/// Largest number of messages read in one turn, so that a stranger that sends without end blocks nobody for ever.
 constexpr int kMaxMessagesAtOnce = 64;
 
 struct Place {
@@ -42,13 +42,13 @@ struct Place {
   socklen_t length;
 };
 
-/// A descriptor and who sends it, as the kernel says; either may be absent.
+/// A descriptor and the sender's credentials from the kernel; either may be absent.
 union Control {
   cmsghdr align;
   std::array<char, CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))> bytes;
 };
 
-/// False: the receiver's queue is full.
+/// Returns false if the receiver's queue is full.
 bool send(int socket, const DescriptorExchange::Peer& peer, Letter letter, int descriptor) {
   Place to(peer.address);
   iovec contents{.iov_base = &letter, .iov_len = sizeof(letter)};
@@ -66,7 +66,7 @@ bool send(int socket, const DescriptorExchange::Peer& peer, Letter letter, int d
   rights->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(descriptor));
   if (sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
-  // As many descriptors as may be on their way at once: a limit that passes.
+  // ETOOMANYREFS: too many descriptors are under way, which is temporary.
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ETOOMANYREFS || errno == ENOBUFS) {
     return false;
   }
@@ -75,12 +75,12 @@ bool send(int socket, const DescriptorExchange::Peer& peer, Letter letter, int d
 }
 
 struct Received {
-  Letter letter;          ///< zeros where its size is wrong
-  int descriptor = -1;    ///< owned by the caller; -1: none came
+  Letter letter;        ///< zeros if its size is wrong
+  int descriptor = -1;  ///< owned by the caller; -1: none
   bool from_own_user = false;
 };
 
-/// The next message; nullopt: there is none. Descriptors beyond the first are closed.
+/// The next message; nullopt: none. Descriptors beyond the first are closed.
 std::optional<Received> receive(int socket, int flags, std::size_t control_room) {
   Received received;
   iovec contents{.iov_base = &received.letter, .iov_len = sizeof(received.letter)};
@@ -145,13 +145,13 @@ std::vector<int> DescriptorExchange::exchange(int descriptor, std::uint64_t own_
   std::size_t sent = 0, received = 0;
   try {
     for (Patience patience(seconds); sent < peers.size() || received < peers.size();) {
-      // Receivers that are slow hold up those behind them, but nobody who receives.
+      // Slow receivers delay the sends to those after them, but delay no receiving rank.
       while (sent < peers.size() && send(socket_, peers[sent], {.nonce = own_nonce, .number = number}, descriptor)) {
         ++sent;
       }
       for (int taken = 0; taken < kMaxMessagesAtOnce; ++taken) {
-        // A first look has no room for descriptors. The kernel drops those of strangers: none becomes one of this
-        // process, not even to be closed, which a file system of theirs could make wait for ever.
+        // The first look provides no space for descriptors. The kernel drops the descriptors of strangers: none enters
+        // this process, not even to be closed, because closing could block for ever in a stranger's file system.
         const std::optional<Received> seen = receive(socket_, MSG_PEEK, CMSG_SPACE(sizeof(ucred)));
         if (!seen) break;
         const auto sender =

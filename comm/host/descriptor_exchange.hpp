@@ -1,13 +1,13 @@
 /// \file
-/// How ranks of one machine get hold of each other's memory: each sends the others the descriptor of its segment
-/// through a local socket (SCM_RIGHTS). That asks for no right over the other process: /proc/PID/fd would, and a rank
-/// in a user namespace of its own (rootless containers) has none.
+/// Exchange of memory between ranks of one machine: each sends the others the descriptor of its segment through a local
+/// socket (SCM_RIGHTS). This needs no privilege over the other process. /proc/PID/fd would, and a rank in a user
+/// namespace of its own (rootless containers) has none.
 ///
-/// The socket is a datagram socket in the abstract namespace: no file is left behind, and what is sent needs no
-/// connection. Everybody on the machine can see its name and send to it. The kernel says which user a message comes
-/// from: those of other users are dropped before their descriptors reach this process, and so are those without the
-/// nonces that the ranks have told each other over MPI. A stranger who sends without end makes the exchange time out;
-/// then the ranks send messages.
+/// The socket is a datagram socket in the abstract namespace: it leaves no file behind, and sending needs no
+/// connection. Any process on the machine can see its name and send to it. The kernel reports the sender's user.
+/// Messages of other users are dropped before their descriptors reach this process, and so are messages without the
+/// nonces that the ranks have exchanged over MPI. A stranger that sends without end makes the exchange time out; then
+/// the ranks use messages.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,16 @@ class DescriptorExchange {
   DescriptorExchange(const DescriptorExchange&) = delete;
   DescriptorExchange& operator=(const DescriptorExchange&) = delete;
 
-  /// What peers send to.
+  /// The address to which peers send.
   std::uint64_t address() const noexcept { return address_; }
 
   struct Peer {
     std::uint64_t address = 0, nonce = 0;
-    std::string name;  ///< for messages
+    std::string name;  ///< name for messages
   };
-  /// Collective over `peers`, the others: every one of them sends its descriptor. `own_nonce`: what they know this rank
-  /// by. Returns theirs, which the caller closes. Throws std::runtime_error when one has not come after `seconds`.
+  /// Collective over `peers`, the other ranks: each of them sends its descriptor. `own_nonce` identifies this rank to
+  /// them. Returns their descriptors, which the caller closes. Throws std::runtime_error if one does not arrive within
+  /// `seconds`.
   std::vector<int> exchange(int descriptor, std::uint64_t own_nonce, std::span<const Peer> peers, double seconds);
 
  private:

@@ -1,5 +1,5 @@
 /// \file
-/// One sum by doubling: comm/session/doubling.hpp has who exchanges with whom.
+/// One sum by doubling; comm/session/doubling.hpp defines the partners.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +18,22 @@ namespace lockstep::comm {
 template <class T>
 class DoublingSum {
  public:
-  /// `ranks`: of the ring, in its order; `rounds`: doubling_rounds() of this position there. `data`: this rank's terms,
-  /// then the sums. All arguments outlive this.
+  /// `ranks`: on the ring, in its order; `rounds`: doubling_rounds() of this position. `data`: this rank's terms, then
+  /// the sums. All arguments outlive this.
   DoublingSum(std::span<const int> ranks, std::span<const DoublingRound> rounds, std::span<T> data, RoundMemory& memory,
               MessageExchange& exchange, Collective operation)
       : ranks_(ranks), rounds_(rounds), data_(data), memory_(memory), exchange_(exchange), operation_(operation) {
     memory_.in.resize(data.size_bytes());
   }
 
-  /// After an error receives may still be posted.
+  /// After an error receives may still be posted, so this cancels them.
   ~DoublingSum() { exchange_.call_back(); }
   DoublingSum(const DoublingSum&) = delete;
   DoublingSum& operator=(const DoublingSum&) = delete;
 
   bool done() const { return round_ == rounds_.size(); }
 
-  /// Does what can be done without waiting; true when anything could.
+  /// Does all work that needs no waiting; true if there was any.
   bool advance() {
     bool progress = false;
     while (!done()) {
@@ -66,7 +66,7 @@ class DoublingSum {
   MessageExchange& exchange_;
   Collective operation_;
   std::size_t round_ = 0;
-  bool under_way_ = false;  ///< the round
+  bool under_way_ = false;  ///< a round is under way
   std::array<int, 2> to_{};
 };
 

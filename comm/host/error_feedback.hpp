@@ -1,6 +1,6 @@
 /// \file
-/// What rounding to bfloat16 took away from a rank's numbers, kept for its next sum of them (error feedback: Seide et
-/// al. 2014, "1-bit stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes SignSGD").
+/// Rounding errors of a rank's numbers, kept for its next sum of them (error feedback: Seide et al. 2014, "1-bit
+/// stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes SignSGD").
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ class ErrorFeedback {
     std::vector<float> values;
   };
 
-  /// Room for the errors of all floats in `memory`; zero at the start. The result is for remove().
+  /// Allocates the errors of all floats in `memory`, initially zero. The result is for remove().
   const Errors* add(std::span<const std::byte> memory);
   void remove(const Errors* errors);
-  /// The errors of `data`, element by element; empty where nothing was added for it.
+  /// The errors of `data`, element by element; empty if `data` is not in added memory.
   std::span<float> errors_of(std::span<const float> data) noexcept;
   void forget() noexcept;
 

@@ -8,7 +8,7 @@ ForwardingCommunicator::ForwardingCommunicator(Communicator& inner)
 }
 
 void ForwardingCommunicator::go_on_with(Communicator& inner) {
-  before_ += inner_->exposed_seconds() - inner.exposed_seconds();  // the sum is what it was
+  before_ += inner_->exposed_seconds() - inner.exposed_seconds();  // keeps the total unchanged
   inner_ = &inner;
   set_position(inner.rank(), inner.size(), inner.first_rank());
   set_transport_note(inner.transport_note());

@@ -1,5 +1,5 @@
 /// \file
-/// A communicator that hands all it is asked for to another one, which may change between collectives.
+/// A communicator that forwards all calls to another one, which may change between collectives.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace lockstep::comm {
 
-/// rank(), size() and first_rank() are the other one's.
+/// rank(), size() and first_rank() are those of the other communicator.
 class ForwardingCommunicator : public Communicator {
  public:
   /// `inner` outlives this, or its last use.
   explicit ForwardingCommunicator(Communicator& inner);
-  /// Collective over the ranks of `inner`, when nothing is under way here.
+  /// Switches to `inner`. Collective over the ranks of `inner`, with nothing under way here.
   void go_on_with(Communicator& inner);
 
   Transport transport() const noexcept override { return inner_->transport(); }
@@ -64,7 +64,7 @@ class ForwardingCommunicator : public Communicator {
 
  private:
   Communicator* inner_;
-  double before_ = 0;  ///< seconds that those before it stood still for, less its own by then
+  double before_ = 0;  ///< exposed seconds of earlier communicators, less those of the present one at the switch
 };
 
 }  // namespace lockstep::comm

@@ -1,6 +1,6 @@
 /// \file
-/// One collective by halving: halving_rounds.hpp has who sends which blocks to whom, ring_group.hpp what rounding does.
-/// Private to ring_group.cpp.
+/// One collective by halving. halving_rounds.hpp defines blocks and partners, ring_group.hpp the rounding. Private to
+/// ring_group.cpp.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class HalvingSum {
   using Code = WireCode<OnWire>;
   static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
 
-  /// `ranks`: of the ring, in its order; `rounds`: halving_rounds() of as many. All arguments outlive this.
+  /// `ranks`: on the ring, in its order; `rounds`: halving_rounds() for their number. All arguments outlive this.
   HalvingSum(std::span<const int> ranks, std::span<const HalvingRound> rounds, int position, std::span<T> data,
              std::span<float> residual, const RingParts& parts, SegmentHandler& handler, RoundMemory& memory,
              MessageExchange& exchange, const RingWork& work)
@@ -43,14 +43,14 @@ class HalvingSum {
         last_(work.phases == RingPhases::reduce_scatter ? rounds.size() : 2 * rounds.size()),
         loaded_(size()) {}
 
-  /// After an error receives may still be posted.
+  /// After an error receives may still be posted, so this cancels them.
   ~HalvingSum() { exchange_.call_back(); }
   HalvingSum(const HalvingSum&) = delete;
   HalvingSum& operator=(const HalvingSum&) = delete;
 
   bool done() const { return round_ == last_; }
 
-  /// Does what can be done without waiting; true when anything could.
+  /// Does all work that needs no waiting; true if there was any.
   bool advance() {
     bool progress = false;
     while (!done()) {
@@ -66,7 +66,7 @@ class HalvingSum {
 
  private:
   bool reduces() const { return round_ < rounds_.size(); }
-  /// The all-gather goes back through the rounds.
+  /// The present round; the all-gather runs the rounds in reverse.
   const HalvingRound& round() const { return rounds_[reduces() ? round_ : 2 * rounds_.size() - 1 - round_]; }
 
   void begin_round() {
@@ -74,7 +74,7 @@ class HalvingSum {
       if (reduces()) {
         load_from(std::min(round().skip, loaded_));
         start(round().skip, round().skip, 0, round().blocks, [&](Slice slice) { return errors(slice); });
-        return load_from(0);  // while they travel
+        return load_from(0);  // uses the time of the transfer
       }
     }
     if (gathers_only() && round_ == rounds_.size()) {
@@ -100,10 +100,10 @@ class HalvingSum {
     if (++round_ == rounds_.size()) end_reduction();
   }
 
-  /// The own block has the terms of all.
+  /// Finishes the reduction: the own block has the terms of all.
   void end_reduction() {
     if constexpr (kRounds) {
-      const bool goes_on = !done();  // it will be gathered, so its owner keeps it as it is rounded
+      const bool goes_on = !done();  // it will be gathered, so its owner keeps the rounded values
       for_each_slice(0, 1, [&](Slice slice) {
         if (goes_on) {
           Code::round_in_place(&data_[slice.offset], errors(slice), slice.count);
@@ -116,13 +116,14 @@ class HalvingSum {
   }
 
   bool gathers_only() const { return loaded_ == size(); }
-  /// Blocks from `first` on become this rank's terms.
+  /// Loads blocks from `first` on with this rank's terms.
   void load_from(int first) {
     for_each_slice(first, loaded_ - first, [&](Slice slice) { load(slice); });
     loaded_ = std::min(loaded_, first);
   }
 
-  /// Sends `blocks` blocks from `outgoing` on by `distance` positions, and receives as many for those from `incoming`.
+  /// Sends `blocks` blocks from `outgoing` on to the rank `distance` positions ahead, and receives as many for the
+  /// blocks from `incoming` on.
   template <class Errors>
   void start(int distance, int outgoing, int incoming, int blocks, Errors errors) {
     memory_.out.resize(bytes_of(outgoing, blocks));
@@ -160,7 +161,7 @@ class HalvingSum {
     return from + Code::bytes(slice.count);
   }
 
-  /// Makes data[slice] this rank's term.
+  /// Loads data[slice] with this rank's term.
   void load(Slice slice) {
     handler_.load(slice);
     if constexpr (kRounds) {
@@ -170,7 +171,7 @@ class HalvingSum {
 
   float* errors(Slice slice) const { return residual_.empty() ? nullptr : &residual_[slice.offset]; }
 
-  /// Blocks are counted from this position's own. Empty slices are left out.
+  /// Calls visit for blocks counted from this position's own. Skips empty slices.
   template <class Visit>
   void for_each_slice(int first, int blocks, Visit visit) const {
     for (int block = first; block < first + blocks; ++block) {
@@ -198,9 +199,9 @@ class HalvingSum {
   RoundMemory& memory_;
   MessageExchange& exchange_;
   Collective operation_;
-  std::size_t round_, last_;  ///< of the sums, then of the gathering
-  int loaded_;                ///< blocks from here on are this rank's terms
-  bool under_way_ = false;    ///< the round
+  std::size_t round_, last_;  ///< number of the round: first those of the sums, then those of the gathering
+  int loaded_;                ///< first block that holds this rank's terms
+  bool under_way_ = false;    ///< a round is under way
   int to_ = 0;
 };
 

@@ -9,18 +9,18 @@ namespace lockstep::comm {
 namespace {
 
 constexpr std::uint32_t kMagnitude = 0x7fff'ffff, kInfinity = 0x7f80'0000;
-/// A scale is 2^(code - 132), from 2^-126 to 2^121; code 255: not finite.
+/// Scales are 2^(code - 132), from 2^-126 to 2^121; code 255: not finite.
 constexpr std::uint8_t kNotFinite = 255;
 constexpr int kBias = 132, kMinCode = kBias - 126, kMaxCode = kBias + 121;
 
 float power_of_two(int exponent) { return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23); }
 
-/// The code of a block: the largest magnitude becomes 64 to 127 of it.
+/// The code of a block: its largest magnitude becomes 64 to 127 times the scale.
 std::uint8_t code_of(const float* values, std::size_t count) {
   std::uint32_t most = 0;
   for (std::size_t i = 0; i < count; ++i) most = std::max(most, std::bit_cast<std::uint32_t>(values[i]) & kMagnitude);
   if (most >= kInfinity) return kNotFinite;
-  // The exponent less 6; a magnitude of 127.5 and more would round to 128.
+  // The exponent less 6; a magnitude of 127.5 or more would round to 128.
   const int exponent = static_cast<int>(most >> 23) - 127 - 6;
   const bool rounds_up = (most & 0x007f'ffff) >= 0x007f'0000;
   const int code = exponent + (rounds_up ? 1 : 0) + kBias;
@@ -31,20 +31,20 @@ float scale_of(std::uint8_t code) {
   return code == kNotFinite ? std::numeric_limits<float>::quiet_NaN() : power_of_two(code - kBias);
 }
 
-/// To the nearest, ties to even, of magnitudes below 2^22.
+/// Rounds to nearest, ties to even, for magnitudes below 2^22.
 float nearest(float value) {
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
   return (value + kShift) - kShift;
 }
 
-/// write(i, q) gets each element as a multiple of the scale, in [-127, 127].
+/// Calls write(i, q) with each element as a multiple of the scale, in [-127, 127].
 template <class Write>
 void quantise(const float* values, std::uint8_t code, std::size_t count, Write write) {
   const float inverse = power_of_two(kBias - code);
   for (std::size_t i = 0; i < count; ++i) write(i, nearest(values[i] * inverse));
 }
 
-/// Calls visit(first element, elements, number of the block).
+/// Calls visit(first element, number of elements, number of the block).
 template <class Visit>
 void for_each_block(std::size_t count, Visit visit) {
   for (std::size_t block = 0, first = 0; first < count; ++block, first += kInt8Block) {

@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Bytes behind "NAME:" in kB; the greatest number where there is no such line.
+/// Bytes of the entry "NAME:" in kB; the largest number without such a line.
 std::size_t entry(std::string_view meminfo, std::string_view name) {
   constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
   const std::size_t at = meminfo.find(name);

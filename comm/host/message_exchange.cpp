@@ -8,7 +8,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Calls visit(offset, length) for each piece of so many bytes, one at least.
+/// Calls visit(offset, length) for each piece; an empty message has one.
 template <class Visit>
 void for_each_piece(std::size_t bytes, Visit visit) {
   std::size_t offset = 0;

@@ -1,5 +1,5 @@
 /// \file
-/// One round of a sum that takes few rounds: a message goes to a rank or two while another comes from somebody else.
+/// One round of a sum in few rounds: sends a message to one or two ranks while another message arrives from one rank.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace lockstep::comm {
 
-/// The bytes of a message travel in pieces, which go without asking first (ring_group.hpp has why). An empty message is
-/// one empty piece, so that it, too, is waited for.
+/// The bytes of a message travel in pieces that need no rendezvous (ring_group.hpp has the reason). An empty message is
+/// one empty piece, so that it is awaited, too.
 class MessageExchange {
  public:
-  /// `detector` outlives this; `tag` is that of all messages.
+  /// `detector` outlives this; all messages have the tag `tag`.
   MessageExchange(FailureDetector& detector, int tag) : detector_(detector), tag_(tag) {}
 
-  /// What goes to every rank of `to`, and what comes from rank `from`; -1: nothing comes. Both memories stay as they
-  /// are until the round is done, or called back.
+  /// The message to every rank of `to`, and the message from rank `from`; -1: none. Both buffers must stay unchanged
+  /// until the round is done or cancelled.
   struct Round {
     std::span<const std::byte> out = {};
     std::span<const int> to = {};
@@ -26,23 +26,23 @@ class MessageExchange {
     int from = -1;
   };
   void start(const Round& round);
-  /// Does what can be done without waiting; done when everything has come and gone. Throws PeerError. `operation`: what
-  /// the rank is in, for messages.
+  /// Does all work that needs no waiting; done when all messages have arrived and left. Throws PeerError. `operation`:
+  /// the present collective, for messages.
   Progress advance(Collective operation);
-  /// After an error, receives are still posted into the memory of the round.
+  /// Cancels receives that an error has left posted into the round's memory.
   void call_back() noexcept { comm::call_back(receives_); }
 
  private:
-  /// The next pieces that have come, in their order; true: there were some.
+  /// Takes the next pieces that have arrived, in their order; true if there were any.
   bool take_received(Collective operation);
   bool take_sent();
 
   FailureDetector& detector_;
   int tag_;
   int from_ = -1;
-  std::vector<std::size_t> lengths_;  ///< of what comes, piece by piece
+  std::vector<std::size_t> lengths_;  ///< length of each incoming piece
   std::vector<MPI_Request> receives_, sends_;
-  std::size_t received_ = 0, sent_ = 0;  ///< pieces
+  std::size_t received_ = 0, sent_ = 0;  ///< number of pieces
 };
 
 }  // namespace lockstep::comm

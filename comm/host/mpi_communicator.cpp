@@ -10,8 +10,8 @@
 namespace lockstep::comm {
 namespace {
 
-/// Each piece that is summed is progress: over 100 Mbit/s one of 16 MiB takes three seconds.
-constexpr std::size_t kMaxAtOnce = std::size_t{16} << 20;
+/// Largest piece of one sum. Each finished piece is progress: over 100 Mbit/s a piece of 16 MiB takes three seconds.
+constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
 CommunicatorOptions in_full(CommunicatorOptions options) {
@@ -19,7 +19,7 @@ CommunicatorOptions in_full(CommunicatorOptions options) {
   return options;
 }
 
-/// Calls work(offset, length) for each piece of so many bytes at most.
+/// Calls work(offset, length) for each piece of at most kMostAtOnce bytes.
 template <class Work>
 void for_each_piece(std::size_t bytes, std::size_t most, Work work) {
   for (std::size_t offset = 0; offset < bytes; offset += most) work(offset, std::min(most, bytes - offset));
@@ -82,7 +82,7 @@ void MpiCommunicator::sum_bytes(std::span<std::byte> data, std::size_t element_b
   }
 }
 
-// The session's second communicator carries messages alone, which no collective meets.
+// The session's second communicator carries only messages, which do not interfere with a collective.
 void MpiCommunicator::begin_urgent(std::span<double> data) {
   MpiSession::State& state = detector().state();
   urgent_ = data;

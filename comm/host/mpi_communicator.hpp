@@ -1,13 +1,13 @@
 /// \file
-/// Ranks on any hosts that sum by the MPI library's own MPI_Iallreduce, which may know more of the network than we do
-/// (UCC, sums in the switches), watched as everything else: failure_detector.hpp. What is gathered takes the ring.
+/// Ranks on any hosts that sum by the MPI library's MPI_Iallreduce, which may know more about the network than we do
+/// (UCC, sums in the switches). failure_detector.hpp watches it like everything else. Gathering uses the ring.
 ///
-/// The order of the additions is the library's: a run repeats bit for bit where that is fixed. Halves of a sum are sums
-/// of which a part is dropped, so that they have its bits. A sum that overtakes goes beside them on the session's
-/// second communicator.
+/// The library determines the order of the additions: a run repeats bit for bit if that order is fixed. Halves of a sum
+/// are whole sums of which a part is dropped, so they have the same bits. A sum that overtakes runs concurrently on the
+/// session's second communicator.
 ///
-/// MEMORY. A sum under way cannot be called back. The library therefore only ever sees memory that stays until MPI has
-/// ended if a sum fails: what reduction_memory() hands out, and a buffer that all other data are copied through.
+/// MEMORY. A sum under way cannot be cancelled. The library therefore sees only memory that stays until MPI has ended
+/// if a sum fails: memory from reduction_memory(), and a buffer through which all other data are copied.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ namespace lockstep::comm {
 
 class MpiCommunicator final : public RingCommunicator {
  public:
-  /// `state` belongs to the session, which outlives this. Sums travel in full, whatever `options` say.
+  /// The session owns `state` and outlives this. Sums travel as float32 for any `options`.
   MpiCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options);
   ~MpiCommunicator() override { stop(); }
 
@@ -40,15 +40,15 @@ class MpiCommunicator final : public RingCommunicator {
   void abandon_urgent() noexcept override;
   template <class T>
   void sum(std::span<T> data, MPI_Datatype type, Collective operation);
-  /// In place, in memory that the library may see.
+  /// Sums in place, in memory that the library may see.
   void sum_bytes(std::span<std::byte> data, std::size_t element_bytes, MPI_Datatype type, Collective operation);
   bool is_own(std::span<const std::byte> data) const noexcept;
 
   using Block = std::shared_ptr<ReductionMemory>;
-  std::vector<Block> blocks_;  ///< handed out and not given back
-  Block buffer_;               ///< what else is summed, piece by piece
-  Block urgent_buffer_;        ///< what overtakes
-  std::span<double> urgent_;   ///< where it came from
+  std::vector<Block> blocks_;  ///< blocks that reduction_memory() has handed out
+  Block buffer_;               ///< buffer for sums of other memory, piece by piece
+  Block urgent_buffer_;        ///< buffer of the sum that overtakes
+  std::span<double> urgent_;   ///< data of the sum that overtakes
   MPI_Request urgent_request_ = MPI_REQUEST_NULL;
 };
 

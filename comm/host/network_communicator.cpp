@@ -32,7 +32,7 @@ NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable pee
       detector_(state, std::move(peers), options, urgency_) {
   if (!options.overlap) return;
   detector_.set_overtaking([this] { return serve_urgent(); });
-  // Signals are the main thread's: it says with its next step status that a stop was asked for.
+  // Only the main thread handles signals: it reports a requested stop with its next step status.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -46,7 +46,7 @@ void NetworkCommunicator::measure_all_reduce() {
       time_schedules(*this, [this](AllReduceSchedule schedule) { limits_ = AllReduceLimits::all_by(schedule); });
   for (ScheduleSeconds& size : sizes) size.bytes = part_of(size.bytes);
   AllReduceLimits best = best_limits(sizes);
-  // Halving may be the fastest still where no larger sum was timed.
+  // If no larger sum was timed, halving may still be the fastest for larger ones.
   if (best.halving == sizes.back().bytes) {
     best.halving = std::max(best.halving, AllReduceLimits::usual(ring_length()).halving);
   }
@@ -74,7 +74,7 @@ std::unique_ptr<std::pmr::memory_resource> NetworkCommunicator::do_reduction_mem
 }
 
 void NetworkCommunicator::do_begin_long_operation(const char* what) {
-  do_join();  // the thread that sends heartbeats is then the only one to call MPI
+  do_join();  // afterwards only the heartbeat thread calls MPI
   detector_.begin_long_operation(what);
 }
 
@@ -130,7 +130,8 @@ void NetworkCommunicator::enqueue(const Queued& collective) {
 }
 
 void NetworkCommunicator::run_queue(const std::stop_token& stop) {
-  // Sleeps of 50 us would else take twice as long: the kernel puts off timers by as much, to wake up less often.
+  // Otherwise sleeps of 50 us would take twice as long, because the kernel delays timers by as much to wake up less
+  // often.
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   std::unique_lock lock(mutex_);
   const auto has_work = [this] { return urgent_posted_.load() || finished_ < queue_.size(); };
@@ -264,7 +265,7 @@ void NetworkCommunicator::run_tree_sum(const TreeTerms& terms) {
     }
   }
   const std::size_t receives = requests_.size();
-  for (int distance = 1; distance < size(); ++distance) {  // not everybody to the same rank at once
+  for (int distance = 1; distance < size(); ++distance) {  // different ranks send to different ranks at a time
     const int owner = (rank() + distance) % size();
     const Slice theirs = own_slice(terms.data.size(), owner);
     for (int k = 0; k < tree.subtrees(rank()) && theirs.count > 0; ++k) {

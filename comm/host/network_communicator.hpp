@@ -1,24 +1,24 @@
 /// \file
-/// What the communicators between hosts share: failure detection, the wire format with its rounding errors, and the
-/// thread that drives collectives beside the computation.
+/// Base of the communicators between hosts: failure detection, the wire format with its rounding errors, and the thread
+/// that drives collectives concurrently with the computation.
 ///
-/// WHY A THREAD. Messages advance only while somebody is inside MPI. A nonblocking collective that is started and
-/// looked at again after the computation has hardly moved by then; a thread that does nothing else keeps the wire busy.
+/// REASON FOR THE THREAD. Messages advance only while a thread is inside MPI. A nonblocking collective that is started
+/// and tested only after the computation has hardly advanced by then; a dedicated thread keeps the network busy.
 ///
-/// ONE AT A TIME. From the first enqueued collective to the end of join() only the thread calls MPI
-/// (MPI_THREAD_SERIALIZED). Collectives are done in the order in which they are enqueued, with the same calls as
-/// without the thread: the same bits.
+/// ONE THREAD AT A TIME. From the first enqueued collective to the end of join(), only the thread calls MPI
+/// (MPI_THREAD_SERIALIZED). Collectives run in the order in which they are enqueued, with the same calls as without the
+/// thread: the same bits.
 ///
-/// WHAT OVERTAKES. A small sum that the computation cannot go on without (batch statistics) would wait for all buckets
-/// that are enqueued. So it does not join them: whoever waits for messages of a bucket, or for ranks of its host, looks
-/// after this sum at each poll, which has messages with a tag of their own and the schedule, and thus the bits, of any
-/// sum of its size. It needs nothing but that all ranks come to it, wherever their buckets are. Where no bucket is
-/// under way the computing thread drives it itself. One thread calls MPI and waits at any time, with one patience: as
-/// long as either of the two moves, nobody is called stuck.
+/// SUMS THAT OVERTAKE. A small sum for which the computation must wait (batch statistics) would wait for all enqueued
+/// buckets. It therefore does not join the queue. A thread that waits for messages of a bucket, or for ranks of its
+/// host, advances this sum at each poll. The sum's messages have their own tag; its schedule, and thus its bits, are
+/// those of any sum of its size. It only requires that all ranks call it, at any point of their buckets. If no bucket
+/// is under way, the computing thread drives it. At any time one thread calls MPI and waits, with one patience: while
+/// either of the two advances, no rank counts as stuck.
 ///
-/// ITS SHARE OF THE CORES. Where the ranks of a kernel have a core for it beside those that compute, the thread polls,
-/// yields and sleeps as any wait does. Else it sleeps between its looks at the network while the main thread computes,
-/// and polls at full speed while that waits in join() (Urgency).
+/// SHARE OF THE CORES. If the ranks of a kernel have a core for the thread besides the computing ones, the thread
+/// polls, yields and sleeps like any wait. Otherwise it sleeps between its polls while the main thread computes, and
+/// polls at full speed while the main thread waits in join() (Urgency).
 #pragma once
 
 #include <atomic>
@@ -49,32 +49,32 @@ class NetworkCommunicator : public Communicator {
   std::optional<AllReduceLimits> all_reduce_limits() const noexcept override {
     return uses_network() ? std::optional(limits_of(ring_length())) : std::nullopt;
   }
-  /// Collective, before any other collective. Sums take the schedules that are fastest here from now on, where any
+  /// Collective, before any other collective. Selects the schedules that are fastest here for all later sums, if any
   /// travel between hosts. Throws PeerError.
   void measure_all_reduce();
   void forget_rounding_errors() noexcept override { feedback_.forget(); }
   double busy_seconds() const noexcept override { return busy_; }
-  /// Larger sums do not overtake.
-  static constexpr std::size_t kMaxUrgentBytes = std::size_t{128} << 10;
+  /// Limit for sums that overtake.
+  static constexpr std::size_t kMostUrgentBytes = std::size_t{128} << 10;
   std::vector<int> dead_peers() const override { return detector_.dead_peers(); }
 
  protected:
-  /// `state` belongs to the session, which outlives this.
+  /// The session owns `state` and outlives this.
   NetworkCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options);
 
   FailureDetector& detector() noexcept { return detector_; }
   const FailureDetector& detector() const noexcept { return detector_; }
   const Urgency& urgency() const noexcept { return urgency_; }
-  /// Of a ring of so many positions, as it was asked for.
+  /// The limits for a ring of this many positions, as requested in the options.
   AllReduceLimits limits_of(int positions) const noexcept {
     return limits_.value_or(AllReduceLimits::usual(positions));
   }
-  /// Of a sum of so many bytes, what one ring carries.
+  /// The share of one ring in a sum of `bytes`.
   virtual std::size_t part_of(std::size_t bytes) const noexcept { return bytes; }
-  /// How these data travel.
+  /// The wire format of these data, and their residual.
   Wire wire_of(std::span<const float> data) noexcept;
-  /// Derived destructors call it first, for the thread uses the whole object. What is enqueued and not yet begun is
-  /// dropped; what is under way is waited for.
+  /// Stops the thread. Derived destructors call it first, because the thread uses the whole object. Drops collectives
+  /// that have not begun, and waits for the one under way.
   void stop() noexcept;
 
   void do_note_activity(const char* what, std::int64_t step) noexcept override { detector_.note_activity(what, step); }
@@ -84,12 +84,12 @@ class NetworkCommunicator : public Communicator {
   struct Queued {
     Collective operation;
     std::span<std::byte> data = {};
-    std::size_t element_bytes = 1;  ///< a sum's tell its type
+    std::size_t element_bytes = 1;  ///< identifies the type of a sum's elements
     int root = 0;
-    TreeTerms terms = {};  ///< of a sum by a tree
+    TreeTerms terms = {};  ///< terms of a sum by a tree
   };
 
-  /// The collectives themselves, in the thread or at once.
+  /// The collectives themselves, run by the thread or directly.
   virtual std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes) = 0;
   virtual void run_all_reduce(std::span<float> data) = 0;
   virtual void run_all_reduce(std::span<double> data) = 0;
@@ -98,10 +98,10 @@ class NetworkCommunicator : public Communicator {
   virtual void run_broadcast(std::span<std::byte> data, int root) = 0;
   virtual void run_barrier() = 0;
 
-  /// A sum of up to kMaxUrgentBytes that overtakes what is enqueued; whether one can, the same on all ranks.
+  /// A sum of up to kMostUrgentBytes that overtakes the queue. can_overtake() is the same on all ranks.
   virtual bool can_overtake() const noexcept { return false; }
   virtual void begin_urgent(std::span<double>) {}
-  /// Does what can be done without waiting.
+  /// Does all work that needs no waiting.
   virtual Progress advance_urgent() { return Progress::done; }
   virtual void abandon_urgent() noexcept {}
 
@@ -122,17 +122,17 @@ class NetworkCommunicator : public Communicator {
 
   void enqueue(const Queued& collective);
   void run_queue(const std::stop_token& stop);
-  /// What the thread has to do next, at once. Throws PeerError.
+  /// Runs the thread's next work at once. Throws PeerError.
   void run_next(bool urgent, const Queued& collective);
-  /// In the computing thread, while the other one has nothing to do.
+  /// Runs the sum in the computing thread, while the other thread is idle.
   void sum_here(std::span<double> data);
-  /// At each poll of the thread, for the sum that was posted: true when there was progress.
+  /// Advances the posted sum at each poll of the thread; true if there was progress.
   bool serve_urgent();
   void run(const Queued& collective);
-  /// Of a call of MPI that fails because a peer has died, PeerError says so.
+  /// Turns an error of MPI into PeerError if a peer's death is the cause.
   template <class Work>
   void blaming_the_dead(Work work);
-  /// Every rank sends its subtrees' part of each slice to the rank that owns the slice; the owners add up, and gather.
+  /// Every rank sends its subtrees' part of each slice to the slice's owner; the owners add, then all gather.
   void run_tree_sum(const TreeTerms& terms);
 
   WireFormat wire_;
@@ -141,21 +141,21 @@ class NetworkCommunicator : public Communicator {
   Urgency urgency_;
   FailureDetector detector_;
   std::mutex mutex_;
-  std::condition_variable_any wake_;  ///< there is something to do
-  std::condition_variable done_;      ///< there is nothing left to do
+  std::condition_variable_any wake_;  ///< signals work for the thread
+  std::condition_variable done_;      ///< signals an empty queue
   std::vector<Queued> queue_;         ///< cleared, never shrunk: steps like the first allocate nothing
-  std::size_t finished_ = 0;          ///< of queue_
+  std::size_t finished_ = 0;          ///< number of finished entries of queue_
   std::exception_ptr error_;
-  bool rests_ = true;                       ///< the thread
-  std::span<double> urgent_;                ///< what was posted
-  std::atomic<bool> urgent_posted_{false};  ///< and is not done; changes with mutex_ held
+  bool rests_ = true;                       ///< the thread is idle
+  std::span<double> urgent_;                ///< data of the posted sum
+  std::atomic<bool> urgent_posted_{false};  ///< true until the posted sum is done; changes with mutex_ held
   bool urgent_begun_ = false;
-  int awaited_before_ = -1;             ///< by the collective that is overtaken
-  double busy_ = 0;                     ///< written by the thread before it reports the last collective finished
+  int awaited_before_ = -1;             ///< awaited rank of the collective that is overtaken
+  double busy_ = 0;                     ///< the thread writes it before it reports the last collective as finished
   std::vector<float> received_;         ///< subtrees of other ranks
-  std::vector<const float*> subtrees_;  ///< of all ranks
+  std::vector<const float*> subtrees_;  ///< subtrees of all ranks
   std::vector<MPI_Request> requests_;   ///< receives, then sends
-  std::jthread thread_;                 ///< where collectives overlap with computation
+  std::jthread thread_;                 ///< running if collectives overlap with computation
 };
 
 }  // namespace lockstep::comm

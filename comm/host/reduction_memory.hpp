@@ -1,5 +1,5 @@
 /// \file
-/// The memory that Communicator::reduction_memory hands out, in 256-byte steps.
+/// The memory of Communicator::reduction_memory, in steps of 256 bytes.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace lockstep::comm {
 
 inline constexpr std::size_t kReductionAlignment = 256;
 
-/// Bytes that an allocation of `bytes` takes.
+/// Size of an allocation of `bytes`.
 constexpr std::size_t rounded_up(std::size_t bytes) {
   return (bytes + kReductionAlignment - 1) / kReductionAlignment * kReductionAlignment;
 }
 
-/// Hands out one block front to back; what is given back is not reused before the whole resource goes.
+/// Hands out one block from front to back; freed memory is not reused while the resource exists.
 class ReductionMemory final : public std::pmr::memory_resource {
  public:
   /// `begin` is aligned to kReductionAlignment; `release` frees the block.
@@ -30,7 +30,7 @@ class ReductionMemory final : public std::pmr::memory_resource {
 
   std::span<const std::byte> block() const noexcept { return {begin_, bytes_}; }
   std::span<std::byte> writable_block() noexcept { return {begin_, bytes_}; }
-  /// `release` is called as well, before what frees the block.
+  /// Calls `release`, too, before the block is freed.
   void on_release(std::function<void()> release) { releases_.push_back(std::move(release)); }
 
  private:
@@ -44,7 +44,7 @@ class ReductionMemory final : public std::pmr::memory_resource {
   std::vector<std::function<void()>> releases_;
 };
 
-/// Plain memory of this process, for transports that gain nothing from a special one.
+/// Plain memory of this process, for transports that need no special memory.
 std::unique_ptr<ReductionMemory> plain_reduction_memory(std::size_t bytes);
 
 }  // namespace lockstep::comm

@@ -27,8 +27,8 @@ RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, co
 std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes) {
   const std::shared_ptr<ReductionMemory> block = plain_reduction_memory(bytes);
   const std::span<std::byte> all = block->writable_block();
-  // A rank that fails keeps it until its process ends: another may be reading a message out of it, and an MPI library
-  // that finds nothing there ends the job in its own words.
+  // A rank that fails keeps the memory until its process ends: another rank may be reading a message from it, and an
+  // MPI library that finds nothing there ends the job with its own message.
   return std::make_unique<ReductionMemory>(all.data(), all.size(), [kept = detector().state().kept, block] {
     if (std::uncaught_exceptions() > 0) kept->add(block);
   });

@@ -1,6 +1,6 @@
 /// \file
-/// Ranks on any hosts, all of them on one ring in rank order: ring_group.hpp has what travels there,
-/// failure_detector.hpp how a rank waits for it.
+/// Ranks on any hosts, all on one ring in rank order. ring_group.hpp has the algorithms, failure_detector.hpp the
+/// waits.
 #pragma once
 
 #include "comm/host/network_communicator.hpp"
@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 class RingCommunicator : public NetworkCommunicator {
  public:
-  /// `state` belongs to the session, which outlives this.
+  /// The session owns `state` and outlives this.
   RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options);
   ~RingCommunicator() override { stop(); }
 
@@ -32,7 +32,7 @@ class RingCommunicator : public NetworkCommunicator {
   void abandon_urgent() noexcept override { urgent_.abandon(); }
 
   AllReduceSchedule schedule_of(std::size_t bytes) const noexcept { return limits_of(size()).schedule(bytes); }
-  /// Every rank's own_slice of `count` elements.
+  /// The own_slice of every rank, of `count` elements.
   const RingParts& parts_of(std::size_t count) { return fill(parts_, count); }
   const RingParts& fill(RingParts& parts, std::size_t count) const;
 

@@ -90,7 +90,7 @@ void RingGroup::double_in_place(std::span<T> data, Collective operation) {
 
 template <class T>
 void RingGroup::run_doubling(std::span<T> data, const RingParts& parts, SegmentHandler& handler, const RingWork& work) {
-  // What is on this ring, one slice after the other.
+  // Visits the slices on this ring in order.
   const auto for_each_slice = [&](auto visit) {
     for (int position = 0; position < size(); ++position) {
       for (const Slice& slice : parts.of(position)) visit(position, slice);

@@ -1,6 +1,6 @@
 /// \file
-/// The schedule of one collective on a ring: which segment goes and comes when. Private to ring_group.cpp; the essay is
-/// in ring_group.hpp.
+/// The schedule of one collective on a ring: the order and conditions of its segments. Private to ring_group.cpp; the
+/// essay is in ring_group.hpp.
 #pragma once
 
 #include <algorithm>
@@ -20,36 +20,36 @@
 
 namespace lockstep::comm {
 
-/// Bytes of a segment on the wire, at most; see ring_group.hpp.
+/// Largest segment on the wire, bytes; see ring_group.hpp.
 inline constexpr std::size_t kSegmentBytes = 61440;
-/// Smaller ones are not worth a message of their own.
-inline constexpr std::size_t kMinSegmentBytes = 8192;
-/// Segments that a part is cut into where it is small: so many steps of the ring overlap.
+/// Smaller segments do not justify a message of their own.
+inline constexpr std::size_t kLeastSegmentBytes = 8192;
+/// Segments per part for small parts, so that as many steps of the ring overlap.
 inline constexpr std::size_t kSegmentsOfSmallPart = 4;
 /// Bytes posted ahead in each direction; see WINDOW in ring_group.hpp.
-inline constexpr std::size_t kMinWindowBytes = std::size_t{960} << 10;
-inline constexpr std::size_t kMaxWindowBytes = std::size_t{4} << 20;
-/// Of a ring over a network that so much has come through.
+inline constexpr std::size_t kLeastWindowBytes = std::size_t{960} << 10;
+inline constexpr std::size_t kMostWindowBytes = std::size_t{4} << 20;
+/// Window of a ring on a network with this throughput.
 constexpr std::size_t window_for(double bytes_per_second) noexcept {
   constexpr double kSeconds = 2e-3, kMax{kMaxWindowBytes};
   return std::max(kMinWindowBytes, static_cast<std::size_t>(std::min(bytes_per_second * kSeconds, kMax)));
 }
-/// Segments of them at most: what a message takes of MPI.
-inline constexpr std::size_t kMaxAhead = 128;
-/// Segments that are taken in before anything else has its turn.
+/// Largest number of segments in the window, because each message has a cost in MPI.
+inline constexpr std::size_t kMostAhead = 128;
+/// Largest number of received segments handled before other work.
 inline constexpr int kTakenAtOnce = 16;
-/// Of whatever carries a sum: who is in another one gets a message of a length that it does not expect.
+/// Tag of all sums: a rank in another collective gets a message of unexpected length.
 inline constexpr int kDataTag = 2;
-/// Of a sum that overtakes others.
+/// Tag of sums that overtake others.
 inline constexpr int kUrgentTag = 6;
 
-/// The neighbour sent a message of another length (-1: a longer one) than expected: it is in another collective.
+/// The neighbour's message has another length (-1: a longer one) than expected: the neighbour is in another collective.
 struct LengthError {
   std::int64_t got = 0;
   std::size_t expected = 0;
 };
 
-/// Position in the stream of segments: step of the ring, part of what that step's position owns, segment of that part.
+/// Position in the stream of segments: step of the ring, slice of that step's part, segment of that slice.
 struct Cursor {
   int step = 0;
   std::size_t part = 0;
@@ -57,17 +57,17 @@ struct Cursor {
   auto operator<=>(const Cursor&) const = default;
 };
 
-/// A ring as one of its ranks sees it.
+/// One rank's view of a ring.
 struct RingPosition {
   int size = 1;
-  int position = 0;   ///< of this rank on the ring
-  int previous = 0;   ///< rank in the session of the one before, from which everything comes
-  int following = 0;  ///< and of the one after
+  int position = 0;   ///< this rank's position on the ring
+  int previous = 0;   ///< rank, in the session, of the predecessor, the source of all data
+  int following = 0;  ///< rank, in the session, of the successor
   int tag = kDataTag;
-  std::size_t window = kMinWindowBytes;  ///< bytes
+  std::size_t window = kLeastWindowBytes;  ///< size of the window, bytes
 };
 
-/// What the elements of a segment are on the wire.
+/// Encoding of a segment's elements on the wire.
 template <class OnWire>
 struct WireCode {
   static constexpr std::size_t bytes(std::size_t elements) { return elements * sizeof(OnWire); }
@@ -90,13 +90,13 @@ struct WireCode<Int8Blocks> : Int8Blocks {
   static void add_to(float* sum, const Int8Blocks* term, std::size_t n) { add_unpacked(sum, term, n); }
 };
 
-/// Elements T travel as OnWire: as they are, or rounded (Bf16, Int8Blocks). Bytes are only gathered.
+/// Elements T travel as OnWire: unchanged, or rounded (Bf16, Int8Blocks). Bytes are only gathered.
 template <class T, class OnWire>
 class RingSchedule {
  public:
   using Code = WireCode<OnWire>;
   static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
-  /// `residual`: empty, or as long as `data`: the errors of rounding. All arguments outlive the schedule.
+  /// `residual`: rounding errors, as long as `data`; or empty. All arguments outlive the schedule.
   RingSchedule(const RingPosition& ring, MpiSession::State& state, std::span<T> data, std::span<float> residual,
                const RingParts& parts, SegmentHandler& handler, RingPhases phases, RingMemory& memory)
       : ring_(ring),
@@ -113,29 +113,29 @@ class RingSchedule {
         last_(phases == RingPhases::reduce_scatter ? ring.size - 1 : 2 * (ring.size - 1)) {
     posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
     started_ = sent_ = settled({first_, 0, 0}, Direction::out);
-    // The most at once: windows that grow allocate nothing.
-    memory_.take_staging((kRounds ? 2 : 1) * kMaxWindowBytes);
-    memory_.receives.reserve(kMaxAhead);
-    memory_.sends.reserve(kMaxAhead);
+    // Reserve for the largest window: growing windows allocate nothing.
+    memory_.take_staging((kRounds ? 2 : 1) * kMostWindowBytes);
+    memory_.receives.reserve(kMostAhead);
+    memory_.sends.reserve(kMostAhead);
     memory_.receives.assign(ahead_, MPI_REQUEST_NULL);
     memory_.sends.assign(ahead_, MPI_REQUEST_NULL);
   }
 
-  /// After an error receives may still be posted, into the data and the staging memory.
+  /// After an error receives may still be posted, into the data and the staging memory; this cancels them.
   ~RingSchedule() { call_back(memory_.receives); }
   RingSchedule(const RingSchedule&) = delete;
   RingSchedule& operator=(const RingSchedule&) = delete;
 
   bool done() const { return received_.step == last_ && sent_.step == last_; }
 
-  /// At which segments have come; 0: there were too few to tell.
+  /// Rate at which segments have arrived; 0: too few to tell.
   double bytes_per_second() const {
     constexpr std::size_t kEnough = 32;
     const std::chrono::duration<double> passed = last_receipt_ - first_receipt_;
     return receipts_ < kEnough ? 0 : static_cast<double>(receipts_ * Code::bytes(segment_)) / passed.count();
   }
 
-  /// Does what can be done without waiting; true when anything could.
+  /// Does all work that needs no waiting; true if there was any.
   bool advance() {
     bool progress = false;
     while (may_post()) progress = post();
@@ -154,7 +154,7 @@ class RingSchedule {
     return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
 
-  /// The same on every rank: all know all parts.
+  /// Number of elements per segment. The same on every rank, because all know all parts.
   static std::size_t segment_elements(int size, const RingParts& parts) {
     std::size_t longest = 0;
     for (int position = 0; position < size; ++position) {
@@ -164,7 +164,7 @@ class RingSchedule {
     return Code::elements(std::clamp(bytes, kMinSegmentBytes, kSegmentBytes));
   }
 
-  /// What a rank receives in one direction at most, one at least.
+  /// Upper bound of the segments that a rank receives; at least one.
   std::size_t most_segments(int size, const RingParts& parts) const {
     std::size_t segments = 0;
     for (int position = 0; position < size; ++position) {
@@ -180,7 +180,7 @@ class RingSchedule {
     return parts_.of(((ring_.position - behind) % ring_.size + ring_.size) % ring_.size);
   }
 
-  /// The next segment there is, from `at` on: empty parts have none.
+  /// The first existing segment from `at` on: empty parts have none.
   Cursor settled(Cursor at, Direction direction) const {
     while (at.step < last_) {
       const std::span<const Slice> all = parts(at.step, direction);
@@ -203,8 +203,8 @@ class RingSchedule {
     return {.offset = part.offset + offset, .count = std::min(segment_, part.count - offset)};
   }
 
-  /// In the gathering half a segment lands in place unless it must be widened: only after its partial sum, which this
-  /// rank sent size - 1 steps before, has left.
+  /// In the gathering half a segment is received in place unless it must be widened. This is allowed only after its
+  /// partial sum, which this rank sent size - 1 steps before, has left.
   bool may_post() const {
     if (posted_.step == last_ || posts_ - receipts_ == ahead_) return false;
     if (kRounds || reduces(posted_.step)) return true;
@@ -223,7 +223,8 @@ class RingSchedule {
     return true;
   }
 
-  /// What the first step sends is this rank's own; after that a segment goes on when it has come in the step before.
+  /// The first step sends this rank's own part; later, a segment is forwarded after it has arrived in the preceding
+  /// step.
   bool may_start() const {
     if (started_.step == last_ || starts_ - departures_ == ahead_) return false;
     return started_.step == first_ || Cursor{started_.step - 1, started_.part, started_.segment} < received_;
@@ -242,12 +243,12 @@ class RingSchedule {
     return true;
   }
 
-  /// Where the elements lie as they go on the wire.
+  /// The elements in their wire format.
   const void* packed(Slice source) const {
     T* const values = &data_[source.offset];
     if constexpr (kRounds) {
       OnWire* const rounded = outgoing(starts_);
-      // What is gathered has been rounded by its owner, and rounds to itself.
+      // Gathered elements have been rounded by their owner, and rounding does not change them.
       Code::round(rounded, values, reduces(started_.step) ? errors(source) : nullptr, source.count);
       return rounded;
     } else {
@@ -255,7 +256,7 @@ class RingSchedule {
     }
   }
 
-  /// Messages of one sender and tag arrive in order, so only the oldest of each direction is asked for.
+  /// Messages of one sender and tag arrive in order, so only the oldest of each direction is tested.
   bool take_received() {
     bool progress = false;
     for (int taken = 0; receipts_ < posts_ && taken < kTakenAtOnce; ++taken) {
@@ -275,7 +276,7 @@ class RingSchedule {
       if (receipts_++ == 0) first_receipt_ = Clock::now();
       received_ = next(received_, Direction::in);
       progress = true;
-      while (may_start()) start();  // pass it on before anything else
+      while (may_start()) start();  // forward it before anything else
       if (final) handler_.unload(target);
     }
     if (progress) last_receipt_ = Clock::now();
@@ -310,7 +311,7 @@ class RingSchedule {
     }
     if constexpr (kRounds) {
       if (received_.step < ring_.size - 2) return;
-      if (sends_on()) {  // it goes on as it is rounded, so this rank keeps it like that
+      if (sends_on()) {  // it is sent in rounded form, so this rank keeps the rounded values
         Code::round_in_place(values, errors(target), target.count);
       } else if (float* const none = errors(target)) {
         std::fill_n(none, target.count, 0.0f);
@@ -318,7 +319,7 @@ class RingSchedule {
     }
   }
 
-  /// Makes data[slice] this rank's term.
+  /// Loads data[slice] with this rank's term.
   void load(Slice slice) {
     handler_.load(slice);
     if constexpr (kRounds) {
@@ -331,14 +332,14 @@ class RingSchedule {
     loaded_ = next(loaded_, Direction::in);
   }
 
-  /// Uses the time in which nothing arrives.
+  /// Loads terms while nothing arrives.
   bool load_ahead() {
     if (loaded_.step == last_ || !reduces(loaded_.step)) return false;
     load_next();
     return true;
   }
 
-  /// After the sums comes the gathering.
+  /// True if a gathering follows the sums.
   bool sends_on() const { return last_ >= ring_.size; }
   float* errors(Slice slice) const { return residual_.empty() ? nullptr : &residual_[slice.offset]; }
   OnWire* incoming(std::size_t number) const { return staged(number % ahead_); }
@@ -352,12 +353,12 @@ class RingSchedule {
   const RingParts& parts_;
   SegmentHandler& handler_;
   RingMemory& memory_;
-  std::size_t segment_;  ///< elements
-  std::size_t place_;    ///< bytes of memory of one on the wire
-  std::size_t ahead_;    ///< segments posted in each direction
+  std::size_t segment_;  ///< number of elements
+  std::size_t place_;    ///< bytes of memory per segment in the wire format
+  std::size_t ahead_;    ///< number of segments posted in each direction
   int first_, last_;
-  Cursor posted_, received_, started_, sent_;  ///< the next of each
-  Cursor loaded_;                              ///< the next that comes in and has not been made this rank's term
+  Cursor posted_, received_, started_, sent_;  ///< next segment to be posted, received, started and sent
+  Cursor loaded_;                              ///< next incoming segment that is not yet loaded with this rank's term
   std::size_t posts_ = 0, receipts_ = 0, starts_ = 0, departures_ = 0;
   Clock::time_point first_receipt_, last_receipt_;
 };

@@ -15,10 +15,10 @@ namespace {
 constexpr std::array kSchedules{AllReduceSchedule::doubling, AllReduceSchedule::halving, AllReduceSchedule::ring};
 constexpr std::size_t kFirstBytes = std::size_t{1} << 10, kLastBytes = std::size_t{4} << 20;
 constexpr int kRounds = 5;
-constexpr double kBatchSeconds = 2e-3;  // of small sums, so many at a time
-constexpr std::int64_t kMaxSums = 50;
-constexpr double kAllSeconds = 1;  // then no larger sums
-/// The ring is ahead for good where it is by so much at two sizes.
+constexpr double kBatchSeconds = 2e-3;  // time of a batch of small sums
+constexpr std::int64_t kMostSums = 50;
+constexpr double kAllSeconds = 1;  // after this time no larger sums
+/// The ring counts as the fastest if it leads by this factor at two sizes.
 constexpr double kClearly = 1.25;
 
 using Clock = std::chrono::steady_clock;
@@ -36,7 +36,7 @@ class Timing {
   Timing(const Timing&) = delete;
   Timing& operator=(const Timing&) = delete;
 
-  /// Seconds of each of so many sums one after the other, the ranks' mean.
+  /// Seconds per sum, for `sums` consecutive ones; the ranks' mean.
   double seconds(AllReduceSchedule schedule, std::size_t bytes, std::int64_t sums) {
     take_(schedule);
     communicator_.barrier();
@@ -68,7 +68,7 @@ double median(std::array<double, kRounds> values) {
 
 std::vector<ScheduleSeconds> time_schedules(Communicator& communicator,
                                             const std::function<void(AllReduceSchedule)>& take) {
-  communicator.note_activity("timing all-reduces", -1);  // no steps here
+  communicator.note_activity("timing all-reduces", -1);  // -1: no step
   Timing timing(communicator, take);
   std::vector<ScheduleSeconds> sizes;
   double all = 0;

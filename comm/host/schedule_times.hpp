@@ -1,5 +1,5 @@
 /// \file
-/// How long sums between hosts take by each schedule, on the network and the cores that are there.
+/// Measures sums between hosts by each schedule, on the present network and cores.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace lockstep::comm {
 
-/// Collective, when nothing is under way: one or two seconds at most, on slow networks a few sums more. Sums of float32
-/// from 1 KiB up, each twice the one before, until the ring is ahead for good; `take` makes the next sums take a
-/// schedule. The schedules are timed in turns. One entry for each size, ascending, the same on every rank: medians of
-/// the ranks' mean. Throws PeerError.
+/// Collective, with nothing under way. Takes at most one or two seconds, on slow networks a few sums more. Times
+/// float32 sums from 1 KiB up, each twice the preceding size, until the ring is clearly the fastest; `take` sets the
+/// schedule of the next sums. The schedules alternate. Returns one entry per size, ascending, the same on every rank:
+/// medians of the ranks' mean. Throws PeerError.
 std::vector<ScheduleSeconds> time_schedules(Communicator& communicator,
                                             const std::function<void(AllReduceSchedule)>& take);
 

@@ -20,23 +20,23 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBounceOffset = 4096;
-/// How long to look for a peer at full speed, and how long after that while lending the core to whoever wants it.
-/// Waking a sleeper takes about 50 us (measured; an idle core must be roused): had the whole look been as short, each
-/// sleep of one rank would cause the next sleep of the other, for ever.
+/// Duration of polling at full speed, and of yielding after that. Waking a sleeper takes about 50 us (measured; an idle
+/// core must be woken). If the whole poll were as short, each sleep of one rank would cause the next sleep of the
+/// other, for ever.
 constexpr std::chrono::microseconds kSpin{50}, kYield{200};
 constexpr std::chrono::milliseconds kSlice{100};
-/// Where a sum may overtake: while there is none, and while there is one.
+/// Slices if sums may overtake: without such a sum, and with one.
 constexpr std::chrono::microseconds kServingSlice{200}, kUrgentSlice{50};
 
 void pause_core() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // yield does nothing on most of them
+  asm volatile("isb" ::: "memory");  // yield has no effect on most of them
 #endif
 }
 
-/// How far each rank got in taking reduction memory, as a message.
+/// A rank's progress in allocating reduction memory, as a message.
 struct MemoryMessage {
   std::int32_t has_segment = 0;
   std::array<char, 480> error{};
@@ -119,7 +119,7 @@ std::byte* SharedGroup::bounce(int position) const noexcept {
 void SharedGroup::barrier(const CollectiveCall& own_call) {
   SharedControl& own = own_control();
   own.set_call(++barrier_, own_call);
-  // Sequentially consistent against wait_for(): either this rank sees the sleeper, or the sleeper sees the arrival.
+  // Sequentially consistent with wait_for(): either this rank sees the sleeper, or the sleeper sees the arrival.
   own.arrived.store(barrier_, std::memory_order_seq_cst);
   if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(own.arrived);
   for (int step = 1; step < size(); ++step) {
@@ -138,7 +138,7 @@ void SharedGroup::barrier(const CollectiveCall& own_call) {
 }
 
 bool SharedGroup::has_arrived(int peer) const noexcept {
-  // The difference, not the order: the counter may wrap around.
+  // Compares by difference: the counter may wrap around.
   return static_cast<std::int32_t>(control(peer).arrived.load(std::memory_order_acquire) - barrier_) >= 0;
 }
 
@@ -183,7 +183,7 @@ void SharedGroup::look_around(const CollectiveCall& own_call, Patience& patience
     progress += control(peer).progress.load(std::memory_order_relaxed);
     if (!has_arrived(peer)) missing.push_back(ranks_[static_cast<std::size_t>(peer)]);
   }
-  // Somebody moves data that the others wait for.
+  // A rank moves data for which the others wait.
   if (std::exchange(progress_seen_, progress) != progress) patience = detector_.patience();
   detector_.look_around(own_call.operation, patience, missing);
 }
@@ -211,12 +211,12 @@ std::unique_ptr<ReductionMemory> SharedGroup::take_memory(std::size_t bytes, std
     note(failure);
   }
   std::memcpy(next_message(), &own, sizeof(own));
-  barrier(here);  // everybody's segment is there
+  barrier(here);  // every rank has its segment
   bool all_have = true;
   for (int peer = 0; peer < size(); ++peer) {
     MemoryMessage theirs;
     std::memcpy(&theirs, message(peer), sizeof(theirs));
-    all_have = all_have && theirs.has_segment != 0;  // else it says why in its message
+    all_have = all_have && theirs.has_segment != 0;  // otherwise its message has the reason
   }
   try {
     if (all_have) {
@@ -235,7 +235,7 @@ std::unique_ptr<ReductionMemory> SharedGroup::take_memory(std::size_t bytes, std
     note(failure);
   }
   std::memcpy(next_message(), &own, sizeof(own));
-  barrier(here);  // everybody has mapped all of them, or has failed
+  barrier(here);  // every rank has mapped all of them, or has failed
   for (int peer = 0; peer < size(); ++peer) {
     MemoryMessage theirs;
     std::memcpy(&theirs, message(peer), sizeof(theirs));

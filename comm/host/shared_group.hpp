@@ -1,13 +1,13 @@
 /// \file
-/// Ranks of one machine and the memory that all of them map: their barriers, and the windows they reduce in.
+/// Ranks of one machine and their common memory: barriers, and the windows for reductions.
 ///
-/// BARRIERS. Everything is built from one primitive: each rank has a counter in a line of its own; at a barrier it adds
-/// one and waits until every peer's counter has come as far. Waiting is: look a while (50 us at full speed, 200 us
-/// lending the core to others), then sleep on the peer's counter (futex) in slices of 100 ms, so that the deadline is
-/// checked and the one who has not come is known; in slices of 50 to 200 us where sums may overtake
-/// (network_communicator.hpp). Ranks that outnumber their cores sleep at once. A barrier costs p - 1
-/// reads of a line, 0.2 us between two cores. With its counter a rank publishes which collective it is in: ranks in
-/// different ones stop there, before they reduce apples into pears.
+/// BARRIERS. Everything is built from one primitive: each rank has a counter in a cache line of its own. At a barrier
+/// it adds one and waits until every peer's counter has reached the same value. It polls for a while (50 us at full
+/// speed, 200 us yielding the core), then sleeps on the peer's counter (futex) in slices of 100 ms, so that it can
+/// check the deadline and identify the missing rank. The slices are 50 to 200 us if sums may overtake
+/// (network_communicator.hpp). Ranks that outnumber their cores sleep at once. A barrier costs p - 1 reads of a cache
+/// line, 0.2 us between two cores. With its counter a rank publishes its present collective: ranks in different ones
+/// stop there, before they mix their data.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@
 
 namespace lockstep::comm {
 
-/// The elements of `count` that fall to one of `size`: nearly equal pieces cut at cache lines, so that no two ranks
-/// write to one line.
+/// The share of one of `size` in `count` elements: nearly equal pieces cut at cache lines, so that no two ranks write
+/// to one line.
 template <class T>
 Slice piece_of(std::size_t count, int position, int size) {
   constexpr std::size_t kLine = 64 / sizeof(T);
@@ -43,35 +43,35 @@ Slice piece_of(std::size_t count, int position, int size) {
   return {.offset = begin, .count = end - begin};
 }
 
-/// A rank of the group is known by its position; what is said of it names its rank in the session.
+/// Ranks of the group are identified by position; messages use their ranks in the session.
 class SharedGroup {
  public:
-  /// Size of the segment that each rank creates before the rendezvous, and a value for its PeerInfo.
+  /// Size of the segment that each rank creates before the rendezvous. Its nonce is in the rank's PeerInfo.
   static std::size_t control_bytes() noexcept;
   static void initialize_control(SharedSegment& segment, std::uint64_t nonce);
-  /// The ranks' control segments, and what further ones come by; no exchange for a rank that is alone.
+  /// The ranks' control segments, and the exchange for further ones; no exchange for a rank that is alone.
   struct Shared {
     std::vector<SharedSegment> controls;
     std::unique_ptr<DescriptorExchange> exchange;
   };
-  /// Of a rank that shares with nobody. Throws std::runtime_error.
+  /// For a rank that shares with no other. Throws std::runtime_error.
   static Shared alone();
-  /// Collective over `ranks`: maps their segments, `own` among them. Throws std::runtime_error when one cannot be
-  /// mapped or does not come within `seconds`.
+  /// Collective over `ranks`: maps their segments, including `own`. Throws std::runtime_error if one cannot be mapped
+  /// or does not arrive within `seconds`.
   static Shared attach_all(const PeerTable& peers, std::span<const int> ranks, int own_rank, SharedSegment own,
                            std::unique_ptr<DescriptorExchange> exchange, double seconds);
 
-  /// `ranks` ascend; `shared`: theirs. `detector`, which learns of the ranks' pages, outlives this.
+  /// `ranks` ascend; `shared`: their segments. `detector`, which gets the ranks' pages, outlives this.
   SharedGroup(std::vector<int> ranks, Shared shared, FailureDetector& detector);
 
-  /// Takes leave of the peers: should this rank end with an error of its own, they do not report it as dead as well.
+  /// Takes leave of the peers, so that they do not report this rank as dead if it ends with an error of its own.
   ~SharedGroup();
   SharedGroup(const SharedGroup&) = delete;
   SharedGroup& operator=(const SharedGroup&) = delete;
 
   int size() const noexcept { return static_cast<int>(ranks_.size()); }
   int position() const noexcept { return position_; }
-  /// Their ranks in the session.
+  /// Ranks in the session, by position.
   const std::vector<int>& ranks() const noexcept { return ranks_; }
   SharedControl& control(int position) const noexcept {
     return *reinterpret_cast<SharedControl*>(controls_[static_cast<std::size_t>(position)].data());
@@ -79,38 +79,38 @@ class SharedGroup {
   SharedControl& own_control() const noexcept { return control(position_); }
 
   void barrier(const CollectiveCall& call);
-  /// At the barrier that this rank is at.
+  /// True if that rank has arrived at this rank's present barrier.
   bool has_arrived(int position) const noexcept;
 
-  /// The message this rank brings to the next barrier, and what the one at `position` brought to the last.
+  /// This rank's message for the next barrier, and the message of `position` at the last one.
   std::byte* next_message() noexcept { return own_control().message[(barrier_ + 1) % 2].data(); }
   const std::byte* message(int position) const noexcept { return control(position).message[barrier_ % 2].data(); }
 
-  /// A small buffer of every rank that all of them map.
+  /// Size of a small buffer of every rank, mapped by all.
   static constexpr std::size_t kBounceBytes = 256 * 1024;
   std::byte* bounce(int position) const noexcept;
 
-  /// Collective: memory that all ranks map. No memory: `error` says why, the same on all ranks of the group. It must go
-  /// before this.
+  /// Collective: memory that all ranks map. On failure, null, and `error` has the reason, the same on all ranks of the
+  /// group. It must be destroyed before this.
   std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes, std::string& error);
-  /// Where every rank of the group has what this one has at `data`: fills `buffers` (size() of them) and returns its
-  /// address there, which is the same on all; 0 when data lies elsewhere or is empty.
+  /// Finds every rank's copy of `data`: fills `buffers` (size() of them), and returns its common address, which is the
+  /// same on all ranks; 0 if data is in other memory, or empty.
   template <class T>
   std::uint64_t find_common(std::span<T> data, std::vector<T*>& buffers) const;
 
  private:
-  /// The ranks' buffers for one take_memory.
+  /// The ranks' buffers from one take_memory.
   struct Window {
     std::uint64_t number = 0;
     std::vector<SharedSegment> segments;
   };
 
-  /// The descriptors of the other members' segments, in their order, for that of the own one.
+  /// Exchanges the own segment's descriptor for those of the other members' segments, in their order.
   static std::vector<int> exchange_descriptors(DescriptorExchange& exchange, int descriptor, const PeerTable& peers,
                                                std::span<const int> ranks, int own_rank, double seconds);
   void wait_for(int position, const CollectiveCall& call);
   void look_around(const CollectiveCall& call, Patience& patience);
-  /// How long a rank sleeps at most before it looks whether there is a sum that overtakes, and at its peers.
+  /// Longest sleep of a rank before it looks for a sum that overtakes, and at its peers.
   std::chrono::microseconds slice() const noexcept;
 
   std::vector<int> ranks_;
@@ -120,7 +120,7 @@ class SharedGroup {
   FailureDetector& detector_;
   std::vector<std::unique_ptr<Window>> windows_;
   std::uint64_t windows_made_ = 0;
-  std::uint32_t barrier_ = 0;  ///< the number of the last one entered
+  std::uint32_t barrier_ = 0;  ///< number of the last barrier entered
   std::uint64_t progress_seen_ = 0;
 };
 

@@ -95,7 +95,7 @@ void SharedMemoryCommunicator::do_all_reduce(const TreeTerms& terms) {
   for (int peer = 0; peer < size(); ++peer) {
     const float* const last = float_buffers_[static_cast<std::size_t>(peer)];
     for (int k = 0; k < tree.subtrees(peer); ++k) {
-      // Everybody has it as far from the data as this rank.
+      // All ranks have it at the same distance from the data.
       subtrees_.push_back(last + (terms.subtree(k, tree.subtrees(peer)).data() - terms.data.data()));
     }
   }
@@ -108,7 +108,7 @@ void SharedMemoryCommunicator::do_all_reduce(const TreeTerms& terms) {
 
 void SharedMemoryCommunicator::do_reduce_scatter(std::span<float> data) {
   const std::uint64_t address = group_.find_common(data, float_buffers_);
-  if (address == 0) return all_reduce(data);  // through the bounce buffers the sums pass every rank anyway
+  if (address == 0) return all_reduce(data);  // bounce buffers carry the sums to every rank in any case
   const CollectiveCall here = call<float>(Collective::reduce_scatter, data.size(), address);
   group_.barrier(here);
   const Slice own = own_slice(data.size(), rank());

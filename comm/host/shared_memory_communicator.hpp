@@ -1,16 +1,16 @@
 /// \file
-/// Ranks of one machine reduce through memory that all of them map: no message, no copy.
+/// Ranks of one machine reduce in memory that all of them map: without messages or copies.
 ///
 /// BARRIERS are the one primitive (shared_group.hpp).
 ///
-/// SMALL sums (a step's status) ride on a barrier: each rank puts up to 512 bytes beside its counter, and after the
-/// barrier adds what all ranks have put there in rank order. One barrier.
+/// SMALL sums (such as a step's status) use a barrier's message: each rank puts up to 512 bytes beside its counter.
+/// After the barrier it adds the data of all ranks in rank order. One barrier.
 ///
 /// LARGE sums in reduction_memory(): a barrier (all terms are written); each rank adds its piece of the elements over
 /// all ranks' buffers, in rank order, and writes the sum into every rank's buffer; a barrier (all sums are written).
-/// Two barriers, each element is added once, read p times and written p times in all. Pieces are cut at cache lines.
+/// Two barriers; each element is added once, read p times and written p times in total. Pieces are cut at cache lines.
 ///
-/// Data ELSEWHERE passes through a 256 KiB buffer in the common memory, piece by piece: two copies and two barriers a
+/// OTHER MEMORY passes through a 256 KiB buffer in the common memory, piece by piece: two copies and two barriers per
 /// piece.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace lockstep::comm {
 
 class SharedMemoryCommunicator final : public Communicator {
  public:
-  /// `shared`: of all ranks. `state` belongs to the session, which outlives this.
+  /// `shared`: segments of all ranks. The session owns `state` and outlives this.
   SharedMemoryCommunicator(MpiSession::State& state, PeerTable peers, SharedGroup::Shared shared,
                            const CommunicatorOptions& options);
 
@@ -63,11 +63,11 @@ class SharedMemoryCommunicator final : public Communicator {
   template <class T>
   void fill_bounce_buffers(std::vector<T*>& buffers) const;
 
-  Urgency urgency_;  ///< always: whoever waits here stands still
+  Urgency urgency_;  ///< always urgent, because a waiting rank does nothing else
   FailureDetector detector_;
   SharedGroup group_;                   ///< all ranks: a rank's position is its rank
   std::vector<float*> float_buffers_;   ///< sized once, so that no collective allocates
-  std::vector<const float*> subtrees_;  ///< of a sum by a tree
+  std::vector<const float*> subtrees_;  ///< subtrees of a sum by a tree
   std::vector<double*> double_buffers_;
   std::vector<std::byte*> byte_buffers_;
 };

@@ -30,12 +30,12 @@ SharedSegment::SharedSegment(int descriptor, std::size_t bytes) : size_(bytes), 
     fail(fmt::format("cannot map {} bytes of shared memory", bytes), error);
   }
   data_ = static_cast<std::byte*>(address);
-  madvise(data_, size_, MADV_HUGEPAGE);  // a wish: most systems leave shared memory in small pages
+  madvise(data_, size_, MADV_HUGEPAGE);  // only a hint: most systems keep shared memory in small pages
 }
 
 void SharedSegment::take_pages() {
 #if defined(MADV_POPULATE_WRITE)
-  madvise(data_, size_, MADV_POPULATE_WRITE);  // by faults, which may take huge pages; what is missing is taken below
+  madvise(data_, size_, MADV_POPULATE_WRITE);  // by page faults, which may use huge pages; the rest follows below
 #endif
   if (descriptor_ < 0) return;
   if (const int error = posix_fallocate(descriptor_, 0, static_cast<off_t>(size_)); error != 0) {

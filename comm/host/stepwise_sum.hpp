@@ -1,5 +1,6 @@
 /// \file
-/// A sum over ranks of several hosts that goes on step by step, beside another collective (network_communicator.hpp).
+/// A sum over ranks of several hosts that advances step by step, concurrently with another collective
+/// (network_communicator.hpp).
 #pragma once
 
 #include <memory>
@@ -12,23 +13,23 @@
 
 namespace lockstep::comm {
 
-/// The schedules are RingGroup's, and so are the bits. Its messages have a tag of their own: they are not taken for
-/// those of a collective on the same ring.
+/// Schedules and bits are those of RingGroup. The messages have a tag of their own, so they do not match those of a
+/// collective on the same ring.
 class StepwiseSum {
  public:
-  /// `ranks`: those on the ring, in its order, this one among them. `detector` outlives this.
+  /// `ranks`: on the ring, in its order, including this one. `detector` outlives this.
   StepwiseSum(FailureDetector& detector, std::vector<int> ranks);
   ~StepwiseSum();
   StepwiseSum(const StepwiseSum&) = delete;
   StepwiseSum& operator=(const StepwiseSum&) = delete;
 
-  /// `data`: this rank's terms, then the sums; they and `parts`, which each position owns, stay as they are until it is
-  /// done. The one before is done.
+  /// `data`: this rank's terms, then the sums. `parts`: the part of each position. Both must stay unchanged until the
+  /// sum is done. The previous sum must be done.
   void start(std::span<double> data, const RingParts& parts, AllReduceSchedule schedule);
-  /// Does what can be done without waiting; true when anything could. Throws PeerError.
+  /// Does all work that needs no waiting; true if there was any. Throws PeerError.
   bool advance();
   bool done() const;
-  /// After an error: what has not come is called back.
+  /// Cancels outstanding receives after an error.
   void abandon() noexcept;
 
  private:

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-// Compiled once per instruction set, chosen when the program starts. Not under the sanitizers: they instrument the
-// function that chooses, which runs before they are ready.
+// Compiled once per instruction set, selected at program start. Not under sanitizers: they instrument the selecting
+// function, which runs before they are ready.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_SUM_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -43,12 +43,12 @@ constexpr std::uint32_t kInfinityBits = 0x7f80'0000, kMagnitudeBits = 0x7fff'fff
 inline std::uint32_t rounded_bits(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  return (bits & kMagnitudeBits) > kInfinityBits ? bits >> 16 | 0x40 : nearest;  // a NaN stays one, and quiet
+  return (bits & kMagnitudeBits) > kInfinityBits ? bits >> 16 | 0x40 : nearest;  // a NaN stays a NaN, and quiet
 }
 
 inline float widened(std::uint32_t rounded) { return std::bit_cast<float>(rounded << 16); }
 
-/// What rounding took away; no error is carried on from an infinity.
+/// The rounding error; 0 for infinities.
 inline float rounding_error(float value, std::uint32_t rounded) {
   return (rounded << 16 & kInfinityBits) == kInfinityBits ? 0.0f : value - widened(rounded);
 }

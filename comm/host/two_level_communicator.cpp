@@ -14,7 +14,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Of each rank; more ranks than this has cache lines get a line each.
+/// Bytes per rank. With more ranks than cache lines in this size, each rank gets one line.
 constexpr std::size_t kStagingBytes = 4 << 20;
 constexpr std::size_t kLineBytes = 64;
 
@@ -37,11 +37,11 @@ int least_ranks(const std::vector<std::vector<int>>& machines) {
   return static_cast<int>(least);
 }
 
-/// The buffers of a machine as the ring sees them: terms are read from all of them, results written to all of them.
+/// The ring's view of a machine's buffers: terms come from all of them, results go to all of them.
 template <class T>
 class MachineHandler final : public SegmentHandler {
  public:
-  /// `slices`: what each rank of the session owns; `summed`: data is already the machine's sum.
+  /// `slices`: owned by each rank of the session; `summed`: data is already the machine's sum.
   MachineHandler(SharedGroup& group, const std::vector<T*>& buffers, std::span<const Slice> slices, RingPhases phases,
                  bool summed)
       : group_(group), buffers_(buffers), slices_(slices), phases_(phases), summed_(summed) {}
@@ -139,7 +139,7 @@ void TwoLevelCommunicator::run_all_reduce(std::span<double> data) {
 }
 
 void TwoLevelCommunicator::run_reduce_scatter(std::span<float> data) {
-  // The order of the additions, too, is that of an all-reduce.
+  // The order of the additions is that of an all-reduce, too.
   if (data.size_bytes() <= SharedControl::kMessageBytes) return sum_small(data, Collective::reduce_scatter);
   carry_out(data, {.phases = RingPhases::reduce_scatter,
                    .operation = Collective::reduce_scatter,
@@ -197,7 +197,7 @@ void TwoLevelCommunicator::begin_urgent(std::span<double> data) {
 }
 
 Progress TwoLevelCommunicator::advance_urgent() {
-  // The difference, not the order: the counters may wrap around.
+  // Compares by difference: the counters may wrap around.
   const auto is_at = [this](const std::atomic<std::uint32_t>& counter) {
     return static_cast<std::int32_t>(counter.load(std::memory_order_acquire) - urgent_number_) >= 0;
   };
@@ -273,12 +273,12 @@ void TwoLevelCommunicator::carry_out_through_staging(std::span<T> data, const Ta
   constexpr std::size_t kLine = kLineBytes / sizeof(T);
   const std::span<T> staging(reinterpret_cast<T*>(staging_.data()), staging_.size() / sizeof(T));
   const std::uint64_t address = group_.find_common(staging, buffers<T>());
-  // Of every rank's slice a share at a time, so that all machines own as much of each round as of the whole.
+  // Takes a share of every rank's slice at a time, so that all machines own as much of each round as of the whole.
   const std::size_t longest = owned_by<T>(size() - 1, data.size(), task).count;
   const std::size_t most = staging.size() / slices_.size() / kLine * kLine;
   const std::size_t share = std::min(most, (longest + kLine - 1) / kLine * kLine);
   for (std::size_t done = 0; done < longest; done += share) {
-    /// Calls visit(in the data, in the staging window, how many) for each rank's part of this round.
+    /// Calls visit(offset in the data, offset in the staging window, count) for each rank's part of this round.
     const auto for_each_part = [&](bool all, auto visit) {
       for (int owner = 0; owner < size(); ++owner) {
         const Slice whole = owned_by<T>(owner, data.size(), task);
@@ -344,7 +344,7 @@ template <class T>
 void TwoLevelCommunicator::divide_among_machines() {
   parts_.clear();
   for (const auto& ranks : machines_) {
-    Slice run;  // slices of ranks that follow each other are one stretch
+    Slice run;  // merges the slices of consecutive ranks into one range
     const auto end_run = [&] {
       const Slice piece = piece_of<T>(run.count, group_.position(), rings_);
       if (piece.count > 0) parts_.add({.offset = run.offset + piece.offset, .count = piece.count});
