@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Takes what is there off the front of a line, piece by piece; a piece that is not there stops it for good.
+/// Parses a line from the front, piece by piece; a missing piece ends the parsing.
 class Line {
  public:
   explicit Line(std::string_view text) : text_(text) {}
@@ -97,7 +97,8 @@ std::string size_text(std::int64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-/// "RING" becomes "Ring", "COLLNET_DIRECT" "Collnet direct"; what has a digit or is short ("LL128", "NVLS") stays.
+/// "RING" becomes "Ring", "COLLNET_DIRECT" "Collnet direct"; names that are short or have a digit ("LL128", "NVLS")
+/// stay.
 std::string spoken(std::string name) {
   if (name.size() <= 2 || name.starts_with("LL") || name.starts_with("NVLS") || name == "PAT") return name;
   for (std::size_t i = 1; i < name.size(); ++i) {

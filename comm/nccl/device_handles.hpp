@@ -1,6 +1,6 @@
 /// \file
-/// Owners of what a communicator needs of CUDA: events, streams and memory of the calling thread's device. Functions
-/// that make one throw std::runtime_error, for all_succeed.
+/// Owners of CUDA objects for a communicator: events, streams and memory of the calling thread's device. Functions that
+/// make one throw std::runtime_error, for all_succeed.
 #pragma once
 
 #include <chrono>
@@ -34,23 +34,22 @@ struct FreeDeviceMemory {
 };
 using DeviceMemory = std::unique_ptr<void, FreeDeviceMemory>;
 
-/// How to poll a device: a sleep of 20 us takes about 70, which steps of less than 10 ms should not pay.
+/// Pace of polling a device: a sleep of 20 us takes about 70 us, too much for steps of less than 10 ms.
 inline constexpr Backoff::Pace kDevicePace{.spin = std::chrono::microseconds(50),
                                            .yield = std::chrono::microseconds(10'000),
                                            .sleep = std::chrono::microseconds(20)};
 
-/// CUDA's words and its name for an error.
+/// CUDA's message and name of an error.
 std::string cuda_text(cudaError_t error);
-/// Throws where there is an error: `who`, what was called, and CUDA's words.
+/// Throws for an error: `who`, the call, and CUDA's message.
 void require_success(cudaError_t error, const std::string& who, const char* call);
-/// Is the event past? Leaves no trace in cudaGetLastError().
+/// Returns the state of an event. Leaves no trace in cudaGetLastError().
 cudaError_t query_event(cudaEvent_t event);
 
 DeviceEvent make_event(unsigned flags);
-/// Of the highest priority, and not ordered with any other.
+/// A stream of the highest priority, not ordered with any other.
 DeviceStream make_urgent_stream();
-/// Seconds between two events that are past; negative when they are in the other order, nothing when one has never been
-/// recorded.
+/// Seconds between two completed events; negative if they are in reverse order, nullopt if one was never recorded.
 std::optional<double> seconds_between(const DeviceEvent& first, const DeviceEvent& second);
 
 DeviceMemory take_device_memory(std::size_t bytes, const std::string& who);
@@ -59,7 +58,7 @@ std::unique_ptr<std::pmr::memory_resource> as_resource(DeviceMemory memory, std:
 /// A rank's device as messages name it: "host node3, NVIDIA H200 (0000:1b:00.0)".
 std::string device_label(const std::string& host, const DeviceCommunicatorOptions& options);
 
-/// "step 12: the gradients", or `what` alone where the step is negative.
+/// "step 12: the gradients"; only `what` for a negative step.
 std::string at_step(const char* what, std::int64_t step);
 
 }  // namespace lockstep::comm

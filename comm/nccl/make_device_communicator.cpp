@@ -21,7 +21,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// A world of one: nothing to exchange, but a stream to wait for, which may stand still.
+/// A world of one: no communication, but a stream to wait for, which may hang.
 class SerialDeviceCommunicator final : public SerialCommunicator {
  public:
   SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options);
@@ -41,7 +41,7 @@ class SerialDeviceCommunicator final : public SerialCommunicator {
   ::CUstream_st* producer_;
   std::string who_;
   double deadline_;
-  DeviceEvent reached_;  ///< the end of a step
+  DeviceEvent reached_;  ///< end of a step
 };
 
 SerialDeviceCommunicator::SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options)
@@ -67,7 +67,7 @@ void SerialDeviceCommunicator::do_end_step() {
 void SerialDeviceCommunicator::do_wait_for_step(const char* what, std::int64_t step) {
   cudaError_t state = query_event(reached_.get());
   Backoff backoff(kDevicePace);
-  std::optional<Patience> patience;  // from the first sleep on: a step that is about to end never asks for the time
+  std::optional<Patience> patience;  // starts with the first sleep: a step that ends soon never reads the clock
   for (; state == cudaErrorNotReady; state = query_event(reached_.get())) {
     if (backoff.stays_awake()) continue;
     std::this_thread::sleep_for(kDevicePace.sleep);

@@ -7,7 +7,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Elements of one thread: 16 bytes of float32, 8 of bfloat16, in one access where both are aligned to that.
+/// Elements per thread: 16 bytes of float32, 8 of bfloat16, in one access if both are aligned to that.
 constexpr std::size_t kPack = 4;
 constexpr unsigned kThreads = 256;
 constexpr std::size_t kMaxBlocks = 4096;

@@ -32,15 +32,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookInterval{100};
-/// A start may take longer than a step is allowed to: contexts, topology, connections to all peers.
-constexpr double kMinStartSeconds = 60;
-/// What a device that failed may be given to show up as a dead process.
+/// A start may take longer than a step: contexts, topology, connections to all peers.
+constexpr double kLeastStartSeconds = 60;
+/// Time after a failure of the device for a peer's death to become visible.
 constexpr std::chrono::seconds kTimeToDie{2};
 constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8;
-/// So many joins of a step are timed; more are not, and so many in graphs.
-constexpr std::size_t kMaxExposedWaits = 1024;
-/// So many steps are all timed at first; then one in so many. No usual interval of evaluations or checkpoints is a
-/// multiple of it.
+/// Largest number of timed joins per step, and in graphs.
+constexpr std::size_t kMostExposedWaits = 1024;
+/// Number of first steps that are all timed; afterwards one in this many is. Usual intervals of evaluations or
+/// checkpoints are not multiples of it.
 constexpr std::int64_t kExposedSteps = 7;
 
 std::string version_text(int code) {
@@ -48,7 +48,7 @@ std::string version_text(int code) {
                       : fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 
-/// Of the library that was loaded.
+/// Version of the loaded library.
 std::string running_version() {
   int version = 0;
   return ncclGetVersion(&version) == ncclSuccess ? fmt::format("NCCL {}", version_text(version)) : nccl_build();
@@ -117,7 +117,7 @@ void NcclCommunicator::sum_probe(void* memory) {
     if (state != cudaErrorNotReady) require_success(state, label_, "the first sum");
     return state == cudaSuccess;
   };
-  // One stage a poll, and only when NCCL has enqueued what the one before asked for. Nothing here may wait for a peer.
+  // One stage per poll, and only after NCCL has enqueued the previous one. Nothing here may wait for a peer.
   const auto advance = [&] {
     switch (stage) {
       case Stage::first_sum:
@@ -179,7 +179,7 @@ void NcclCommunicator::describe_way(std::string_view log, bool listened) {
     for (std::string line; std::getline(lines, line);) transports.insert(line);
   }
   report.transports.assign(transports.begin(), transports.end());
-  // Rings and algorithms are in the log of rank 0 alone.
+  // Only rank 0's log has rings and algorithms.
   const std::string own = listened ? describe(report, ring_)
                                    : "NCCL_DEBUG or NCCL_DEBUG_FILE is set: NCCL's own log says how it communicates";
   description_ = fmt::format("{}, {}", running_version(), all_gather_text(host_, host_.rank() == 0 ? own : "").front());
@@ -216,14 +216,14 @@ void NcclCommunicator::prepare_tree(const SummationTree& tree) {
   pieces_ = take_device_memory(ordered_staging_bytes(tree), label_);
   const std::span<const SummationTree::Step> steps = tree.steps_over_subtrees();
   steps_ = take_device_memory(steps.size_bytes(), label_);
-  // From memory that is not pinned: it is read when the call returns.
+  // The source memory is not pinned, so it has been read when the call returns.
   require_success(cudaMemcpyAsync(steps_.get(), steps.data(), steps.size_bytes(), cudaMemcpyHostToDevice, own_.get()),
                   label_, "cudaMemcpyAsync");
 }
 
 void NcclCommunicator::do_all_reduce(const TreeTerms& terms) {
   if (terms.tree != tree_) throw std::invalid_argument("NCCL's ranks were not made for this tree");
-  // The largest piece is the last rank's: its share, and up to 16 elements of each rank besides.
+  // The largest piece is the last rank's: its share, plus up to 16 elements for each rank.
   const std::size_t ranks = static_cast<std::size_t>(size()), subtrees = tree_->steps_over_subtrees().size();
   const std::size_t piece = ordered_staging_bytes(*tree_) / sizeof(float) / subtrees;
   const std::size_t most = (piece - 16 * ranks) / 16 * 16 * ranks;
@@ -353,7 +353,7 @@ NcclCommunicator::ExposedWait* NcclCommunicator::next_exposed_wait(bool capturin
   const std::size_t index = capturing ? recorded_.size() : immediate_used_++;
   if (index >= kMaxExposedWaits) return nullptr;
   if (index >= waits.size()) {
-    // To make an event is none of the things that a capture records, and none that it should forbid.
+    // A capture does not record the creation of an event, and should not forbid it.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
     waits.push_back(make_exposed_wait());
@@ -378,7 +378,7 @@ void NcclCommunicator::add_up_exposed_waits(std::int64_t step) {
   if (step < 0) {
     exposed_ += read_exposed_waits();
   } else {
-    // The first steps are not like the others: they connect, and are not recorded.
+    // The first steps are special: they connect, and are not recorded.
     if (every_step_ || steps_waited_for_ < kExposedSteps || steps_waited_for_ % kExposedSteps == 0) {
       exposed_in_step_ = read_exposed_waits();
     }
@@ -457,7 +457,7 @@ void NcclCommunicator::check(int cuda_error, const char* call, const char* what,
 void NcclCommunicator::fail(const char* what, std::int64_t step, const std::string& reason, Suspect suspect) {
   abort();
   const std::string here = fmt::format("{} fails in {}: {}.", who_, at_step(what, step), reason);
-  // An error that NCCL reports is often a peer that died: its process shows it, a little later.
+  // An error from NCCL is often caused by a dead peer, whose process shows it a little later.
   for (const auto end = Clock::now() + kTimeToDie; suspect == Suspect::peers && Clock::now() < end;) {
     try {
       host_.look_at_peers();

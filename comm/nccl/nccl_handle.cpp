@@ -31,16 +31,16 @@ constexpr std::chrono::seconds kTimeToEnd{10}, kTimeToAbort{2};
       fmt::format("{}: {}{}{}{}", call, ncclGetErrorString(result), details.empty() ? "" : ": ", details, warnings));
 }
 
-/// ncclInProgress is no error: ready() tells how it ends.
+/// ncclInProgress is not an error: ready() returns the result.
 void check(ncclResult_t result, const char* call, ncclComm_t communicator = nullptr) {
   if (result != ncclSuccess && result != ncclInProgress) fail(result, call, communicator);
 }
 
 void set_unless_set(const char* name, const std::string& value) { setenv(name, value.c_str(), 0); }
 
-/// First of all NCCL tells its kernels and threads to quit. Then it waits, for ever when the device no longer answers
-/// or a graph still holds one of its kernels, so this happens in a thread of its own: whoever gives up must get away. A
-/// stream that the caller is recording is no obstacle there either.
+/// Aborts a communicator. NCCL first tells its kernels and threads to quit. Then it waits, and this never ends if the
+/// device no longer answers or a graph still holds one of its kernels. The call therefore runs in a thread of its own,
+/// so that the caller can continue. In that thread, a stream that the caller is recording is no obstacle either.
 void abort_in_time(ncclComm_t communicator) noexcept {
   try {
     auto done = std::make_shared<std::promise<void>>();
@@ -50,7 +50,7 @@ void abort_in_time(ncclComm_t communicator) noexcept {
       done->set_value();
     }).detach();
     is_done.wait_for(kTimeToAbort);
-  } catch (const std::exception&) {  // no thread to be had: the process ends, and the communicator with it
+  } catch (const std::exception&) {  // no thread available: the communicator ends with the process
   }
 }
 
@@ -83,15 +83,15 @@ NcclId make_nccl_id(Communicator& host) {
 }
 
 void apply_nccl_settings(const NcclSettings& settings) {
-  // While a sum is recorded into a graph, NCCL would try to map its memory into the switch or the peers. Memory of
-  // cudaMalloc() cannot be, and the trial is a barrier of all ranks of the host: a rank that has failed and does not
-  // record would be waited for until the deadline.
+  // While a sum is recorded into a graph, NCCL would try to map its memory into the switch or the peers. That fails for
+  // memory of cudaMalloc(), and the attempt is a barrier of all ranks of the host: they would wait until the deadline
+  // for a rank that has failed and does not record.
   set_unless_set("NCCL_GRAPH_REGISTER", "0");
-  // The switches add in the order in which the terms arrive.
+  // The switches add the terms in their order of arrival.
   if (!nccl_may_use_nvls(settings.nvls)) setenv("NCCL_NVLS_ENABLE", "0", 1);
   if (settings.ring || settings.shared_device) set_unless_set("NCCL_ALGO", "Ring");
   if (!settings.shared_device) return;
-  // NCCL refuses two ranks on one device of one host. As hosts of their own they meet no shortcut between devices.
+  // NCCL refuses two ranks on one device of one host. As separate hosts they use no direct path between devices.
   set_unless_set("NCCL_HOSTID", fmt::format("rank{}", settings.rank));
   set_unless_set("NCCL_NET", "Socket");
   set_unless_set("NCCL_SOCKET_IFNAME", "lo");
@@ -164,7 +164,7 @@ void NcclHandle::start_together(const char* what, const Shares& shares, const Re
   check(ncclGroupStart(), "ncclGroupStart", communicator_);
   ncclResult_t result = shares();
   if (result == ncclSuccess || result == ncclInProgress) result = rest();
-  const ncclResult_t together = ncclGroupEnd();  // in any case: what was started must not stay open
+  const ncclResult_t together = ncclGroupEnd();  // always: started calls must not stay open
   check(result, what, communicator_);
   check(together, what, communicator_);
 }
@@ -215,7 +215,7 @@ void NcclHandle::start_messages(std::span<const Message> messages, void* stream)
                                        : ncclRecv(data, count, ncclFloat32, peer, communicator_, on);
     if (result != ncclSuccess && result != ncclInProgress) break;
   }
-  const ncclResult_t together = ncclGroupEnd();  // in any case: what was started must not stay open
+  const ncclResult_t together = ncclGroupEnd();  // always: started calls must not stay open
   check(result, "ncclSend and ncclRecv", communicator_);
   check(together, "ncclSend and ncclRecv", communicator_);
 }

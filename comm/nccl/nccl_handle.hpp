@@ -1,6 +1,6 @@
 /// \file
-/// A NCCL communicator's handle as an owner: starts without blocking, is polled, ends by itself. Nothing here waits for
-/// long, but nothing here knows the other ranks either: deadlines and the agreement on failures are its user's.
+/// Owner of a NCCL communicator's handle: starts without blocking, is polled, ends by itself. Nothing here waits for
+/// long. Nothing here knows the other ranks: its user is responsible for deadlines and for consensus on failures.
 #pragma once
 
 #include <array>
@@ -15,25 +15,25 @@ struct ncclComm;
 
 namespace lockstep::comm {
 
-/// NCCL failed; the text is in NCCL's words, with what it warned of last.
+/// A failure of NCCL; the text has NCCL's message and its last warnings.
 class NcclError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// What the ranks of one NCCL communicator share to find each other.
+/// Identifier by which the ranks of one NCCL communicator find each other.
 struct NcclId {
   std::array<std::byte, 128> bytes{};
 };
-/// Collective: made on rank 0, told to all. Needs no device. Throws AgreedError.
+/// Collective: rank 0 makes it and sends it to all. Needs no device. Throws AgreedError.
 NcclId make_nccl_id(Communicator& host);
 
-/// Where an environment variable says something already, that stands. Must come before the first other call to NCCL.
+/// Settings that take effect unless an environment variable has set them. Must come before any other call of NCCL.
 struct NcclSettings {
   bool ring = false;  ///< NCCL_ALGO=Ring
-  bool nvls = false;  ///< without it NCCL_NVLS_ENABLE=0
+  bool nvls = false;  ///< false: NCCL_NVLS_ENABLE=0
   bool shared_device =
-      false;  ///< several ranks on one device: each pretends to be a host of its own, talking by sockets
+      false;  ///< several ranks on one device: each acts as a separate host, with communication by sockets
   int rank = 0;
 };
 void apply_nccl_settings(const NcclSettings& settings);
@@ -42,30 +42,29 @@ class NcclHandle {
  public:
   enum class Element { float32, float64, bfloat16 };
 
-  /// Starts to connect; ready() tells when that is done. `processors`: exactly so many blocks of a sum run at a time (a
-  /// range would let NCCL choose, and the order of the additions with it). The calling thread's CUDA device becomes the
-  /// rank's. Throws NcclError.
+  /// Starts to connect; ready() tells when that is done. `processors`: exact number of blocks per sum (in a range NCCL
+  /// would choose, and thereby the order of the additions). The calling thread's CUDA device becomes the rank's. Throws
+  /// NcclError.
   NcclHandle(const NcclId& id, int rank, int size, int processors);
-  /// Ends in order, which waits for the peers to do the same, 10 s at most; aborts when it runs because of an
-  /// exception.
+  /// Ends in order, which waits up to 10 s for the peers to do the same; aborts if an exception is the cause.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  /// False while the last call is in progress: the next must wait. True also says that no error has shown since. Never
-  /// blocks, touches no CUDA state. Throws NcclError.
+  /// False while the last call is in progress: the next must wait. True also means that no error has occurred since.
+  /// Never blocks, touches no CUDA state. Throws NcclError.
   bool ready();
-  /// data[i] = sum over ranks of data[i], on `stream` (a cudaStream_t). Only when ready(); done, as far as the host
-  /// goes, when ready() again. Throws NcclError.
+  /// data[i] = sum over ranks of data[i], on `stream` (a cudaStream_t). Requires ready(); the host's work is complete
+  /// when ready() again. Throws NcclError.
   void start_sum(void* data, std::size_t count, Element element, void* stream);
-  /// The halves of such a sum, of float32. Every rank owns `share` elements, in the order of the ranks; the last one
-  /// also owns the `rest` behind them. Scattering leaves what a rank does not own as it is.
+  /// The halves of such a sum, for float32. Every rank owns `share` elements, in the order of the ranks; the last one
+  /// also owns the `rest` after them. Scattering does not change elements that a rank does not own.
   void start_scatter_sum(float* data, std::size_t share, std::size_t rest, void* stream);
-  /// In bytes.
+  /// `share` and `rest` in bytes.
   void start_gather(std::byte* data, std::size_t share, std::size_t rest, void* stream);
   void start_broadcast(std::byte* data, std::size_t count, int root, void* stream);
-  /// Messages between two ranks; `peer` sends and receives as many, of the same sizes and in the same order. All travel
-  /// at once.
+  /// Messages between two ranks; `peer` must send and receive as many, of the same sizes and in the same order. All
+  /// travel concurrently.
   struct Message {
     enum class Way { send, receive };
     Way way;
@@ -74,13 +73,13 @@ class NcclHandle {
     int peer;
   };
   void start_messages(std::span<const Message> messages, void* stream);
-  /// Ends what runs on the device and gives everything up; 2 s at most. Nothing may be called any more.
+  /// Ends all work on the device and releases everything, within 2 s. No call is allowed afterwards.
   void abort() noexcept;
 
  private:
-  /// Lets what runs finish and leaves; false: something went wrong.
+  /// Completes running work and leaves; false: an error occurred.
   bool end_in_order() noexcept;
-  /// Both calls as one, so that one kernel does both.
+  /// Runs both calls as one group, so that one kernel does both.
   template <class Shares, class Rest>
   void start_together(const char* what, const Shares& shares, const Rest& rest);
 

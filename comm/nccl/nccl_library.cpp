@@ -1,5 +1,5 @@
-// NCCL's functions as this program sees them. The library is loaded when the first of them is called: a program that
-// sums on the host starts without it, also where it is not installed.
+// NCCL's functions for this program. The first call loads the library: a program that sums on the host starts without
+// it, even if it is not installed.
 #include <stdexcept>
 
 #include <dlfcn.h>

@@ -15,10 +15,10 @@
 namespace lockstep::comm {
 namespace {
 
-/// Descriptor of the anonymous file that NCCL writes to. NCCL opens it once and keeps it to the end of the process, and
-/// so must we.
+/// Descriptor of the anonymous file that NCCL writes to. NCCL opens it once and keeps it until the process ends, so the
+/// descriptor must stay open, too.
 int log_memory = -1;
-/// What lies before it has been given back, and reads as zeros.
+/// Memory before this offset has been freed, and reads as zeros.
 off_t given_back = 0;
 
 constexpr off_t kTail = 64 << 10, kTrimFrom = 4 * kTail;
@@ -41,8 +41,8 @@ std::string text_from(off_t offset) {
   return text;
 }
 
-/// What a line warns of: "host:1:2 [0] file.cc:12 NCCL WARN TEXT", or "… NCCL INFO file.cc:34 -> 3", which tells who
-/// called what failed. Empty where it is another line.
+/// The warning in a line: "host:1:2 [0] file.cc:12 NCCL WARN TEXT", or "… NCCL INFO file.cc:34 -> 3", which tells the
+/// caller of the failed function. Empty for other lines.
 std::string_view warning_of(std::string_view line) {
   constexpr std::string_view kWarn = " NCCL WARN ", kInfo = " NCCL INFO ";
   if (const std::size_t at = line.find(kWarn); at != std::string_view::npos) return line.substr(at + kWarn.size());
@@ -62,7 +62,7 @@ NcclLog::NcclLog() {
     if (log_memory < 0) return;
   }
   begin_ = log_size();
-  if (begin_ > 0) return;  // NCCL reads them once
+  if (begin_ > 0) return;  // NCCL reads them only once
   setenv("NCCL_DEBUG", "INFO", 1);
   setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 0);
   setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", log_memory).c_str(), 1);
@@ -79,7 +79,7 @@ std::string NcclLog::text() const { return text_from(begin_); }
 
 std::string last_nccl_warnings() {
   const std::string text = text_from(std::max(given_back, log_size() - kTail));
-  std::vector<std::string_view> found;  // the newest first
+  std::vector<std::string_view> found;  // newest first
   std::size_t bytes = 0;
   for (std::string_view rest = text; !rest.empty();) {
     const std::size_t end = rest.ends_with('\n') ? rest.size() - 1 : rest.size();

@@ -1,7 +1,7 @@
 /// \file
-/// NCCL's own log. NCCL decides once in a process whether it logs and where to, and from then on writes a line for
-/// every sum that is enqueued: so it is told to write to memory of ours, of which all but the end is given back again
-/// and again. What is there tells how NCCL communicates, and what it warned of before it failed.
+/// NCCL's own log. NCCL decides once per process whether and where it logs, and from then on writes a line for every
+/// enqueued sum. It therefore writes to memory of ours, of which all but the end is freed again and again. The log
+/// tells how NCCL communicates, and its warnings before a failure.
 #pragma once
 
 #include <string>
@@ -10,29 +10,29 @@
 
 namespace lockstep::comm {
 
-/// The log for as long as somebody listens.
+/// Collects the log during the lifetime of this object.
 class NcclLog {
  public:
-  /// Before the process's first NCCL call. Where the user has set NCCL_DEBUG or NCCL_DEBUG_FILE the log is theirs, and
-  /// this does nothing. Not two at a time.
+  /// Must be constructed before the process's first NCCL call. If the user has set NCCL_DEBUG or NCCL_DEBUG_FILE, the
+  /// log is theirs, and this does nothing. Only one object at a time.
   NcclLog();
   ~NcclLog();
   NcclLog(const NcclLog&) = delete;
   NcclLog& operator=(const NcclLog&) = delete;
 
   bool listens() const noexcept;
-  /// What NCCL has said since construction; empty when it cannot be read.
+  /// The log since construction; empty if it cannot be read.
   std::string text() const;
 
  private:
-  off_t begin_ = 0;  ///< in the memory
+  off_t begin_ = 0;  ///< offset in the memory
 };
 
-/// "; NCCL's last warnings: TEXT; TEXT": the newest, at most 2 KiB of them, out of the last 64 KiB of the log. Empty
-/// where there is none and where the log is the user's. For the end of a message.
+/// "; NCCL's last warnings: TEXT; TEXT": the newest, at most 2 KiB of them, from the last 64 KiB of the log. Empty
+/// without warnings, and if the log is the user's. For the end of a message.
 std::string last_nccl_warnings();
-/// Gives back the memory of what is older than last_nccl_warnings() reads, when enough has come together. To be called
-/// every step; one call of the system.
+/// Frees memory that is older than last_nccl_warnings() needs, when there is enough of it. Call it every step; it costs
+/// one system call.
 void trim_nccl_log() noexcept;
 
 }  // namespace lockstep::comm

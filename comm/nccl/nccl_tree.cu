@@ -17,8 +17,8 @@ __global__ void addition_kernel(float* to, const float* from, std::size_t count)
   for (std::size_t i = element_of_thread(); i < count; i += elements_of_grid()) to[i] += from[i];
 }
 
-/// As tree_sum_into() (comm/host/tree_sum.hpp), an element a thread: the steps are the same for all, so their places on
-/// the stack are.
+/// Like tree_sum_into() (comm/host/tree_sum.hpp), one element per thread. All elements have the same steps, and
+/// therefore the same positions on the stack.
 __global__ void tree_sum_kernel(float* to, SubtreeSums subtrees, std::size_t count) {
   float stack[SummationTree::kMaxDepth];
   for (std::size_t i = element_of_thread(); i < count; i += elements_of_grid()) {

@@ -1,5 +1,5 @@
 /// \file
-/// Stands in for the communicator of GPUs in a program that was built without CUDA and NCCL.
+/// Replaces the communicator of GPUs in a program that was built without CUDA and NCCL.
 #include "comm/agreement.hpp"
 #include "comm/device_communicator.hpp"
 
