@@ -346,7 +346,7 @@ void FailureDetector::diverged(Collective operation, int peer, std::int64_t got,
                   peers_.describe(state_.rank), with_article(operation), expected, own_activity()));
 }
 
-// What this rank is doing ---------------------------------------------------------------------------------------------
+// Activity ------------------------------------------------------------------------------------------------------------
 
 void FailureDetector::note_activity(const char* what, std::int64_t step) noexcept {
   activity_.store(what, std::memory_order_relaxed);

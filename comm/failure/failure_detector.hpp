@@ -113,7 +113,7 @@ class FailureDetector {
   void note_wait(std::string_view text);
   /// This process ends by its own decision: peers need not report it as dead. Any thread may call it.
   void take_leave() noexcept;
-  /// True while a thread other than the constructing one calls MPI.
+  /// `driven`: from here on another thread than the constructing one calls MPI.
   void set_driven(bool driven) noexcept { driven_.store(driven, std::memory_order_relaxed); }
   /// The patience of a new wait.
   Patience patience() const { return Patience(deadline_seconds_, excuse_seconds_); }

@@ -170,7 +170,7 @@ void NetworkCommunicator::run_next(bool urgent, const Queued& collective) {
   });
 }
 
-// What overtakes ------------------------------------------------------------------------------------------------------
+// Sums that overtake --------------------------------------------------------------------------------------------------
 
 void NetworkCommunicator::do_urgent_all_reduce(std::span<double> data) {
   if (!thread_.joinable() || !can_overtake() || data.size_bytes() > kMaxUrgentBytes) {

@@ -83,7 +83,7 @@ NcclId make_nccl_id(Communicator& host) {
 }
 
 void apply_nccl_settings(const NcclSettings& settings) {
-  // While a sum is recorded into a graph, NCCL would try to map its memory into the switch or the peers. That fails for
+  // While a sum is recorded into a graph, NCCL would try to map its memory into the switch or the peers. This fails for
   // memory of cudaMalloc(), and the attempt is a barrier of all ranks of the host: they would wait until the deadline
   // for a rank that has failed and does not record.
   set_unless_set("NCCL_GRAPH_REGISTER", "0");

@@ -204,7 +204,7 @@ struct ConnectionWatch::Connections {
     setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kQuestions, sizeof(kQuestions));
   }
 
-  /// Notes that a neighbour's host is silent. Of the silent host's two neighbours, the one before it warns. It does not
+  /// Notes that a neighbour's host is silent. The silent host has two neighbours; the one before it warns. It does not
   /// warn if its other neighbour falls silent within moments, too: then this host itself is cut off, and nobody would
   /// read it.
   void note_silence(const Neighbour& neighbour) {

@@ -5,7 +5,7 @@
 /// Each rank keeps one TCP connection to the rank after it and one to the rank before it, if these run on other
 /// machines (PeerTable sees more of processes on the same machine). Only one byte of farewell travels on them, when a
 /// rank leaves in order; a connection that ends without it is a death. A host that falls silent ends no connection, but
-/// stops answering the kernel's probes. That causes only a warning, as the host may return before the deadline. A
+/// stops answering the kernel's probes. This causes only a warning, as the host may return before the deadline. A
 /// network that refuses a connection is not an error: there is then no watch over it.
 ///
 /// AFTER A DEATH the rank before the dead one connects to the next living rank, so that all remaining ranks are watched

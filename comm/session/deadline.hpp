@@ -46,9 +46,9 @@ class Suspects {
   /// Marks a rank whose process has died. Only some ranks can see such a death.
   void mark_dead(int rank);
   /// True if `rank` of `size` reports for the job. For silent ranks: the lowest rank that it does not suspect itself,
-  /// unless it suspects more than half of all, because then it is the one that is cut off. Of two equal halves, the
-  /// half of rank 0 reports. For dead ranks: the living rank before the dead one, which sees the death on its host or
-  /// on the next.
+  /// unless it suspects more than half of all, because then it is the one that is cut off. If the halves are equal,
+  /// the half of rank 0 reports. For dead ranks: the living rank before the dead one, which sees the death on its host
+  /// or on the next.
   bool speaks_first(int rank, int size) const;
   /// A call of MPI has failed, usually because a peer has died; it is unknown which one.
   void mark_lost_peer() noexcept { lost_peer_ = true; }

@@ -281,7 +281,7 @@ void CheckpointWriter::prune(std::int64_t written_step, std::span<const fs::path
     check_owner();
     remove_file(found.file);
   }
-  remove_orphaned_parts(written_step);  // parts of later steps may still be in use by a writer
+  remove_orphaned_parts(written_step);  // keeps parts of later steps: a writer may be writing them
 }
 
 void CheckpointWriter::remove_orphaned_parts(std::int64_t last_step) const {

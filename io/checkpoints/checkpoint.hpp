@@ -41,7 +41,7 @@ struct TrainingRecord {
   std::int64_t epoch = 0;     ///< epoch of the next sample
   std::int64_t position = 0;  ///< position of the next sample within that epoch
   std::uint64_t seed = 0;
-  int world_size = 1;         ///< of the writer, for information; 0: the file is the same for any world size
+  int world_size = 1;         ///< world size of the writer, for information; 0: the file is the same for any
   NetworkIdentity network;    ///< a checkpoint of another network is refused
   std::string optimizer;      ///< optimiser name: decides which state groups follow
   std::string dataset;        ///< dataset fingerprint
@@ -131,7 +131,7 @@ struct CheckpointWriterOptions {
 ///
 ///   .step-N.h5.PID-HEX.tmp     space reserved, written, closed, synced, read back and verified
 ///   step-N.h5                  by rename; then the folder is synced
-///   latest -> step-N.h5        a symbolic link, replaced by rename; absent where the file system has no links
+///   latest -> step-N.h5        a symbolic link, replaced by rename; absent if the file system has no links
 ///   best -> step-M.h5          likewise: the existing checkpoint with the best validation metric; absent without any
 ///                              metric, and with keep_best 0
 ///   older step-*.h5            removed, except the newest keep - 1 and the best keep_best; files of later steps are

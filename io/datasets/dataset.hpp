@@ -62,7 +62,7 @@ class Dataset {
   /// Type in which x reaches the model. uint8 stays uint8; float64, and integers of 32 and 64 bits that float32 cannot
   /// hold, become float64; tokens are int32; everything else becomes float32.
   virtual FileType x_type() const noexcept = 0;
-  /// int32 (classes, tokens) or float32 (targets). float64 where declared, until targets are standardised.
+  /// int32 (classes, tokens) or float32 (targets). float64 with wide_targets, until targets are standardised.
   virtual FileType y_type() const noexcept {
     return info().labels_are_classes || info().tokens ? FileType::int32 : FileType::float32;
   }

@@ -11,7 +11,7 @@
 
 namespace lockstep::io {
 
-/// Of every N/V consecutive samples, one is for validation; a hash of the block's number selects it. The part of a
+/// Among every N/V consecutive samples, one is for validation; a hash of the block's number selects it. The part of a
 /// sample thus depends on N and V alone, not on a seed or rank, and data in the order of their classes are split
 /// evenly. Takes no memory.
 class SampleSplit {

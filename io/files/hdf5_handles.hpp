@@ -119,7 +119,7 @@ struct Hdf5File::Handles {
   struct Extents {
     std::vector<hsize_t> now, most;
   };
-  /// Throws FileError if the product of any of the extents, in elements or bytes, could overflow.
+  /// Throws FileError if the product of any subset of the extents, in elements or bytes, could overflow.
   Extents extents(const Hdf5Id& dataset, std::string_view name) const;
 
   /// Throws std::invalid_argument if the buffer does not have the size of the whole dataset.
