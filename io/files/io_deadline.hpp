@@ -28,7 +28,7 @@ class IoDeadline {
   struct Handlers {
     /// Every second or so while an operation is late by more than a second; gets the latest one.
     std::function<void(const Pending&)> waiting = {};
-    std::function<void()> resumed = {};  ///< after waiting(): no operation is late any more
+    std::function<void()> resumed = {};  ///< called after waiting() when no operation is late any more
     /// The limit has passed. Called once; usually ends the process.
     std::function<void(const Pending&)> expired = {};
   };

@@ -15,7 +15,7 @@ std::optional<std::size_t> code_point_bytes(std::string_view text) noexcept;
 /// Position of the first byte that is not UTF-8; a code point that is cut off counts.
 std::optional<std::size_t> first_not_utf8(std::string_view text) noexcept;
 
-/// Printable text: bytes that are not UTF-8 become \xE9, the rest stays.
+/// Printable text: bytes that are not UTF-8 become escapes such as \xE9, the rest stays.
 std::string readable(std::string_view text);
 
 }  // namespace lockstep::io
