@@ -17,12 +17,12 @@ namespace lockstep::comm {
 
 class SummationTree {
  public:
-  /// Needs at least one term per rank, and at most kMostTerms. Throws std::invalid_argument.
+  /// Needs at least one term per rank, and at most kMaxTerms. Throws std::invalid_argument.
   SummationTree(int terms, int ranks);
 
-  static constexpr int kMostTerms = 4096;
+  static constexpr int kMaxTerms = 4096;
   /// Largest number of sums on the stack of steps_over_subtrees(): the height of the tree, including its leaves.
-  static constexpr int kMostDepth = 14;
+  static constexpr int kMaxDepth = 14;
 
   int terms() const noexcept { return terms_; }
   int ranks() const noexcept { return ranks_; }

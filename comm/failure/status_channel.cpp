@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kStatusTag = 1;
 /// Largest number of undelivered messages: a peer that takes none will not miss another.
-constexpr std::size_t kMostOutgoing = 4;
+constexpr std::size_t kMaxOutgoing = 4;
 
 std::vector<int> contacts_of(const MpiSession::State& state) {
   std::set<int> contacts{(state.rank + 1) % state.size, (state.rank + state.size - 1) % state.size};

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 namespace {
 
 /// Largest piece of one sum. Each finished piece is progress: over 100 Mbit/s a piece of 16 MiB takes three seconds.
-constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;
+constexpr std::size_t kMaxAtOnce = std::size_t{16} << 20;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
 CommunicatorOptions in_full(CommunicatorOptions options) {
@@ -19,7 +19,7 @@ CommunicatorOptions in_full(CommunicatorOptions options) {
   return options;
 }
 
-/// Calls work(offset, length) for each piece of at most kMostAtOnce bytes.
+/// Calls work(offset, length) for each piece of at most kMaxAtOnce bytes.
 template <class Work>
 void for_each_piece(std::size_t bytes, std::size_t most, Work work) {
   for (std::size_t offset = 0; offset < bytes; offset += most) work(offset, std::min(most, bytes - offset));

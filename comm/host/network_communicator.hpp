@@ -55,7 +55,7 @@ class NetworkCommunicator : public Communicator {
   void forget_rounding_errors() noexcept override { feedback_.forget(); }
   double busy_seconds() const noexcept override { return busy_; }
   /// Limit for sums that overtake.
-  static constexpr std::size_t kMostUrgentBytes = std::size_t{128} << 10;
+  static constexpr std::size_t kMaxUrgentBytes = std::size_t{128} << 10;
   std::vector<int> dead_peers() const override { return detector_.dead_peers(); }
 
  protected:
@@ -98,7 +98,7 @@ class NetworkCommunicator : public Communicator {
   virtual void run_broadcast(std::span<std::byte> data, int root) = 0;
   virtual void run_barrier() = 0;
 
-  /// A sum of up to kMostUrgentBytes that overtakes the queue. can_overtake() is the same on all ranks.
+  /// A sum of up to kMaxUrgentBytes that overtakes the queue. can_overtake() is the same on all ranks.
   virtual bool can_overtake() const noexcept { return false; }
   virtual void begin_urgent(std::span<double>) {}
   /// Does all work that needs no waiting.

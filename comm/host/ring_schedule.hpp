@@ -23,19 +23,19 @@ namespace lockstep::comm {
 /// Largest segment on the wire, bytes; see ring_group.hpp.
 inline constexpr std::size_t kSegmentBytes = 61440;
 /// Smaller segments do not justify a message of their own.
-inline constexpr std::size_t kLeastSegmentBytes = 8192;
+inline constexpr std::size_t kMinSegmentBytes = 8192;
 /// Segments per part for small parts, so that as many steps of the ring overlap.
 inline constexpr std::size_t kSegmentsOfSmallPart = 4;
 /// Bytes posted ahead in each direction; see WINDOW in ring_group.hpp.
-inline constexpr std::size_t kLeastWindowBytes = std::size_t{960} << 10;
-inline constexpr std::size_t kMostWindowBytes = std::size_t{4} << 20;
+inline constexpr std::size_t kMinWindowBytes = std::size_t{960} << 10;
+inline constexpr std::size_t kMaxWindowBytes = std::size_t{4} << 20;
 /// Window of a ring on a network with this throughput.
 constexpr std::size_t window_for(double bytes_per_second) noexcept {
   constexpr double kSeconds = 2e-3, kMax{kMaxWindowBytes};
   return std::max(kMinWindowBytes, static_cast<std::size_t>(std::min(bytes_per_second * kSeconds, kMax)));
 }
 /// Largest number of segments in the window, because each message has a cost in MPI.
-inline constexpr std::size_t kMostAhead = 128;
+inline constexpr std::size_t kMaxAhead = 128;
 /// Largest number of received segments handled before other work.
 inline constexpr int kTakenAtOnce = 16;
 /// Tag of all sums: a rank in another collective gets a message of unexpected length.
@@ -64,7 +64,7 @@ struct RingPosition {
   int previous = 0;   ///< rank, in the session, of the predecessor, the source of all data
   int following = 0;  ///< rank, in the session, of the successor
   int tag = kDataTag;
-  std::size_t window = kLeastWindowBytes;  ///< size of the window, bytes
+  std::size_t window = kMinWindowBytes;  ///< size of the window, bytes
 };
 
 /// Encoding of a segment's elements on the wire.
@@ -114,9 +114,9 @@ class RingSchedule {
     posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
     started_ = sent_ = settled({first_, 0, 0}, Direction::out);
     // Reserve for the largest window: growing windows allocate nothing.
-    memory_.take_staging((kRounds ? 2 : 1) * kMostWindowBytes);
-    memory_.receives.reserve(kMostAhead);
-    memory_.sends.reserve(kMostAhead);
+    memory_.take_staging((kRounds ? 2 : 1) * kMaxWindowBytes);
+    memory_.receives.reserve(kMaxAhead);
+    memory_.sends.reserve(kMaxAhead);
     memory_.receives.assign(ahead_, MPI_REQUEST_NULL);
     memory_.sends.assign(ahead_, MPI_REQUEST_NULL);
   }

@@ -16,7 +16,7 @@ constexpr std::array kSchedules{AllReduceSchedule::doubling, AllReduceSchedule::
 constexpr std::size_t kFirstBytes = std::size_t{1} << 10, kLastBytes = std::size_t{4} << 20;
 constexpr int kRounds = 5;
 constexpr double kBatchSeconds = 2e-3;  // time of a batch of small sums
-constexpr std::int64_t kMostSums = 50;
+constexpr std::int64_t kMaxSums = 50;
 constexpr double kAllSeconds = 1;  // after this time no larger sums
 /// The ring counts as the fastest if it leads by this factor at two sizes.
 constexpr double kClearly = 1.25;

@@ -33,12 +33,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookInterval{100};
 /// A start may take longer than a step: contexts, topology, connections to all peers.
-constexpr double kLeastStartSeconds = 60;
+constexpr double kMinStartSeconds = 60;
 /// Time after a failure of the device for a peer's death to become visible.
 constexpr std::chrono::seconds kTimeToDie{2};
 constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8;
 /// Largest number of timed joins per step, and in graphs.
-constexpr std::size_t kMostExposedWaits = 1024;
+constexpr std::size_t kMaxExposedWaits = 1024;
 /// Number of first steps that are all timed; afterwards one in this many is. Usual intervals of evaluations or
 /// checkpoints are not multiples of it.
 constexpr std::int64_t kExposedSteps = 7;

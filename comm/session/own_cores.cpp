@@ -9,7 +9,7 @@ namespace lockstep::comm {
 
 std::vector<int> own_cores() {
   // The kernel refuses a mask shorter than its own, and the C library's type ends at 1,024 cores.
-  constexpr int kMost = 1 << 20;
+  constexpr int kMax = 1 << 20;
   std::vector<int> cores;
   for (int count = CPU_SETSIZE; count <= kMax; count *= 2) {
     const std::size_t bytes = CPU_ALLOC_SIZE(count);

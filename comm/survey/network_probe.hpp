@@ -48,7 +48,7 @@ struct ProbeOptions {
 };
 
 /// Shortest useful round: shorter ones measure the start of a transfer.
-inline constexpr double kLeastRoundSeconds = 0.1;
+inline constexpr double kMinRoundSeconds = 0.1;
 /// Number of rounds that fit, at least three.
 int most_rounds(const ProbeOptions& options) noexcept;
 
