@@ -15,9 +15,9 @@
 namespace lockstep::app {
 namespace {
 
-constexpr double kLegendStart = 12, kLegendEnd = 36, kLegendText = 42;  ///< right of the plot
+constexpr double kLegendStart = 12, kLegendEnd = 36, kLegendText = 42;  ///< distances right of the plot
 
-/// People of any colour vision tell them apart, and they are dark enough on white.
+/// Distinguishable for people of any colour vision, and dark enough on white.
 constexpr std::array<std::string_view, 6> kColours{"#0072b2", "#d55e00", "#007a5a", "#a3497f", "#b07c00", "#3b4252"};
 constexpr std::string_view kReferenceColour = "#616e7c";
 
@@ -29,8 +29,8 @@ constexpr std::array<std::string_view, 6> kHatchings{"",
                                                      "M0,4 H8",
                                                      "M4,0 V8 M0,4 H8"};
 
-/// Corners of the marker of the `kind`-th line about its point; none: a circle. Lines beyond the sixth have the colours
-/// again, with other markers.
+/// Corners of the marker of the `kind`-th line about its point; none: a circle. Lines beyond the sixth reuse the
+/// colours with other markers.
 const std::vector<ChartPoint>& marker_corners(std::size_t kind) {
   static const std::array<std::vector<ChartPoint>, 6> corners{{
       {},
@@ -54,14 +54,14 @@ const std::vector<ChartPoint>& marker_corners(std::size_t kind) {
   return corners[(kind + kind / kColours.size()) % corners.size()];
 }
 
-/// To three digits: all that a bar has space for.
+/// Rounds to the three digits that a bar has space for.
 double rounded(double value) {
   if (!(value > 0)) return 0;
   const double unit = std::pow(10, std::floor(std::log10(value)) - 2);
   return std::round(value / unit) * unit;
 }
 
-/// Width of the legend's text; 0: there is none, because the one line is what the title says.
+/// Width of the legend's text; 0: no legend, because the title describes the only line.
 double legend_width(const Chart& chart) {
   if (chart.bars.empty() && chart.series.size() == 1 && chart.series[0].name.empty()) return 0;
   double widest = 40;
@@ -69,7 +69,7 @@ double legend_width(const Chart& chart) {
   return std::min(widest, chart.frame.titled ? 240.0 : 0.24 * chart.frame.width);
 }
 
-/// The sums of a bar's parts from 0 up: one number more than there are parts.
+/// The partial sums of a bar's parts from 0 up: one number more than there are parts.
 std::vector<double> stack(const Chart& chart, std::size_t bar) {
   std::vector<double> sums{0};
   for (const ChartSeries& part : chart.series) {
@@ -105,7 +105,7 @@ AxisMapping y_mapping(const Chart& chart) {
   return {axis, values, ChartCanvas::bottom_of(chart.frame), ChartCanvas::top_of(chart.frame)};
 }
 
-/// Of the plot: room for the numbers along the y axis, and its title.
+/// Left edge of the plot: space for the numbers along the y axis, and its title.
 double left_of(const Chart& chart, const AxisMapping& y) {
   double widest = chart.frame.titled ? 52 : 0;
   for (const double tick : y.ticks()) {
@@ -146,7 +146,7 @@ class Painter {
   bool shows(const ChartPoint& point) const { return x_.shows(point.x) && y_.shows(point.y); }
   ChartPoint at(const ChartPoint& point) const { return {x_.at(point.x), y_.at(point.y)}; }
 
-  /// The number of a series among those that are no references: what its colour and marker go by.
+  /// The index of a series among those that are no references, which selects its colour and marker.
   std::size_t kind_of(std::size_t index) const {
     const auto end = chart_.series.begin() + static_cast<std::ptrdiff_t>(index);
     return static_cast<std::size_t>(
@@ -300,7 +300,7 @@ class Painter {
     }
     if (chart_.series.empty()) canvas_.no_data(left_, right_);
     std::vector<double> heights = spread_labels(middles, 22, canvas_.top() + 4, canvas_.bottom() - 4);
-    // Parts of the last bar that are next to nothing share a height: their order is the stack's all the same.
+    // Tiny parts of the last bar share a height: the order of the names stays that of the stack.
     std::sort(heights.begin(), heights.end(), std::greater<>());
     return heights;
   }
@@ -382,7 +382,7 @@ std::string stack_pictures(std::span<const std::string> pictures) {
       fmt::format("{0}xmlns=\"http://www.w3.org/2000/svg\" width=\"{1}\" height=\"{2}\" viewBox=\"0 0 {1} {2}\">\n",
                   kOpen, kFrame.width, kFrame.height * static_cast<double>(pictures.size()));
   double y = 0;
-  for (const std::string& picture : pictures) {  // each is an SVG of its own inside
+  for (const std::string& picture : pictures) {  // each is an embedded SVG
     text += fmt::format("{}y=\"{}\" {}", kOpen, y, picture.substr(kOpen.size()));
     y += kFrame.height;
   }

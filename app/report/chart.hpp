@@ -1,11 +1,11 @@
 /// \file
-/// Charts as SVG text: lines over a quantity, stacked bars over categories. Pure functions from data to a whole file
-/// that any browser or editor shows: no scripts, no fonts or files from elsewhere, a ground of its own: dark where the
-/// viewer prefers that and understands CSS, else white. Series differ by marker or pattern, not by colour alone. Their
+/// Charts as SVG text: lines over a quantity, stacked bars over categories. Pure functions from data to a complete file
+/// that any browser or editor shows: no scripts, no external fonts or files, a background of its own (dark if the
+/// viewer prefers that and supports CSS, else white). Series differ by marker or pattern, not by colour alone. Their
 /// names stand beside the lines' ends and the last bar's parts, in the same order: legend and direct label at once.
 ///
-/// What cannot be drawn is left out: numbers that are not finite and, on a logarithmic axis, those that are not above 0
-/// end a line, which goes on after them; in a bar they count as nothing. Charts without any data say so.
+/// Numbers that cannot be drawn are left out: those that are not finite and, on a logarithmic axis, those that are not
+/// above 0. In a line they leave a gap; in a bar they count as 0. Charts without any data say so.
 #pragma once
 
 #include <span>
@@ -16,20 +16,20 @@ namespace lockstep::app {
 
 enum class AxisScale { linear, logarithmic };
 
-/// How the numbers along an axis are written.
+/// Notation of the numbers along an axis.
 enum class AxisNumbers {
   plain,    ///< 0.5, 20, 1,500
-  bytes,    ///< 8 B, 256 KiB; ticks at powers of two where the scale is logarithmic
+  bytes,    ///< 8 B, 256 KiB; ticks at powers of two on a logarithmic scale
   seconds,  ///< 20 µs, 1.5 ms, 3 s
-  percent,  ///< 80 %: the values are percent already
+  percent,  ///< 80 %: the values are already percentages
 };
 
 struct ChartAxis {
-  std::string title{};  ///< with the unit where the numbers do not say it: "bus bandwidth, GB/s"
+  std::string title{};  ///< with the unit unless the numbers show it: "bus bandwidth, GB/s"
   AxisScale scale = AxisScale::linear;
   AxisNumbers numbers = AxisNumbers::plain;
   bool from_zero = true;  ///< linear: 0 is on the axis
-  /// Exactly these, for quantities of few values (1, 2, 4, 8 ranks); empty: round numbers.
+  /// All ticks, for quantities of few values (1, 2, 4, 8 ranks); empty: round numbers.
   std::vector<double> ticks{};
 };
 
@@ -39,11 +39,11 @@ struct ChartPoint {
 
 struct ChartSeries {
   std::string name{};
-  /// In the order in which the line joins them. In stacked bars, x is the number of a bar from 0; bars without a point
-  /// and values below 0 count as 0.
+  /// Points in the order of the line. In stacked bars, x is the number of a bar from 0; bars without a point and values
+  /// below 0 count as 0.
   std::vector<ChartPoint> points{};
   bool reference = false;    ///< a bound, an ideal: dashed, grey, without markers
-  std::size_t markers = 40;  ///< about so many at most: long lines are not beaded all along
+  std::size_t markers = 40;  ///< approximate limit: longer lines have fewer markers than points
 };
 
 /// An event on a chart of lines: a dashed stroke from top to bottom.
@@ -52,50 +52,49 @@ struct ChartMark {
   std::string name{};
 };
 
-/// The size of a picture, and whether its title stands in it.
+/// The size of a picture, and whether it contains its title.
 struct ChartFrame {
   double width = 880, height = 520;
-  bool titled = true;  ///< false: whoever shows the picture says what it is
-  /// So narrow that the title of the y axis would take too much of it: whoever shows it says that, too.
+  bool titled = true;  ///< false: the surrounding page shows the title
+  /// True if the title of the y axis would take too much of the width: the surrounding page then shows it, too.
   bool narrow() const noexcept { return width < 400; }
 };
 
 struct Chart {
   std::string title{};
-  std::string subtitle{};  ///< "": none. Where and when, what is held fixed
+  std::string subtitle{};  ///< "": none. Place, time and fixed quantities
   ChartAxis x{}, y{};
-  std::vector<ChartSeries> series{};  ///< of stacked bars: from the bottom
+  std::vector<ChartSeries> series{};  ///< stacked bars: from the bottom
   /// The bars' names: the series are their parts, and the y axis is linear from 0. Empty: lines.
   std::vector<std::string> bars{};
   std::vector<ChartMark> marks{};
   ChartFrame frame{};
 };
 
-/// The logarithmic one where all y are above 0 and span decades: the greatest is more than 50 times the least.
+/// The logarithmic scale if all y are above 0 and span decades: the greatest is more than 50 times the least.
 AxisScale scale_of_values(const std::vector<ChartSeries>& series);
-/// Ticks that hit the points: their x, or every so many of them where there are more than `most`.
+/// Ticks at the points: each x, or every n-th of them if there are more than `most`.
 std::vector<double> ticks_at_points(const std::vector<ChartSeries>& series, std::size_t most = 8);
 
-/// A chart as an element of a page, whose style says what becomes of its colours in the dark (chart_canvas.hpp). Lines
-/// have an invisible rectangle over the plot, class "over", whose attributes data-x and data-y say how numbers lie on
-/// it.
-/// `prefix` of the ids in it, where a page holds several.
+/// A chart as an element of a page, whose style adapts the colours to a dark background (chart_canvas.hpp). Line charts
+/// have an invisible rectangle over the plot, class "over", whose attributes data-x and data-y describe the axes.
+/// `prefix` makes the ids unique in a page with several charts.
 std::string draw(const Chart& chart, const std::string& prefix = "");
 /// The charts below each other in one file.
 std::string to_svg(std::span<const Chart> charts);
 std::string to_svg(const Chart& chart);
-/// Pictures of the default size, each drawn by draw() or made of a matrix, likewise, on white.
+/// Pictures of the default size below each other on white, each made by draw() or from a matrix.
 std::string stack_pictures(std::span<const std::string> pictures);
 
-/// Text as it stands inside an SVG element or attribute. What XML cannot hold (control characters, broken UTF-8)
-/// becomes a question mark.
+/// Escapes text for an SVG element or attribute. Characters that XML cannot contain (control characters, broken UTF-8)
+/// become a question mark.
 std::string escape_xml(const std::string& text);
 
-/// `value` as an axis writes it.
+/// `value` in an axis's notation.
 std::string format_axis_number(double value, AxisNumbers numbers);
 
-/// Round numbers for an axis that shows `low` to `high` (low < high; logarithmic: 0 < low): from at or below the one to
-/// at or above the other, but powers of two, of bytes on a logarithmic axis, lie between the two.
+/// Round numbers for an axis that shows `low` to `high` (low < high; logarithmic: 0 < low). They range from at or below
+/// `low` to at or above `high`; only powers of two, for bytes on a logarithmic axis, lie between the two.
 std::vector<double> axis_ticks(double low, double high, AxisScale scale, AxisNumbers numbers);
 
 }  // namespace lockstep::app

@@ -15,7 +15,7 @@ namespace {
 constexpr double kMaxTicks = 8;
 constexpr std::string_view kQuiet = "#52606d";
 
-/// Each colour of a chart, and what it becomes where the viewer prefers a dark ground.
+/// Each colour of a chart, and its replacement on a dark background.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDarkColours{{{"#ffffff", "#14191f"},
                                                                                       {"#1f2933", "#e6eaee"},
                                                                                       {"#52606d", "#a7b1bc"},
@@ -30,7 +30,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDarkCol
                                                                                       {"#b07c00", "#dcb043"},
                                                                                       {"#3b4252", "#b4bfd3"}}};
 
-/// Bytes of the UTF-8 character at `at`; 0: it is none that XML may hold.
+/// Length in bytes of the UTF-8 character at `at`; 0: no character that XML may contain.
 std::size_t character_length(const std::string& text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned lead = byte(at);
@@ -43,7 +43,7 @@ std::size_t character_length(const std::string& text, std::size_t at) {
   const unsigned second = byte(at + 1);
   if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) || (lead == 0xf0 && second < 0x90) ||
       (lead == 0xf4 && second >= 0x90) || (lead == 0xef && second == 0xbf && byte(at + 2) >= 0xbe)) {
-    return 0;  // longer than need be, surrogates, beyond Unicode, no characters
+    return 0;  // overlong forms, surrogates, beyond Unicode, no characters
   }
   return length;
 }
@@ -81,7 +81,7 @@ std::vector<double> power_of_ten_ticks(double low, double high) {
     if (ticks.front() < low / 2) ticks.erase(ticks.begin());
     return ticks;
   }
-  if (last - first <= 2) {  // 1, 2, 5, 10, 20, …
+  if (last - first <= 2) {  // ticks at 1, 2, 5, 10, 20, …
     for (double exponent = first; exponent <= last; ++exponent) {
       for (const double digit : {1.0, 2.0, 5.0}) ticks.push_back(digit * std::pow(10, exponent));
     }
@@ -118,7 +118,7 @@ std::string format_axis_number(double value, AxisNumbers numbers) {
   const auto plain = [](double number) {
     const double size = std::abs(number);
     if (size >= 1000 && size < 1e9) return with_commas(std::llround(number));
-    return fmt::format("{:.4g}", number == 0 ? 0.0 : number);  // no -0
+    return fmt::format("{:.4g}", number == 0 ? 0.0 : number);  // avoids -0
   };
   const double size = std::abs(value);
   switch (numbers) {

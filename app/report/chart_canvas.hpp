@@ -1,5 +1,5 @@
 /// \file
-/// What charts are drawn on: SVG text in the making, and the mapping from numbers on an axis to pixels. Private to
+/// The canvas of charts: SVG text under construction, and the mapping from numbers on an axis to pixels. Private to
 /// chart*.cpp.
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace lockstep::app {
 
-/// A span of the picture's width or height, and the numbers that lie on it.
+/// A range of the picture's width or height, and the numbers that it shows.
 class AxisMapping {
  public:
-  /// The axis reaches over all `values` that it can show and over its ticks; from pixel `from` to pixel `to`.
+  /// The axis covers all `values` that it can show and its ticks; it extends from pixel `from` to pixel `to`.
   AxisMapping(const ChartAxis& axis, const std::vector<double>& values, double from, double to);
   bool shows(double value) const;
   double at(double value) const;
-  /// "1 1000 98 700 logarithmic": the numbers at the ends, their pixels and the scale, for a program that reads values
-  /// off the picture.
+  /// "1 1000 98 700 logarithmic": the numbers at the ends, their pixels and the scale, for programs that read values
+  /// from the picture.
   std::string described() const;
   const std::vector<double>& ticks() const noexcept { return ticks_; }
 
@@ -37,8 +37,8 @@ struct TextStyle {
   std::string_view anchor = "start";
   std::string_view fill = "#1f2933";
   bool bold = false;
-  bool halo = false;    ///< edged in white, to be read on any ground
-  bool upward = false;  ///< turned by a quarter
+  bool halo = false;    ///< edged in white, to be readable on any background
+  bool upward = false;  ///< rotated by a quarter turn
 };
 
 class ChartCanvas {
@@ -46,13 +46,13 @@ class ChartCanvas {
   ChartCanvas(const std::string& title, const std::string& subtitle, const std::string& description,
               const ChartFrame& frame = {});
   double width() const noexcept { return frame_.width; }
-  double top() const noexcept { return top_of(frame_); }  ///< of the plot
+  double top() const noexcept { return top_of(frame_); }  ///< top of the plot
   double bottom() const noexcept { return bottom_of(frame_); }
   static double top_of(const ChartFrame& frame) noexcept { return frame.titled ? 78 : 14; }
   static double bottom_of(const ChartFrame& frame) noexcept { return frame.height - (frame.titled ? 66 : 54); }
 
   void raw(std::string_view element) { text_ += element; }
-  /// `<tag attributes>`; a tooltip is shown over it where there is one.
+  /// Adds `<tag attributes>`, with a tooltip if there is one.
   void shape(std::string_view tag, std::string_view attributes, const std::string& tooltip = "");
   void text(double x, double y, const std::string& words, const TextStyle& style = {});
   void line(double x1, double y1, double x2, double y2, std::string_view style);
@@ -68,15 +68,15 @@ class ChartCanvas {
   std::string text_;
 };
 
-/// CSS: what the colours of a chart become on a dark ground.
+/// CSS rules for the colours of a chart on a dark background.
 std::string dark_colours();
 
-/// About how wide text is drawn, rather too much: fonts differ.
+/// Estimated width of drawn text, on the large side because fonts differ.
 double text_width(const std::string& text, double size);
-/// Cut to a width, with an ellipsis.
+/// Cuts text to a width, with an ellipsis.
 std::string fit_text(const std::string& text, double size, double width);
-/// Heights of labels that want to be at `wanted`, moved as little as keeps them `distance` apart between top and
-/// bottom; closer where they would not fit otherwise.
+/// Heights of labels whose ideal heights are `wanted`, moved as little as possible so that they are `distance` apart
+/// between top and bottom; closer if they would not fit otherwise.
 std::vector<double> spread_labels(const std::vector<double>& wanted, double distance, double top, double bottom);
 
 }  // namespace lockstep::app

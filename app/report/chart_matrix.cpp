@@ -31,7 +31,7 @@ std::string to_svg(const MatrixChart& chart) {
       fmt::format("A matrix of {} rows ({}) and as many columns ({}).", count, chart.row_title, chart.column_title));
   const double side = canvas.bottom() - canvas.top(), left = (canvas.width() - side) / 2;
   const double cell = side / static_cast<double>(std::max<std::size_t>(count, 1));
-  const auto interval = static_cast<std::size_t>(std::max(1.0, kMin / cell + 0.999));  // name in so many
+  const auto interval = static_cast<std::size_t>(std::max(1.0, kLeast / cell + 0.999));  // shows every n-th name
   for (std::size_t row = 0; row < count; ++row) {
     const auto values = chart.values.begin() + static_cast<std::ptrdiff_t>(row * count);
     const double sum = std::accumulate(values, values + static_cast<std::ptrdiff_t>(count), 0.0);
@@ -56,7 +56,7 @@ std::string to_svg(const MatrixChart& chart) {
     const double middle = left + (static_cast<double>(row) + 0.5) * cell;
     if (cell >= 60) {
       canvas.text(middle, canvas.bottom() + 16, fit_text(chart.names[row], 11, cell), {.size = 11, .anchor = "middle"});
-    } else {  // at the foot there is room for a short name only
+    } else {  // the bottom has space for a short name only
       canvas.text(middle + 4, canvas.bottom() + 42, fit_text(chart.names[row], 11, 38), {.size = 11, .upward = true});
     }
   }

@@ -1,5 +1,5 @@
 /// \file
-/// A matrix as a picture: a square for each cell, the darker the more, with its number where there is room.
+/// A matrix as a picture: a square for each cell, darker for larger values, with its number if there is space.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ struct MatrixChart {
   std::string title{};
   std::string subtitle{};  ///< "": none
   std::string row_title{}, column_title{};
-  std::vector<std::string> names{};  ///< of the rows, and of the columns
-  /// By row. 0 is white; the darkest square is that of the greatest share of its row.
+  std::vector<std::string> names{};  ///< names of the rows, and of the columns
+  /// By row. 0 is white; the cell with the greatest share of its row is darkest.
   std::vector<double> values{};
 };
 
-/// A whole SVG file, of the size of a Chart.
+/// A complete SVG file, of the size of a Chart.
 std::string to_svg(const MatrixChart& chart);
 
 }  // namespace lockstep::app

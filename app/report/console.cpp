@@ -21,8 +21,8 @@ namespace {
 /// ECMA-48: carriage return, erase to the end of the line.
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-/// All of `bytes`, through interruptions and short writes; 0 or errno. Who shares our pipe may have made it
-/// non-blocking.
+/// Writes all of `bytes`, through interruptions and short writes; returns 0 or errno. Another user of the pipe may have
+/// made it non-blocking.
 int write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(descriptor, bytes.data(), bytes.size());
@@ -42,7 +42,7 @@ int write_all(int descriptor, std::string_view bytes) {
 
 constexpr int kPatienceMilliseconds = 1000;
 
-/// Something can be written without a wait, now or within so long.
+/// True if something can be written without blocking, now or within `milliseconds`.
 bool has_room(int descriptor, int milliseconds) {
   pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
   int ready = 0;
@@ -125,7 +125,8 @@ int Console::write(Stream& stream, std::string_view bytes) {
   }
   stream.full = false;
   while (!bytes.empty()) {
-    const std::string_view piece = bytes.substr(0, PIPE_BUF);  // a pipe with room takes as much without a wait
+    const std::string_view piece =
+        bytes.substr(0, PIPE_BUF);  // a pipe that is ready accepts this much without blocking
     if (const int problem = write_all(stream.descriptor, piece); problem != 0) return problem;
     bytes.remove_prefix(piece.size());
     if (bytes.empty() || has_room(stream.descriptor, kPatienceMilliseconds)) continue;
@@ -137,7 +138,7 @@ int Console::write(Stream& stream, std::string_view bytes) {
 }
 
 void Console::print(std::string_view bytes) {
-  if (output_error_ == EPIPE) return;  // a pipe that nobody reads stays so; a full disk may have room again
+  if (output_error_ == EPIPE) return;  // a pipe without a reader stays so; a full disk may have space again
   if (const int problem = write(output_, bytes); problem != 0 && output_error_ == 0) output_error_ = problem;
 }
 

@@ -1,5 +1,5 @@
 /// \file
-/// The voice of the program: what rank 0 prints, and the copy of it in the run's log file.
+/// Rank 0's output to the user, and its copy in the run's log file.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 
 namespace lockstep::app {
 
-/// Every message leaves in one write of whole lines, so nothing waits in a buffer when a process is killed and lines of
-/// several processes do not mix. Not thread-safe: the main thread speaks.
+/// Every message is one write of whole lines, so nothing waits in a buffer when a process is killed, and lines of
+/// several processes do not mix. Not thread-safe: only the main thread may call it.
 class Console {
  public:
   /// A silent console (speaks = false: ranks other than 0) accepts every call and does nothing.
   explicit Console(bool speaks);
-  /// Writes to these descriptors instead of stdout and stderr; they stay the caller's.
+  /// Writes to these descriptors, which the caller keeps, instead of stdout and stderr.
   Console(int output, int error);
   ~Console();
   Console(const Console&) = delete;
@@ -43,39 +43,38 @@ class Console {
     io::IoDeadline* before_;
   };
 
-  /// A copy of every line goes to `path`, those said before included; append = false truncates it. From here on a
-  /// reader of stdout or stderr that has stopped (a pager, a terminal after Ctrl-S) does not stop the program: lines
-  /// that find no room for a second are left out there, and how many they were is said when there is room again. Once.
+  /// Copies every line to `path`, including earlier ones; append = false truncates it. From here on a reader of stdout
+  /// or stderr that has stopped (a pager, a terminal after Ctrl-S) does not stop the program: lines that cannot be
+  /// written for a second are dropped there, and their number is reported when writing is possible again. Call once.
   /// Throws io::FileError.
   void attach_log(const std::filesystem::path& path, bool append);
-  /// One or more lines to stdout, where a terminal gets them in its width, and the log; the final newline is added.
-  /// Throws io::FileError when the log cannot be written (disk full), once: the log is given up then. A stdout that
-  /// fails is not thrown: it must not end a long run. Where there is a log, a warning says once that only the log has
-  /// all lines.
+  /// Writes one or more lines to stdout, wrapped to the width of a terminal, and to the log; adds the final newline.
+  /// Throws io::FileError once if the log cannot be written (disk full), and then gives the log up. A failing stdout
+  /// throws nothing, because it must not end a long run. If there is a log, one warning says that only the log has all
+  /// lines.
   void info(std::string_view text);
-  /// A line of figures: as much of it as fits on a terminal, all of it elsewhere and in the log.
+  /// Writes a line of figures: as much as fits on a terminal, all of it elsewhere and in the log.
   void info(const std::vector<LineField>& fields);
-  /// A part of a text that is the result, to stdout alone and as it is.
+  /// Writes a part of a text that is the command's result, unchanged, to stdout alone.
   void text(std::string_view part);
-  /// "warning: TEXT" to stderr, where a terminal shows the first word in colour, and the log. Throws like info().
+  /// Writes "warning: TEXT" to stderr, with the first word in colour on a terminal, and to the log. Throws like info().
   void warn(std::string_view text);
 
-  /// Whether the progress bar is drawn; nullopt, as at first: where stdout is a terminal.
+  /// Selects whether the progress bar is drawn; nullopt, the initial value: if stdout is a terminal.
   void set_progress(std::optional<bool> shown) noexcept { progress_ = shown; }
   /// Draws the progress bar on the bottom line, at most ten times a second; `fraction` in [0, 1]. Goes to the terminal
   /// only, never to the log.
   void progress(double fraction, std::string_view text);
-  /// Removes the bar, if there is one; the next one starts its clock anew. info() and warn() hide the bar by
-  /// themselves.
+  /// Removes the bar, if there is one; the next one starts its clock anew. info() and warn() hide the bar themselves.
   void clear_progress();
 
-  /// progress() draws something. Asks the system: not for every step.
+  /// True if progress() draws something. Asks the system: too slow for every step.
   bool shows_progress() const;
   bool speaks() const noexcept { return speaks_; }
-  /// For a command whose result is what it prints: throws io::FileError where stdout did not take it. A reader that has
-  /// closed its pipe (`| head -1`) has had what it wanted: no error.
+  /// For a command whose output is its result: throws io::FileError if stdout did not accept it. A reader that has
+  /// closed its pipe (`| head -1`) has what it wanted: no error.
   void require_output() const;
-  /// For a command whose result lies elsewhere, at its end: warns of lines that stdout did not take.
+  /// For the end of a command whose result is elsewhere: warns of lines that stdout did not accept.
   void mention_lost_output();
 
  private:
@@ -83,13 +82,13 @@ class Console {
   struct Stream {
     int descriptor;
     std::filesystem::path name;
-    bool full = false;               ///< the last write has found no room
-    std::int64_t lines_skipped = 0;  ///< since it was full
+    bool full = false;               ///< true if the last write found no space
+    std::int64_t lines_skipped = 0;  ///< number since it was full
   };
 
   void say(std::string_view shown, std::string_view logged);
   void hide_bar();
-  /// 0 or errno.
+  /// Returns 0 or errno.
   int write(Stream& stream, std::string_view bytes);
   void print(std::string_view bytes);
   void log(std::string_view lines);
@@ -98,13 +97,13 @@ class Console {
   Stream output_;
   Stream error_;
   io::Descriptor log_;
-  std::string unlogged_;  ///< what was said before there was a log
+  std::string unlogged_;  ///< lines written before there was a log
   std::filesystem::path log_path_;
   io::IoDeadline* deadline_ = nullptr;
   std::optional<bool> progress_;
   ProgressBar bar_;
   bool bar_visible_ = false;
-  int output_error_ = 0;  ///< errno of the first write to stdout that failed; 0: none did
+  int output_error_ = 0;  ///< errno of the first failed write to stdout; 0: none
   bool loss_mentioned_ = false;
 };
 

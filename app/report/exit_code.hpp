@@ -1,5 +1,5 @@
 /// \file
-/// How the program ends.
+/// Exit codes of the program.
 #pragma once
 
 namespace lockstep::app {

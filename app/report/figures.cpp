@@ -14,7 +14,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// `value` in the largest of the units, each `step` times the one before, in which it is 1 or more.
+/// `value` in the largest unit that keeps it at 1 or more; each unit is `step` times the previous one.
 template <std::size_t N>
 std::pair<double, std::string_view> in_units(double value, double step, const std::array<std::string_view, N>& units) {
   std::size_t unit = 0;

@@ -1,5 +1,5 @@
 /// \file
-/// A line of figures that says less where there is less room.
+/// A line of figures that drops fields to fit a width.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ enum class LineStyle { plain, strong, good, quiet };
 
 struct LineField {
   std::string text;
-  int weight = 0;  ///< the lightest is left out first; the heaviest of a line never
+  int weight = 0;  ///< the lightest field is dropped first, the heaviest never
   LineStyle style = LineStyle::plain;
 };
 
-/// Two blanks apart, all of them.
+/// All fields, separated by two blanks.
 std::string full_line(const std::vector<LineField>& fields);
-/// As many as fit into `columns`, in their order; coloured where that is asked for, by ECMA-48.
+/// As many fields as fit into `columns`, in their order; with `coloured` in ECMA-48 colours.
 std::string fitted_line(const std::vector<LineField>& fields, int columns, bool coloured);
 
 }  // namespace lockstep::app

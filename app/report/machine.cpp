@@ -13,7 +13,7 @@
 namespace lockstep::app {
 namespace {
 
-/// First those of x86, then those of Arm.
+/// Sets of x86 first, then of Arm.
 constexpr std::array<std::string_view, 15> kTold{"avx2",        "fma",      "avx512f",  "avx512_vnni", "avx512_bf16",
                                                  "avx512_fp16", "avx_vnni", "amx_tile", "amx_int8",    "amx_bf16",
                                                  "asimd",       "sve",      "sve2",     "bf16",        "i8mm"};

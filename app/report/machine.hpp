@@ -1,5 +1,5 @@
 /// \file
-/// The machine of this process: its processor, and how busy it is.
+/// The machine of this process: its processor and its load.
 #pragma once
 
 #include <istream>
@@ -10,16 +10,16 @@
 namespace lockstep::app {
 
 struct Processor {
-  std::string model;                          ///< "AMD EPYC 7543 32-Core Processor"; "": the system does not tell
-  std::vector<std::string> instruction_sets;  ///< those that matter for matrix products, as the system calls them
+  std::string model;                          ///< "AMD EPYC 7543 32-Core Processor"; "": unknown to the system
+  std::vector<std::string> instruction_sets;  ///< sets that matter for matrix products, in the system's names
 };
 
 /// `cpuinfo`: as in /proc/cpuinfo. Its first processor counts.
 Processor processor_in(std::istream& cpuinfo);
 Processor own_processor();
-/// Those that this process may run on.
+/// Number of processors that this process may run on.
 int processors();
-/// Processes that ran or wanted to, on the average of the last minute; nullopt: the system does not tell.
+/// Processes that ran or were ready to, averaged over the last minute; nullopt: unknown to the system.
 std::optional<double> load_average();
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
 /// \file
-/// The program itself: its version, its commit, its compiler.
+/// Version, commit and compiler of the program.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace lockstep::app {
 
 std::string program_version();  ///< "0.1.0"
-/// The commit in full, "-dirty" behind it where the sources had changes; "": not known.
+/// The full commit, followed by "-dirty" if the sources had changes; "": unknown.
 const char* program_commit() noexcept;
 std::string program_compiler();  ///< "GCC 12.2.0, Release"
 

@@ -1,5 +1,5 @@
 /// \file
-/// The JSON of a benchmark: figures, and where they come from.
+/// The JSON of a benchmark: figures and their provenance.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,21 @@
 
 namespace lockstep::app {
 
-/// A figure that is not known: null in JSON, an empty cell in CSV.
+/// An unknown figure: null in JSON, an empty cell in CSV.
 inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
-/// Program, machine and moment: "version", "commit", "build", "host", "cpu", "date" (UTC), "load" (of the last minute).
-/// Null is what is not known.
+/// Program, machine and time: "version", "commit", "build", "host", "cpu", "date" (UTC), "load" (of the last minute).
+/// Unknown values are null.
 io::MetricRecord provenance();
 
-/// As ResultFile, for records: a line each, which ends with the provenance of all of them, of the moment when this
-/// object was made. Before the benchmark, whose own load would be all that it tells.
+/// A ResultFile for records: one per line, each with the provenance at the end. The provenance is taken in the
+/// constructor, so construct it before the benchmark, whose own load would distort it.
 class RecordFile {
  public:
-  /// Collective, as is write(). Arguments and exceptions are ResultFile's.
+  /// Collective, like write(). Arguments and exceptions are ResultFile's.
   RecordFile(comm::Communicator& communicator, const std::filesystem::path& file, io::IoDeadline* deadline = nullptr)
       : file_(communicator, file, deadline), provenance_(provenance()) {}
-  /// Rank 0's are written.
+  /// Writes rank 0's records.
   void write(std::span<const io::MetricRecord> records);
   void write(const io::MetricRecord& record) { write(std::span(&record, 1)); }
 

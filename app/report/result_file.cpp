@@ -22,7 +22,7 @@ ResultFile::ResultFile(comm::Communicator& communicator, const std::filesystem::
 
 void ResultFile::write(const std::string& text) {
   on_rank_0([&] {
-    if (!emptied_ && ftruncate(descriptor_.get(), 0) != 0 && errno != EINVAL) {  // EINVAL: a device, a pipe
+    if (!emptied_ && ftruncate(descriptor_.get(), 0) != 0 && errno != EINVAL) {  // EINVAL: a device or a pipe
       throw io::FileError(fmt::format("cannot write {}: {}", file_.string(), std::strerror(errno)));
     }
     emptied_ = true;
@@ -31,7 +31,7 @@ void ResultFile::write(const std::string& text) {
 }
 
 void ResultFile::on_rank_0(const std::function<void()>& work) {
-  if (file_.empty()) return;  // on all ranks alike
+  if (file_.empty()) return;  // the same on all ranks
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
     const io::IoDeadline::Operation writing(deadline_, io::IoDeadline::Kind::writing, file_);

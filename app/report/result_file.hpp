@@ -1,5 +1,5 @@
 /// \file
-/// Where results go, for another program or for the eye: a file that a benchmark writes, standard output.
+/// Destination of results, for programs or for people: a file that a benchmark writes, or standard output.
 #pragma once
 
 #include <filesystem>
@@ -14,24 +14,24 @@
 
 namespace lockstep::app {
 
-/// Collective, at the end of a command whose result is what rank 0 prints: throws comm::AgreedError where standard
-/// output did not take it (a full disk).
+/// Collective, at the end of a command whose result is rank 0's output: throws comm::AgreedError if standard output did
+/// not accept it (a full disk).
 void require_output(comm::Communicator& communicator, const Console& console);
 
-/// Written by rank 0, where a file is named; all ranks learn of a failure. The file is opened at once, so that a place
-/// that cannot be written is told of before anything is measured, and emptied by the first write: what was there
-/// before stays if none comes. A write is with the system when it returns. The file may be a device or a pipe.
+/// A file that rank 0 writes if its name is given; all ranks learn of a failure. It is opened at once, so that an
+/// unwritable path is reported before any measurement. The first write empties it: earlier content stays if there is no
+/// write. A write has reached the system when it returns. The file may be a device or a pipe.
 class ResultFile {
  public:
-  /// Collective, as is write(). `file` empty: nothing will ever be written. `deadline`: of each access, nullptr:
-  /// none; it and `communicator` outlive this. Throws comm::AgreedError.
+  /// Collective, like write(). `file` empty: never writes. `deadline`: for each access, nullptr: none; it and
+  /// `communicator` outlive this object. Throws comm::AgreedError.
   ResultFile(comm::Communicator& communicator, const std::filesystem::path& file, io::IoDeadline* deadline = nullptr);
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;
 
-  /// Adds to what this object has written.
+  /// Appends to the previous writes of this object.
   void write(const std::string& text);
-  /// Adds a line of JSON.
+  /// Appends a line of JSON.
   void write_record(const io::MetricRecord& record) { write(io::to_json_line(record) + "\n"); }
   bool wanted() const noexcept { return !file_.empty(); }
 

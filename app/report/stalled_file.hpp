@@ -1,5 +1,5 @@
 /// \file
-/// The sentence about a file operation that does not come back (--io-deadline).
+/// The error message for a file operation that does not return (--io-deadline).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// Why a wait has no end, and what to do. `deadline`: seconds, as --io-deadline says.
+/// The reason why a wait does not end, and what to do. `deadline`: seconds, the value of --io-deadline.
 std::string describe_stall(const io::IoDeadline::Pending& pending, double deadline);
 
 }  // namespace lockstep::app

@@ -6,7 +6,7 @@
 
 namespace lockstep::app {
 
-/// Of an even number of values the upper one; 0 of none.
+/// For an even number of values the upper of the middle two; 0 without values.
 double median(std::vector<double> values);
 
 struct Percentiles {

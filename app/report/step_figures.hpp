@@ -1,5 +1,5 @@
 /// \file
-/// What training steps did, and where their time went.
+/// Figures and times of training steps.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,29 @@
 
 namespace lockstep::app {
 
-/// Where the seconds of some steps went, on this rank.
+/// Times of some steps on this rank, in seconds.
 struct TimeSplit {
   double input = 0;          ///< waiting for samples
   double compute = 0;        ///< forward, backward, update
   double communication = 0;  ///< exposed: this thread waited for it
   double total = 0;          ///< wall clock, without evaluations and checkpoints
-  double other() const noexcept { return total - input - compute - communication; }  ///< between the steps: reports
+  double other() const noexcept {
+    return total - input - compute - communication;
+  }  ///< time between the steps: reports
 };
-/// The time between two moments of a run.
+/// The time between two points of a run.
 TimeSplit operator-(const TimeSplit& later, const TimeSplit& earlier);
 /// "input 0.1 %  compute 84 %  communication 14 %  other 2 %"
 std::string format_split(const TimeSplit& split);
 
-/// Where one rank would have made `steps` steps sooner than `world` ranks with this split did: a sentence with figures.
-/// It would compute their parts one after another, without talking to anybody. "": it would not, or there are too few
+/// Advice if one rank would have made `steps` steps sooner than `world` ranks with this split: a sentence with figures.
+/// One rank would compute their parts one after another, without communication. "": it would not, or there are too few
 /// steps to tell.
 std::string advise_one_rank(const TimeSplit& split, int world, std::int64_t steps);
 
 /// One finished step; sums are over all ranks.
 struct StepFigures {
-  std::int64_t step = 0;  ///< updates done
+  std::int64_t step = 0;  ///< number of updates done
   double epoch = 0;       ///< epochs done, as a fraction
   double loss_sum = 0;
   double metric_sum = 0;

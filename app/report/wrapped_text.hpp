@@ -1,5 +1,5 @@
 /// \file
-/// Lines that fit a terminal.
+/// Text wrapped to the width of a terminal.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace lockstep::app {
 
-/// `text` with no line wider than `columns` letters where blanks allow it: what does not fit goes on in the next line,
-/// four columns further in. What stands three blanks or more behind its name goes on below itself; lines of a table,
-/// which have several such columns, stay as they are.
+/// Wraps `text` so that no line is wider than `columns` letters if blanks allow it: the rest continues in the next
+/// line, indented by four more columns. A description three blanks or more behind its name continues below itself;
+/// lines of a table, with several such columns, stay unchanged.
 std::string wrapped_text(std::string_view text, int columns);
 
 }  // namespace lockstep::app
