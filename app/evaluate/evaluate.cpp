@@ -17,8 +17,8 @@ namespace lockstep::app {
 
 namespace {
 
-/// Collective. Beside the result, what a predictor reaches on these data that looks at no sample, where the checkpoint
-/// knows the labels it was trained on.
+/// Collective. Adds the score of a predictor that ignores the sample, if the checkpoint contains the labels that the
+/// network was trained on.
 void compare_with_constant(TrainedModel& subject, comm::Communicator& communicator, Console& console,
                            const Score& result, io::MetricRecord& record) {
   const ConstantPredictor& constant = subject.constant();

@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep eval`: a checkpoint's network on a dataset.
+/// `lockstep eval`: evaluates a checkpoint's network on a dataset.
 #pragma once
 
 #include "app/options/options.hpp"

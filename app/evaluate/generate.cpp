@@ -25,7 +25,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Uniform in (0, 1).
+/// Draws uniformly from (0, 1).
 double chance(const Sampling& sampling, std::int64_t position) {
   const auto index = static_cast<std::uint64_t>(position);
   const std::uint64_t seed = sampling.seed;
@@ -36,7 +36,7 @@ double chance(const Sampling& sampling, std::int64_t position) {
   return model::open_uniform(words[0]);
 }
 
-/// What the model says comes next, whatever kind of network it is.
+/// Predicts the next token, with any kind of network.
 class Writer {
  public:
   /// `context`: tokens that the network sees at once.
@@ -47,9 +47,10 @@ class Writer {
         window_(static_cast<std::size_t>(context), 0),
         logits_(static_cast<std::size_t>(model.network().sample_shape().outputs)) {}
 
-  /// Logits of the token after `text`, which must not be empty and goes on as the one before or is that of another
-  /// sample. Of a text that begins as the one before, only what follows is computed, until the window is full. From
-  /// then on the window moves on with each token, every token in it gets another position, and all are computed anew.
+  /// Logits of the token after `text`, which must not be empty and either extends the previous text or belongs to
+  /// another sample. If the text extends the previous one, only the new tokens are computed, until the window is full.
+  /// From then on the window moves by one with each token, so every token in it gets another position, and all are
+  /// computed anew.
   std::span<const float> next(std::span<const std::int32_t> text) {
     return carries_ ? next_of_state(text) : next_of_window(text);
   }
@@ -64,13 +65,13 @@ class Writer {
     return logits_;
   }
 
-  /// Attention looks back only: what stands behind the last token does not matter.
+  /// Attention looks back only, so positions after the last token have no effect.
   std::span<const float> next_of_window(std::span<const std::int32_t> text) {
     const std::span<const std::int32_t> seen = text.last(std::min(text.size(), window_.size()));
     const auto differ =
         std::mismatch(seen.begin(), seen.end(), window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(known_))
             .first;
-    // The last token's own output is wanted in any case.
+    // The last token's own output is always needed.
     const auto same = std::min<std::int64_t>(differ - seen.begin(), std::ssize(seen) - 1);
     std::copy(seen.begin(), seen.end(), window_.begin());
     known_ = seen.size();
@@ -89,7 +90,7 @@ class Writer {
   bool carries_;
   std::vector<std::int32_t> window_;
   std::vector<float> logits_;
-  std::size_t known_ = 0;  ///< tokens of the window, or of the text, that the network has seen
+  std::size_t known_ = 0;  ///< number of tokens of the window, or of the text, that the network has read
 };
 
 }  // namespace
@@ -128,7 +129,7 @@ std::string StoppedText::add(std::string_view part) {
   std::size_t safe = held_.find(stop_);
   ended_ = safe != std::string::npos;
   if (!ended_) {
-    // The longest end of it that the stop text begins with.
+    // The longest suffix that is a prefix of the stop text.
     std::size_t kept = std::min(held_.size(), stop_.size() - 1);
     while (!std::string_view(held_).ends_with(std::string_view(stop_).substr(0, kept))) --kept;
     safe = held_.size() - kept;
@@ -142,7 +143,7 @@ std::string StoppedText::rest() { return ended_ ? "" : std::exchange(held_, "");
 
 namespace {
 
-/// What the checkpoint's tokens mean.
+/// The vocabulary of the checkpoint's tokens.
 io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptions& options, io::IoDeadline& deadline) {
   io::TokenInfo own = io::token_info_from_json(source.record().vocabulary);
   if (options.tokenizer_files.empty()) {
@@ -157,7 +158,7 @@ io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptio
     throw UsageError(fmt::format("--tokenizer-files: {} has its own vocabulary, of kind {}, which is another one",
                                  source.file().string(), own.kind));
   }
-  // Networks may have more outputs than there are tokens: rounded up, for speed. Fewer, never.
+  // A network may have more outputs than there are tokens (rounded up, for speed), but never fewer.
   if (given.vocabulary > own.vocabulary) {
     throw UsageError(fmt::format("--tokenizer-files: {} has {}, {} knows {}", options.tokenizer_files.string(),
                                  counted(given.vocabulary, "token"), source.file().string(), own.vocabulary));
@@ -165,7 +166,7 @@ io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptio
   return given;
 }
 
-/// One text, with its prompt and a line's end.
+/// Writes one text, with its prompt and a newline.
 void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer, std::vector<std::int32_t> text,
                 const GenerateOptions& options, std::int64_t sample, StopSignals& signals) {
   const Sampling sampling{.temperature = options.temperature,
@@ -192,7 +193,7 @@ void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer
 
 int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals) {
   const auto communicator = communicator_of(session, options.execution);
-  // Of files alone: the text waits for its reader.
+  // For files alone: the output may wait for its reader.
   io::IoDeadline io_deadline = watch_files(session, *communicator, options.execution.io_deadline);
   Console console(true);
   CheckpointOnRank0 source(*communicator, options.checkpoint, &io_deadline);
@@ -223,7 +224,7 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   model::Model model(*backend, *network, parameters, {.max_batch = 1, .sample_type = model::ElementType::int32});
   source.restore(parameters);
 
-  signals.note();  // from here on the text ends with its line
+  signals.note();  // from here on a signal lets the text end with its line
   const model::Weights weights = options.average ? model::Weights::average : model::Weights::current;
   Writer writer(model, weights, context);
   for (std::int64_t i = 0; i < options.samples && !signals.stop_requested(); ++i) {

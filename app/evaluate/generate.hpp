@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep generate`: a language model writes text.
+/// `lockstep generate`: writes text with a language model.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 namespace lockstep::app {
 
 struct Sampling {
-  double temperature = 1;  ///< 0: the first greatest logit
-  std::int64_t top_k = 0;  ///< among so many greatest logits (of equal ones the first); 0: all
-  double top_p = 1;        ///< of those, the fewest greatest that have this probability together (Holtzman et al. 2020)
-  std::uint64_t seed = 1;  ///< with the sample, the key of all draws
-  std::int64_t sample = 0;  ///< which of several texts
+  double temperature = 1;   ///< 0: always the greatest logit, the first one among equals
+  std::int64_t top_k = 0;   ///< number of greatest logits to draw from (the first ones among equals); 0: all
+  double top_p = 1;         ///< probability of the smallest set of greatest logits to draw from (Holtzman et al. 2020)
+  std::uint64_t seed = 1;   ///< key of all draws, together with `sample`
+  std::int64_t sample = 0;  ///< index of the text among several
 };
-/// A token drawn with probability proportional to exp(logit / temperature). The draw is a function of (seed, sample,
-/// position) alone. Throws std::invalid_argument where a logit is not a number.
+/// Draws a token with probability proportional to exp(logit / temperature). The draw is a function of (seed, sample,
+/// position) alone. Throws std::invalid_argument if a logit is NaN.
 std::int32_t draw_token(std::span<const float> logits, const Sampling& sampling, std::int64_t position);
 
-/// A text as it grows, which ends before a stop text. What may be the beginning of the stop text is held back.
+/// A growing text that ends before a stop text. A possible beginning of the stop text is held back.
 class StoppedText {
  public:
-  /// "": never.
+  /// `stop` "": the text never ends.
   explicit StoppedText(std::string stop) : stop_(std::move(stop)) {}
-  /// What can be written now. Nothing more comes once has_ended().
+  /// The text that can be written now. Empty once has_ended().
   std::string add(std::string_view part);
   bool has_ended() const noexcept { return ended_; }
-  /// What was held back, at the end of the text.
+  /// The text held back, at the end of the text.
   std::string rest();
 
  private:
@@ -42,7 +42,7 @@ class StoppedText {
   bool ended_ = false;
 };
 
-/// Writes to stdout; a stop signal ends the text. Throws io::FileError where stdout does not take it.
+/// Writes to stdout; a stop signal ends the text. Throws io::FileError if stdout does not accept it.
 int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

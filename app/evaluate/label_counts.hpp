@@ -1,5 +1,5 @@
 /// \file
-/// How good a network is that says of each label whether a sample has it.
+/// Quality of a network that predicts for each label if a sample has it.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 
 namespace lockstep::app {
 
-/// Counts over samples; whole numbers, so that their sums are the same however the samples are shared out over ranks.
+/// Counts over samples; whole numbers, so that their sums do not depend on the distribution of samples over ranks.
 class LabelCounts {
  public:
   explicit LabelCounts(std::int64_t labels);
 
-  /// The probability of each label of one sample, above 1/2: it is said to have it; and 1 for those that it has. Throws
-  /// std::invalid_argument where a probability is no number.
+  /// `probabilities` of each label for one sample: above 1/2 predicts the label. `targets`: 1 for labels that the
+  /// sample has. Throws std::invalid_argument if a probability is NaN.
   void add(std::span<const float> probabilities, std::span<const float> targets);
-  /// Everything, to be added up over ranks.
+  /// All numbers, for a sum over ranks.
   std::span<double> numbers() noexcept { return numbers_; }
 
   std::int64_t labels() const noexcept { return labels_; }
   std::int64_t samples() const noexcept { return static_cast<std::int64_t>(numbers_[0]); }
-  /// All labels of which are right.
+  /// Number of samples with all labels right.
   std::int64_t right() const noexcept { return static_cast<std::int64_t>(numbers_[1]); }
-  /// Samples that have the label, are said to, and both.
+  /// Numbers of samples that have the label, are predicted to, and both.
   std::int64_t there(std::int64_t label) const { return count(label, 0); }
   std::int64_t said(std::int64_t label) const { return count(label, 1); }
   std::int64_t found(std::int64_t label) const { return count(label, 2); }
@@ -41,8 +41,8 @@ class LabelCounts {
 /// The usual figures of each label, and over all of them.
 struct LabelReport {
   std::vector<ClassScore> labels;
-  ClassScore macro;  ///< the mean over the labels; a label that nothing has or is said to have is in none
-  ClassScore micro;  ///< of the answers about all labels together
+  ClassScore macro;  ///< mean over the labels, without labels that no sample has or is predicted to have
+  ClassScore micro;  ///< figures of the answers about all labels together
 };
 LabelReport report_of(const LabelCounts& counts);
 

@@ -26,9 +26,9 @@ namespace lockstep::app {
 
 namespace {
 
-/// Predictions of the data in rounds: in each, every rank computes a block of chunks, and the blocks go to rank 0 one
-/// after the other. A rank holds two blocks, however many ranks there are. Blocks get smaller towards the end, so that
-/// what is left takes no longer than its share of chunks. The cuts between chunks do not depend on the ranks.
+/// Predicts the data in rounds: in each, every rank computes a block of chunks, and the blocks go to rank 0 one after
+/// the other. A rank holds two blocks, however many ranks there are. Blocks get smaller towards the end, so that the
+/// ranks share the last chunks evenly. The cuts between chunks do not depend on the ranks.
 class Rounds {
  public:
   Rounds(TrainedModel& subject, comm::Communicator& communicator)
@@ -43,7 +43,7 @@ class Rounds {
         own_(static_cast<std::size_t>(most_chunks_ * chunk_) * sample_bytes_),
         of_another_(communicator.size() > 1 ? own_.size() : 0) {}
 
-  /// Collective. All samples from `begin` on, where an earlier round ended; rank 0 writes.
+  /// Collective. Predicts all samples from `begin` on, where an earlier round ended; rank 0 writes.
   void run(std::int64_t begin, io::PredictionWriter* writer, io::IoDeadline& deadline,
            const std::filesystem::path& out) {
     const std::int64_t samples = data_.info().samples, ranks = communicator_.size();
@@ -78,7 +78,7 @@ class Rounds {
   }
 
  private:
-  /// The scores of some samples, and behind them their targets.
+  /// The scores of some samples, followed by their targets.
   struct Block {
     Block(std::vector<std::byte>& memory, std::int64_t count, std::size_t outputs, std::size_t sample_bytes)
         : bytes(std::span(memory).first(static_cast<std::size_t>(count) * sample_bytes)),
@@ -93,7 +93,7 @@ class Rounds {
     return std::clamp<std::int64_t>(data_.info().samples - first, 0, block);
   }
 
-  /// This rank's block.
+  /// Computes this rank's block.
   void predict_block(std::int64_t first, std::int64_t block) {
     const std::int64_t samples = count_from(first, block);
     if (samples == 0) return;
@@ -108,13 +108,13 @@ class Rounds {
 
   comm::Communicator& communicator_;
   const io::Dataset& data_;
-  static constexpr std::int64_t kMaxChunks = 8;  // ranks wait for each other once in so many
+  static constexpr std::int64_t kMostChunks = 8;  // ranks wait for each other once per block
   static constexpr std::int64_t kBlockBytes = 32 << 20;
-  std::int64_t chunk_;  ///< samples
+  std::int64_t chunk_;  ///< samples per chunk
   Scorer scorer_;
-  std::size_t outputs_;       ///< scores of a sample
-  std::size_t sample_bytes_;  ///< of its scores and its target
-  std::int64_t most_chunks_;  ///< of a block: no more than kMaxChunks, nor than kBlockBytes hold, but one
+  std::size_t outputs_;       ///< scores per sample
+  std::size_t sample_bytes_;  ///< size of a sample's scores and target
+  std::int64_t most_chunks_;  ///< chunks per block: at most kMostChunks, and at most kBlockBytes unless it is one chunk
   std::vector<std::byte> own_, of_another_;
 };
 

@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep predict`: what a checkpoint's network says of every sample of a data set, in one HDF5 file
+/// `lockstep predict`: writes the predictions of a checkpoint's network for every sample of a dataset to one HDF5 file
 /// (prediction_file.hpp).
 #pragma once
 

@@ -1,5 +1,5 @@
 /// \file
-/// What a trained network says of samples: the scores that predict writes and eval --report judges.
+/// Scores of samples by a trained network, which predict writes and eval --report evaluates.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace lockstep::app {
 
 class Scorer {
  public:
-  /// Numbers to predict: of the data, or standardised as the network learnt them.
+  /// Units of predicted numbers: the data's, or the standardised ones of training.
   enum class Units { of_data, as_learnt };
-  /// For at most `most` samples at once; `subject` must outlive it.
+  /// Scores at most `most` samples at once; `subject` must outlive it.
   Scorer(TrainedModel& subject, std::int64_t most, Units units = Units::of_data);
 
-  /// Of a sample: classes or labels, whose scores are their probabilities, or numbers.
+  /// Outputs per sample: classes or labels, whose scores are their probabilities, or numbers.
   std::size_t outputs() const noexcept { return outputs_; }
-  /// Samples from `first` on, as many as `scores` [samples, outputs] hold. `targets` get what the data say of them, an
-  /// int32 (classes) or `outputs` float32 each; nothing where the data have none. Throws io::FileError.
+  /// Scores samples from `first` on, as many as `scores` [samples, outputs] holds. `targets` gets the data's labels, an
+  /// int32 (classes) or `outputs` float32 each; nothing if the data have none. Throws io::FileError.
   void score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets);
 
  private:

@@ -1,24 +1,24 @@
 /// \file
-/// How far predicted numbers are from the ones to predict.
+/// Errors of predicted numbers.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::app {
 
-/// Of one of the numbers that a network predicts, over samples. Added in the same order, the same bits.
+/// Errors of one predicted number over samples. Sums in the same order have the same bits.
 struct TargetErrors {
   double samples = 0;
   double absolute = 0, squared = 0;  ///< sums of |prediction - target| and of its square
-  double mean = 0, spread = 0;       ///< of the targets; sum of (target - mean)^2
+  double mean = 0, spread = 0;       ///< mean of the targets; sum of (target - mean)^2
 
   void add(double prediction, double target);
-  /// Of other samples (Chan et al. 1983).
+  /// Adds the errors of other samples (Chan et al. 1983).
   void add(const TargetErrors& other);
 
   double mean_absolute_error() const { return absolute / samples; }
   double root_mean_squared_error() const;
-  /// 1 - squared / spread: 0 is as good as the mean of the targets. NaN where all targets are equal.
+  /// 1 - squared / spread: 0 is as good as the mean of the targets. NaN if all targets are equal.
   double r_squared() const;
 };
 

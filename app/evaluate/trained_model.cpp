@@ -29,7 +29,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// What the network reads.
+/// The datasets that the network reads.
 DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record,
                      const TrainedModel::Request& request) {
   std::optional<io::DataDescription> known;
@@ -46,7 +46,7 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
   return format;
 }
 
-/// Of data without labels: what the run says that it learnt.
+/// For data without labels: the loss of the run.
 model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingRecord& record, bool has_classes) {
   if (trained.loss.kind) return *trained.loss.kind;
   return has_classes || record.network.tokens ? model::LossKind::softmax_cross_entropy
@@ -57,7 +57,7 @@ model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingReco
 
 TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, const Request& request,
                            const ExecutionOptions& execution, io::IoDeadline& deadline)
-    : source_(communicator, request.checkpoint, &deadline),  // the others learn from it which network and which data
+    : source_(communicator, request.checkpoint, &deadline),  // the other ranks get network and data from it
       trained_(train_options_from_ini(source_.record().configuration)),
       average_(request.average.value_or(trained_.validation.average)) {
   if (request.normalize) trained_.data.normalize = *request.normalize;
@@ -74,7 +74,7 @@ TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, c
 
 TrainedModel::~TrainedModel() = default;
 
-/// The data of a run whose folder was moved together with them.
+/// Finds the data of a run whose folder was moved together with them.
 void TrainedModel::follow_run(const std::filesystem::path& checkpoint) {
   std::error_code unknown;
   std::filesystem::path run = std::filesystem::absolute(checkpoint);
@@ -112,7 +112,7 @@ void TrainedModel::find_data(comm::Communicator& communicator, const Request& re
   });
 }
 
-/// Predictions need no labels, and images no packing.
+/// Predictions need no labels, and images need no packing.
 bool TrainedModel::takes_images(const Request& request) const {
   return request.labels == Labels::as_they_come && io::is_image_folder(data());
 }
@@ -171,7 +171,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
   all_succeed_or_usage(communicator, [&] { standardize(); });
 }
 
-/// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.
+/// Compares the data with those that the network was trained on, and gives their classes the network's numbers.
 void TrainedModel::match_data(const Request& request, std::unique_ptr<io::Dataset>& opened) {
   const io::TrainingRecord& record = source_.record();
   if (opened->info().tokens) {
@@ -201,7 +201,7 @@ void TrainedModel::match_data(const Request& request, std::unique_ptr<io::Datase
   opened = relabelled(std::move(opened), match, trained_on_->class_names, record.network.outputs);
 }
 
-/// As the run did it, with the numbers in its checkpoint. Another normalisation of x may have been asked for.
+/// Standardises as in the run, with the numbers in its checkpoint. The request may replace the normalisation of x.
 void TrainedModel::standardize() {
   io::FeatureScale features;
   if (trained_on_ && trained_.data.normalize.kind == Normalization::Kind::per_feature) features = trained_on_->features;
@@ -220,7 +220,7 @@ void TrainedModel::standardize() {
   task_->set_target_scale(targets_);
 }
 
-/// Collective. Where the data do not say what range their numbers have, rank 0 looks at some of them.
+/// Collective. If the data do not tell the range of their numbers, rank 0 measures it on some samples.
 void TrainedModel::compare_values(comm::Communicator& communicator, const Request& request) {
   if (!trained_on_ || request.normalize || dataset_->info().tokens) return;
   std::optional<ValueRange> range = known_range(dataset_->info());

@@ -1,5 +1,5 @@
 /// \file
-/// A trained network in front of data: what eval and predict begin with.
+/// A trained network with data to read: the common beginning of eval and predict.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,18 @@ class TrainedModel {
   enum class Labels { required, as_they_come };
   struct Request {
     CheckpointChoice checkpoint;
-    std::filesystem::path data;        ///< "": the validation data of the run
+    std::filesystem::path data;        ///< "": the run's validation data
     std::string x = {}, y = {};        ///< names of its HDF5 datasets; "": as in training, or x and y of packed data
-    bool allow_fill = false;           ///< what was never written in them counts as its fill value
-    std::optional<bool> average = {};  ///< the averaged weights; nullopt: what the run validated with
+    bool allow_fill = false;           ///< unwritten elements count as the fill value
+    std::optional<bool> average = {};  ///< use the averaged weights; nullopt: as in the run's validations
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;
     std::optional<Normalization> normalize =
-        {};                                     ///< how the numbers become the network's input; nullopt: as in the run
+        {};  ///< conversion of numbers to the network's input; nullopt: as in the run
     VerifyData verify = VerifyData::automatic;  ///< checksums of the data
     io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   };
-  /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
+  /// Collective. Reads the checkpoint on rank 0, opens the data, allocates memory, restores the weights. Throws
   /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.
   TrainedModel(comm::Communicator& communicator, Console& console, const Request& request,
                const ExecutionOptions& execution, io::IoDeadline& deadline);
@@ -48,25 +48,26 @@ class TrainedModel {
 
   model::Model& model() noexcept { return *model_; }
   const model::Backend& backend() const noexcept { return *backend_; }
-  model::Precision precision() const noexcept { return precision_; }  ///< of matrix products
+  model::Precision precision() const noexcept { return precision_; }  ///< precision of matrix products
   const io::Dataset& dataset() const noexcept { return *dataset_; }
-  /// The same with what the network learnt to predict, which may be standardised targets: for losses.
+  /// The same data with the targets of training, which may be standardised: for losses.
   const io::Dataset& dataset_as_learnt() const noexcept { return *as_learnt_; }
-  /// What the network's predictions are standardised with; empty: nothing.
+  /// Standardisation of the network's predictions; empty: none.
   const io::FeatureScale& target_scale() const noexcept { return targets_; }
   const Task& task() const noexcept { return *task_; }
   const CheckpointOnRank0& source() const noexcept { return source_; }
-  const TrainOptions& trained() const noexcept { return trained_; }  ///< how, with `batch` and the paths of this data
+  const TrainOptions& trained() const noexcept {
+    return trained_;
+  }  ///< options of training, with `batch` and the paths of this data
   const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
   model::LossKind loss() const noexcept { return model_options_.loss; }
   bool average() const noexcept { return average_; }
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
-  /// What the checkpoint says of the data that it was trained on; nothing where it does not say it.
+  /// The checkpoint's description of its training data; nullopt if it has none.
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
-  /// The constant predictor of the labels that the network was trained on; empty where the checkpoint
-  /// does not know them.
+  /// The constant predictor for the labels that the network was trained on; empty if the checkpoint does not store it.
   const ConstantPredictor& constant() const noexcept { return constant_; }
-  /// Names of the numbers that it predicts, or of the labels; empty: not known.
+  /// Names of the predicted numbers or labels; empty: unknown.
   std::vector<std::string> target_names() const;
   /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
   std::string description() const;
@@ -86,7 +87,7 @@ class TrainedModel {
   TrainOptions trained_;
   bool average_;
   std::optional<io::DataDescription> trained_on_;
-  std::vector<std::string> notes_, warnings_;  ///< of the data beside it
+  std::vector<std::string> notes_, warnings_;  ///< results of the comparison of the data with the training data
   std::shared_ptr<io::Dataset> dataset_, as_learnt_;
   io::FeatureScale targets_;
   ConstantPredictor constant_;
