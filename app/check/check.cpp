@@ -40,11 +40,11 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::uint64_t kFilesBesidesData = 128;  ///< of the libraries, the logs, the launcher
-constexpr std::size_t kMaxRowsOfHosts = 32;
+constexpr std::uint64_t kFilesBesidesData = 128;  ///< files of the libraries, the logs, the launcher
+constexpr std::size_t kMostRowsOfHosts = 32;
 
-/// One check, from the first question to the verdict. All ranks have the same facts and come to the same judgements;
-/// rank 0 speaks. Every method is collective.
+/// One check, from the first question to the verdict. All ranks have the same facts and reach the same judgements; rank
+/// 0 reports. Every method is collective.
 class Check {
  public:
   Check(comm::MpiSession& session, comm::Communicator& communicator, Console& console, const CheckOptions& options,
@@ -64,7 +64,7 @@ class Check {
   void look_at_memory();
   void look_at_run_folder();
   void look_at_limits();
-  /// The exit code.
+  /// Returns the exit code.
   int conclude();
 
  private:
@@ -76,7 +76,7 @@ class Check {
         {.severity = Severity::error, .what = what, .where = "--initialize-from", .remedy = remedy});
   }
   void open_data();
-  /// Says what came of it.
+  /// Reports the result for a subject.
   void tell(Subject subject) {
     console_.info(format_subject(subject));
     subjects_.push_back(std::move(subject));
@@ -101,21 +101,21 @@ class Check {
   RecordFile json_;
   TrainOptions train_;
   std::vector<Subject> subjects_;
-  std::optional<CheckpointOnRank0> weights_;  ///< that the job begins with; empty: it has none, or they cannot be read
-  std::vector<Finding> weights_findings_;     ///< the same on all ranks
+  std::optional<CheckpointOnRank0> weights_;  ///< initial weights of the job; empty: none, or unreadable
+  std::vector<Finding> weights_findings_;     ///< findings about the weights, the same on all ranks
 
   Place place_;
   std::vector<Finding> place_findings_;
-  std::optional<Plan> plan_;  ///< empty: without data, or with data that this rank cannot open
+  std::optional<Plan> plan_;  ///< empty: without data, or if this rank cannot open the data
   RankFacts own_;
-  std::vector<RankFacts> facts_;  ///< of all ranks
+  std::vector<RankFacts> facts_;  ///< facts of all ranks
   std::vector<HostGroup> hosts_;
   std::vector<std::string> host_names_;
-  std::vector<int> speakers_;          ///< the first rank of each host
-  std::vector<RankFacts> host_facts_;  ///< theirs
+  std::vector<int> speakers_;          ///< first rank of each host
+  std::vector<RankFacts> host_facts_;  ///< facts of `speakers_`
   std::vector<comm::PairFigures> pairs_;
   std::uint64_t checkpoint_bytes_ = 0;
-  bool unreached_ = false;  ///< messages are left on their way
+  bool unreached_ = false;  ///< some messages have not been delivered
 };
 
 void Check::find_place() {
@@ -129,7 +129,7 @@ void Check::find_place() {
   }
 }
 
-/// The job's network is that of the weights, where nobody says otherwise. A run that goes on has its own.
+/// The job uses the network of the weights, unless the user says otherwise. A resumed run has its own.
 void Check::open_weights() {
   if (train_.start.from.empty() || !train_.from_checkpoint.empty()) return;
   try {
@@ -162,7 +162,7 @@ void Check::look_at_weights() {
   tell(subject("weights", file, {weights_findings_}));
 }
 
-/// What this rank sees of the data, and the job's plan.
+/// Collects this rank's facts about the data, and makes the job's plan.
 void Check::open_data() {
   try {
     inspect_job_data(communicator_, train_);
@@ -235,14 +235,14 @@ void Check::look_at_network() {
   const comm::ProbeOptions probe{.seconds = options_.seconds, .deadline_seconds = deadline};
   pairs_ = comm::probe_network(session_, communicator_, speakers_,
                                comm::plan_rounds(hosts, comm::most_rounds(probe), 1), probe);
-  // What passes between hosts that are one machine is no network's.
+  // Messages between hosts that are one machine do not use a network.
   if (!judge_machines(facts_).empty()) {
     std::erase_if(pairs_, [&](const comm::PairFigures& pair) {
       const auto machine = [&](int host) { return host_facts_[host].machine; };
       return pair.error.empty() && machine(pair.pair.first) == machine(pair.pair.second);
     });
   }
-  // What looks slow is measured once more, lest a moment's other traffic be blamed on a host.
+  // Slow pairs are measured again, so that short-lived other traffic is not blamed on a host.
   const std::vector<comm::Round> again = comm::rounds_of(slow_pairs(pairs_, hosts));
   merge_better(pairs_, comm::probe_network(session_, communicator_, speakers_, again, probe));
   unreached_ = std::any_of(pairs_.begin(), pairs_.end(), [](const auto& pair) { return !pair.error.empty(); });
@@ -271,7 +271,7 @@ void Check::look_at_data() {
   const std::uint64_t bytes = own_.data.bytes;
   const bool wanted = is_verified(train_.data.verify, bytes);
   if (wanted && own_.data.opened) {
-    // Each host reads all of the data once, its ranks together.
+    // The ranks of each host read all of its data once, together.
     const comm::LongOperation reading(communicator_, "verifying the data");
     const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const HostGroup& group) {
       return std::find(group.ranks.begin(), group.ranks.end(), communicator_.rank()) != group.ranks.end();
@@ -327,14 +327,14 @@ void Check::look_at_run_folder() {
   if (train_.run.folder.empty() && !has_data()) {
     return tell({.name = "run folder", .summary = "name it with --run", .looked_at = false});
   }
-  if (communicator_.rank() != 0) return;  // only rank 0 writes there, and speaks
+  if (communicator_.rank() != 0) return;  // only rank 0 writes there, and reports
   const std::filesystem::path folder = train_.run.folder.empty() ? "runs" : train_.run.folder;
   const io::IoDeadline::Operation looking(&deadline_, io::IoDeadline::Kind::writing, folder);
   RunFolderFacts facts = app::look_at_run_folder(folder);
   facts.continues = train_.run.resume.from != Resume::From::nothing || train_.run.force;
   facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run a new folder is made
   facts.checkpoint = checkpoint_bytes_;
-  // Without validations none is the best.
+  // Without validations there is no best checkpoint.
   const bool validates = plan_ && plan_->workload.validation;
   facts.keep = static_cast<std::uint64_t>(train_.run.keep + (validates ? train_.run.keep_best : 0));
   std::string summary = facts.folder.string();
@@ -347,7 +347,7 @@ void Check::look_at_run_folder() {
 }
 
 void Check::look_at_limits() {
-  // A rank talks to few others, but sums that give the same bits at any number of ranks go from each to each.
+  // A rank communicates with few others, but sums with the same bits at any number of ranks connect each with each.
   const auto ranks = static_cast<std::uint64_t>(communicator_.size());
   const std::uint64_t peers =
       train_.work.reproducible ? ranks : std::min<std::uint64_t>(ranks, 2 + 6 * std::bit_width(ranks));

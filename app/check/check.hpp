@@ -1,6 +1,6 @@
 /// \file
-/// `lockstep check`: looks at everything that a job will depend on, before the job: hosts, program, cores, network,
-/// clocks, data, memory, disk. Changes nothing.
+/// `lockstep check`: examines everything that a job depends on, before the job: hosts, program, cores, network, clocks,
+/// data, memory, disk. Changes nothing.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace lockstep::app {
 
-/// Collective. 0: nothing stands in the way; 1: something does, and is on the list.
+/// Collective. Returns 0 if nothing prevents the job, 1 if the list contains an error.
 int run_check(comm::MpiSession& session, const CheckOptions& options);
 
 }  // namespace lockstep::app

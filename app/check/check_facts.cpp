@@ -45,8 +45,8 @@ std::vector<std::string> watched_environment() {
 
 std::string digest(const std::string& text) { return io::to_hex(io::checksum(std::as_bytes(std::span(text)))); }
 
-// Facts as text: a line "KEY VALUE" each, a key again for each element of a list. Values have no line breaks: what
-// might hold one is escaped.
+// Facts as text: a line "KEY VALUE" each; a list repeats the key for each element. Values contain no line breaks; those
+// that might are escaped.
 
 std::string to_value(const std::string& text) {
   std::string result;
@@ -154,7 +154,7 @@ void visit(Visitor& visitor, Facts& f) {
 }  // namespace
 
 bool is_watched_variable(std::string_view name) {
-  // What the launcher itself tells each process.
+  // Variables that the launcher itself sets for each process.
   for (const std::string_view own : {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix", "OMPI_MCA_initial_wdir",
                                      "OMPI_MCA_shmem_RUNTIME_QUERY_hint", "OMPI_MCA_mpi_oversubscribe"}) {
     if (name.starts_with(own)) return false;

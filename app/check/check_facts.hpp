@@ -1,5 +1,5 @@
 /// \file
-/// What each rank sees of itself, its host and the data, as facts that travel to all ranks: judged elsewhere.
+/// Facts of each rank about itself, its host and the data. They are sent to all ranks; other files judge them.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ namespace lockstep::app {
 
 inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-/// The data of the job, as one rank sees it.
+/// One rank's view of the job's data.
 struct DataFacts {
   bool opened = false;
-  std::string error = {};        ///< why not
-  std::string misfit = {};       ///< why it does not go with the options, or they not with each other
-  std::string fingerprint = {};  ///< of manifests: names, counts, shapes, recorded checksums
+  std::string error = {};        ///< reason if not opened
+  std::string misfit = {};       ///< conflict between the data and the options, or among the options
+  std::string fingerprint = {};  ///< manifests: names, counts, shapes, recorded checksums
   std::uint64_t files = 0, bytes = 0;
   std::string sizes = {};      ///< digest of the files' names and sizes
-  std::string times = {};      ///< digest of their times of change
+  std::string times = {};      ///< digest of their modification times
   std::uint64_t verified = 0;  ///< bytes whose checksums this rank has recomputed
-  std::string damage = {};     ///< the first that differed
+  std::string damage = {};     ///< first checksum that differed
 };
 
 struct RankFacts {
@@ -38,41 +38,40 @@ struct RankFacts {
   std::string mpi;                       ///< library and version
   std::string processor;                 ///< "AMD EPYC 7543 32-Core Processor"
   std::string device;                    ///< "cpu (2 threads)", "NVIDIA H200"
-  std::vector<std::string> environment;  ///< "NAME=VALUE" of those that change how a job runs, sorted
+  std::vector<std::string> environment;  ///< "NAME=VALUE" of variables that change how a job runs, sorted
   std::vector<comm::InterfaceAddress> addresses;
   std::vector<comm::FabricPort> fabric;
   std::uint64_t open_files = kNoLimit, locked_bytes = kNoLimit, address_space = kNoLimit, file_size = kNoLimit;
-  std::uint64_t memory_total = 0, memory_available = 0;  ///< of the host; 0: not known
+  std::uint64_t memory_total = 0, memory_available = 0;  ///< memory of the host; 0: unknown
   std::string group;                                     ///< control group that limits memory; empty: none does
   std::uint64_t group_limit = 0, group_free = 0;
-  std::uint64_t shared_memory_free = kNoLimit;  ///< of /dev/shm
-  std::uint64_t memory_wanted = 0;              ///< of host memory by this rank, in training; 0: not known
-  std::uint64_t processors = 0;                 ///< online; 0: not known
-  std::uint64_t load_percent = 0;               ///< processes that ran or wanted to in the last minute, times 100
+  std::uint64_t shared_memory_free = kNoLimit;  ///< free space in /dev/shm
+  std::uint64_t memory_wanted = 0;              ///< host memory of this rank in training; 0: unknown
+  std::uint64_t processors = 0;                 ///< number online; 0: unknown
+  std::uint64_t load_percent = 0;  ///< 100 times the number of processes that ran or were ready to in the last minute
   DataFacts data;
 };
 
-/// This rank's, without data and memory_wanted. `program`: as program_fingerprint() tells.
+/// This rank's facts, without data and memory_wanted. `program`: result of program_fingerprint().
 RankFacts own_facts(int rank, const std::string& program);
-/// Adds what can be seen of open datasets (null ones are passed over).
+/// Adds the files of open datasets (skips null ones).
 void add_files(DataFacts& facts, std::span<const io::Dataset* const> datasets);
 
 std::string to_text(const RankFacts& facts);
-/// Keys that it does not know are passed over, those that are missing keep their defaults: another program's facts can
-/// still be told from ours.
+/// Skips unknown keys and keeps the defaults of missing ones, so that it can compare facts of another version.
 RankFacts facts_from(const std::string& text);
-/// Collective: everybody's, by rank.
+/// Collective: all ranks' facts, by rank.
 std::vector<RankFacts> gather_facts(comm::Communicator& communicator, const RankFacts& mine);
 
 /// Ranks that share a machine under one name.
 struct HostGroup {
-  std::string name;  ///< unlike all others: where machines share a name, with a rank
+  std::string name;  ///< unique: includes a rank if machines share a name
   std::vector<int> ranks;
 };
 /// In order of their first ranks.
 std::vector<HostGroup> hosts_of(std::span<const RankFacts> facts);
 
-/// Whether the variable belongs into RankFacts::environment: it changes how a job runs and should be equal everywhere.
+/// True if RankFacts::environment contains the variable: it changes how a job runs and should be equal everywhere.
 bool is_watched_variable(std::string_view name);
 
 }  // namespace lockstep::app

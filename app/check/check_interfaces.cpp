@@ -1,4 +1,4 @@
-/// Judgements about interfaces: where a common way between the hosts is, and what looks like one and is none.
+/// Judgements about interfaces: the common connection between the hosts, and interfaces that only look like one.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,7 +21,7 @@ std::string variable(const RankFacts& facts, std::string_view name) {
   return "";
 }
 
-/// Addresses that several hosts have, loopback apart: what they are called and where.
+/// Non-loopback addresses that several hosts have.
 std::set<std::string> repeated_addresses(std::span<const RankFacts> facts) {
   std::map<std::string, int> hosts_with;
   for (const RankFacts& host : facts) {
@@ -38,7 +38,7 @@ std::set<std::string> repeated_addresses(std::span<const RankFacts> facts) {
   return repeated;
 }
 
-/// Every host has an address that no other has.
+/// True if every host has an address that no other has.
 bool have_own_addresses(std::span<const RankFacts> facts) {
   const std::set<std::string> repeated = repeated_addresses(facts);
   return std::all_of(facts.begin(), facts.end(), [&](const RankFacts& host) {
@@ -47,7 +47,7 @@ bool have_own_addresses(std::span<const RankFacts> facts) {
   });
 }
 
-/// The commonest of `values`; of equally common ones the greatest.
+/// The most frequent of `values`; the greatest among equally frequent ones.
 template <class T>
 T usual(const std::vector<T>& values) {
   std::map<T, std::size_t> counts;

@@ -24,8 +24,8 @@ std::string latency_text(double seconds) {
 
 bool has(const comm::HostPair& pair, int host) { return pair.first == host || pair.second == host; }
 
-/// Hosts to which most of the bad pairs belong, the worst first; their pairs are taken out of `bad`. Whoever is blamed
-/// has at least two bad pairs, half of its measured ones at least, and more than any other host has.
+/// Hosts that most of the bad pairs share, the worst first; removes their pairs from `bad`. A host at fault has at
+/// least two bad pairs, at least half of its measured ones, and more than any other host.
 std::vector<int> take_culprits(std::vector<comm::PairFigures>& bad, std::span<const comm::PairFigures> all,
                                std::size_t hosts) {
   std::vector<int> culprits;
@@ -58,12 +58,12 @@ std::string pairs_text(std::span<const comm::PairFigures> pairs, std::span<const
 
 struct Verdict {
   Severity severity;
-  std::string of_host;                    ///< after its name
-  std::string before_pairs, after_pairs;  ///< around "2 pairs of hosts"
+  std::string of_host;                    ///< text after its name
+  std::string before_pairs, after_pairs;  ///< text around "2 pairs of hosts"
   std::string remedy;
 };
 
-/// A finding for each host at fault, and one for the pairs that are left.
+/// Adds a finding for each host at fault, and one for the remaining pairs.
 void blame(std::vector<Finding>& findings, std::vector<comm::PairFigures> bad, std::span<const comm::PairFigures> all,
            std::span<const std::string> hosts, const Verdict& verdict) {
   const std::vector<comm::PairFigures> every = bad;

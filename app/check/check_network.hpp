@@ -1,5 +1,5 @@
 /// \file
-/// Judgements about what joins the hosts: pairs, interfaces, fabric, clocks. From figures and facts alone.
+/// Judgements about the connections between hosts: pairs, interfaces, fabric, clocks. From figures and facts alone.
 #pragma once
 
 #include <span>
@@ -12,42 +12,41 @@
 
 namespace lockstep::app {
 
-/// What counts as usual: the median over the hosts of each one's best pair. A host that is bad spoils all pairs that it
-/// has part in, two of three among three hosts; its own best is one figure of three.
+/// Usual figures of a pair: the median over the hosts of each host's best pair. A bad host affects all of its pairs,
+/// two of three among three hosts, but contributes only one of the three best figures.
 struct Usual {
   double bandwidth = 0;  ///< bytes/s
   double latency = 0;    ///< seconds
 };
 Usual usual_figures(std::span<const comm::PairFigures> pairs, int hosts);
 
-/// Less than 70 % of the usual bandwidth.
+/// True below 70 % of the usual bandwidth.
 bool is_slow(const comm::PairFigures& pair, const Usual& usual);
-/// More than twice the usual latency and 50 us.
+/// True above twice the usual latency and 50 us.
 bool is_late(const comm::PairFigures& pair, const Usual& usual);
-/// Pairs that are either: worth a second look.
+/// Slow or late pairs, which are measured again.
 std::vector<comm::HostPair> slow_pairs(std::span<const comm::PairFigures> pairs, int hosts);
-/// Takes the better figures of a second look.
+/// Replaces figures by better ones of a repeated measurement.
 void merge_better(std::vector<comm::PairFigures>& pairs, std::span<const comm::PairFigures> again);
 
 /// Errors: pairs that do not reach each other, pairs with less than a quarter of the usual bandwidth. Warnings: other
-/// slow ones, late ones. A host that is common to most of them is named and the pairs are not; with two hosts there is
-/// nothing to compare with.
+/// slow ones, late ones. If most of them share a host, it is named instead of the pairs; with two hosts there is
+/// nothing to compare.
 std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::span<const std::string> hosts);
 /// "6 pairs of hosts, 0.94 GB/s (least 0.92), 31 us (most 35)".
 std::string describe_pairs(std::span<const comm::PairFigures> pairs, int hosts);
 
-/// The limits by which sums between hosts take their schedules, and what to do where these figures are far from what
-/// they suit.
+/// The sizes at which sums between hosts change their schedules, and what to do if these figures suit them badly.
 std::string describe_all_reduce(std::span<const comm::PairFigures> pairs, int hosts);
 
 /// A subnet in which every host has an address that no other host has.
 struct CommonSubnet {
   std::string subnet;
   std::vector<std::string> interfaces;  ///< names, each once
-  std::int64_t megabits = 0;            ///< of the slowest; 0: not known
+  std::int64_t megabits = 0;            ///< speed of the slowest interface; 0: unknown
   int mtu = 0;                          ///< the smallest
 };
-/// IPv4 first, the fastest first. `facts`: one rank of each host.
+/// IPv4 first, then by descending speed. `facts`: one rank of each host.
 std::vector<CommonSubnet> common_subnets(std::span<const RankFacts> facts);
 
 /// `facts`: one rank of each host, in the order of `hosts`. Errors: an interface or subnet in
@@ -56,10 +55,10 @@ std::vector<CommonSubnet> common_subnets(std::span<const RankFacts> facts);
 std::vector<Finding> judge_interfaces(std::span<const RankFacts> facts, std::span<const std::string> hosts);
 /// Warnings: hosts with fewer active InfiniBand ports than most, or slower ones.
 std::vector<Finding> judge_fabric(std::span<const RankFacts> facts, std::span<const std::string> hosts);
-/// A warning where the pairs reach less than 40 % of the fastest common subnet: traffic takes another way.
+/// A warning if the pairs reach less than 40 % of the fastest common subnet: the traffic uses another path.
 std::vector<Finding> judge_speed(std::span<const comm::PairFigures> pairs, std::span<const RankFacts> facts);
 
-/// Warnings: clocks more than a second from that of the first host, hosts that did not answer.
+/// Warnings: clocks that differ by more than a second from the first host's, hosts that did not answer.
 std::vector<Finding> judge_clocks(std::span<const comm::ClockOffset> offsets, std::span<const std::string> hosts);
 std::string describe_clocks(std::span<const comm::ClockOffset> offsets);
 

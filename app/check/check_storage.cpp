@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An error for each distinct text, with the ranks that say it.
+/// Adds an error for each distinct text, with its ranks.
 void judge_texts(std::vector<Finding>& findings, std::span<const RankFacts> facts, const std::string& what,
                  const std::string& remedy, const FactOf& text) {
   const std::vector<HostGroup> hosts = hosts_of(facts);
@@ -33,7 +33,7 @@ void judge_texts(std::vector<Finding>& findings, std::span<const RankFacts> fact
   }
 }
 
-/// Ranks that share an amount of memory.
+/// Ranks that share one amount of memory.
 struct Sharers {
   std::vector<int> ranks;
   std::uint64_t wanted = 0, free = 0, in_all = 0;
