@@ -26,7 +26,7 @@ double seconds_to_target(const AgreeTraining& training, const AgreeSetting& sett
   return there == nullptr ? kNever : there->seconds;
 }
 
-/// What trainings are ranked by: less is better, first the one, then the other.
+/// Rank of a training: less is better; the second number breaks ties.
 std::array<double, 2> merit(const AgreeTraining& training, const AgreeSetting& setting) {
   return {setting.target ? seconds_to_target(training, setting) : last_loss(training), last_loss(training)};
 }
@@ -39,7 +39,7 @@ std::vector<const AgreeTraining*> of_mode(const std::vector<AgreeTraining>& trai
   return its;
 }
 
-/// The training of the middle, in the order of merit; `trainings` not empty.
+/// The median training in the order of merit; `trainings` not empty.
 const AgreeTraining* middle_of(std::vector<const AgreeTraining*> trainings, const AgreeSetting& setting) {
   std::ranges::stable_sort(trainings, [&](const AgreeTraining* a, const AgreeTraining* b) {
     return merit(*a, setting) < merit(*b, setting);
@@ -47,7 +47,7 @@ const AgreeTraining* middle_of(std::vector<const AgreeTraining*> trainings, cons
   return trainings[trainings.size() / 2];
 }
 
-/// "3.71 (3.5 to 4.02)"; of one value that alone.
+/// "3.71 (3.5 to 4.02)"; the value alone if there is only one.
 std::string spread(std::vector<double> values, int digits) {
   const auto [least, most] = std::ranges::minmax(values);
   const auto text = [&](double value) {
@@ -103,7 +103,7 @@ bool is_among(const AgreeTraining& training, const std::vector<AgreeTraining>& c
   });
 }
 
-/// Calls visit(training, validation, whether it is chosen).
+/// Calls visit(training, validation, true if it is chosen).
 template <class Visit>
 void for_each_row(const std::vector<AgreeTraining>& all, const std::vector<AgreeTraining>& chosen, Visit visit) {
   for (const AgreeTraining& training : all) {
@@ -111,7 +111,7 @@ void for_each_row(const std::vector<AgreeTraining>& all, const std::vector<Agree
   }
 }
 
-/// A name as a field of CSV: it may hold commas.
+/// A name as a field of CSV, which may contain commas.
 std::string quoted(const std::string& text) {
   std::string inside;
   for (const char letter : text) inside += letter == '"' ? std::string("\"\"") : std::string(1, letter);

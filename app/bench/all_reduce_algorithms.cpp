@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-/// Of the kinds that are schedules of the ring.
+/// The schedule of kinds that are schedules of the ring; nullopt for others.
 std::optional<comm::AllReduceSchedule> own_schedule(AllReduceAlgorithm kind) {
   switch (kind) {
     case AllReduceAlgorithm::doubling:
@@ -36,7 +36,7 @@ std::optional<comm::AllReduceSchedule> own_schedule(AllReduceAlgorithm kind) {
   }
 }
 
-/// Of the kinds that are transports of ours.
+/// The transport of kinds that are Lockstep's own transports.
 comm::Transport own_transport(AllReduceAlgorithm kind) {
   switch (kind) {
     case AllReduceAlgorithm::shared_memory:
@@ -50,13 +50,13 @@ comm::Transport own_transport(AllReduceAlgorithm kind) {
   }
 }
 
-/// Floats of a communicator's reduction memory, or plain ones.
+/// Floats in a communicator's reduction memory, or in ordinary memory.
 class HostMemory {
  public:
   HostMemory(std::unique_ptr<std::pmr::memory_resource> resource, std::size_t count)
       : resource_(std::move(resource)), count_(count) {
     values_ = static_cast<float*>(resource_->allocate(count * sizeof(float), kAlignment));
-    std::fill_n(values_, count_, 0.0f);  // pages are not to appear while the clock runs
+    std::fill_n(values_, count_, 0.0f);  // touches the pages before the clock runs
   }
   ~HostMemory() { resource_->deallocate(values_, count_ * sizeof(float), kAlignment); }
   HostMemory(const HostMemory&) = delete;
@@ -91,10 +91,10 @@ std::string wire_name(const comm::Communicator& communicator) {
   return communicator.wire_format() == comm::WireFormat::fp32 ? "fp32" : "bf16";
 }
 
-/// Over one of our transports.
+/// An all-reduce over one of Lockstep's own transports.
 class CommunicatorAllReduce final : public HostAllReduce {
  public:
-  /// `owned`: the communicator, if it is this algorithm's alone.
+  /// `owned`: the communicator, if only this algorithm uses it.
   CommunicatorAllReduce(std::string name, comm::Communicator& communicator, std::unique_ptr<comm::Communicator> owned,
                         std::shared_ptr<HostMemory> memory)
       : HostAllReduce(std::move(memory)),
@@ -103,7 +103,7 @@ class CommunicatorAllReduce final : public HostAllReduce {
         communicator_(communicator) {
     communicator_.note_activity("timing all-reduces", -1);  // no steps here
   }
-  ~CommunicatorAllReduce() override { release_memory(); }  // before the communicator goes
+  ~CommunicatorAllReduce() override { release_memory(); }  // before the communicator is destroyed
 
   std::string name() const override { return name_; }
   std::string transport() const override { return std::string(comm::name_of(communicator_.transport())); }
@@ -144,7 +144,7 @@ class MpiLibraryAllReduce final : public HostAllReduce {
   comm::MpiAllReduce all_reduce_;
 };
 
-/// Between GPUs, with what training uses there.
+/// An all-reduce between GPUs, with training's communicator.
 class DeviceAllReduce final : public AllReduce {
  public:
   DeviceAllReduce(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
@@ -157,8 +157,8 @@ class DeviceAllReduce final : public AllReduce {
     });
   }
   ~DeviceAllReduce() override {
-    // In order, the recorded sums go before what they were recorded from. After an error the sums go first: whatever
-    // frees memory would wait for those that are still waiting for a peer.
+    // Usually the recordings are destroyed before the sums that they refer to. After an error the sums are destroyed
+    // first: freeing memory would wait for sums that still wait for a peer.
     if (std::uncaught_exceptions() > 0) on_device_.reset();
     if (values_ != nullptr) backend_->memory()->deallocate(values_, count_ * sizeof(float), kAlignment);
     backend_.reset();
@@ -180,8 +180,8 @@ class DeviceAllReduce final : public AllReduce {
     });
     on_device_->wait("an all-reduce", -1);
   }
-  int slow_batches() const override { return graphs_ ? 2 : 0; }  // one to come to know it, one to record it
-  void begin_size() override { backend_->forget_recordings(); }  // a backend keeps so many and no more
+  int slow_batches() const override { return graphs_ ? 2 : 0; }  // the first before recording, the second records
+  void begin_size() override { backend_->forget_recordings(); }  // a backend keeps a limited number
   void load(std::size_t first, std::span<const float> values) override {
     backend_->upload(values, tensor(first, values.size()));
   }
@@ -221,7 +221,7 @@ std::vector<std::unique_ptr<AllReduce>> make_all_reduces(comm::MpiSession& sessi
                                                          std::span<const AllReduceAlgorithm> kinds, const Place& place,
                                                          const ExecutionOptions& options, std::size_t count) {
   std::vector<std::unique_ptr<AllReduce>> algorithms;
-  // What needs no special memory shares one.
+  // Algorithms that need no special memory share one.
   std::shared_ptr<HostMemory> plain;
   const auto plain_memory = [&] {
     if (!plain) {

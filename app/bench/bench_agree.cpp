@@ -33,10 +33,10 @@ namespace lockstep::app {
 
 namespace {
 
-/// Ranks that serve, and those that a mode leaves out, wait for a whole training.
+/// Time that servers, and ranks that a mode leaves out, wait for a whole training.
 constexpr double kWaitSeconds = 24 * 3600;
 
-/// Ranks of a mode that do nothing but serve.
+/// Number of a mode's ranks that only serve.
 int serving_ranks(const TrainOptions& train, int ranks) {
   const AgreeOptions& agree = train.agree;
   if (!agree.uses_servers()) return 0;
@@ -44,7 +44,7 @@ int serving_ranks(const TrainOptions& train, int ranks) {
   return servers->shared ? 0 : servers->count;
 }
 
-/// What nobody reads.
+/// A descriptor that discards output.
 class Nowhere {
  public:
   Nowhere() : descriptor_(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
@@ -70,10 +70,10 @@ class Comparison {
   const AgreeSetting& setting() const noexcept { return setting_; }
 
  private:
-  /// The ranks that a mode takes, as a job of their own.
+  /// The ranks that a mode uses, as a job of their own.
   struct World {
     int ranks = 1;
-    std::unique_ptr<comm::MpiSession> session;  ///< nullptr on the others
+    std::unique_ptr<comm::MpiSession> session;  ///< nullptr on ranks outside of it
   };
   World& world_of(const AgreeCase& mode);
   std::vector<double> rates_of(const AgreeCase& mode) const;
@@ -91,9 +91,9 @@ class Comparison {
   FirstRanks first_ranks_;
   std::vector<World> worlds_;
   int workers_ = 1;
-  std::vector<int> serving_;  ///< ranks that do nothing else, in each mode
+  std::vector<int> serving_;  ///< number of ranks that only serve, in each mode
   AgreeSetting setting_;
-  std::vector<double> rates_;  ///< chosen, of each mode
+  std::vector<double> rates_;  ///< chosen rate of each mode
   std::vector<AgreeTraining> all_, chosen_;
   double done_ = 0, to_do_ = 1;
 };
@@ -152,7 +152,7 @@ void Comparison::train_all() {
   console_.clear_progress();
 }
 
-/// With the first seed, all modes at one rate after the other. Rank 0 decides.
+/// With the first seed, trains each mode at one rate after the other. Rank 0 decides.
 void Comparison::choose_rates() {
   std::map<std::size_t, std::vector<AgreeTraining>> tried;
   std::size_t most = 0;
@@ -173,7 +173,7 @@ void Comparison::choose_rates() {
   }
 }
 
-/// Collective over everybody. On rank 0 with its validations.
+/// Collective over everybody. On rank 0 the result has its validations.
 AgreeTraining Comparison::train(std::size_t mode, double rate, std::int64_t seed) {
   const AgreeCase& one = options_.modes[mode];
   console_.progress(done_++ / to_do_, fmt::format("{}, rate {:g}, seed {}", one.name, rate, seed));
@@ -206,7 +206,7 @@ double Comparison::speed_of(int rank) const {
   return slow == options_.slow.end() ? 1 : slow->speed;
 }
 
-/// On the ranks of `world`. Whether it came apart.
+/// Runs on the ranks of `world`. Returns true if training diverged.
 bool Comparison::train_here(World& world, const TrainOptions& options) {
   const Nowhere nowhere;
   std::optional<Console> quiet;
@@ -231,7 +231,7 @@ bool Comparison::train_here(World& world, const TrainOptions& options) {
   } catch (const Divergence&) {
     return true;
   }
-  signals_.note();  // at its end a training heeds no signal any more
+  signals_.note();  // a training ignores signals at its end
   if (code != 0) throw comm::AgreedError("asked to stop before everything was measured: there is nothing to report");
   return false;
 }
@@ -253,7 +253,7 @@ std::vector<AgreeValidation> Comparison::validations_in(const std::filesystem::p
   return validations;
 }
 
-/// On one host an island for each rank, where the user says nothing: the ranks of a host would be one.
+/// On one host each rank becomes an island unless the user decides otherwise; by default they would be one.
 BenchAgreeOptions with_islands(const BenchAgreeOptions& options, comm::Communicator& everybody) {
   const std::vector<std::string> hosts = comm::all_gather_text(everybody, comm::host_name());
   const bool one_host = std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts.front(); });

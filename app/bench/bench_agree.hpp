@@ -1,9 +1,9 @@
 /// \file
-/// `lockstep bench agree`: the same training under several ways to agree, in one job.
+/// `lockstep bench agree`: the same training in several modes of agreement, in one job.
 ///
-/// HONEST. All modes have the same ranks that train, the same global batches and, but for what a mode does to it, the
-/// same order of samples; each has the best of the same learning rates, chosen with the first seed. Trainings come in
-/// turns. Seconds are those of training: no start, no validation, no checkpoint.
+/// FAIR COMPARISON. All modes have the same training ranks, the same global batches and, unless the mode itself changes
+/// it, the same order of samples. Each mode uses the best of the same learning rates, chosen with the first seed.
+/// Trainings alternate between modes. Seconds are those of training: no start, no validation, no checkpoint.
 #pragma once
 
 #include "app/engine/signals.hpp"
@@ -12,7 +12,8 @@
 
 namespace lockstep::app {
 
-/// Collective. Throws UsageError, comm::AgreedError, also where `signals` asked to stop: then nothing is reported.
+/// Collective. Throws UsageError and comm::AgreedError, the latter also if `signals` asked to stop: then there is no
+/// report.
 int run_bench_agree(comm::MpiSession& session, const BenchAgreeOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

@@ -31,13 +31,13 @@ namespace {
 constexpr double kBatchSeconds = 2e-3;
 constexpr std::int64_t kMaxSums = 200;
 constexpr double kWarmupSeconds = 1;
-// Where --repeat does not say how often: a second of each algorithm, 5 to 100 batches; but 3 where 5 take too long.
+// Without --repeat: a second of each algorithm, 5 to 100 batches; but 3 if 5 take too long.
 constexpr double kTimedSeconds = 1, kLongSeconds = 20;
 constexpr std::int64_t kFewestBatches = 3, kUsualBatches = 5, kMaxBatches = 100;
 /// Elements that are filled and checked at a time.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-/// Seconds of so many all-reduces on this rank, all ranks starting together.
+/// Seconds of `sums` all-reduces on this rank; all ranks start together.
 double time_batch(comm::Communicator& control, AllReduce& algorithm, std::size_t count, std::int64_t sums) {
   control.barrier();
   control.wait();
@@ -45,13 +45,13 @@ double time_batch(comm::Communicator& control, AllReduce& algorithm, std::size_t
   algorithm.sum(count, sums);
   return watch.seconds();
 }
-/// Collective: on the slowest rank.
+/// Collective: seconds on the slowest rank.
 double slowest_batch(comm::Communicator& control, AllReduce& algorithm, std::size_t count, std::int64_t sums) {
   const double own = time_batch(control, algorithm, count, sums);
   return largest_over_ranks(control, std::span(&own, 1)).front();
 }
 
-/// Collective: wrong elements of an all-reduce with known sums, on this rank.
+/// Collective: number of wrong elements of an all-reduce with known sums, on this rank.
 std::size_t check_sum(const comm::Communicator& control, AllReduce& algorithm, std::size_t count,
                       const KnownSums& terms) {
   std::vector<float> values;
@@ -74,10 +74,10 @@ std::size_t check_sum(const comm::Communicator& control, AllReduce& algorithm, s
   return wrong;
 }
 
-/// Collective: warms up; the number of all-reduces in a batch, and seconds of a batch.
+/// Collective: warms up; returns the number of all-reduces in a batch, and seconds of a batch.
 std::pair<std::int64_t, double> prepare(comm::Communicator& control, AllReduce& algorithm, std::size_t count,
                                         std::int64_t warmup) {
-  // From here on the values grow beyond all bounds, which takes as long as any other addition.
+  // From here on the values overflow, which takes as long as any other addition.
   const auto fits = [](double seconds, double one) { return static_cast<std::int64_t>(seconds / std::max(one, 1e-9)); };
   for (int i = 0; i < algorithm.slow_batches(); ++i) slowest_batch(control, algorithm, count, 1);
   double estimate = slowest_batch(control, algorithm, count, 1);  // the same on every rank
@@ -88,15 +88,15 @@ std::pair<std::int64_t, double> prepare(comm::Communicator& control, AllReduce& 
   return {sums, estimate * static_cast<double>(sums)};
 }
 
-/// Of all algorithms together, each of which takes a batch a round.
+/// Number of rounds, in each of which every algorithm runs a batch.
 std::int64_t rounds_for(double round_seconds, std::size_t algorithms) {
   const auto fit = [&](double seconds) { return static_cast<std::int64_t>(seconds / std::max(round_seconds, 1e-9)); };
   const std::int64_t least = std::clamp(fit(kLongSeconds), kFewestBatches, kUsualBatches);
   return std::clamp(fit(kTimedSeconds * static_cast<double>(algorithms)), least, kMaxBatches);
 }
 
-/// Collective: the largest size up to `wanted` of which the ranks of every host can hold so many copies each, in half
-/// of the free memory, because nobody asked for so much.
+/// Collective: the largest size up to `wanted` for which the ranks of every host can hold `copies` copies each, in half
+/// of the free memory, because the user has not asked for a size.
 std::int64_t largest_that_fits(comm::Communicator& control, std::int64_t wanted, std::size_t copies) {
   const std::vector<comm::RankPlace> places = comm::gather_topology(control, "");
   const std::string& host = places[control.rank()].host;

@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep bench checkpoint`: how long training stands still for a checkpoint, and how long it takes to be safe.
+/// `lockstep bench checkpoint`: the time that training stands still for a checkpoint, and the time until it is safe.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace lockstep::app {
 
-/// What checkpoints, or plain writes of their bytes, took.
+/// Durations of checkpoints, or of plain writes of their bytes.
 struct CheckpointRow {
   std::string way;
   int ranks = 1;
   int writers = 1;
-  double bytes = 0;             ///< of the state, written by all writers together
-  std::vector<double> seconds;  ///< until the bytes were safe, each time; > 0
-  std::vector<double> stall;    ///< seconds without training, each time; of plain writes: none
+  double bytes = 0;             ///< size of the state, written by all writers together
+  std::vector<double> seconds;  ///< seconds until the bytes were safe, for each checkpoint; > 0
+  std::vector<double> stall;    ///< seconds without training, for each checkpoint; empty for plain writes
 };
 
 std::string format_checkpoint_head();
@@ -26,7 +26,7 @@ std::string format_checkpoint_row(const CheckpointRow& row);
 std::string checkpoint_csv_head();
 std::string checkpoint_csv_row(const CheckpointRow& row);
 
-/// Collective. The exit code.
+/// Collective. Returns the exit code.
 int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions& options);
 
 }  // namespace lockstep::app

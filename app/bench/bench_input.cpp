@@ -27,11 +27,11 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr double kPartBytes = 256.0 * 1024 * 1024;  ///< over all ranks
-constexpr double kNoStall = 0.02;                   ///< less of the time than this is no bottleneck
-constexpr double kLoaderLimits = 0.7;               ///< of raw reads: below this the reading of samples limits
+constexpr double kPartBytes = 256.0 * 1024 * 1024;  ///< size of a part over all ranks
+constexpr double kNoStall = 0.02;                   ///< a smaller share of the time is no bottleneck
+constexpr double kLoaderLimits = 0.7;  ///< share of the speed of raw reads; below it the loader is the bottleneck
 
-/// Keeps the core busy as computing would: reading has to get along with that.
+/// Keeps the core busy like a computation, which competes with reading.
 void compute_for(double seconds) {
   const StopWatch watch;
   while (watch.seconds() < seconds) {
@@ -42,14 +42,14 @@ struct PartTime {
   double seconds = 0, stall = 0;
 };
 
-/// A way of reading and what its parts took on this rank.
+/// A way of reading and the times of its parts on this rank.
 struct Way {
   std::string name;
   std::function<PartTime(std::int64_t part)> read;
   std::vector<PartTime> parts = {};
 };
 
-/// The reading of a job, part by part.
+/// Reads a job's data, part by part.
 class InputBench {
  public:
   InputBench(comm::Communicator& communicator, const Workload& workload, const BenchInputOptions& options)
@@ -73,7 +73,7 @@ class InputBench {
   double bytes() const noexcept { return bytes_; }
   io::RawReader& raw() noexcept { return raw_; }
 
-  /// Collective: all parts of all ways, in turn.
+  /// Collective: measures all parts of all ways of reading, in turns.
   void measure(std::vector<Way>& ways) {
     for (std::int64_t part = 0; part < options_.repeat; ++part) {
       for (Way& way : ways) {
@@ -87,7 +87,7 @@ class InputBench {
     }
   }
 
-  /// This rank's share of the same bytes, one stretch after another.
+  /// Reads this rank's share of the same bytes sequentially.
   PartTime read_raw(std::int64_t part) {
     const auto ranks = static_cast<std::uint64_t>(communicator_.size());
     const auto share = static_cast<std::uint64_t>(bytes_) / ranks;
@@ -97,7 +97,7 @@ class InputBench {
     return {.seconds = watch.seconds(), .stall = 0};
   }
 
-  /// As training does, from a standing start, each part in an epoch of its own.
+  /// Reads like training, from a cold start, each part in its own epoch.
   PartTime read_in_training_order(std::int64_t part, double compute_seconds) {
     io::PrefetcherOptions input = reading(workload_, communicator_.rank(), communicator_.size());
     input.first_epoch = part * (1 + steps_ / workload_.work.steps_per_epoch);
@@ -166,7 +166,7 @@ class InputBench {
 
 double megabytes(double bytes) { return bytes / 1e6; }
 
-/// Bytes/s of the rank that took so long for its share.
+/// Bytes/s of a rank that took `seconds` for its share.
 double of_rank(const InputRow& row, double seconds) {
   return seconds > 0 ? row.bytes / static_cast<double>(row.ranks) / seconds : 0;
 }
@@ -176,7 +176,7 @@ std::string cache_text(const std::optional<double>& share) {
                : std::string("what the page cache holds is not known here");
 }
 
-/// No training order, in which a rank could wait for a batch.
+/// True for raw reads, whose order is not training's, so that no rank waits for a batch.
 bool is_raw(const InputRow& row) { return row.way.starts_with("raw"); }
 
 io::MetricRecord to_record(const InputRow& row, std::int64_t global_batch, const std::optional<double>& cached) {
@@ -295,7 +295,7 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
         "files that another process has mapped): these are not cold reads");
   }
   bench->measure(ways);
-  if (!options.cold) cached = bench->raw().cached_share();  // the first part may have brought them there
+  if (!options.cold) cached = bench->raw().cached_share();  // the first part may have filled the page cache
 
   console.info(format_input_head());
   csv.write(input_csv_head() + "\n");

@@ -26,7 +26,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Sums of all gradients timed in a visit.
+/// Number of sums of all gradients timed in a visit.
 constexpr int kGradientSums = 5;
 
 /// The first ranks of the job, as a job of their own. Members are empty on the other ranks.
@@ -34,23 +34,23 @@ struct World {
   int ranks = 1;
   std::unique_ptr<comm::MpiSession> session;
   std::unique_ptr<comm::Communicator> communicator;
-  std::unique_ptr<io::IoDeadline> io_deadline;  ///< of its data
+  std::unique_ptr<io::IoDeadline> io_deadline;  ///< deadline of its data
   std::optional<Place> place;
   std::string transport;
 };
 
-/// What a visit found: sums and times of all ranks, known to all of them.
+/// Result of a visit: sums and times of all ranks, known to all of them.
 struct Visit {
   StepTimes times = {};
-  double samples = 0;             ///< of a step, all ranks together, on the average
-  double communication = 0;       ///< seconds of a step, mean over the ranks; negative: not known
-  double all_reduce_seconds = 0;  ///< of all gradients
+  double samples = 0;             ///< mean number of samples per step, all ranks together
+  double communication = 0;       ///< seconds per step, mean over the ranks; negative: unknown
+  double all_reduce_seconds = 0;  ///< time of an all-reduce of all gradients
   double gradient_bytes = 0;
 
   StepShare share() const { return split(times); }
 };
 
-/// So many samples a step on so many ranks: weak and strong scaling may share one.
+/// A number of samples per step in a world; weak and strong scaling may share one.
 struct Case {
   std::size_t world = 0;  ///< index
   std::int64_t samples = 0;
@@ -62,7 +62,7 @@ std::int64_t strong_batch(const BenchScaleOptions& options, const std::vector<in
   return options.global_batch > 0 ? options.global_batch : train.work.batch * train.work.accumulate * worlds.front();
 }
 
-/// Throws UsageError where a rank would have nothing to do.
+/// Throws UsageError if a rank would have no samples.
 void require_samples(const BenchScaleOptions& options, const std::vector<int>& worlds) {
   const std::int64_t samples = strong_batch(options, worlds),
                      parts = worlds.back() * options.work.train.work.accumulate;
@@ -75,7 +75,7 @@ void require_samples(const BenchScaleOptions& options, const std::vector<int>& w
       parts));
 }
 
-/// Where none are asked for, as many as take about a second.
+/// Unless the user gives a number, as many steps as take about a second.
 std::int64_t steps_of_a_visit(const BenchScaleOptions& options, double step_seconds) {
   constexpr double kSeconds = 1, kFewest = 10, kMax = 2000;
   if (options.repeat > 0) return options.repeat;
@@ -88,7 +88,7 @@ class Bench {
   Bench(comm::MpiSession& session, comm::Communicator& everybody, Console& console, const BenchScaleOptions& options,
         const std::vector<int>& sizes);
 
-  /// Collective. Every case once, then again …
+  /// Collective. Visits every case once, then again, for each round.
   void visit_all();
   /// On rank 0.
   std::vector<ScalingCurve> curves(const std::vector<std::string>& host_of_rank) const;
@@ -106,7 +106,7 @@ class Bench {
   FirstRanks first_ranks_;
   std::vector<World> worlds_;
   std::vector<Case> cases_;
-  std::vector<std::size_t> weak_, strong_;  ///< cases, by world; empty: not asked for
+  std::vector<std::size_t> weak_, strong_;  ///< indices of cases, by world; empty: not requested
   ScalingSetting setting_;
 };
 
@@ -160,7 +160,7 @@ void Bench::visit_all() {
   console_.clear_progress();
 }
 
-/// On the ranks of `world`.
+/// Runs on the ranks of `world`.
 Visit Bench::visit(World& world, std::int64_t samples) {
   StepWork work = options_.work;
   work.train.work.global_batch = samples;
@@ -174,13 +174,14 @@ Visit Bench::visit(World& world, std::int64_t samples) {
   return timed(world, bench);
 }
 
-/// Seconds of a step, the same on all ranks of a world, and word to the ranks that wait before their patience ends.
+/// Measures the seconds of a step, the same on all ranks of a world, and notifies the waiting ranks before their
+/// deadline.
 class Pace {
  public:
   Pace(FirstRanks& first_ranks, comm::Communicator& communicator, double deadline_seconds)
       : first_ranks_(first_ranks), communicator_(communicator), deadline_seconds_(deadline_seconds) {}
 
-  /// Collective: after every step.
+  /// Collective: call after every step.
   void step_done() {
     if (++steps_ < next_) return;
     const double own = watch_.seconds() / static_cast<double>(steps_);
@@ -198,12 +199,12 @@ class Pace {
   FirstRanks& first_ranks_;
   comm::Communicator& communicator_;
   double deadline_seconds_;
-  std::int64_t steps_ = 0, next_ = 1;  ///< since the last word, and until the next
+  std::int64_t steps_ = 0, next_ = 1;  ///< steps since the last notification, and until the next
   double seconds_ = 1;
   StopWatch watch_;
 };
 
-/// Steps to warm up, then timed ones, then sums.
+/// Makes steps to warm up, then timed ones, then sums.
 Visit Bench::timed(World& world, TimedSteps& bench) {
   comm::Communicator& communicator = *world.communicator;
   Pace pace(first_ranks_, communicator, options_.work.train.execution.deadline);
@@ -256,7 +257,7 @@ ScalingPoint Bench::point(const Case& one, const std::vector<std::string>& host_
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return one.visits[a].share().step() < one.visits[b].share().step();
   });
-  // All figures but the sums' are those of one visit, so that they fit together.
+  // All figures except those of the sums come from one visit, so that they are consistent.
   const Visit& typical = one.visits[order[order.size() / 2]];
   StepTimes all{.ranks = world.ranks, .cells = {}};
   std::vector<double> sums;

@@ -1,8 +1,8 @@
 /// \file
-/// `lockstep bench scale`: the same training steps on 1, 2, 4 … of a job's ranks, and where their time goes.
+/// `lockstep bench scale`: the same training steps on 1, 2, 4 … of a job's ranks, and a breakdown of their times.
 ///
 /// IN TURNS. A visit to a world sets everything up, warms up, times its steps and frees everything again; one round
-/// visits every world once, so that a disturbance of the machine disturbs all worlds alike. Memory is that of one
+/// visits every world once, so that a disturbance of the machine affects all worlds alike. The memory is that of one
 /// world.
 ///
 /// THE OTHER RANKS sleep in an all-reduce over the whole job. A visit may last longer than the deadline: its ranks then

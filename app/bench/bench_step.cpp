@@ -30,10 +30,10 @@ namespace lockstep::app {
 
 namespace {
 
-/// Rows and columns of the matrices of the roofline's GEMM: large enough to keep all of the device busy.
+/// Rows and columns of the matrices of the roofline's GEMM: large enough to use the whole device.
 std::int64_t roof_size(const model::Backend& backend) { return backend.is_host() ? 1024 : 8192; }
 
-/// FLOP/s of a GEMM of such matrices on this backend: what the GEMMs of a step can reach at best.
+/// FLOP/s of a GEMM of such matrices on this backend: an upper bound for the GEMMs of a step.
 double measure_roof(model::Backend& backend) {
   constexpr std::int64_t kTileRows = 128;  // made on the host; the device repeats them
   const std::int64_t n = roof_size(backend);
@@ -71,7 +71,7 @@ double peak_resident_bytes() {
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
-/// Collective: so many steps of this rank.
+/// Collective: times `count` steps on this rank.
 std::vector<RankStep> time_steps(TimedSteps& bench, std::int64_t count) {
   std::vector<RankStep> steps;
   for (std::int64_t i = 0; i < count; ++i) steps.push_back(bench.step());
@@ -84,7 +84,7 @@ std::vector<double> totals(const std::vector<RankStep>& steps) {
   return seconds;
 }
 
-/// "3 (256 KiB to 4.0 MiB)": of gradients.
+/// Number and sizes of the buckets of gradients: "3 (256 KiB to 4.0 MiB)".
 std::string describe_buckets(std::span<const comm::Slice> buckets) {
   const auto [least, most] = std::minmax_element(
       buckets.begin(), buckets.end(), [](const comm::Slice& a, const comm::Slice& b) { return a.count < b.count; });
@@ -97,11 +97,11 @@ std::string describe_buckets(std::span<const comm::Slice> buckets) {
 struct BucketTrial {
   std::int64_t size = 0;  ///< elements, 0: by the rule
   std::vector<comm::Slice> buckets;
-  std::vector<double> seconds, exposed;  ///< of a step: a median for each round
+  std::vector<double> seconds, exposed;  ///< median of a step in each round
 };
 
-/// The rule, and sizes from everything in one bucket down to kMinBucket elements; of those that cut the gradients
-/// alike, one.
+/// Trials of the rule, and of sizes from everything in one bucket down to kLeastBucket elements; only one of those that
+/// cut the gradients alike.
 std::vector<BucketTrial> bucket_trials(const model::Network& network, const Place& place,
                                        const comm::Communicator& communicator) {
   constexpr std::int64_t kMinBucket = 64 * 1024, kFactor = 4;
@@ -123,7 +123,7 @@ std::vector<BucketTrial> bucket_trials(const model::Network& network, const Plac
   return trials;
 }
 
-/// Collective. Steps with every trial's buckets, in turns.
+/// Collective. Makes steps with every trial's buckets, in turns.
 void sweep(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
            const BenchStepOptions& options, io::IoDeadline& deadline, std::vector<BucketTrial>& trials) {
   constexpr std::int64_t kRounds = 5;
@@ -177,22 +177,22 @@ void show_sweep(Console& console, RecordFile& json, const std::vector<BucketTria
   }
 }
 
-/// The result of the timed steps. Of this rank where nothing else is said.
+/// The result of the timed steps, on this rank unless stated otherwise.
 struct StepResult {
-  std::vector<double> seconds;          ///< of each step
-  TimeSplit split;                      ///< of all steps
-  StepShare share;                      ///< of a step, over all ranks
-  double samples_per_step = 0;          ///< of all ranks
-  std::optional<double> communication;  ///< seconds of a step, exposed or not; where it is known
-  double flops = 0;                     ///< of a step
-  std::optional<double> roof;           ///< FLOP/s of a large GEMM; where it was asked for
-  double peak_bytes = 0;                ///< resident
-  model::DevicePeak peak;               ///< 0 FLOP/s: not known
+  std::vector<double> seconds;          ///< duration of each step
+  TimeSplit split;                      ///< times of all steps
+  StepShare share;                      ///< parts of a step, over all ranks
+  double samples_per_step = 0;          ///< over all ranks
+  std::optional<double> communication;  ///< seconds per step, exposed or not, if known
+  double flops = 0;                     ///< FLOPs of a step
+  std::optional<double> roof;           ///< FLOP/s of a large GEMM, if requested
+  double peak_bytes = 0;                ///< resident memory
+  model::DevicePeak peak;               ///< 0 FLOP/s: unknown
   double typical() const { return median(seconds); }
   double quickest() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  /// NaN where the roof is not known.
+  /// NaN if the roof is unknown.
   double fastest_possible() const { return flops / roof.value_or(kNotKnown); }
-  /// NaN where the peak is not known.
+  /// NaN if the peak is unknown.
   double utilisation() const { return flops / typical() / peak_flops(); }
   double peak_flops() const { return peak.flops > 0 ? peak.flops : kNotKnown; }
 };
@@ -217,7 +217,8 @@ StepResult measure(TimedSteps& bench, comm::Communicator& communicator, const Pl
   if (options.roof) {
     communicator.barrier();
     communicator.wait();
-    result.roof = measure_roof(bench.engine().backend());  // all ranks at once: they share the machine in the step, too
+    result.roof =
+        measure_roof(bench.engine().backend());  // all ranks at once, because they share the machine in a step, too
   }
   for (const model::LayerPlan& layer : bench.workload().network->plan()) {
     result.flops += (layer.forward_flops + layer.backward_flops) * result.samples_per_step / communicator.size();

@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep bench step`: what a training step costs here, and where the time goes.
+/// `lockstep bench step`: the cost of a training step on this machine, and a breakdown of its time.
 #pragma once
 
 #include "app/options/bench_options.hpp"

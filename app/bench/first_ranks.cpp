@@ -9,7 +9,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// A step may take so many times as long as the workers expected from those before it.
+/// Limit of a step's duration, relative to the workers' expectation from earlier steps.
 constexpr double kSlack = 10;
 
 }  // namespace
@@ -55,7 +55,7 @@ void FirstRanks::wait() {
   conclude(words, "");
 }
 
-/// All ranks know by now how it ended; rank 0, which has worked, knows the words for it.
+/// All ranks know the outcome by now; rank 0, which is a worker, knows the text.
 void FirstRanks::conclude(const Words& words, const std::string& error) {
   if (words[kMisused] > 0) throw UsageError(broadcast_text(everybody_, error));
   if (words[kFailed] > 0) throw comm::AgreedError(broadcast_text(everybody_, error));

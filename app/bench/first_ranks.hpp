@@ -1,5 +1,5 @@
 /// \file
-/// Work of the first ranks of a job while the others wait for them.
+/// Work on the first ranks of a job while the others wait.
 #pragma once
 
 #include <array>
@@ -12,22 +12,22 @@ namespace lockstep::app {
 
 class FirstRanks {
  public:
-  /// `everybody`: all ranks of the job, none of them in a long operation; it outlives this. The workers talk through
+  /// `everybody`: all ranks of the job, none of them in a long operation; it outlives this object. The workers use
   /// other communicators.
   FirstRanks(comm::Communicator& everybody, double deadline_seconds)
       : everybody_(everybody), deadline_seconds_(deadline_seconds) {}
 
   /// Collective over everybody. Calls `work` on ranks 0 … workers - 1; the others sleep, for as long as a long
-  /// operation may take or as the workers have announced. Where all workers throw the same UsageError or
+  /// operation may take or as the workers have announced. If all workers throw the same UsageError or
   /// comm::AgreedError, every rank throws it.
   void run(int workers, const std::function<void()>& work);
 
-  /// Collective over the workers, inside their work, with equal `seconds` on all of them: they are well, and the next
-  /// announcement or the end of the work follows within about so long.
+  /// Collective over the workers, inside their work, with equal `seconds` on all of them: reports that they work
+  /// normally, and that the next announcement or the end of the work follows within about `seconds`.
   void announce(double seconds);
 
  private:
-  /// What is summed over everybody: numbers of ranks, and seconds.
+  /// Values summed over everybody: numbers of ranks, and seconds.
   enum Said : std::size_t { kStillAtWork, kSeconds, kFailed, kMisused, kWords };
   using Words = std::array<double, kWords>;
 

@@ -1,5 +1,5 @@
 /// \file
-/// What the ranks add in a benchmark's all-reduce, so that every element of the sum can be checked by formula.
+/// Terms of a benchmark's all-reduce, chosen so that a formula can check every element of the sum.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,25 @@
 
 namespace lockstep::app {
 
-/// No order of elements repeats, so that exchanged pieces show, and neighbours bring different terms, so that a rank
-/// taken for another shows. All partial sums are whole numbers that the type on the wire holds, so sums are exact in
-/// any order, also where terms and partial sums are rounded to bfloat16 on their way: those go up to 256, which 128
-/// ranks reach; of more ranks each element has terms of every second, third, … rank, beginning with another one each
-/// time, and zeros of the rest.
+/// No order of elements repeats, which reveals exchanged pieces, and neighbouring ranks contribute different terms,
+/// which reveals confused ranks. All partial sums are whole numbers that the type on the wire represents, so sums are
+/// exact in any order, even if terms and partial sums are rounded to bfloat16 on the wire: those go up to 256, which
+/// 128 ranks reach. With more ranks, each element has terms of every second, third, … rank, beginning with a different
+/// one each time, and zeros of the others.
 class KnownSums {
  public:
   enum class Wire { fp32, bf16 };
   explicit KnownSums(int ranks, Wire wire = Wire::fp32);
 
-  /// What rank `rank` brings as element `index`, and the sum of what all bring.
+  /// The term of rank `rank` for element `index`, and the sum of all ranks' terms.
   float term(std::size_t index, int rank) const;
   float sum(std::size_t index) const;
-  /// Elements that are not the sum. `first`: index of the first.
+  /// Number of elements that differ from the sum. `first`: index of the first.
   std::size_t count_wrong(std::span<const float> sums, std::size_t first = 0) const;
 
  private:
   struct Members {
-    std::uint32_t first, count;  ///< ranks first, first + stride_, …: so many
+    std::uint32_t first, count;  ///< `count` ranks: first, first + stride_, …
   };
   Members members(std::size_t index) const;
   std::uint32_t base(std::size_t index) const;

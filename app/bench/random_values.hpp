@@ -1,8 +1,8 @@
 /// \file
-/// Made-up numbers for benchmarks: cheap to make, and no zeros, because bits that never flip take less power.
+/// Synthetic numbers for benchmarks: cheap to make, and without zeros, because bits that never flip consume less power.
 ///
-/// Number i of a stream is a hash of (stream, i): two multiplications, which the compiler makes for several numbers at
-/// once. A batch of 256 images of ImageNet is made in 30 ms; normal numbers from a Mersenne Twister take 600 ms.
+/// Number i of a stream is a hash of (stream, i): two multiplications, which the compiler vectorises. A batch of 256
+/// images of ImageNet takes 30 ms; normal numbers from a Mersenne Twister take 600 ms.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 /// \file
-/// Numbers that every rank measured, side by side.
+/// Measured numbers of all ranks, side by side.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace lockstep::app {
 
-/// Collective: [index][rank] of the numbers of all ranks, of which each has as many as this one.
+/// Collective: [index][rank] of the numbers of all ranks, which contribute equally many.
 std::vector<double> gather_values(comm::Communicator& communicator, std::span<const double> own);
 
 /// Collective: for each of this rank's numbers, the largest on any rank.

@@ -17,7 +17,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Shares of a step below this are not worth a word.
+/// Smaller shares of a step are not mentioned.
 constexpr double kNotable = 0.005;
 
 std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
@@ -39,7 +39,7 @@ std::string name_waiting(const ScalingPoint& point) {
   return fmt::format("waiting for rank {} on {}", rank, point.host_of_rank[rank]);
 }
 
-/// Why computing takes longer than at the base, as far as the figures can tell.
+/// The reason why computing takes longer than at the base, as far as the figures tell.
 std::string compute_reason(const ScalingPoint& point, const ScalingPoint& base) {
   const bool same_part = point.samples * base.ranks == base.samples * point.ranks;
   return same_part ? fmt::format("compute (slower than at {}: shared memory bandwidth, caches, clocks)",
@@ -86,7 +86,7 @@ StepShare split(const StepTimes& times) {
                  .input = sum.input / steps,
                  .communication = sum.communication / steps,
                  .waiting = sum.waiting / steps};
-  // Ranks may be late in turns, before and after an all-reduce: the step is then shorter than its longest parts.
+  // If ranks are late in turns, before and after an all-reduce, the step is shorter than its longest parts.
   if (mean.communication < 0) {
     mean.waiting = std::max(0.0, mean.waiting + mean.communication);
     mean.communication = 0;
@@ -137,7 +137,7 @@ double efficiency(const ScalingPoint& point, const ScalingPoint& base) {
 
 StepShare lost(const ScalingPoint& point, const ScalingPoint& base) {
   const double step = point.share.step();
-  // The time of a step of this many samples per rank at the base's rate per rank, over the time of the base's step.
+  // Ratio of two times: a step with this many samples per rank at the base's rate per rank, over the base's step.
   const double scale = efficiency(point, base) * step / base.share.step();
   const auto of = [&](double part, double part_of_base) { return (part - scale * part_of_base) / step; };
   return {.compute = of(point.share.compute, base.share.compute),

@@ -41,7 +41,7 @@ std::string row(const ScalingPoint& point, const ScalingPoint& base) {
                      alone ? "-" : fmt::format("{:.2f}", point.bus_bandwidth() / 1e9));
 }
 
-/// The numbers of a row, by their names in JSON and CSV.
+/// The numbers of a row, with their names in JSON and CSV.
 io::MetricRecord figures(const ScalingCurve& curve, const ScalingPoint& point) {
   const ScalingPoint& base = curve.points.front();
   const StepShare gone = lost(point, base);
@@ -82,7 +82,7 @@ std::string csv_cell(const io::MetricValue& value) {
   return std::isnan(real) ? std::string() : fmt::format("{:.9g}", real);
 }
 
-/// The figures that count as 100 %: those of the fewest ranks.
+/// Title that names the reference of 100 %: the figures of the fewest ranks.
 std::string efficiency_title(const std::vector<ScalingCurve>& curves) {
   return fmt::format("samples/s per rank, of those on {}", counted(curves.front().points.front().ranks, "rank"));
 }

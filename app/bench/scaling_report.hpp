@@ -1,5 +1,5 @@
 /// \file
-/// What bench scale tells: a table for people, rows for programs, a picture. Pure.
+/// Reports of bench scale: a table for people, rows for programs, a picture. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace lockstep::app {
 
-/// Worlds in ascending order; the first is what the others' efficiency is of.
+/// Worlds in ascending order; the first is the reference of the others' efficiency.
 struct ScalingCurve {
   std::string kind;  ///< "weak", "strong"
   std::vector<ScalingPoint> points;
 };
 
-/// What was the same in every world.
+/// Settings common to all worlds.
 struct ScalingSetting {
   std::string network, backend, optimizer, input;
   std::int64_t batch = 0, accumulate = 1;
@@ -24,13 +24,13 @@ struct ScalingSetting {
 };
 
 std::string format_setting(const ScalingSetting& setting);
-/// Head, a row for each world, who is late, and a sentence for each world but the first. At most 120 columns.
+/// Head, a row for each world, the stragglers, and a sentence for each world except the first. At most 120 columns.
 std::string format_table(const ScalingCurve& curve);
 /// All curves, with a head.
 std::string format_csv(const std::vector<ScalingCurve>& curves);
 /// A line for each world of each curve.
 std::vector<io::MetricRecord> to_records(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
-/// Efficiency over the ranks, and for each curve what a step's time goes to, below each other.
+/// Efficiency over the ranks, and for each curve the parts of a step's time, below each other.
 std::string format_svg(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
 
 }  // namespace lockstep::app

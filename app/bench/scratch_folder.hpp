@@ -1,5 +1,5 @@
 /// \file
-/// A folder for what a benchmark writes and nobody keeps.
+/// A folder for a benchmark's temporary files.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 namespace lockstep::app {
 
-/// Rank 0 makes it, and removes it with everything in it.
+/// Rank 0 creates it, and removes it with everything in it.
 class ScratchFolder {
  public:
-  /// Collective: in `parent` (empty: here), called NAME-, then eight letters by chance. `deadline`: of making and of
-  /// removing it; outlives it. Throws comm::AgreedError.
+  /// Collective: in `parent` (empty: the working folder), with the name NAME- and eight random letters. `deadline`: for
+  /// creating and removing it; outlives it. Throws comm::AgreedError.
   ScratchFolder(comm::Communicator& communicator, const std::filesystem::path& parent, const std::string& name,
                 io::IoDeadline& deadline);
   ~ScratchFolder();

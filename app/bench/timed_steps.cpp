@@ -16,9 +16,9 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::uint32_t kResidentBatches = 2;  // in turns: no step's samples are in a cache from the step before
+constexpr std::uint32_t kResidentBatches = 2;  // used in turns, so that no step finds its samples in a cache
 
-/// What samples would look like that are in no file.
+/// Shape of samples that are in no file.
 model::SampleShape synthetic_shape(const StepWork& work) {
   if (const std::int64_t context = model::tokens_per_sample(work.train.network); context > 0) {
     return {.features = context, .outputs = work.outputs, .image = {}, .tokens = true};
@@ -27,7 +27,7 @@ model::SampleShape synthetic_shape(const StepWork& work) {
   return {.features = work.image->elements(), .outputs = work.outputs, .image = work.image};
 }
 
-/// Without data: what prepare_workload makes with it.
+/// The workload without data, in place of prepare_workload().
 Workload synthetic_workload(const StepWork& work, int world) {
   constexpr std::int64_t kEndless = std::int64_t{1} << 40;
   Workload workload;
@@ -57,7 +57,7 @@ std::int64_t share_of(std::int64_t count, std::int64_t index, std::int64_t parts
 /// Random batches that stay in memory: the step without an input pipeline.
 class ResidentInput {
  public:
-  /// `memory`: of the host, from where batches travel fast.
+  /// `memory`: host memory from which copies are fast.
   ResidentInput(const model::Network& network, const WorkPlan& work, const StepWork& options, int rank, int world,
                 std::pmr::memory_resource* memory)
       : own_(app::share_of(work, rank, world).sequences.count),

@@ -1,5 +1,5 @@
 /// \file
-/// Training steps that are made to be timed: what bench step and bench scale share.
+/// Training steps for timing, shared by bench step and bench scale.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class ResidentInput;
 
 class TimedSteps {
  public:
-  /// Collective. Prepares data or made-up samples, network, engine and trainer; makes no step. Throws UsageError and
+  /// Collective. Prepares data or synthetic samples, network, engine and trainer; makes no step. Throws UsageError and
   /// comm::AgreedError, alike on every rank. `deadline`: of the data's files. The references must outlive the object.
   TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place, const StepWork& work,
              io::IoDeadline& deadline);
@@ -29,20 +29,19 @@ class TimedSteps {
   TimedSteps(const TimedSteps&) = delete;
   TimedSteps& operator=(const TimedSteps&) = delete;
 
-  /// Collective. One step, as in training; seconds of this rank.
+  /// Collective. One step, as in training; returns seconds on this rank.
   RankStep step();
-  /// Of all ranks, in all steps so far.
+  /// Samples of all ranks, in all steps so far.
   double samples() const noexcept { return samples_; }
-  /// Since construction, on this rank; the total is that of the steps.
+  /// Times since construction, on this rank; the total is that of the steps.
   TimeSplit time() const;
-  /// Seconds that the sums of the steps took on this rank, hidden or not; negative: not known.
+  /// Seconds of the steps' sums on this rank, hidden or not; negative: unknown.
   double communication_seconds() const;
-  /// Collective. Seconds to sum all gradients as a step does (where ranks share the update: and to bring each other the
-  /// weights), with nothing to hide it behind: the median of so many times, each the slowest rank's. Gradients are not
-  /// what they were.
+  /// Collective. Seconds to sum all gradients as in a step (and, if ranks share the update, to exchange the weights),
+  /// with nothing to hide it behind: the median over `times` sums, each on its slowest rank. Overwrites the gradients.
   double time_gradient_sum(int times);
 
-  /// Collective: this rank's times, of equal number on all ranks, beside those of the others.
+  /// Collective: the times of all ranks, of which each has equally many.
   StepTimes gather(std::span<const RankStep> own);
 
   Engine& engine() noexcept { return *engine_; }
@@ -62,8 +61,8 @@ class TimedSteps {
   double samples_ = 0, seconds_ = 0, busy_ = 0;
 };
 
-/// Collective: data or made-up samples, and the network, without memory for it. `deadline` outlives the data.
-/// Throws UsageError and comm::AgreedError, alike on every rank.
+/// Collective: data or synthetic samples, and the network, without its memory. `deadline` outlives the data. Throws
+/// UsageError and comm::AgreedError, alike on every rank.
 Workload prepare_steps(comm::Communicator& communicator, const StepWork& work, io::IoDeadline& deadline);
 
 }  // namespace lockstep::app
