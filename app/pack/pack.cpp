@@ -29,7 +29,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Thrown through the writer, which then removes what it has begun.
+/// Thrown through the writer, which then removes its unfinished files.
 class Cancelled : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -72,7 +72,7 @@ io::LabelMeaning label_meaning(const PackOptions& options) {
   return options.regression ? io::LabelMeaning::numbers : io::LabelMeaning::automatic;
 }
 
-/// parse_pack has set the format.
+/// parse_pack() has set the format.
 std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
                                               const std::optional<io::TableEncoding>& encoding) {
   switch (options.format.value()) {
@@ -133,7 +133,7 @@ std::string describe(const io::Field& field) {
              : fmt::format("{} {} [{}]", field.name, name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
-/// Images that are split already, all as the first part is: of one size, channels, depth and classes.
+/// Images that are already split. All parts have the size, channels, depth and classes of the first.
 std::vector<io::NamedSource> open_image_parts(const PackOptions& options, const std::vector<io::ImagePart>& parts) {
   std::vector<io::NamedSource> sources;
   io::ImageFolderOptions like_first = image_options(options);
@@ -159,7 +159,7 @@ std::vector<io::NamedSource> open_image_parts(const PackOptions& options, const 
   return sources;
 }
 
-/// Parts with names, or all in one without a name.
+/// Parts with names, or a single part without a name.
 std::vector<io::NamedSource> open_parts(const PackOptions& options, const std::optional<io::TableEncoding>& encoding) {
   if (options.format == PackFormat::images) {
     if (const std::vector<io::ImagePart> parts = io::image_parts(options.x); !parts.empty()) {
@@ -186,13 +186,13 @@ std::string describe(const io::SampleSource& source) {
   return text;
 }
 
-/// As nanoGPT cuts its texts: of N samples, floor((1 - fraction) N) train.
+/// Splits like nanoGPT: of N samples, floor((1 - fraction) N) are for training.
 std::int64_t validation_count(const PackOptions& options, std::int64_t samples) {
   if (options.validation >= 1) return static_cast<std::int64_t>(options.validation);
   return samples - static_cast<std::int64_t>(static_cast<double>(samples) * (1 - options.validation));
 }
 
-/// What lies in a folder that was just written.
+/// Describes the content of a folder that was just written.
 void describe_written(Console& console, const std::filesystem::path& folder) {
   if (io::holds_tokens(folder)) {
     const io::TokenInfo tokens = io::read_vocabulary(folder);
@@ -207,7 +207,7 @@ void describe_written(Console& console, const std::filesystem::path& folder) {
                            info.mean, info.standard_deviation));
 }
 
-/// Texts are read in one go: a process cannot begin in their middle.
+/// Limits texts to one process, because a process cannot begin reading in their middle.
 void require_parts(const PackOptions& options, int ranks, Console& console) {
   if (ranks == 1) return;
   if (options.format == PackFormat::text || options.format == PackFormat::tokens) {
@@ -263,7 +263,7 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
   std::size_t sample_bytes = 0;
   for (const io::Field& field : first.fields()) sample_bytes += field.bytes();
   const StopWatch watch;
-  signals.note();  // from here on there is something to tidy up
+  signals.note();  // from here on there are files to remove
   const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
     if (signals.stop_requested()) throw Cancelled(fmt::format("stopped by {}", signals.name()));
     if (ranks) ranks->note_progress();
@@ -300,7 +300,7 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     }
   } catch (const Cancelled&) {
     return cancelled();
-  } catch (const comm::AgreedError&) {  // some rank, which has heard of the signal as this one has
+  } catch (const comm::AgreedError&) {  // from a rank that has received the same signal
     if (signals.stop_requested()) return cancelled();
     throw;
   }

@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep pack`: raw data into a folder of HDF5 shards.
+/// `lockstep pack`: converts raw data to a folder of HDF5 shards.
 #pragma once
 
 #include "app/engine/signals.hpp"
@@ -8,9 +8,9 @@
 
 namespace lockstep::app {
 
-/// In one process (no session), or in all ranks of a session, each of which writes a part of the shards. Returns the
-/// exit code: 0 done, 1 stopped by a signal (nothing is left behind). Notes `signals` from the first byte that it
-/// writes. Throws UsageError, io::FileError, of several ranks comm::AgreedError.
+/// Runs in one process (no session), or in all ranks of a session, each of which writes a part of the shards. Returns
+/// the exit code: 0 done, 1 stopped by a signal (no files remain). Notes `signals` from the first byte that it writes.
+/// Throws UsageError and io::FileError, with several ranks comm::AgreedError.
 int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

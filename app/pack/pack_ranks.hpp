@@ -17,10 +17,10 @@ class PackRanks final : public io::PackPeers {
 
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
-  /// `work` may take as long as it likes while this process lives and calls note_progress() now and then.
+  /// `work` may take any time while this process lives and calls note_progress() now and then.
   void all_succeed(const std::function<void()>& work) override;
   std::vector<std::string> gather(std::string own) override;
-  /// Within all_succeed().
+  /// Call within all_succeed().
   void note_progress();
 
  private:

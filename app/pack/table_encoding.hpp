@@ -1,5 +1,5 @@
 /// \file
-/// The columns that packed data or a checkpoint know, for another table of the same ones.
+/// The columns of packed data or of a checkpoint, to encode another table with the same columns.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace lockstep::app {
 
-/// Of a shard folder, a folder with train/ inside, a run folder or a checkpoint. Throws io::FileError where it knows no
-/// names of columns.
+/// Reads them from a shard folder, a folder that contains train/, a run folder or a checkpoint. Throws io::FileError if
+/// it has no names of columns.
 io::TableEncoding read_table_encoding(const std::filesystem::path& path);
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep tokenizer train`: a byte pair vocabulary from texts.
+/// `lockstep tokenizer train`: makes a byte pair vocabulary from texts.
 #pragma once
 
 #include "app/options/options.hpp"
