@@ -1,5 +1,5 @@
 /// \file
-/// The columns of a table, for people.
+/// The columns of a table as text for people.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep::app {
 
-/// A line for each: "  columns  size", "           colour: blue, red". The names stand behind `indent` blanks.
+/// A line for each: "  columns  size", "           colour: blue, red". The names follow `indent` blanks.
 std::string describe_columns(const io::TableSchema& table, std::size_t indent);
 
 }  // namespace lockstep::app

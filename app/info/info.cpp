@@ -23,7 +23,7 @@ bool holds_data(const fs::path& folder) {
   return false;
 }
 
-/// Labels or not.
+/// Describes data with or without labels.
 bool describe_data_at(Console& console, const fs::path& path, const InfoOptions& options) {
   constexpr auto kUnlabelled = io::Unlabelled::accepted;
   const io::Gaps gaps{.accept_unwritten = options.allow_fill, .deliver_missing = true};
@@ -44,7 +44,7 @@ bool describe_folder(Console& console, const InfoOptions& options) {
   if (!io::list_checkpoints(folder).empty()) return describe_checkpoints(console, folder, verify);
   const auto describe = [&](const fs::path& path) { return describe_data_at(console, path, options); };
   if (holds_data(folder)) return describe(folder);
-  // A data set in parts, as `train --data` takes it.
+  // A dataset in parts, in the form that `train --data` accepts.
   bool found = false, sound = true;
   for (const char* part : {"train", "validation", "test"}) {
     if (!fs::is_directory(folder / part) || !holds_data(folder / part)) continue;

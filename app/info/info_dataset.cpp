@@ -26,9 +26,9 @@
 namespace lockstep::app {
 namespace {
 
-/// More labels than this are not counted: it would take minutes.
-constexpr std::int64_t kMaxLabelsCounted = 200'000'000;
-constexpr std::int64_t kMaxClassesCounted = 1 << 24;
+/// Limit of counted labels: counting more would take minutes.
+constexpr std::int64_t kMostLabelsCounted = 200'000'000;
+constexpr std::int64_t kMostClassesCounted = 1 << 24;
 constexpr std::int64_t kLabelsAtOnce = 1 << 20;
 constexpr std::size_t kMaxClassesShown = 100;
 constexpr std::size_t kMaxShardsShown = 64;
@@ -40,7 +40,8 @@ std::string describe(const io::Field& field) {
                                     : fmt::format("{} [{}]", name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
-/// use(numbers of some samples, the first of these), over all shards, from the label datasets themselves.
+/// Calls use(numbers of some samples, index of the first of these) over all shards, reading the label datasets
+/// directly.
 template <class Number, class Use>
 void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   const std::int64_t columns = dataset.info().y.elements();
@@ -56,8 +57,7 @@ void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   }
 }
 
-/// Samples of each class, or of each label those that have it. Labels that `can_be_missing` are counted where they are
-/// there.
+/// Samples of each class, or samples that have each label. With `can_be_missing` only counts labels that are present.
 std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool can_be_missing) {
   const io::DatasetInfo& info = dataset.info();
   const auto count = static_cast<std::size_t>(info.labels_are_classes ? info.classes : info.y.elements());
@@ -102,8 +102,8 @@ std::string first_line(const std::filesystem::path& path, const io::Dataset& dat
 
 struct Values {
   io::RunningStatistics statistics;
-  bool all = true;           ///< otherwise of an even sample
-  std::int64_t missing = 0;  ///< NaN, or what the attributes of a dataset call missing
+  bool all = true;           ///< otherwise an even sample
+  std::int64_t missing = 0;  ///< NaN, or missing by the attributes of a dataset
   std::int64_t seen = 0;
 
   template <class Number>
@@ -121,13 +121,13 @@ struct Values {
   }
 };
 
-/// Of data that do not say it themselves: looks at the numbers.
+/// For data that do not record their range: examines the numbers.
 Values look_at_values(const io::ShardedDataset& dataset) {
   constexpr std::int64_t kMaxBytes = std::int64_t{4} << 30, kBlock = std::int64_t{1} << 20;
   const std::int64_t samples = dataset.info().samples;
   const std::int64_t rows = std::max<std::int64_t>(1, kBlock / static_cast<std::int64_t>(dataset.x_bytes()));
   const std::int64_t stride =
-      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMaxBytes;  // of every so many blocks one
+      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMostBytes;  // one block out of every `stride`
   Values values{.statistics = {}, .all = stride == 1};
   std::vector<std::int64_t> wanted;
   std::vector<std::byte> x, y;
@@ -152,7 +152,7 @@ std::string storage_of(const io::StoredField& stored) {
                      stored.compressed ? ", compressed" : "");
 }
 
-/// What `train` would make of files that others made.
+/// The data as `train` would read files by other programs.
 std::string training_text(const io::DatasetInfo& info) {
   const std::vector<std::int64_t>& shape = info.x.sample_shape;
   const std::string sees =
@@ -250,7 +250,7 @@ std::string heading(const std::filesystem::path& path, const io::TokenDataset& d
   return text + fmt::format("  begins      {} …\n", shown_text(beginning(dataset, io::Tokenizer(tokens))));
 }
 
-/// One line per shard, verified where that is asked for. False when one is damaged.
+/// One line per shard, verified if requested. Returns false if one is damaged.
 bool describe_shards(Console& console, const io::Dataset& dataset, bool verify) {
   const bool corpus = dataset.info().tokens.has_value();
   const auto& shards = dataset.shards();

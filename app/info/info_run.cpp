@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
 
-/// Numbers to six digits: "step 3  loss 0.512346  learning rate 0.1". `kind` is said by the caller, and the split of a
-/// step's seconds is for machines. What is no number is "-", and a text that is empty "none".
+/// Numbers to six digits: "step 3  loss 0.512346  learning rate 0.1". Leaves out `kind`, which the caller prints, and
+/// the split of a step's seconds, which is for programs. NaN and infinity become "-", and an empty text "none".
 std::string in_words(const io::MetricRecord& record) {
   std::string words;
   for (const auto& [key, value] : record) {
@@ -80,7 +80,7 @@ bool describe_run(Console& console, const fs::path& folder, bool verify) {
   };
   describe_last("last report", "train");
   describe_last("last validated", "validation");
-  if (last.kind == "end") describe_last("ended", "end");  // else it has gone on since, or was killed
+  if (last.kind == "end") describe_last("ended", "end");  // otherwise it has continued since, or was killed
   const std::string owner = io::owner_of(folder);
   if (!owner.empty()) console.info(fmt::format("  owner          {}", owner));
   console.info("checkpoints");

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxCategoriesListed = 8;
 struct Survey {
   io::CsvOptions options;
   std::vector<std::string> proposals;   ///< options of `pack`
-  std::vector<std::string> complaints;  ///< what is wrong all the same
+  std::vector<std::string> complaints;  ///< problems that remain
 };
 
 std::string separator_name(char separator) {
@@ -42,7 +42,7 @@ std::vector<std::string> complaints_of(const std::filesystem::path& file, const 
   return complaints;
 }
 
-/// The options that leave least to complain of. Cells that are missing are counted.
+/// Finds the options with the fewest complaints. Missing cells are counted.
 Survey survey(const std::filesystem::path& file) {
   Survey found;
   found.options.missing = io::CsvOptions::Missing::mean;
