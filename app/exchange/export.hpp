@@ -1,5 +1,5 @@
 /// \file
-/// The export command: a checkpoint's network for other programs.
+/// The export command: converts a checkpoint's network for other programs.
 #pragma once
 
 #include "app/options/options.hpp"

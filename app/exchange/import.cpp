@@ -20,13 +20,13 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::int64_t kUsualHeadSize = 64;  ///< of all of GPT-2's sizes
+constexpr std::int64_t kUsualHeadSize = 64;  ///< head size of all of GPT-2's variants
 
 [[noreturn]] void fail(const io::SafetensorsFile& file, const std::string& what) {
   throw io::FileError({.file = file.file(), .what = what});
 }
 
-/// No number that a file says is believed that its own tensors cannot bear out: before a network is made of it.
+/// Refuses numbers in the metadata that exceed what the tensors allow, before a network is made from them.
 void require_plausible(const io::SafetensorsFile& file, const io::TrainingRecord& record,
                        const model::NetworkOptions& network) {
   std::int64_t elements = 4096;
@@ -48,7 +48,7 @@ void require_plausible(const io::SafetensorsFile& file, const io::TrainingRecord
   if (!plausible) fail(file, "its metadata tells of a network that is larger than its tensors");
 }
 
-/// All that the network needs and nothing else.
+/// Requires exactly the tensors that the network needs.
 void require_tensors(const io::SafetensorsFile& file, const model::Network& network, const io::Checkpoint& read) {
   std::map<std::string, const io::StoredTensor*> there;
   for (const io::StoredTensor& tensor : read.tensors) there[tensor.name] = &tensor;
@@ -77,7 +77,7 @@ const io::StoredTensor& matrix(const io::SafetensorsFile& file, const io::Checkp
   return *found;
 }
 
-/// What GPT-2's shapes tell of it.
+/// The record that follows from GPT-2's shapes.
 io::TrainingRecord record_of_gpt2(const io::SafetensorsFile& file, const io::Checkpoint& read, std::int64_t heads) {
   const std::vector<std::int64_t>& table = matrix(file, read, "embedding/tokens").shape;
   const std::vector<std::int64_t>& positions = matrix(file, read, "embedding/positions").shape;

@@ -1,5 +1,5 @@
 /// \file
-/// The import command: weights of a safetensors file become a checkpoint.
+/// The import command: converts weights of a safetensors file to a checkpoint.
 #pragma once
 
 #include "app/options/options.hpp"

@@ -50,7 +50,7 @@ model::SampleShape sample_shape_of(const io::NetworkIdentity& network) {
 }
 
 std::string network_configuration(const TrainOptions& trained) {
-  // Without the last one, a network that is usually averaged would look for an average.
+  // Without the last one, a network with averaging by default would look for an average.
   std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss", "average-decay"};
   for (const model::NetworkOption& option : model::network_kind(trained.network.name).options) {
     wanted.emplace(option.name);

@@ -30,11 +30,11 @@ using model::ValueNumber;
 
 constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
-/// A value of the recording in the graph, in one form or both: rows [rows, columns] as the network has them, and images
-/// [batch, channels, height, width] as ONNX has them.
+/// A value of the recording in the graph, in one form or both: rows [rows, columns] as in the network, and images
+/// [batch, channels, height, width] as in ONNX.
 struct Form {
   Name rows, image;
-  ImageShape shape = {};    ///< of `image`
+  ImageShape shape = {};    ///< shape of `image`
   bool time_major = false;  ///< the rows are positions, position after position of all samples
 };
 
@@ -79,7 +79,7 @@ class Conversion {
     }
   }
 
-  /// What BatchStage does to stored samples before the network sees them (augmentation.hpp, evaluation).
+  /// Repeats BatchStage's processing of stored samples before the network (augmentation.hpp, evaluation).
   void begin_samples(Form& input) {
     const DataOptions& data = trained_.trained.data;
     const model::SampleShape& shape = trained_.shape;
@@ -120,7 +120,7 @@ class Conversion {
     }
   }
 
-  /// FeatureScale::apply along the last axis, of so many elements, whose features take turns.
+  /// FeatureScale::apply along the last axis, which has `elements` elements; the features repeat along it.
   Name standardized(const Name& x, std::size_t elements) {
     if (data_scale_.features.needs_double()) {
       throw io::FileError(
@@ -144,8 +144,8 @@ class Conversion {
     return graph_.node("Mul", {graph_.node("Sub", {x, mean}), factor});
   }
 
-  /// Of images of any size, with zeros around smaller ones: x [batch, height, width, channels]. The odd row or column
-  /// is cut off (or added) below and to the right.
+  /// Crops images of any size, with zeros around smaller ones: x [batch, height, width, channels]. The odd row or
+  /// column is cut off (or added) below and to the right.
   Name central_crop(const Name& x, const ImageShape& out) {
     const Name size = graph_.slice(graph_.node("Shape", {x}), graph_.numbers({1}), graph_.numbers({3}), {0}, {1});
     const Name extents = graph_.numbers({out.height, out.width}), none = graph_.numbers({0});
@@ -269,7 +269,7 @@ class Conversion {
 
   // ---- operations ----
 
-  /// ONNX's LSTM makes its gates itself: the products that make them for ours are part of it.
+  /// ONNX's LSTM computes its gates itself: the products for our gates become part of it.
   void find_absorbed() {
     for (const RecordedOperation& operation : recording_.operations) {
       if (!std::holds_alternative<recorded::RunLstm>(operation.kind)) continue;
@@ -334,7 +334,7 @@ class Conversion {
         {{"size", size}, {"alpha", norm.alpha * static_cast<float>(size)}, {"beta", norm.beta}, {"bias", norm.bias}});
     give_image(operation, y, shape);
   }
-  /// Of a value that is an image already, or one that has as many pixels and channels.
+  /// Shape of a value that is an image already, or `otherwise` for one with the same number of pixels and channels.
   ImageShape known_shape(ValueNumber value, const ImageShape& otherwise) const {
     return forms_[value].image.empty() ? otherwise : forms_[value].shape;
   }
@@ -432,7 +432,7 @@ class Conversion {
     const Name attended = graph_.transpose(graph_.node("MatMul", {shares, part(2)}), {0, 2, 1, 3});
     give_rows(operation, graph_.reshape(attended, {-1, shape.width()}));
   }
-  /// [sequence, sequence]: 0 where a position may look, far below all scores where it may not.
+  /// [sequence, sequence]: 0 for visible positions, far below all scores for masked ones.
   Name causal_mask() {
     if (mask_.empty()) {
       const Name none = graph_.node("Expand", {graph_.scalar(-1e30f), graph_.concatenate({sequence_, sequence_})});
@@ -449,7 +449,7 @@ class Conversion {
                           &bias = tensor(gates.inputs[2]);
     const Name w = graph_.made(input.name, {1, 4 * hidden, input.shape[0]}, [&] { return gate_rows(input, hidden); });
     const Name r = graph_.made(recurrent.name, {1, 4 * hidden, hidden}, [&] { return gate_rows(recurrent, hidden); });
-    const Name b = graph_.made(bias.name, {1, 8 * hidden}, [&] {  // one of the input and one, zero, of the state
+    const Name b = graph_.made(bias.name, {1, 8 * hidden}, [&] {  // one bias of the input and one, zero, of the state
       std::vector<float> values = gate_rows(bias, hidden);
       values.resize(static_cast<std::size_t>(8 * hidden));
       return values;
@@ -496,10 +496,10 @@ class Conversion {
   const model::Recording& recording_;
   io::OnnxModel& model_;
   OnnxGraph graph_;
-  io::DataDescription data_scale_;  ///< of the numbers that go in and come out
-  std::vector<Form> forms_;         ///< of each value
+  io::DataDescription data_scale_;  ///< scale of inputs and outputs
+  std::vector<Form> forms_;         ///< one per value
   std::set<std::size_t> absorbed_;  ///< operations that are part of others
-  Name sizes_, batch_, sequence_;   ///< of tokens: [batch, sequence] and each alone, int64
+  Name sizes_, batch_, sequence_;   ///< sizes of tokens, int64: [batch, sequence] and each alone
   Name mask_;
 };
 

@@ -1,5 +1,5 @@
 /// \file
-/// A checkpoint as other programs get it: one set of weights, and what network they belong to.
+/// A checkpoint for other programs: one set of weights, and the network that they belong to.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,20 @@ namespace lockstep::app {
 
 struct TrainedNetwork {
   ChosenCheckpoint source;
-  TrainOptions trained;  ///< how
+  TrainOptions trained;  ///< options of training
   bool average = false;  ///< the weights are the averaged ones
   model::SampleShape shape;
   std::unique_ptr<model::Network> network;
-  /// All of the network's parameters, statistics too, in its order; the values are the checkpoint's.
+  /// All of the network's parameters, including statistics, in its order; the values are the checkpoint's.
   std::vector<io::NamedTensor> weights;
 };
 
-/// Reads and verifies the checkpoint; no communication. `average`: nullopt: what the run validated with. Throws
-/// UsageError where the run kept no average, io::FileError for the rest.
+/// Reads and verifies the checkpoint; no communication. `average`: nullopt: as in the run's validations. Throws
+/// UsageError if the run kept no average, io::FileError for other errors.
 TrainedNetwork read_trained_network(const CheckpointChoice& choice, const std::optional<bool>& average);
 
-/// What a file of weights says of its network, so that `lockstep import` makes a checkpoint of it: all of it depends on
-/// the network alone, not on where the weights came from.
+/// Metadata of a file of weights, from which `lockstep import` makes a checkpoint: all of it depends on the network
+/// alone, not on the source of the weights.
 io::Metadata describe_network(const TrainedNetwork& trained);
 
 }  // namespace lockstep::app
