@@ -1,5 +1,5 @@
 /// \file
-/// All that is known of a command for its manual page and for shells.
+/// The help of a command and its networks, for its manual page and for shells.
 #pragma once
 
 #include <span>
@@ -14,10 +14,10 @@ struct CommandHelp {
   std::string name;  ///< "bench step"
   std::string summary;
   HelpPage page;
-  std::vector<HelpPage> networks = {};  ///< the page of each network, where the command takes --model
+  std::vector<HelpPage> networks = {};  ///< the page of each network, if the command has --model
 };
 
-/// The rows that a network brings besides those of the command itself.
+/// The rows of a network that the command itself does not have.
 std::vector<HelpRow> own_rows(const CommandHelp& command, const HelpPage& network);
 /// Every option of the command once, with those of all networks.
 std::vector<HelpRow> all_rows(const CommandHelp& command);

@@ -15,7 +15,7 @@ bool takes_files(const HelpRow& row) {
   return row.value_name.starts_with("FILE") || row.value_name == "FOLDER" || row.value_name == "PATH";
 }
 
-/// Words of the command line that name options of a command.
+/// Command-line words that name options of a command.
 std::vector<std::string> option_words(const CommandHelp& command) {
   std::vector<std::string> words;
   for (const HelpRow& row : all_rows(command)) {
@@ -102,7 +102,7 @@ complete -F _lockstep lockstep
   return text;
 }
 
-/// Within single quotes of zsh and fish, without the characters that _arguments reads.
+/// Text for single quotes of zsh and fish, without the characters that _arguments interprets.
 std::string quoted_text(std::string_view text, std::string_view special) {
   std::string result;
   for (const char c : text) {

@@ -1,5 +1,5 @@
 /// \file
-/// Completion scripts: commands, their options, and the values of those that take one of a few words, or files.
+/// Completion scripts: commands, their options, and the options' values if they are file names or one of a few names.
 #pragma once
 
 #include <span>

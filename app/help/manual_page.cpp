@@ -8,7 +8,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Text as roff prints it: no character of it is a request.
+/// Text for roff, with escapes so that no character is a request.
 std::string escaped(std::string_view text) {
   std::string result;
   bool at_start = true;
@@ -47,7 +47,7 @@ std::string heading(std::string_view name, std::string_view version) {
   return fmt::format(".TH {} 1 \"\" \"lockstep {}\" \"Lockstep\"\n", escaped(upper), version);
 }
 
-/// Prose whose paragraphs are parted by empty lines.
+/// Prose whose paragraphs are separated by empty lines.
 std::string paragraphs(std::string_view text) {
   std::string result;
   bool begins = true;

@@ -13,7 +13,7 @@ namespace lockstep::app {
 /// "lockstep-bench-step"
 std::string manual_name(std::string_view command);
 std::string manual_page(const CommandHelp& command, std::string_view version);
-/// Of the program as a whole, "lockstep".
+/// The page of the program as a whole, "lockstep".
 std::string program_manual(std::span<const CommandHelp> commands, std::string_view version);
 
 }  // namespace lockstep::app
