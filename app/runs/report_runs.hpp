@@ -6,9 +6,9 @@
 
 namespace lockstep::app {
 
-/// A page of one or several runs. The exit code. Throws io::FileError.
+/// Writes a page of one or several runs. Returns the exit code. Throws io::FileError.
 int run_report(const ReportRunsOptions& options);
-/// The pictures of that page in one SVG file.
+/// Writes the pictures of that page to one SVG file.
 int run_plot(const PlotOptions& options);
 
 }  // namespace lockstep::app

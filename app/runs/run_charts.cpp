@@ -12,8 +12,8 @@
 namespace lockstep::app {
 namespace {
 
-constexpr std::size_t kMaxPoints = 400;  ///< of a line
-constexpr std::size_t kMaxStretches = 12;
+constexpr std::size_t kMostPoints = 400;  ///< points per line
+constexpr std::size_t kMostStretches = 12;
 
 class Drawing {
  public:
@@ -49,7 +49,7 @@ class Drawing {
  private:
   bool alone() const { return runs_.size() == 1; }
 
-  /// A line for each run; of a single one called `name`.
+  /// A line for each run; a single one gets the name `name`.
   std::vector<ChartSeries> of_runs(std::string_view kind, const std::string& key, const std::string& name = "") const {
     std::vector<ChartSeries> series;
     for (const std::size_t i : shown_) {
@@ -65,7 +65,7 @@ class Drawing {
     return series;
   }
 
-  /// What a constant predictor reaches, all along; runs of one picture validate on the same data.
+  /// The constant predictor's score as a horizontal line; runs of one picture validate on the same data.
   ChartSeries constant_of(const std::string& key) const {
     ChartSeries series{.name = "constant", .points = {}, .reference = true};
     for (const std::size_t i : shown_) {
@@ -81,7 +81,7 @@ class Drawing {
     return series;
   }
 
-  /// Training and validation: of one run in one picture, of several in two.
+  /// Training and validation: one picture for a single run, two for several.
   void beside(const std::string& id, std::string title, const std::string& key, AxisNumbers numbers) {
     if (alone()) {
       std::vector<ChartSeries> series = of_runs("train", key, "training");

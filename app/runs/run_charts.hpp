@@ -1,5 +1,5 @@
 /// \file
-/// Pictures of runs: loss, metric, learning rate, gradient norm, throughput, and where the time went.
+/// Pictures of runs: loss, metric, learning rate, gradient norm, throughput, and the split of the time.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 namespace lockstep::app {
 
 struct RunChart {
-  std::string id;  ///< "validation-loss": a word for links
+  std::string id;  ///< "validation-loss": part of links
   Chart chart;
 };
 
-/// Of one run training beside validation; of several one line for each, of the best kMaxRuns by ranking_of().
-/// Pictures without a value are left out.
-inline constexpr std::size_t kMaxRuns = 12;
+/// Pictures of one run show training beside validation; of several runs one line for each, of the best kMostRuns by
+/// ranking_of(). Pictures without a value are left out.
+inline constexpr std::size_t kMostRuns = 12;
 std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame,
                                 Progress along = Progress::automatic);
 
-/// Names of the runs without the folders that all have in common.
+/// Names of the runs without their common parent folders.
 std::vector<std::string> short_names(const std::vector<RunHistory>& runs);
 
-/// At most about `most` of the points: the least and the greatest of each stretch, the first and the last of all.
+/// At most about `most` of the points: the least and the greatest of each section, and the first and the last of all.
 std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t most);
 
 }  // namespace lockstep::app

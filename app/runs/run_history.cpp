@@ -22,7 +22,7 @@ bool holds_run(const fs::path& folder) {
   return fs::exists(folder / "metrics.jsonl", ignored) || fs::exists(folder / "config.ini", ignored);
 }
 
-/// What the last launch printed until its first figures. A launch begins by saying which program it is.
+/// Output of the last launch before its first figures. A launch begins with the program's version.
 std::string plan_in(const std::string& log) {
   std::string plan;
   bool before_steps = false;
@@ -58,7 +58,7 @@ void find_validation_data(RunHistory& run) {
     if (name == "data") data = value;
     if (name == "validation") validation = value;
   }
-  // As the user would name it from here.
+  // A path relative to the working folder, if it is below it.
   const auto near = [](const std::string& path) {
     std::error_code unknown;
     const fs::path from_here = fs::path(path).lexically_proximate(fs::current_path(unknown));

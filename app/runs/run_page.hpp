@@ -1,7 +1,6 @@
 /// \file
-/// Runs as one HTML file: figures, pictures and their values, what happened, plan and options. It needs no network and
-/// no other file, follows the viewer's choice of light or dark, and can be read without its script, by keyboard and
-/// aloud.
+/// Runs as one HTML file: figures, pictures and their values, events, plan and options. It needs no network and no
+/// other file, follows the viewer's choice of light or dark, and can be read without its script, by keyboard and aloud.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 /// \file
-/// How the page of runs looks, and what it does when somebody points at a picture. Private to run_page.cpp.
+/// Style of the page of runs, and its reaction to a pointer on a picture. Private to run_page.cpp.
 #pragma once
 
 #include <string_view>
@@ -61,7 +61,7 @@ inline constexpr std::string_view kDarkPage =
     ":root{--ground:#14191f;--page:#0d1116;--ink:#e6eaee;--quiet:#a7b1bc;--line:#29313a;--accent:#6cbcf0;--good:#"
     "4fcfa5}\n";
 
-/// The values are those of the table under each picture, the place is told by the attributes of its rectangle "over".
+/// The values are those of the table under each picture; the attributes of its rectangle "over" describe the axes.
 inline constexpr std::string_view kPageScript = R"(
 for (const figure of document.querySelectorAll("figure")) {
   const plot = figure.querySelector(".plot");

@@ -1,5 +1,5 @@
 /// \file
-/// Runs beside each other: which is best, and in which options they differ.
+/// Comparison of runs: ranking, and the options in which they differ.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace lockstep::app {
 
-/// An option that not all runs have alike: its value in each of them, "" where it has no effect.
+/// An option whose value differs between runs: its value in each of them, "" if it has no effect.
 struct DifferentOption {
   std::string name;
   std::vector<std::string> values;
 };
 std::vector<DifferentOption> differences_of(const std::vector<RunHistory>& runs);
 
-/// Places in `runs`, the run with the best validation metric first; those without one are last, in their order. Runs
-/// that are of several groups are not compared: each follows the first of its group.
+/// Indices in `runs`, the run with the best validation metric first; those without one are last, in their order. Runs
+/// of several groups are not compared: each follows the first of its group.
 std::vector<std::size_t> ranking_of(const std::vector<RunHistory>& runs);
 
 /// Runs that can be compared: the same metric on the same validation data.
@@ -26,16 +26,16 @@ struct RunGroup {
   std::string title;  ///< "accuracy on data/test"
   std::vector<RunHistory> runs;
 };
-/// In the order of their first runs. A run that has reported nothing yet goes with those on its data.
+/// In the order of their first runs. A run without reports joins those on its data.
 std::vector<RunGroup> groups_of(const std::vector<RunHistory>& runs);
-/// "--learning-rate 0.1 --hidden 8": the options that differ, as run `index` has them.
+/// "--learning-rate 0.1 --hidden 8": the values of run `index` for the options that differ.
 std::string different_options(const std::vector<DifferentOption>& different, std::size_t index);
 
 /// "training", "done" …
 std::string state_words(const RunSummary& summary);
 
-/// The ranking as lines of text: place, run, best metric, the options that differ, step, loss, time and state; a table
-/// for each group.
+/// The ranking as text: rank, run, best metric, the options that differ, step, loss, time and state; a table for each
+/// group.
 std::string format_ranking(const std::vector<RunHistory>& runs);
 
 }  // namespace lockstep::app

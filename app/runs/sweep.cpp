@@ -67,7 +67,7 @@ class Sweep {
     return found;
   }
 
-  /// False: told to stop.
+  /// Returns false if it was told to stop.
   bool finish_rung(std::int64_t rung, const std::vector<std::int64_t>& settings) {
     for (bool told = false;;) {
       std::int64_t waiting = 0;
@@ -93,7 +93,7 @@ class Sweep {
     }
   }
 
-  /// False: told to stop.
+  /// Returns false if it was told to stop.
   bool train(const SweepTask& task) {
     const StopWatch watch;
     const bool last = task.rung + 1 == rungs_;
@@ -131,7 +131,7 @@ class Sweep {
     return true;
   }
 
-  /// In a process group of its own: a Ctrl-C is for this process, which tells it to stop.
+  /// Starts it in its own process group: a Ctrl-C goes to this process only, which then stops the training.
   static pid_t start(const std::vector<std::string>& words, const fs::path& output) {
     std::vector<char*> arguments;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -155,7 +155,7 @@ class Sweep {
     return process;
   }
 
-  /// Its exit code; 128 and its signal where one has ended it.
+  /// Returns its exit code; 128 plus the signal if a signal ended it.
   int finish(pid_t process) {
     bool told = false;
     StopWatch since_sign;

@@ -1,6 +1,6 @@
 /// \file
-/// `lockstep sweep`: a training for each line of a file, and which line is best. One process without MPI, which starts
-/// the trainings.
+/// `lockstep sweep`: a training for each line of a file, and their ranking. One process without MPI, which starts the
+/// trainings.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace lockstep::app {
 
-/// The exit code: 0, 1 where a training failed, 75 where it was told to stop. Throws io::FileError.
+/// Returns the exit code: 0, 1 if a training failed, 75 if it was told to stop. Throws io::FileError.
 int run_sweep(const SweepOptions& options, StopSignals& signals);
 
-/// Rungs of successive halving among so many settings: 8, 4, 2, 1 have four.
+/// Number of rungs of successive halving among `settings`: 8, 4, 2, 1 are four.
 std::int64_t rungs_of(std::int64_t settings);
-/// The part of its steps that a training has made at the end of a rung: 1/8, 1/4, 1/2, 1.
+/// The share of its steps that a training has made at the end of a rung: 1/8, 1/4, 1/2, 1.
 double share_of_steps(std::int64_t rung, std::int64_t rungs);
-/// The settings that go on: the better half of those with a metric, of three two. In the order of their numbers.
+/// The settings that continue: the better half of those with a metric, two of three. In the order of their numbers.
 std::vector<std::int64_t> better_half(const std::vector<std::int64_t>& settings,
                                       const std::vector<SweepResult>& results);
 

@@ -25,14 +25,14 @@ std::string host_name() {
   return name;
 }
 
-/// Seconds by the clock of its file system; 0: there is no such file.
+/// Seconds since 1970 by the clock of its file system; 0: there is no such file.
 double changed_at(const fs::path& file) {
   struct stat status {};
   if (stat(file.c_str(), &status) != 0) return 0;
   return static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
 }
 
-/// Makes a file that is not there yet. False: it is.
+/// Creates a new file. Returns false if it exists already.
 bool make_file(const fs::path& file, const std::string& text) {
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) {
@@ -56,7 +56,7 @@ SweepFolder::SweepFolder(const fs::path& folder)
 SweepFolder::~SweepFolder() {
   try {
     release();
-  } catch (const std::exception&) {  // others find out by its silence
+  } catch (const std::exception&) {  // the silence tells other processes
   }
 }
 
@@ -94,7 +94,7 @@ bool SweepFolder::claim(const SweepTask& task) {
   return true;
 }
 
-/// Whether the claim was that of a process that is gone, and is removed now.
+/// Returns true if the claim belonged to a dead process, and has been removed.
 bool SweepFolder::take_from_dead(const fs::path& claim) const {
   const std::string holder = io::read_whole(claim).value_or("");
   std::istringstream words(holder);
@@ -111,12 +111,12 @@ bool SweepFolder::take_from_dead(const fs::path& claim) const {
     fs::remove(clock);
   }
   if (!gone) return false;
-  // Of several that see this, one moves it. What it holds then may be a claim that came since: that one goes back,
-  // unless yet another one has come.
+  // Only one of several processes that see a dead claim moves it. The moved file may be a newer claim: that one goes
+  // back, unless yet another one has replaced it.
   const fs::path moved = folder_ / ("." + who_ + " took");
   if (rename(claim.c_str(), moved.c_str()) != 0) return false;
   const bool is_it = io::read_whole(moved).value_or("") == holder;
-  if (!is_it && link(moved.c_str(), claim.c_str()) != 0 && errno != EEXIST) {  // no hard links here
+  if (!is_it && link(moved.c_str(), claim.c_str()) != 0 && errno != EEXIST) {  // no hard links on this file system
     make_file(claim, io::read_whole(moved).value_or(""));
   }
   fs::remove(moved);
