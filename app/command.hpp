@@ -1,5 +1,5 @@
 /// \file
-/// A command of the program: how its options are parsed, how it runs, and how it differs from others before that.
+/// A command of the program: parsing its options, running it, and its properties before it runs.
 #pragma once
 
 #include <functional>
@@ -21,22 +21,22 @@ using Arguments = std::vector<std::string>;
 
 /// A command with its options parsed, ready to run.
 struct Job {
-  /// Empty when there is nothing to run. Of a command without peers: the session is nullptr.
+  /// Empty if there is nothing to run. For a command without peers the session is nullptr.
   std::function<int(comm::MpiSession*, StopSignals&)> run;
   std::string options;  ///< equal text, equal options
 };
 
-/// As many ranks as are started, or one process; that of `alone` does not even know of MPI, nor does that of
-/// `as_launched` where no launcher has started it.
+/// Number of processes: any number of ranks, or one process. `alone` never starts MPI, nor does `as_launched` without a
+/// launcher.
 enum class Processes { any_number, as_launched, one, alone };
-/// A signal that asks to stop ends the process, or is noted from the first line of main on. A command that has
-/// something to tidy up only now and then notes it then.
+/// A signal that asks to stop ends the process, or is noted from the first line of main on. A command that only
+/// sometimes has something to clean up notes it then.
 enum class OnSignal { end, note };
-/// A pipe that nobody reads any more ends the process, as it does Unix tools that only print (SIGPIPE), or the work
-/// goes on: somebody waits for it, or for the files that it writes.
+/// A pipe without a reader ends the process (SIGPIPE), as for Unix tools that only print; or the work continues,
+/// because its result or its files are needed.
 enum class OnClosedPipe { go_on, end };
 
-/// How commands differ before they run.
+/// Properties of commands before they run.
 struct Traits {
   Processes processes = Processes::any_number;
   OnSignal on_signal = OnSignal::end;
@@ -50,7 +50,7 @@ struct Command {
   std::function<Job(const Arguments&)> prepare;  ///< throws UsageError, HelpRequested
 };
 
-/// Options as text: the words of the command line, and what a file of --config adds, which may differ between hosts.
+/// Options as text: the command line's, and those of a --config file, which may differ between hosts.
 template <class Options>
 std::string text_of(const Options& /*options*/, const Arguments& arguments) {
   return fmt::format("{}", fmt::join(arguments, "\n"));
@@ -60,7 +60,7 @@ inline std::string text_of(const CheckOptions& options, const Arguments& argumen
   return text_of(arguments, arguments) + "\n" + options.train.to_ini();
 }
 
-/// `run` takes the session and the stop signals where it needs them.
+/// `run` gets the session and the stop signals if its parameters ask for them.
 template <class Options, class Run>
 Command command(const std::string& name, const std::string& summary, Options (*parse)(const Arguments&), Run run,
                 const Traits& traits = {}) {

@@ -85,8 +85,8 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-/// Takes the places of standard streams that are closed, so that no file is opened there and gets what is printed.
-/// Reads and writes fail as on a closed stream.
+/// Opens placeholders for closed standard streams, so that no other file gets their descriptors and the program's
+/// output. Reads and writes fail as on a closed stream.
 void hold_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;
@@ -104,15 +104,15 @@ int main(int argc, char** argv) {
   }
   lockstep::app::require_stack(argv);
   lockstep::app::StopSignals signals;
-  // A file size limit (ulimit -f) is then a write error with a message, like a full disk.
+  // Exceeding a file size limit (ulimit -f) is then a write error with a message, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int code = lockstep::app::run_program(argc, argv, lockstep::app::commands(), signals);
-    // A launcher that sees a rank leave with an error ends the job, and drops what it has not read of rank 0's words.
+    // A launcher ends the job when a rank exits with an error, and drops unread output of rank 0.
     constexpr std::chrono::milliseconds kUntilWordsAreRead{100};
     if (code != 0 && lockstep::comm::launched_rank()) std::this_thread::sleep_for(kUntilWordsAreRead);
     return code;
-  } catch (const std::exception& error) {  // MPI could not start, or help could not be printed
+  } catch (const std::exception& error) {  // MPI did not start, or help was not printed
     lockstep::comm::write_stderr(fmt::format("lockstep: error: {}\n", error.what()));
     return lockstep::app::kExitFailed;
   }

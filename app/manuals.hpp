@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep help`: what the commands take, for people, man and shells.
+/// `lockstep help`: the options of the commands, for people, man and shells.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace lockstep::app {
 
-/// The text of `lockstep COMMAND --help`, a manual page, a completion, or all of the last two as files. Throws
-/// UsageError for a command that there is not, io::FileError for a file that cannot be written.
+/// Prints the text of `lockstep COMMAND --help`, a manual page or a completion, or writes all of the last two to files.
+/// Throws UsageError for an unknown command, io::FileError for a file that cannot be written.
 int run_help(const HelpOptions& options, const std::vector<Command>& commands);
 
 }  // namespace lockstep::app

@@ -35,9 +35,9 @@ namespace {
 
 constexpr Traits kOnlyPrints{.on_closed_pipe = OnClosedPipe::end};
 
-/// What one rank makes of its command line.
+/// One rank's reading of its command line.
 struct Request {
-  std::string command;  ///< "train": for messages
+  std::string command;  ///< "train", for messages
   Traits traits = kOnlyPrints;
   Job job;
   std::string usage_error;
@@ -132,7 +132,7 @@ std::string speaker(const Request& request) {
   return request.command.empty() ? "lockstep" : "lockstep " + request.command;
 }
 
-/// A stderr that takes nothing (a full disk, a closed pipe) changes no exit code.
+/// A stderr that accepts nothing (a full disk, a closed pipe) changes no exit code.
 template <class... Values>
 void complain(fmt::format_string<Values...> format, Values&&... values) {
   comm::write_stderr(fmt::format(format, std::forward<Values>(values)...));
@@ -143,12 +143,11 @@ void say_usage_errors(const Request& request, const std::vector<std::string>& te
   complain("`{} --help` explains the options.\n", speaker(request));
 }
 
-/// A start is slower than a step: programs are loaded, often from one file system for all, on hosts that are busy.
-constexpr double kMinStartLimit = 20;
+/// A start is slower than a step: programs are loaded, often from one file system for all ranks, on busy hosts.
+constexpr double kLeastStartLimit = 20;
 
-/// Seconds that the ranks have to find each other at the start: the --deadline of the command line where there is one,
-/// because a user who knows of slow ranks has raised it. That of a file does not count: its file system may be slow to
-/// come.
+/// Seconds for the ranks to find each other at the start: the --deadline of the command line if there is one, because a
+/// user with slow ranks has raised it. A value in a file does not count: its file system may be slow.
 double start_limit(const std::vector<std::string>& arguments) {
   double limit = comm::CommunicatorOptions{}.deadline_seconds;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -161,8 +160,8 @@ double start_limit(const std::vector<std::string>& arguments) {
       continue;
     }
     const double seconds = std::atof(std::string(value).c_str());
-    // Anything else is a usage error, which the ranks find when they are up.
-    if (seconds > 0) limit = std::max(seconds, kMinStartLimit);
+    // Any other value is a usage error, which the ranks find after the start.
+    if (seconds > 0) limit = std::max(seconds, kLeastStartLimit);
   }
   return limit;
 }
@@ -177,15 +176,15 @@ std::vector<std::string> differences(comm::Communicator& communicator, const Req
   return {};
 }
 
-/// Ranks may differ in what they were told (mpirun -np 1 ... : -np 1 ...) and in what they understood (a file for
-/// --config that one host lacks): if so, rank 0 says it and every rank returns true. Before anything else: options
+/// Ranks may differ in their arguments (mpirun -np 1 ... : -np 1 ...) and in the result of parsing (a file for --config
+/// that one host lacks): rank 0 then reports it and every rank returns true. Call before anything else, because options
 /// decide which collective calls follow.
 bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   std::vector<std::string> errors;
   if (session.size() == 1) {
     if (!request.usage_error.empty()) errors.push_back(request.usage_error);
   } else {
-    // Of equal words one number from each rank tells. Where they differ the words themselves follow.
+    // One number from each rank shows if the texts are equal. If they differ the texts themselves follow.
     const std::string own = fmt::format("{}\n{}\n{}", request.command, request.job.options, request.usage_error);
     const std::vector<std::size_t> all = comm::exchange(session, std::hash<std::string>{}(own), request.start_limit);
     const bool all_equal = std::ranges::all_of(all, [&](std::size_t one) { return one == all.front(); });
@@ -198,10 +197,10 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   return !errors.empty();
 }
 
-/// The end of a job that fails: what is said, once, and the exit code.
+/// The end of a failed job: one message, and the exit code.
 class FailedEnd {
  public:
-  /// Without a session where the command needs none.
+  /// Without a session if the command needs none.
   FailedEnd(comm::MpiSession* session, const Request& request) : session_(session), request_(request) {}
 
   int operator()(const std::exception_ptr& error) {
@@ -215,7 +214,7 @@ class FailedEnd {
     const bool speaks = session_ == nullptr || session_->rank() == 0;
     try {
       std::rethrow_exception(thrown);
-    } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
+    } catch (const UsageError& error) {  // an error that appears only when the job runs, alike on all ranks
       if (speaks) say_usage_errors(request_, {error.what()});
       return kExitWrongUsage;
     } catch (const comm::AgreedError& error) {
@@ -230,7 +229,7 @@ class FailedEnd {
     }
   }
 
-  /// One rank failed and the others do not know: it speaks for itself and takes the world with it.
+  /// One rank failed without the others' knowledge: it reports the error itself and aborts the world.
   int fail_alone(const std::string& text) {
     if (session_ != nullptr && session_->size() > 1) {
       session_->abort(kExitFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request_), session_->rank(),
@@ -246,7 +245,7 @@ class FailedEnd {
   std::optional<int> code_;
 };
 
-/// Without a session where the command needs none.
+/// Without a session if the command needs none.
 int run(comm::MpiSession* session, const Request& request, StopSignals& signals) {
   FailedEnd failed(session, request);
   try {
@@ -298,7 +297,7 @@ int run_program(int argc, char** argv, const std::vector<Command>& commands, Sto
     return kExitWrongUsage;
   };
   if (const std::string error = comm::MpiSession::launch_obstacle(); !error.empty()) return say_launch_error(error);
-  // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks, so rank 0's last words are out
+  // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks. So rank 0's last output is written
   // before any process leaves with a code that makes the launcher kill the rest.
   comm::MpiSession session(argc, argv, request.start_limit);
   if (const std::string error = session.launch_error(); !error.empty()) return say_launch_error(error);
