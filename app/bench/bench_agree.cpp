@@ -173,7 +173,7 @@ void Comparison::choose_rates() {
   }
 }
 
-/// Collective over everybody. On rank 0 the result has its validations.
+/// Collective over all ranks of the job. On rank 0 the result has its validations.
 AgreeTraining Comparison::train(std::size_t mode, double rate, std::int64_t seed) {
   const AgreeCase& one = options_.modes[mode];
   console_.progress(done_++ / to_do_, fmt::format("{}, rate {:g}, seed {}", one.name, rate, seed));

@@ -41,7 +41,7 @@ class TimedSteps {
   /// with nothing to hide it behind: the median over `times` sums, each on its slowest rank. Overwrites the gradients.
   double time_gradient_sum(int times);
 
-  /// Collective: the times of all ranks, of which each has equally many.
+  /// Collective: the times of all ranks; all have equally many.
   StepTimes gather(std::span<const RankStep> own);
 
   Engine& engine() noexcept { return *engine_; }

@@ -51,7 +51,7 @@ struct Wants {
   std::uint64_t file_size = 0;   ///< size of the largest file that rank 0 writes, in bytes
   bool gpus = false;             ///< memory is pinned
 };
-/// ulimit -n, -f and -v: errors where too low; -l: a warning where memory is registered with a device.
+/// ulimit -n, -f and -v: errors if too low; -l: a warning if memory is registered with a device.
 std::vector<Finding> judge_limits(std::span<const RankFacts> facts, const Wants& wants);
 /// A warning if more processes compute than the host has processors, before the job has begun.
 std::vector<Finding> judge_load(std::span<const RankFacts> facts);

@@ -32,7 +32,7 @@ struct Subject {
 
 /// "network       ok       6 pairs of hosts …"
 std::string format_subject(const Subject& subject);
-/// Errors, then warnings, numbered, each with place and remedy; the line for Slurm if single hosts are at fault; the
+/// Errors, then warnings, numbered, each with location and remedy; the line for Slurm if single hosts are at fault; the
 /// verdict: OK, BUSY, or the number of problems. `hosts`: all of them.
 std::string format_verdict(std::span<const Subject> subjects, std::span<const std::string> hosts);
 /// "--exclude=node7,node9": the hosts at fault in errors and, if enough remain, in warnings. Empty if there are none,

@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// Sleeps before each micro-step except the first. The length follows from the speed and the average time of the
+/// Sleeps before each micro-step except the first ones. The length follows from the speed and the average time of the
 /// previous micro-steps. The sleep counts as computing, as on a slow rank; other work on the core continues.
 class Slowdown {
  public:

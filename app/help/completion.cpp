@@ -15,7 +15,7 @@ bool takes_files(const HelpRow& row) {
   return row.value_name.starts_with("FILE") || row.value_name == "FOLDER" || row.value_name == "PATH";
 }
 
-/// Command-line words that name options of a command.
+/// Command-line arguments that name options of a command.
 std::vector<std::string> option_words(const CommandHelp& command) {
   std::vector<std::string> words;
   for (const HelpRow& row : all_rows(command)) {

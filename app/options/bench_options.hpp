@@ -71,7 +71,7 @@ struct BenchCheckpointOptions {
   std::filesystem::path csv, json;
 };
 
-/// One way to agree, as bench agree compares them.
+/// A mode of agreement in a comparison by bench agree.
 struct AgreeCase {
   std::string name;  ///< the text given: "async --servers 1"
   TrainOptions train;

@@ -10,7 +10,7 @@ namespace lockstep::app {
 /// A checkpoint of a run.
 struct CheckpointChoice {
   enum class Which {
-    best,    ///< best by validation metric, where there is one; else the newest that verifies
+    best,    ///< best by validation metric, if there is one; else the newest that verifies
     latest,  ///< the newest that verifies
   };
   std::filesystem::path path;  ///< a run folder, a checkpoints folder, or a file, which leaves nothing to choose

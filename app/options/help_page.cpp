@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kColumns = 100;
 constexpr std::size_t kHelpColumn = 34;
 
-/// Words of `text` in lines that fit between `indent` and kColumns; the first line starts where the caller stands.
+/// Wraps `text` into lines between `indent` and kColumns; the first line continues the caller's line.
 std::string wrapped(std::string_view text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;

@@ -30,7 +30,7 @@ struct AugmentOptions {
 };
 
 /// "none" or a comma-separated list of pad=N, crop=N, crop=HxW, area=SHARE, flip, brightness=V, contrast=LOW:HIGH, each
-/// at most once. Throws UsageError naming the item and what is wrong with it.
+/// at most once. Throws UsageError that names the item and the mistake.
 AugmentOptions parse_augmentation(const std::string& text);
 /// Text that parse_augmentation() reads back.
 std::string to_text(const AugmentOptions& options);

@@ -24,7 +24,7 @@ struct EvalOptions {
   std::filesystem::path data;                   ///< "" = the run's validation data
   std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
   bool allow_fill = false;                      ///< unwritten elements count as the fill value
-  std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: what training used
+  std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: as in training
   std::int64_t evaluation_batch = 0;            ///< 0 = as in the run
   std::filesystem::path json;                   ///< file for the result in full precision
   bool report = false;                          ///< also results by class or by target
@@ -43,7 +43,7 @@ struct PredictOptions {
   std::filesystem::path out;                    ///< HDF5
   std::filesystem::path csv;                    ///< "" = none
   bool force = false;                           ///< an existing `out` may be replaced
-  std::optional<bool> average;                  ///< the averaged weights; nullopt: what training used
+  std::optional<bool> average;                  ///< use the averaged weights; nullopt: as in training
   std::int64_t batch = 0;                       ///< samples at once; 0 = as in the run's evaluation
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
@@ -57,7 +57,7 @@ struct ExportOptions {
   CheckpointChoice checkpoint;
   std::optional<ExportFormat> format;  ///< set by parse_export(), from the name of `out` unless the user gives one
   std::filesystem::path out;
-  std::optional<bool> average;  ///< the averaged weights; nullopt: what training used
+  std::optional<bool> average;  ///< use the averaged weights; nullopt: as in training
   bool force = false;           ///< an existing `out` may be replaced
 };
 

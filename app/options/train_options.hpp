@@ -44,7 +44,7 @@ struct ExecutionOptions {
   comm::WireFormat wire = comm::WireFormat::fp32;  ///< format of gradients between GPUs and hosts
   comm::AllReduceChoice all_reduce = {};           ///< schedule of sums between hosts
   bool graphs = true;                              ///< record a step once and replay it
-  bool cudnn_attention = true;                     ///< attention by cuDNN, where it supports the shape
+  bool cudnn_attention = true;                     ///< attention by cuDNN, if it supports the shape
   bool tune = false;                               ///< choose the algorithms of matrix products by timing
   bool share_gpu = false;                          ///< several ranks may use one GPU (for tests)
   std::int64_t bucket_size = 0;                    ///< elements; 0 = static rule
@@ -83,7 +83,7 @@ enum class ClassSampling {
 
 /// Which checksums are recomputed before training.
 enum class VerifyData {
-  automatic,  ///< all, where all shards together hold less than 4 GiB
+  automatic,  ///< all, if all shards together hold less than 4 GiB
   all,
   none,
 };

@@ -70,7 +70,7 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
                         std::string_view usage, std::string_view examples, ConfigFile file,
                         const StoredConfiguration& configuration_of = {});
 
-/// Applies the network's usual training options where the user has given none; call after all options are read.
+/// Applies the network's usual training options unless the user has given others; call after all options are read.
 void apply_network_defaults(OptionTable& table, TrainOptions& options);
 /// Combines the user's options of the chosen network with the network's own defaults. Throws UsageError.
 void settle_network_options(const OptionTable& table, model::NetworkOptions& options);

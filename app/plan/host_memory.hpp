@@ -46,7 +46,7 @@ struct MemoryView {
 
   std::string host;
   HostMemoryPlan wanted;
-  std::uint64_t host_free = kUnknown, host_bytes = kUnknown;  ///< including swap and file pages that can be dropped
+  std::uint64_t host_free = kUnknown, host_bytes = kUnknown;  ///< free (with swap and reclaimable file pages) and total
   std::string group;                                          ///< control group with the least left; "": no limit
   std::uint64_t group_free = kUnknown, group_limit = kUnknown;
   std::uint64_t address_space = kUnknown;  ///< bytes that this process may still allocate (ulimit -v)

@@ -273,7 +273,7 @@ void Run::evaluate_now() {
                     "--learning-rate, --warmup-steps or --clip-norm usually helps",
                     evaluated_at_, workload_.paths.validation.string()));
   }
-  if (std::isnan(evaluation.best)) {  // likewise
+  if (std::isnan(evaluation.best)) {  // the same on all ranks
     throw comm::AgreedError(fmt::format(
         "--best-by {}: {} is not defined where all samples are of one class, as in {}: give another metric or other "
         "validation data",
