@@ -144,7 +144,7 @@ void say_usage_errors(const Request& request, const std::vector<std::string>& te
 }
 
 /// A start is slower than a step: programs are loaded, often from one file system for all ranks, on busy hosts.
-constexpr double kLeastStartLimit = 20;
+constexpr double kMinStartLimit = 20;
 
 /// Seconds for the ranks to find each other at the start: the --deadline of the command line if there is one, because a
 /// user with slow ranks has raised it. A value in a file does not count: its file system may be slow.
@@ -161,7 +161,7 @@ double start_limit(const std::vector<std::string>& arguments) {
     }
     const double seconds = std::atof(std::string(value).c_str());
     // Any other value is a usage error, which the ranks find after the start.
-    if (seconds > 0) limit = std::max(seconds, kLeastStartLimit);
+    if (seconds > 0) limit = std::max(seconds, kMinStartLimit);
   }
   return limit;
 }

@@ -100,7 +100,7 @@ struct BucketTrial {
   std::vector<double> seconds, exposed;  ///< median of a step in each round
 };
 
-/// Trials of the rule, and of sizes from everything in one bucket down to kLeastBucket elements; only one of those that
+/// Trials of the rule, and of sizes from everything in one bucket down to kMinBucket elements; only one of those that
 /// cut the gradients alike.
 std::vector<BucketTrial> bucket_trials(const model::Network& network, const Place& place,
                                        const comm::Communicator& communicator) {

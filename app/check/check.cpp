@@ -41,7 +41,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::uint64_t kFilesBesidesData = 128;  ///< files of the libraries, the logs, the launcher
-constexpr std::size_t kMostRowsOfHosts = 32;
+constexpr std::size_t kMaxRowsOfHosts = 32;
 
 /// One check, from the first question to the verdict. All ranks have the same facts and reach the same judgements; rank
 /// 0 reports. Every method is collective.

@@ -16,7 +16,7 @@ class ClassCounts {
   /// Bins of the confidence, which is the likeliest class' probability: bin b holds (b / kBins, (b + 1) / kBins].
   static constexpr int kBins = 15;
   /// Limit of the memory, which holds a count for each pair.
-  static constexpr std::int64_t kMostClasses = 2048;
+  static constexpr std::int64_t kMaxClasses = 2048;
 
   explicit ClassCounts(std::int64_t classes);
 

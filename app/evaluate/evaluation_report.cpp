@@ -23,7 +23,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::size_t kConfusionsShown = 5;
-constexpr std::size_t kMostCells = 12;  ///< cells per row of the matrix on a terminal
+constexpr std::size_t kMaxCells = 12;  ///< cells per row of the matrix on a terminal
 
 std::int64_t outputs_of(const TrainedModel& subject) { return subject.source().record().network.outputs; }
 

@@ -108,13 +108,13 @@ class Rounds {
 
   comm::Communicator& communicator_;
   const io::Dataset& data_;
-  static constexpr std::int64_t kMostChunks = 8;  // ranks wait for each other once per block
+  static constexpr std::int64_t kMaxChunks = 8;  // ranks wait for each other once per block
   static constexpr std::int64_t kBlockBytes = 32 << 20;
   std::int64_t chunk_;  ///< samples per chunk
   Scorer scorer_;
   std::size_t outputs_;       ///< scores per sample
   std::size_t sample_bytes_;  ///< size of a sample's scores and target
-  std::int64_t most_chunks_;  ///< chunks per block: at most kMostChunks, and at most kBlockBytes unless it is one chunk
+  std::int64_t most_chunks_;  ///< chunks per block: at most kMaxChunks, and at most kBlockBytes unless it is one chunk
   std::vector<std::byte> own_, of_another_;
 };
 

@@ -27,8 +27,8 @@ namespace lockstep::app {
 namespace {
 
 /// Limit of counted labels: counting more would take minutes.
-constexpr std::int64_t kMostLabelsCounted = 200'000'000;
-constexpr std::int64_t kMostClassesCounted = 1 << 24;
+constexpr std::int64_t kMaxLabelsCounted = 200'000'000;
+constexpr std::int64_t kMaxClassesCounted = 1 << 24;
 constexpr std::int64_t kLabelsAtOnce = 1 << 20;
 constexpr std::size_t kMaxClassesShown = 100;
 constexpr std::size_t kMaxShardsShown = 64;
@@ -127,7 +127,7 @@ Values look_at_values(const io::ShardedDataset& dataset) {
   const std::int64_t samples = dataset.info().samples;
   const std::int64_t rows = std::max<std::int64_t>(1, kBlock / static_cast<std::int64_t>(dataset.x_bytes()));
   const std::int64_t stride =
-      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMostBytes;  // one block out of every `stride`
+      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMaxBytes;  // one block out of every `stride`
   Values values{.statistics = {}, .all = stride == 1};
   std::vector<std::int64_t> wanted;
   std::vector<std::byte> x, y;

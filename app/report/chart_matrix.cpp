@@ -31,7 +31,7 @@ std::string to_svg(const MatrixChart& chart) {
       fmt::format("A matrix of {} rows ({}) and as many columns ({}).", count, chart.row_title, chart.column_title));
   const double side = canvas.bottom() - canvas.top(), left = (canvas.width() - side) / 2;
   const double cell = side / static_cast<double>(std::max<std::size_t>(count, 1));
-  const auto interval = static_cast<std::size_t>(std::max(1.0, kLeast / cell + 0.999));  // shows every n-th name
+  const auto interval = static_cast<std::size_t>(std::max(1.0, kMin / cell + 0.999));  // shows every n-th name
   for (std::size_t row = 0; row < count; ++row) {
     const auto values = chart.values.begin() + static_cast<std::ptrdiff_t>(row * count);
     const double sum = std::accumulate(values, values + static_cast<std::ptrdiff_t>(count), 0.0);

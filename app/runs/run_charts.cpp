@@ -12,8 +12,8 @@
 namespace lockstep::app {
 namespace {
 
-constexpr std::size_t kMostPoints = 400;  ///< points per line
-constexpr std::size_t kMostStretches = 12;
+constexpr std::size_t kMaxPoints = 400;  ///< points per line
+constexpr std::size_t kMaxStretches = 12;
 
 class Drawing {
  public:

@@ -16,9 +16,9 @@ struct RunChart {
   Chart chart;
 };
 
-/// Pictures of one run show training beside validation; of several runs one line for each, of the best kMostRuns by
+/// Pictures of one run show training beside validation; of several runs one line for each, of the best kMaxRuns by
 /// ranking_of(). Pictures without a value are left out.
-inline constexpr std::size_t kMostRuns = 12;
+inline constexpr std::size_t kMaxRuns = 12;
 std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame,
                                 Progress along = Progress::automatic);
 
