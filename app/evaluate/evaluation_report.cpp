@@ -23,7 +23,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::size_t kConfusionsShown = 5;
-constexpr std::size_t kMaxCells = 12;  ///< cells per row of the matrix on a terminal
+constexpr std::size_t kMaxCells = 12;  ///< of a row of the matrix on a terminal
 
 std::int64_t outputs_of(const TrainedModel& subject) { return subject.source().record().network.outputs; }
 
@@ -40,7 +40,7 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   return names;
 }
 
-/// Adds to `errors`, one element per output. `scale`: standardisation of scores and targets; empty: none.
+/// Adds to `errors`, one for each output. A scale says what both are standardised with.
 void add_targets(std::span<const float> scores, std::span<const std::byte> targets, const io::FeatureScale& scale,
                  std::span<TargetErrors> errors) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -71,7 +71,7 @@ void add_labels(std::span<const float> scores, std::span<const std::byte> target
   }
 }
 
-/// A share, or "-" if it is not defined.
+/// A share, or what stands where there is none.
 std::string format_share(double share) { return std::isnan(share) ? "-" : fmt::format("{:.4f}", share); }
 
 std::size_t widest(const std::vector<std::string>& names, std::size_t least) {
@@ -101,7 +101,7 @@ std::string format_matrix(const ClassCounts& counts, const std::vector<std::stri
   return text + "\n";
 }
 
-/// A line for each class or label, and one for each mean.
+/// A line for each, and one for each mean.
 using NamedScore = std::pair<std::string, ClassScore>;
 std::string format_scores(const char* title, const std::vector<std::string>& names,
                           const std::vector<ClassScore>& scores, const std::vector<NamedScore>& means) {
@@ -193,13 +193,13 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   if (subject.loss() == model::LossKind::softmax_cross_entropy) report.classes.emplace_back(outputs_of(subject));
   if (subject.loss() == model::LossKind::binary_cross_entropy) report.labels.emplace_back(outputs_of(subject));
   const bool counted = !report.classes.empty() || !report.labels.empty();
-  // Each chunk's errors are filled by one rank, zero elsewhere: the sum is exact.
-  std::vector<float> means = counted ? std::vector<float>{} : subject.constant().means;
-  subject.target_scale().undo(means);
-  const std::size_t columns = counted ? 0 : outputs + means.size();  // outputs of the network, and of the constant
+  // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
+  std::vector<float> constant = counted ? std::vector<float>{} : subject.constant().values;
+  subject.target_scale().undo(constant);
+  const std::size_t columns = counted ? 0 : outputs + constant.size();  // of the network, and of the constant
   std::vector<TargetErrors> of_chunks(static_cast<std::size_t>(chunks) * columns);
   comm::all_succeed(communicator, [&] {
-    // float32 cannot represent some targets: scores in deviations are converted in double.
+    // float32 does not hold some targets: what both are in deviations is told in double.
     const bool standardized = subject.target_scale().needs_double();
     const io::FeatureScale scale = standardized ? subject.target_scale() : io::FeatureScale{};
     Scorer scorer(subject, chunk, standardized ? Scorer::Units::as_learnt : Scorer::Units::of_data);

@@ -1,5 +1,5 @@
 /// \file
-/// eval --report: detailed figures of a network's quality.
+/// eval --report: more than one number about how good a network is.
 #pragma once
 
 #include <string>
@@ -14,29 +14,30 @@
 
 namespace lockstep::app {
 
-/// The result of all ranks together. One of classes, labels and targets is filled, by the kind of the network.
+/// What all ranks have found together. One of the three, as the network says classes, labels or numbers.
 struct EvaluationReport {
-  std::string network = {};               ///< network and data, for titles
-  std::vector<ClassCounts> classes = {};  ///< one element, or none
-  std::vector<LabelCounts> labels = {};   ///< one element, or none
+  std::string network = {};               ///< and the data, for titles
+  std::vector<ClassCounts> classes = {};  ///< one, or none
+  std::vector<LabelCounts> labels = {};   ///< one, or none
   std::vector<TargetErrors> targets = {};
-  std::vector<TargetErrors> constant = {};  ///< errors of the mean of the training targets; empty: unknown
-  std::vector<std::string> names = {};      ///< names of the classes, the labels or the targets
+  std::vector<TargetErrors> constant = {};  ///< likewise, of a constant predictor; empty: it is not known
+  bool medians = false;                     ///< which predicts the median of the training targets, not their mean
+  std::vector<std::string> names = {};      ///< of the classes, the labels or the numbers to predict
 };
 
-/// Throws UsageError if there is nothing to report: a language model, too many classes.
+/// Throws UsageError where there is nothing to report: a language model, too many classes.
 void require_reportable(const TrainedModel& subject);
 
-/// Collective. Scores all samples, in chunks that do not depend on the ranks: the same bits at any number of them.
-/// Throws comm::AgreedError if a rank cannot read its samples.
+/// Collective. All samples are scored, in chunks that do not depend on the ranks: the same bits at any number of them.
+/// Throws comm::AgreedError when a rank cannot read its samples.
 EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator);
 
 /// A table, for people.
 std::string format_report(const EvaluationReport& report);
-/// A record for each class and each pair of confused classes, and for the calibration; or for each label and for all;
-/// or for each target.
+/// A record for each class and each pair of classes that was confused, and of the calibration; or for each label and
+/// of all; or for each number.
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report);
-/// The confusion matrix and the calibration of the probabilities; `report` is of classes.
+/// The confusion matrix and how far probabilities can be believed; `report` is of classes.
 std::string format_svg(const EvaluationReport& report);
 
 }  // namespace lockstep::app

@@ -58,13 +58,13 @@ Extremes extremes_of(const std::vector<float>& values) {
   return result;
 }
 
-/// "accuracy 0.914": the metric of a validation of this very step; "": there was none before it was written.
+/// "accuracy 0.914": what a validation of this very step has found; "": there was none before it was written.
 std::string own_metric(const io::TrainingRecord& record) {
   constexpr auto kUsual = Task::metric_keys();
   std::vector<std::string> keys(kUsual.begin(), kUsual.end());
   try {
     keys.insert(keys.begin(), key_of(train_options_from_ini(record.configuration).validation.best_by));
-  } catch (const UsageError&) {  // the record is from a version with other metrics: it tells none
+  } catch (const UsageError&) {  // of another program: it says no metric
   }
   for (const std::string& key : keys) {
     const std::map<std::int64_t, double> metrics = io::numbers_by_step(record.metrics, "validation", key);
@@ -85,7 +85,7 @@ std::string input_text(const io::DataDescription& data) {
   return text;
 }
 
-/// Description of the training data, one property per line.
+/// What it was trained on, a line each.
 std::string describe_trained_on(const io::TrainingRecord& record) {
   if (record.network.tokens) {
     if (record.vocabulary.empty()) return "";
@@ -117,8 +117,13 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
   return text;
 }
 
-/// A line about tensors that the run did not train; "" if it trained everything.
-std::string frozen_tensors(const io::TrainingRecord& record) {
+/// What the run was told to do otherwise than usual, as far as it says what was learnt; a line each.
+std::string describe_training(const io::TrainingRecord& record) {
+  static const TrainOptions usual;
+  std::string text;
+  const auto add = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) text += fmt::format("  {:<15}{}\n", name, value);
+  };
   try {
     const TrainOptions options = train_options_from_ini(record.configuration);
     add("agreement", agreement_text(options));
@@ -126,18 +131,10 @@ std::string frozen_tensors(const io::TrainingRecord& record) {
       const std::string value = option_text(options, name);
       if (value != option_text(usual, name)) add(name, value);
     }
-  } catch (const UsageError&) {  // written by another version of the program; the rest is still useful
+    add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
+  } catch (const UsageError&) {  // of another version of the program: what else it says is worth reading
   }
-  return "";
-}
-
-std::string agreement_line(const io::TrainingRecord& record) {
-  try {
-    const std::string agreement = agreement_text(train_options_from_ini(record.configuration));
-    return agreement.empty() ? "" : fmt::format("  agreement      {}\n", agreement);
-  } catch (const UsageError&) {  // written by another version
-    return "";
-  }
+  return text;
 }
 
 std::string describe_record(const io::TrainingRecord& record) {
