@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/options/all_reduce_option.hpp"
+#include "app/options/choices.hpp"
+#include "app/plan/host_memory.hpp"
+#include "app/plan/plan.hpp"
+#include "app/plan/training_text.hpp"
+#include "app/report/figures.hpp"
+#include "app/report/text_table.hpp"
+#include "comm/device_communicator.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// How gradients travel, where it is not as they are.
+std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Communicator& communicator) {
+  if (wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
+  if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(wire));
+  return fmt::format(" (--wire {} is for other hosts: nothing travels here)", word_of(wire));
+}
+
+/// Says if sums over GPUs repeat bit for bit.
+std::string nvls_text(const ExecutionOptions& execution, const Place& place, const comm::Communicator& communicator) {
+  if (!place.gpu || communicator.size() == 1) return "";
+  const bool ring = execution.ring || place.gpus_are_shared;
+  return !ring && comm::nccl_may_use_nvls(execution.nvls) ? " (with NVLS: runs may differ in the last bits)"
+                                                          : " (without NVLS, whose sums do not repeat bit for bit)";
+}
+
+/// Tells what local steps do to the mathematics.
+std::string format_islands(const Islands& islands, const AgreeOptions& agree, std::size_t elements) {
+  const std::string outer = model::has_velocity(agree.outer)
+                                ? fmt::format("{}, rate {}, momentum {}", model::name_of(agree.outer.kind),
+                                              agree.outer.rate, agree.outer.momentum)
+                                : "the mean of their weights";
+  constexpr std::string_view kEnd = "checkpoints, validations and stops wait for the end of a round";
+  const std::string begin =
+      agree.after > 0 ? fmt::format("all ranks in every step up to step {}, then ", agree.after) : std::string();
+  if (islands.count() == 1) {
+    return fmt::format(
+        "agreement: {}1 island of all ranks, whose weights pass through an outer step ({}) after every {}; {}\n", begin,
+        outer, counted(agree.local_steps, "step"), kEnd);
+  }
+  const std::string turns =
+      (agree.fragments > 1 ? fmt::format(", on {} in turns", counted(agree.fragments, "fragment")) : std::string()) +
+      (agree.delay > 0 ? fmt::format(", while they make the next {}", counted(agree.delay, "step")) : std::string());
+  return fmt::format(
+      "agreement: {}{} make {} by themselves, each with its own optimiser, then agree ({}){}; {} between them per "
+      "round. Other weights than a sum in every step would give; {}\n",
+      begin, counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer, turns,
+      format_bytes(elements * sizeof(float)), kEnd);
+}
+
+/// Tells what servers do to the mathematics.
+std::string format_servers(const Servers& servers, const AgreeOptions& agree, std::size_t elements) {
+  const std::string keep =
+      servers.shared && servers.count == 1 ? std::string("rank 0 keeps the parameters beside its training")
+      : servers.shared ? fmt::format("every rank keeps 1/{} of the parameters beside its training", servers.count)
+      : servers.count == 1
+          ? fmt::format("rank {} keeps the parameters, {} train", servers.rank_of(0), counted(servers.workers, "rank"))
+          : fmt::format("ranks {} to {} keep 1/{} of the parameters each, {} train", servers.rank_of(0),
+                        servers.rank_of(servers.count - 1), servers.count, counted(servers.workers, "rank"));
+  const std::string bytes = format_bytes(2 * elements * sizeof(float));
+  std::string rule;
+  if (agree.quorum > 0) {
+    rule = fmt::format("an update is the mean of the first {} of {} gradients of a step, later ones are dropped whole",
+                       agree.quorum, servers.workers);
+  } else if (agree.staleness == 0) {
+    rule = "an update is the sum of all gradients of a step, in rank order: what --agree all computes";
+  } else {
+    rule = fmt::format(
+        "every gradient is an update as soon as it comes, {} make a step; {}{}", counted(servers.workers, "update"),
+        agree.staleness < 0 ? std::string("nothing bounds how far ranks are apart")
+                            : fmt::format("the fastest rank is at most {} ahead", counted(agree.staleness, "step")),
+        agree.stale_rate == StaleRate::scale ? "; the learning rate is divided by the staleness"
+        : agree.stale_rate == StaleRate::compensate
+            ? fmt::format("; gradients are compensated for their delay, lambda {}", agree.compensation)
+            : "");
+  }
+  return fmt::format("agreement: {}; {}; {} per gradient and rank. {}\n", keep, rule, bytes,
+                     agree.asynchronous && agree.staleness == 0
+                         ? "Runs repeat bit for bit"
+                         : "What a run computes depends on who comes first: it does not repeat bit for bit");
+}
+
+/// When checkpoints come that do not follow from the steps, and what that does to the run.
+std::string format_when_saved(const Plan& plan, const comm::Communicator& communicator) {
+  const RunOptions& run = plan.settings.run;
+  std::string text;
+  if (run.checkpoint_every.seconds > 0) {
+    text += fmt::format("  one every {}{}\n", format_duration(run.checkpoint_every.seconds),
+                        run.keep_best > 0 && plan.workload.validation
+                            ? ", and one after each validation that is the best so far (--keep-best)"
+                            : "");
+  }
+  if (!plan.place.gpu && comm::keeps_errors(communicator.wire_format())) {
+    text +=
+        fmt::format("  with each, what {} has kept back is forgotten: a resumed run repeats this one bit for bit, {}\n",
+                    word_of(communicator.wire_format()),
+                    run.checkpoint_every.seconds > 0
+                        ? "but a second run, which saves in other steps, differs in the last bits"
+                        : "unless a checkpoint is asked for (SIGUSR2, checkpoint-now), which changes the last bits");
+  }
+  return text;
+}
+
+/// How gradients are summed.
+std::string format_sums(const Plan& plan, const comm::Communicator& communicator) {
+  const std::vector<comm::Slice>& buckets = plan.buckets;
+  const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
+  std::string text = fmt::format(
+      "{}: {}{}{}, {} per step ({}):", plan.shards_optimizer ? "reduce-scatter and all-gather" : "all-reduce",
+      transport, wire_text(plan.settings.execution.wire, plan.place, communicator),
+      nvls_text(plan.settings.execution, plan.place, communicator), counted(buckets.size(), "bucket"),
+      plan.bucket_rule.text());
+  constexpr std::size_t most_shown = 8;
+  for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
+    text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));
+  }
+  text += buckets.size() > most_shown ? " ...\n" : "\n";
+  if (const auto limits = communicator.all_reduce_limits(); limits && !plan.place.gpu) {
+    text += fmt::format("  sums between hosts: {} (--all-reduce {})\n", to_text(*limits),
+                        all_reduce_word(plan.settings.execution.all_reduce));
+  }
+  if (transport_of(plan.place, communicator) == comm::Transport::mpi) {
+    text += "  the MPI library decides the order of the additions: a run repeats bit for bit where that is fixed\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string format_plan(const Plan& plan, const comm::Communicator& communicator) {
+  const Workload& workload = plan.workload;
+  const std::vector<comm::Slice>& buckets = plan.buckets;
+  const WorkPlan& work = workload.work;
+  const io::DatasetInfo& info = workload.training->info();
+  std::vector<std::vector<std::string>> layers{{"  layer", "", "parameters", "outputs/sample", "FLOPs/sample fwd+bwd"}};
+  double flops = 0;
+  std::int64_t parameters = 0;
+  for (const model::LayerPlan& layer : workload.network->plan()) {
+    layers.push_back({"  " + layer.name, layer.description, with_commas(layer.parameters),
+                      with_commas(layer.activation_elements),
+                      format_flops(layer.forward_flops + layer.backward_flops)});
+    flops += layer.forward_flops + layer.backward_flops;
+    parameters += layer.parameters;
+  }
+  std::string text = "network\n" + format_table(layers, {2, 3, 4});
+  const model::MemoryPlan& memory = plan.memory;
+  text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
+                      format_flops(flops * static_cast<double>(work.global_batch)));
+  const auto bytes = [](std::size_t count) { return format_bytes(count); };
+  text += fmt::format(
+      "memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}{}{}\n",
+      bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
+      bytes(memory.average), bytes(memory.activations),
+      memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "", beside_arenas(memory));
+  constexpr std::uint64_t kWorthALine = std::uint64_t{1} << 20;
+  const int sharing = communicator.ranks_sharing_memory();
+  const std::uint64_t tables = page_table_bytes(static_cast<std::uint64_t>(sharing) * memory.gradients);
+  if (sharing > 1 && !plan.place.gpu && tables >= kWorthALine) {
+    text += fmt::format("  page tables per rank: up to {}, for each maps the gradients of {} ranks\n", bytes(tables),
+                        sharing);
+  }
+  const auto recurrent = work.global_batch * workload.network->recurrent_state().elements_per_sample();
+  const std::string copy = bytes(memory.snapshot / static_cast<std::size_t>(plan.checkpoint_writers) +
+                                 static_cast<std::size_t>(recurrent) * sizeof(float));
+  text +=
+      plan.checkpoint_writers == 1
+          ? fmt::format("checkpoints: rank 0 keeps a copy of the state, {}, and writes it beside the training\n", copy)
+          : fmt::format(
+                "checkpoints: {} ranks keep a copy of a part of the state each, {}, and write it beside the "
+                "training\n",
+                plan.checkpoint_writers, copy);
+  text += format_when_saved(plan, communicator);
+  text += format_training(plan);
+  if (!plan.servers) text += format_sums(plan, communicator);
+  if (plan.servers)
+    text += format_servers(*plan.servers, plan.settings.agree, buckets.back().offset + buckets.back().count);
+  if (plan.islands)
+    text += format_islands(*plan.islands, plan.settings.agree, buckets.back().offset + buckets.back().count);
+  text += fmt::format(
+      "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
+      info.labels_are_classes                                        ? counted(info.classes, "class")
+      : workload.model.loss == model::LossKind::binary_cross_entropy ? counted(info.y.elements(), "label")
+                                                                     : counted(info.y.elements(), "target"));
+  text += workload.validation
+              ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
+              : std::string("; no validation data\n");
+  if (workload.constant_score) {
+    text +=
+        fmt::format("  to beat: {}\n", format_constant(workload.constant, *workload.constant_score, *workload.task));
+  }
+  text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
+                      counted(work.global_batch, "sample"), counted(training_ranks(plan, communicator.size()), "rank"),
+                      with_commas(work.largest_part),
+                      work.virtual_ranks > 0 ? fmt::format(" in {} virtual ranks", work.virtual_ranks)
+                      : work.accumulate > 1  ? fmt::format(" x {}", counted(work.accumulate, "micro-step"))
+                                             : "",
+                      counted(work.steps_per_epoch, "step"));
+  return text;
+}
+
+}  // namespace lockstep::app
