@@ -39,18 +39,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   Console console(communicator->rank() == 0);
   const Console::Watch watched(console, io_deadline);
   ResultFile json(*communicator, options.json, &io_deadline), svg(*communicator, options.svg, &io_deadline);
-  TrainedModel subject(*communicator, console,
-                       {.checkpoint = options.checkpoint,
-                        .data = options.data,
-                        .x = options.x,
-                        .y = options.y,
-                        .allow_fill = options.allow_fill,
-                        .average = options.average,
-                        .batch = options.evaluation_batch,
-                        .normalize = options.normalize,
-                        .verify = options.verify,
-                        .unknown_categories = options.unknown_categories},
-                       execution, io_deadline);
+  TrainedModel subject(*communicator, console, options, TrainedModel::Labels::required, execution, io_deadline);
   if (options.report) require_reportable(subject);
   if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {
     throw UsageError(

@@ -159,19 +159,7 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
   const Console::Watch watched(console, io_deadline);
-  TrainedModel subject(*communicator, console,
-                       {.checkpoint = options.checkpoint,
-                        .data = options.data,
-                        .x = options.x,
-                        .y = options.y,
-                        .allow_fill = options.allow_fill,
-                        .average = options.average,
-                        .batch = options.batch,
-                        .labels = TrainedModel::Labels::as_they_come,
-                        .normalize = options.normalize,
-                        .verify = options.verify,
-                        .unknown_categories = options.unknown_categories},
-                       execution, io_deadline);
+  TrainedModel subject(*communicator, console, options, TrainedModel::Labels::as_they_come, execution, io_deadline);
   if (subject.source().record().network.tokens) {
     throw UsageError(
         "predict is for samples, and this network reads tokens: `lockstep generate` writes text with it, "

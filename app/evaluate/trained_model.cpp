@@ -10,7 +10,6 @@
 
 #include "app/engine/engine.hpp"
 #include "app/options/moved_path.hpp"
-#include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/column_match.hpp"
 #include "app/plan/data_match.hpp"
@@ -29,13 +28,12 @@ namespace lockstep::app {
 
 namespace {
 
-/// The datasets that the network reads.
-DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record,
-                     const TrainedModel::Request& request) {
+/// What the network reads.
+DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record, const TrainedModelOptions& request,
+                     TrainedModel::Labels labels) {
   std::optional<io::DataDescription> known;
   if (!record.data_description.empty()) known = io::data_description_from_json(record.data_description);
   DataFormat format = data_format(trained, known ? &*known : nullptr);
-  const TrainedModel::Labels labels = request.labels;
   if (format.context == 0) {
     const bool packed = is_packed_data(trained.data.validation);
     if (packed || !request.x.empty()) format.x = request.x.empty() ? "x" : request.x;
@@ -55,9 +53,10 @@ model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingReco
 
 }  // namespace
 
-TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, const Request& request,
-                           const ExecutionOptions& execution, io::IoDeadline& deadline)
-    : source_(communicator, request.checkpoint, &deadline),  // the other ranks get network and data from it
+TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, const TrainedModelOptions& request,
+                           Labels labels, const ExecutionOptions& execution, io::IoDeadline& deadline)
+    : source_(communicator, request.checkpoint, &deadline),  // the others learn from it which network and which data
+      labels_(labels),
       trained_(train_options_from_ini(source_.record().configuration)),
       average_(request.average.value_or(trained_.validation.average)) {
   if (request.normalize) trained_.data.normalize = *request.normalize;
@@ -90,7 +89,7 @@ void TrainedModel::follow_run(const std::filesystem::path& checkpoint) {
   }
 }
 
-void TrainedModel::find_data(comm::Communicator& communicator, const Request& request) {
+void TrainedModel::find_data(comm::Communicator& communicator, const TrainedModelOptions& request) {
   all_succeed_or_usage(communicator, [&] {
     if (request.data.empty()) {
       follow_run(request.checkpoint.path);
@@ -106,16 +105,14 @@ void TrainedModel::find_data(comm::Communicator& communicator, const Request& re
     if (average_ && trained_.optimizer.average_decay == 0) {
       throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
     }
-    if (communicator.rank() != 0 || takes_images(request)) return;
+    if (communicator.rank() != 0 || takes_images()) return;
     const comm::LongOperation inspecting(communicator, "inspecting the data");
-    inspect_data(format_of(trained_, source_.record(), request), data());
+    inspect_data(format_of(trained_, source_.record(), request, labels_), data());
   });
 }
 
-/// Predictions need no labels, and images need no packing.
-bool TrainedModel::takes_images(const Request& request) const {
-  return request.labels == Labels::as_they_come && io::is_image_folder(data());
-}
+/// Predictions need no labels, and images no packing.
+bool TrainedModel::takes_images() const { return labels_ == Labels::as_they_come && io::is_image_folder(data()); }
 
 std::unique_ptr<io::Dataset> TrainedModel::open_images() const {
   const io::TrainingRecord& record = source_.record();
@@ -127,13 +124,15 @@ std::unique_ptr<io::Dataset> TrainedModel::open_images() const {
   return std::make_unique<io::ImageDataset>(data(), io::data_description_from_json(record.data_description).x);
 }
 
-void TrainedModel::open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline) {
+void TrainedModel::open_data(comm::Communicator& communicator, const TrainedModelOptions& request,
+                             io::IoDeadline& deadline) {
   const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
   const SharedData shared = open_together(communicator, std::array{data()}, &deadline);
   all_succeed_or_usage(communicator, [&] {
     std::unique_ptr<io::Dataset> opened =
-        takes_images(request) ? open_images()
-                              : open_dataset(format_of(trained_, source_.record(), request), data(), &deadline, shared);
+        takes_images()
+            ? open_images()
+            : open_dataset(format_of(trained_, source_.record(), request, labels_), data(), &deadline, shared);
     if (const double share = trained_.data.validation_share; share > 0) {
       opened = std::make_unique<io::SplitDataset>(std::move(opened), share, io::SplitDataset::Part::validation);
     }
@@ -142,7 +141,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
     const io::NetworkIdentity& trained_on = source_.record().network;
     const io::DatasetInfo& info = dataset_->info();
     const bool labels = !info.y.name.empty();
-    if (request.labels == Labels::required) require_labels(info, data());
+    if (labels_ == Labels::required) require_labels(info, data());
     const model::LossKind loss =
         labels ? loss_kind(trained_.loss, info) : trained_loss(trained_, source_.record(), !of_classes.empty());
     const std::optional<model::Augmentation> spec = augmentation(trained_.data, info);
@@ -171,8 +170,8 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
   all_succeed_or_usage(communicator, [&] { standardize(); });
 }
 
-/// Compares the data with those that the network was trained on, and gives their classes the network's numbers.
-void TrainedModel::match_data(const Request& request, std::unique_ptr<io::Dataset>& opened) {
+/// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.
+void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_ptr<io::Dataset>& opened) {
   const io::TrainingRecord& record = source_.record();
   if (opened->info().tokens) {
     if (record.vocabulary.empty()) return;
@@ -220,8 +219,8 @@ void TrainedModel::standardize() {
   task_->set_target_scale(targets_);
 }
 
-/// Collective. If the data do not tell the range of their numbers, rank 0 measures it on some samples.
-void TrainedModel::compare_values(comm::Communicator& communicator, const Request& request) {
+/// Collective. Where the data do not say what range their numbers have, rank 0 looks at some of them.
+void TrainedModel::compare_values(comm::Communicator& communicator, const TrainedModelOptions& request) {
   if (!trained_on_ || request.normalize || dataset_->info().tokens) return;
   std::optional<ValueRange> range = known_range(dataset_->info());
   if (!range && trained_on_->has_range) {

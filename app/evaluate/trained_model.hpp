@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "app/engine/snapshot.hpp"
-#include "app/options/checkpoint_choice.hpp"
+#include "app/options/options.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/constant_predictor.hpp"
 #include "app/plan/task.hpp"
@@ -27,22 +27,9 @@ namespace lockstep::app {
 class TrainedModel {
  public:
   enum class Labels { required, as_they_come };
-  struct Request {
-    CheckpointChoice checkpoint;
-    std::filesystem::path data;        ///< "": the run's validation data
-    std::string x = {}, y = {};        ///< names of its HDF5 datasets; "": as in training, or x and y of packed data
-    bool allow_fill = false;           ///< unwritten elements count as the fill value
-    std::optional<bool> average = {};  ///< use the averaged weights; nullopt: as in the run's validations
-    std::int64_t batch = 0;            ///< samples at once; 0: as in the run
-    Labels labels = Labels::required;
-    std::optional<Normalization> normalize =
-        {};  ///< conversion of numbers to the network's input; nullopt: as in the run
-    VerifyData verify = VerifyData::automatic;  ///< checksums of the data
-    io::UnknownCategories unknown_categories = io::UnknownCategories::error;
-  };
-  /// Collective. Reads the checkpoint on rank 0, opens the data, allocates memory, restores the weights. Throws
+  /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
   /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.
-  TrainedModel(comm::Communicator& communicator, Console& console, const Request& request,
+  TrainedModel(comm::Communicator& communicator, Console& console, const TrainedModelOptions& request, Labels labels,
                const ExecutionOptions& execution, io::IoDeadline& deadline);
   ~TrainedModel();
 
@@ -74,16 +61,17 @@ class TrainedModel {
 
  private:
   void follow_run(const std::filesystem::path& checkpoint);
-  void find_data(comm::Communicator& communicator, const Request& request);
-  bool takes_images(const Request& request) const;
+  void find_data(comm::Communicator& communicator, const TrainedModelOptions& request);
+  bool takes_images() const;
   std::unique_ptr<io::Dataset> open_images() const;
-  void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
-  void match_data(const Request& request, std::unique_ptr<io::Dataset>& opened);
+  void open_data(comm::Communicator& communicator, const TrainedModelOptions& request, io::IoDeadline& deadline);
+  void match_data(const TrainedModelOptions& request, std::unique_ptr<io::Dataset>& opened);
   void standardize();
-  void compare_values(comm::Communicator& communicator, const Request& request);
+  void compare_values(comm::Communicator& communicator, const TrainedModelOptions& request);
   void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);
 
   CheckpointOnRank0 source_;
+  Labels labels_;
   TrainOptions trained_;
   bool average_;
   std::optional<io::DataDescription> trained_on_;

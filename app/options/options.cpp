@@ -50,26 +50,52 @@ constexpr std::string_view kHelpExamples =
     "  lockstep help --write ~/.local/share\n"
     "      man/man1/lockstep-train.1 and so on, and the completions where the shells look for them\n";
 
+/// The rows of a trained network and its data.
+class TrainedModelRows {
+ public:
+  /// `data`, `average`: the help of these two; `batch`: the name of the samples at once.
+  TrainedModelRows(OptionTable& table, TrainedModelOptions& options, std::string data, std::string average,
+                   std::string batch)
+      : table_(table), options_(options), checkpoint_(table) {
+    table.add("data", options.data, "PATH", std::move(data));
+    add_data_names(table, options.x, options.y);
+    add_allow_fill(table, options.allow_fill);
+    table.add("average", average_, std::move(average));
+    table.add(std::move(batch), options.batch, "SAMPLES", "samples at once; 0: as the run evaluated").at_least(0);
+    add_input_option(table, normalize_);
+    add_verify_option(table, options.verify);
+    add_unknown_categories_option(table, options.unknown_categories);
+  }
+  TrainedModelRows(const TrainedModelRows&) = delete;
+  TrainedModelRows& operator=(const TrainedModelRows&) = delete;
+  /// Once the command line has been read. Throws UsageError where no checkpoint is named.
+  void choose() {
+    const auto is_given = [this](const char* name) {
+      return table_.find(name)->source() != OptionSource::default_value;
+    };
+    options_.checkpoint = checkpoint_.chosen();
+    if (is_given("average")) options_.average = average_;
+    if (is_given("normalize")) options_.normalize = normalize_;
+  }
+
+ private:
+  OptionTable& table_;
+  TrainedModelOptions& options_;
+  CheckpointRows checkpoint_;
+  bool average_ = false;
+  Normalization normalize_;
+};
+
 }  // namespace
 
 EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   EvalOptions options;
   OptionTable table("lockstep eval");
   table.group("What");
-  CheckpointRows checkpoint(table);
-  table.add("data", options.data, "PATH",
-            "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
-            "validation data of the run");
-  add_data_names(table, options.x, options.y);
-  add_allow_fill(table, options.allow_fill);
-  bool average = false;
-  table.add("average", average, "evaluate the averaged weights; default: what the run validated with");
-  table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
-      .at_least(0);
-  Normalization normalize;
-  add_input_option(table, normalize);
-  add_verify_option(table, options.verify);
-  add_unknown_categories_option(table, options.unknown_categories);
+  TrainedModelRows model(table, options,
+                         "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; "
+                         "default: the validation data of the run",
+                         "evaluate the averaged weights; default: what the run validated with", "evaluation-batch");
   table.add("report", options.report,
             "also tell how good it is class by class: precision, recall, F1, what is taken for what, and whether its "
             "probabilities can be believed; of predicted numbers MAE, RMSE and R2");
@@ -78,9 +104,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   add_execution_options(table, options.execution);
   read_options(table, arguments, kEvalUsage, kEvalExamples);
   table.check_relations();
-  options.checkpoint = checkpoint.chosen();
-  if (table.find("average")->source() != OptionSource::default_value) options.average = average;
-  if (table.find("normalize")->source() != OptionSource::default_value) options.normalize = normalize;
+  model.choose();
   return options;
 }
 
@@ -88,29 +112,19 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   PredictOptions options;
   OptionTable table("lockstep predict");
   table.group("What");
-  CheckpointRows checkpoint(table);
-  table.add("data", options.data, "PATH",
-            "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
-  add_data_names(table, options.x, options.y);
-  add_allow_fill(table, options.allow_fill);
+  TrainedModelRows model(table, options,
+                         "shard folder, HDF5 folder or file, with labels or without; default: the validation data of "
+                         "the run",
+                         "predict with the averaged weights; default: what the run validated with", "batch");
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
   table.add("csv", options.csv, "FILE", "also write them as text there, classes by their names");
   table.add("force", options.force, "replace an --out and a --csv that are there already");
-  bool average = false;
-  table.add("average", average, "predict with the averaged weights; default: what the run validated with");
-  table.add("batch", options.batch, "SAMPLES", "samples at once; 0: as the run evaluated").at_least(0);
-  Normalization normalize;
-  add_input_option(table, normalize);
-  add_verify_option(table, options.verify);
-  add_unknown_categories_option(table, options.unknown_categories);
   add_execution_options(table, options.execution);
   read_options(table, arguments, kPredictUsage, kPredictExamples);
   table.check_relations();
-  options.checkpoint = checkpoint.chosen();
+  model.choose();
   table.require("out", "name the file for the predictions");
   if (options.csv == options.out) throw UsageError("--csv and --out name the same file: give each its own");
-  if (table.find("average")->source() != OptionSource::default_value) options.average = average;
-  if (table.find("normalize")->source() != OptionSource::default_value) options.normalize = normalize;
   return options;
 }
 

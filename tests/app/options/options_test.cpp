@@ -62,7 +62,7 @@ TEST(EvalOptionsTest, ReadsTheRest) {
   const EvalOptions o = parse_eval(
       {"a", "--data", "d", "--evaluation-batch", "9", "--threads", "2", "--transport", "ring", "--deadline", "3"});
   EXPECT_EQ(o.data, "d");
-  EXPECT_EQ(o.evaluation_batch, 9);
+  EXPECT_EQ(o.batch, 9);
   EXPECT_EQ(o.execution.threads, 2);
   EXPECT_EQ(o.execution.transport, comm::Transport::ring);
   EXPECT_EQ(o.execution.deadline, 3);
