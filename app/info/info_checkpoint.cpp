@@ -64,7 +64,7 @@ std::string own_metric(const io::TrainingRecord& record) {
   std::vector<std::string> keys(kUsual.begin(), kUsual.end());
   try {
     keys.insert(keys.begin(), key_of(train_options_from_ini(record.configuration).validation.best_by));
-  } catch (const UsageError&) {  // of another program: it says no metric
+  } catch (const UsageError&) {  // written by another version: it names no metric
   }
   for (const std::string& key : keys) {
     const std::map<std::int64_t, double> metrics = io::numbers_by_step(record.metrics, "validation", key);

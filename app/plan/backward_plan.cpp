@@ -17,7 +17,7 @@ std::vector<BackwardLayer> backward_plan(const model::Network& network) {
   std::vector<model::LayerPlan> plan = network.plan();
   std::reverse(plan.begin(), plan.end());
   // The arena holds the parameters in reverse order of declaration, a layer's own together: each layer takes its slices
-  // from where the one before it ended.
+  // from the end of the previous layer's.
   std::vector<model::Parameter> arena = network.parameters().all();
   std::erase_if(arena, [](const model::Parameter& parameter) { return parameter.frozen; });
   std::sort(arena.begin(), arena.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });

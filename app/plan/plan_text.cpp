@@ -89,7 +89,7 @@ std::string format_servers(const Servers& servers, const AgreeOptions& agree, st
                          : "What a run computes depends on who comes first: it does not repeat bit for bit");
 }
 
-/// When checkpoints come that do not follow from the steps, and what that does to the run.
+/// Checkpoints at times that the steps do not determine, and their effect on the run.
 std::string format_when_saved(const Plan& plan, const comm::Communicator& communicator) {
   const RunOptions& run = plan.settings.run;
   std::string text;
@@ -110,7 +110,7 @@ std::string format_when_saved(const Plan& plan, const comm::Communicator& commun
   return text;
 }
 
-/// How gradients are summed.
+/// Summation of gradients.
 std::string format_sums(const Plan& plan, const comm::Communicator& communicator) {
   const std::vector<comm::Slice>& buckets = plan.buckets;
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kOption = "sampling balanced";
 
-/// Of data whose labels nobody has read yet.
+/// Throws UsageError. Looks at no label yet.
 void require_drawable(const TrainOptions& options, const model::Network& network, const io::DatasetInfo& info) {
   require_classes(kOption, info);
   if (is_recurrent(network)) {

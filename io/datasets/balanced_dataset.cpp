@@ -14,7 +14,7 @@ namespace {
 /// The draws [begin, end) of a class, in passes over its samples.
 class ClassDraws {
  public:
-  /// Of a class of `classes` with this number and so many samples, in an epoch of `draws`.
+  /// The class is number `number` of `classes` and has so many samples; an epoch has `draws`.
   ClassDraws(std::int64_t draws, std::int64_t classes, std::int64_t number, std::int64_t samples, std::uint64_t seed,
              std::int64_t epoch)
       : samples_(samples) {

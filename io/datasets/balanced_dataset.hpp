@@ -20,7 +20,7 @@ namespace lockstep::io {
 /// epoch. What lies together on the disk has indices that do, and the sample order mixes them like any others. In
 /// kNoEpoch index i is sample i, and so it is for weights and names.
 ///
-/// Keeps 8 bytes for each sample. An epoch's first read takes some tens of nanoseconds for each.
+/// Keeps 8 bytes for each sample. The first read of an epoch takes about 0.1 s more for each million of them.
 class BalancedDataset final : public DatasetView {
  public:
   static constexpr std::int64_t kMaxSamples = (std::int64_t{1} << 32) - 1;

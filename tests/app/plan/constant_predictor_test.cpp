@@ -1,4 +1,4 @@
-/// What a predictor answers that looks at no sample.
+/// A predictor that looks at no sample.
 #include "app/plan/constant_predictor.hpp"
 
 #include <algorithm>

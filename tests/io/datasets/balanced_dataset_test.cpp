@@ -20,7 +20,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-/// Of 10 samples 7 are of class 0, 2 of class 1, 1 of class 2.
+/// 7 of 10 samples are of class 0, 2 of class 1, 1 of class 2.
 std::int32_t class_of(std::int64_t sample) {
   constexpr std::array<std::int32_t, 10> kClasses{0, 0, 1, 0, 2, 0, 0, 1, 0, 0};
   return kClasses[static_cast<std::size_t>(sample % 10)];

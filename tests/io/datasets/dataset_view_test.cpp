@@ -196,7 +196,7 @@ TEST(DatasetViewTest, WhatAViewDoesNotChangeIsWhatTheDataSay) {
     EXPECT_GE(first, 2);
     EXPECT_GE(count, 4);
     EXPECT_EQ(data->asked_epoch(), 6);
-    // Of the two parts of a split one answers for the files of both.
+    // One part of a split answers for the files of both.
     EXPECT_EQ(view->verify(1, 3), validation ? 0 : 99);
     EXPECT_EQ(data->asked(), validation ? std::pair(0L, 0L) : std::pair(1L, 3L));
     view->check_unchanged(1, 3);
