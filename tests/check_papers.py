@@ -28,7 +28,7 @@ FOREIGN = {
     "mpirun": "--bind-to --map-by --hostfile --oversubscribe",
     "apptainer": "--bind",
 }
-PLAIN = ["model", "tests/cluster", "tests/golden", "tests/gpu", "tests/learning", "tests/model", "tests/peers",
+PLAIN = ["io", "model", "tests/cluster", "tests/golden", "tests/gpu", "tests/learning", "tests/model", "tests/peers",
          "tests/support"]
 OPENING = re.compile(r"(Of|Where|What|Who|That|Whether|How)\b")
 ENDING = re.compile(r"(of|where|what|who|that|whether) ")  # a trailing comment continues its line's name with it

@@ -23,7 +23,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::size_t kConfusionsShown = 5;
-constexpr std::size_t kMaxCells = 12;  ///< of a row of the matrix on a terminal
+constexpr std::size_t kMaxCells = 12;  ///< cells per row of the matrix on a terminal
 
 std::int64_t outputs_of(const TrainedModel& subject) { return subject.source().record().network.outputs; }
 
@@ -196,7 +196,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
   std::vector<float> constant = counted ? std::vector<float>{} : subject.constant().values;
   subject.target_scale().undo(constant);
-  const std::size_t columns = counted ? 0 : outputs + constant.size();  // of the network, and of the constant
+  const std::size_t columns = counted ? 0 : outputs + constant.size();  // outputs of the network, and of the constant
   std::vector<TargetErrors> of_chunks(static_cast<std::size_t>(chunks) * columns);
   comm::all_succeed(communicator, [&] {
     // float32 does not hold some targets: what both are in deviations is told in double.

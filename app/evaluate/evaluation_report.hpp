@@ -14,7 +14,8 @@
 
 namespace lockstep::app {
 
-/// What all ranks have found together. One of the three, as the network says classes, labels or numbers.
+/// Counts and errors of all ranks together. One of the three is present: classes, labels or numbers, as the network
+/// predicts.
 struct EvaluationReport {
   std::string network = {};               ///< and the data, for titles
   std::vector<ClassCounts> classes = {};  ///< one, or none
@@ -22,7 +23,7 @@ struct EvaluationReport {
   std::vector<TargetErrors> targets = {};
   std::vector<TargetErrors> constant = {};  ///< likewise, of a constant predictor; empty: it is not known
   bool medians = false;                     ///< which predicts the median of the training targets, not their mean
-  std::vector<std::string> names = {};      ///< of the classes, the labels or the numbers to predict
+  std::vector<std::string> names = {};      ///< names of the classes, the labels or the targets
 };
 
 /// Throws UsageError where there is nothing to report: a language model, too many classes.

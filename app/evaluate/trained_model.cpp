@@ -28,7 +28,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// What the network reads.
+/// Input of the network.
 DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record, const TrainedModelOptions& request,
                      TrainedModel::Labels labels) {
   std::optional<io::DataDescription> known;

@@ -85,7 +85,7 @@ std::string input_text(const io::DataDescription& data) {
   return text;
 }
 
-/// What it was trained on, a line each.
+/// Training data, a line for each property.
 std::string describe_trained_on(const io::TrainingRecord& record) {
   if (record.network.tokens) {
     if (record.vocabulary.empty()) return "";
@@ -117,7 +117,7 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
   return text;
 }
 
-/// What the run was told to do otherwise than usual, as far as it says what was learnt; a line each.
+/// Options of the run that differ from the defaults, as far as they tell what was learnt; a line each.
 std::string describe_training(const io::TrainingRecord& record) {
   static const TrainOptions usual;
   std::string text;
@@ -132,7 +132,7 @@ std::string describe_training(const io::TrainingRecord& record) {
       if (value != option_text(usual, name)) add(name, value);
     }
     add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
-  } catch (const UsageError&) {  // of another version of the program: what else it says is worth reading
+  } catch (const UsageError&) {  // written by another version of the program; the rest is still useful
   }
   return text;
 }

@@ -24,7 +24,7 @@ struct TrainedModelOptions {
   CheckpointChoice checkpoint = {};
   std::filesystem::path data = {};              ///< "" = the validation data of the run
   std::string x = {}, y = {};                   ///< names of its HDF5 datasets; "" = as in training, or of packed data
-  bool allow_fill = false;                      ///< what was never written in them counts as its fill value
+  bool allow_fill = false;                      ///< parts that were never written count as their fill value
   std::optional<bool> average = {};             ///< the averaged weights; nullopt: what the run validated with
   std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training

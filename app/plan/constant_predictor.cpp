@@ -101,7 +101,7 @@ float number_of(std::uint32_t key) noexcept {
 std::vector<float> find_medians(comm::Communicator& communicator, const io::Dataset& data, std::int64_t stride) {
   struct Search {
     double before = 0;         ///< how many numbers with the same first digits come before the wanted one
-    std::uint32_t digits = 0;  ///< of its key, those that are known
+    std::uint32_t digits = 0;  ///< known digits of its key
   };
   constexpr std::size_t kMaxCounts = std::size_t{1} << 21;
   const auto targets = static_cast<std::size_t>(data.info().y.elements());

@@ -18,7 +18,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// How gradients travel, where it is not as they are.
+/// Format of gradients on the wire, if it is not their own.
 std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Communicator& communicator) {
   if (wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
   if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(wire));

@@ -27,7 +27,7 @@ class ClassDraws {
     last_ = order(seed, number, last_pass_);
   }
 
-  /// How often the class's sample with this number among its own is drawn.
+  /// Number of times that the class's sample with this number is drawn.
   std::int64_t of(std::int64_t sample) const noexcept {
     const std::int64_t place = first_pass_ * samples_ + moved(first_, sample);
     const std::int64_t in_first = place >= begin_ && place < end_ ? 1 : 0;

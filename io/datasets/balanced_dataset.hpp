@@ -49,7 +49,7 @@ class BalancedDataset final : public DatasetView {
   std::uint64_t seed_;
   mutable std::mutex mutex_;
   mutable std::int64_t kept_epoch_ = kNoEpoch;
-  mutable Draws kept_;  ///< of kept_epoch_
+  mutable Draws kept_;  ///< draws of kept_epoch_
 };
 
 }  // namespace lockstep::io

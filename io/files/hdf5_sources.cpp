@@ -318,7 +318,7 @@ std::vector<Hdf5Source> Hdf5File::Handles::virtual_parts(const Hdf5Id& propertie
 
 std::vector<Hdf5Source> Hdf5File::Handles::sources(const Hdf5Id& dataset, std::string_view name) const {
   const fs::path home = home_of(dataset);
-  if (!is_in_this_file(dataset, name)) {  // that file lists its own sources
+  if (!is_in_this_file(dataset, name)) {  // the other file lists its own sources
     const std::string there =
         text_of([&](char* text, std::size_t size) { return H5Iget_name(dataset.get(), text, size); });
     return {{.kind = Hdf5Source::Kind::link, .name = home.string(), .file = home, .dataset = there}};

@@ -24,8 +24,8 @@ struct DataDescription {
   double mean = 0, standard_deviation = 1;
   Labels labels = Labels::none;  ///< none for tokens: the target is the next token
   std::int64_t classes = 0;
-  std::vector<std::string> class_names;   ///< of each output, in their order; empty: not known
-  std::vector<std::string> target_names;  ///< of each number to predict; empty: not known
+  std::vector<std::string> class_names;   ///< name of each output, in order; empty: unknown
+  std::vector<std::string> target_names;  ///< name of each target; empty: unknown
   std::vector<std::string> target_units;  ///< likewise
   /// Samples of each class, or the mean or the median of each target as the network learns it: what a predictor knows
   /// that looks at no sample. Empty: not known, or another one of them is.
@@ -33,11 +33,11 @@ struct DataDescription {
   std::vector<float> target_means = {}, target_medians = {};
   bool labels_in_part = false;            ///< these are of some of the samples: there are very many
   double scale = 1, shift = 0;            ///< the network's input is scale * x + shift
-  FeatureScale features = {};             ///< where there is one, x is standardised with it first
+  FeatureScale features = {};             ///< if present, standardises x first
   FeatureScale targets = {};              ///< likewise what the network learns to predict
   bool per_image = false;                 ///< and then every image less its mean, over its deviation
-  std::string augmentation;               ///< of training, as --augment takes it
-  std::string source;                     ///< of the samples, for people
+  std::string augmentation;               ///< augmentation of training, as --augment takes it
+  std::string source;                     ///< source of the samples, for people
   std::optional<TableSchema> table = {};  ///< the columns of x, where it is a table
 
   bool operator==(const DataDescription&) const = default;
