@@ -54,7 +54,7 @@ struct Visit {
 struct Case {
   std::size_t world = 0;  ///< index
   std::int64_t samples = 0;
-  std::vector<Visit> visits;  ///< on the world's ranks
+  std::vector<Visit> visits;  ///< filled on the world's ranks
 };
 
 std::int64_t strong_batch(const BenchScaleOptions& options, const std::vector<int>& worlds) {

@@ -182,7 +182,7 @@ struct StepResult {
   std::vector<double> seconds;          ///< duration of each step
   TimeSplit split;                      ///< times of all steps
   StepShare share;                      ///< parts of a step, over all ranks
-  double samples_per_step = 0;          ///< over all ranks
+  double samples_per_step = 0;          ///< samples of all ranks
   std::optional<double> communication;  ///< seconds per step, exposed or not, if known
   double flops = 0;                     ///< FLOPs of a step
   std::optional<double> roof;           ///< FLOP/s of a large GEMM, if requested

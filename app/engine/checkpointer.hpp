@@ -26,7 +26,7 @@ struct WrittenCheckpoint {
   std::int64_t step = 0;
   std::filesystem::path file = {};
   std::filesystem::path best = {};  ///< best checkpoint of the run so far; empty: none was validated
-  double seconds = 0;               ///< from the beginning of the copy until it was safe
+  double seconds = 0;               ///< time from the beginning of the copy until it was safe
   double stall = 0;                 ///< seconds that this rank stood still for it: the copy, and waits for its end
 };
 

@@ -79,7 +79,7 @@ class Engine {
   std::optional<comm::HostWindow> window_;                       ///< shared memory of servers and workers
   std::unique_ptr<model::Backend> backend_;
   std::optional<comm::SummationTree> tree_;        ///< order of the gradients' sums
-  std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
+  std::unique_ptr<comm::Communicator> on_device_;  ///< communicator between GPUs
   std::unique_ptr<model::Training> training_;
   model::Arena kept_terms_;  ///< terms of gradients on a device
   std::unique_ptr<comm::GradientReducer> reducer_;

@@ -12,7 +12,7 @@ namespace lockstep::app {
 struct RankStatus {
   double samples = 0;              ///< this rank's samples
   bool failed = false;             ///< this rank could not compute its part (its gradients are zero)
-  bool stop_requested = false;     ///< by a signal or a time limit
+  bool stop_requested = false;     ///< stop requested by a signal or a time limit
   bool save_requested = false;     ///< checkpoint requested by a signal
   bool save_due = false;           ///< checkpoint due by the clock or requested in the run folder
   std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged

@@ -30,8 +30,8 @@ struct StepWork {
 struct BenchStepOptions {
   StepWork work;
   std::int64_t warmup = 20, repeat = 200;  ///< steps
-  bool roof = true;                        ///< also a large GEMM, for the roofline
-  bool sweep_buckets = false;              ///< also with other bucket sizes
+  bool roof = true;                        ///< measure a large GEMM, too, for the roofline
+  bool sweep_buckets = false;              ///< measure with other bucket sizes, too
   std::filesystem::path json;              ///< file for the figures; "": none
   std::filesystem::path plan;              ///< file for the layers, which is then written instead of timing anything
 };

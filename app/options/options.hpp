@@ -19,14 +19,16 @@
 
 namespace lockstep::app {
 
-/// A trained network, and the data that it is to see.
-struct TrainedModelOptions {
-  CheckpointChoice checkpoint = {};
-  std::filesystem::path data = {};              ///< "" = the validation data of the run
-  std::string x = {}, y = {};                   ///< names of its HDF5 datasets; "" = as in training, or of packed data
-  bool allow_fill = false;                      ///< parts that were never written count as their fill value
-  std::optional<bool> average = {};             ///< the averaged weights; nullopt: what the run validated with
-  std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
+struct EvalOptions {
+  CheckpointChoice checkpoint;
+  std::filesystem::path data;                   ///< "" = the run's validation data
+  std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
+  bool allow_fill = false;                      ///< unwritten elements count as the fill value
+  std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: as in training
+  std::int64_t evaluation_batch = 0;            ///< 0 = as in the run
+  std::filesystem::path json;                   ///< file for the result in full precision
+  bool report = false;                          ///< results by class or by target, too
+  std::filesystem::path svg;                    ///< file for a drawing of the report
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
   io::UnknownCategories unknown_categories = io::UnknownCategories::error;

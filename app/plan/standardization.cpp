@@ -26,8 +26,8 @@ namespace {
 
 using Kind = Normalization::Kind;
 
-constexpr std::int64_t kMaxFeatures = 65'536;  ///< a checkpoint stores all of them
-constexpr double kLarge = 1000;                ///< inputs for which plain gradient descent diverges
+constexpr std::int64_t kMostFeatures = 65'536;  ///< limit, because a checkpoint stores them all
+constexpr double kLarge = 1000;                 ///< inputs for which plain gradient descent diverges
 
 bool is_plain(model::OptimizerKind kind) {
   using enum model::OptimizerKind;

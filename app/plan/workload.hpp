@@ -111,7 +111,7 @@ struct WorkPlan {
   /// are done.
   std::int64_t epoch_shift = 0;
   Interval evaluate_every;    ///< before the end
-  Interval checkpoint_every;  ///< in steps, before the end
+  Interval checkpoint_every;  ///< interval in steps, before the end
   double epochs_after(std::int64_t steps) const noexcept {
     return static_cast<double>(steps + epoch_shift) / static_cast<double>(steps_per_epoch);
   }

@@ -25,7 +25,7 @@ enum class AxisNumbers {
 };
 
 struct ChartAxis {
-  std::string title{};  ///< with the unit unless the numbers show it: "bus bandwidth, GB/s"
+  std::string title{};  ///< title with the unit, unless the numbers show it: "bus bandwidth, GB/s"
   AxisScale scale = AxisScale::linear;
   AxisNumbers numbers = AxisNumbers::plain;
   bool from_zero = true;  ///< linear: 0 is on the axis

@@ -25,7 +25,7 @@ class Patience {
 
  private:
   std::int64_t validations_;
-  double min_delta_;  ///< with the sign of an improvement
+  double min_delta_;  ///< least difference, with the sign of an improvement
   std::function<bool(double, double)> is_better_;
   double best_;
   std::int64_t in_vain_ = 0;

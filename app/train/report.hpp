@@ -91,8 +91,8 @@ class Reporter {
   Task task_;
   int world_;
   RunLogs logs_;
-  Sums interval_;              ///< since the last line
-  Sums since_validation_;      ///< or since the launch
+  Sums interval_;              ///< sums since the last line
+  Sums since_validation_;      ///< sums since the last validation, or since the launch
   std::optional<Score> seen_;  ///< score of the steps before the last validation; without validations: of the last line
   std::int64_t seen_at_ = 0;   ///< the last of those steps
   bool validated_ = false;

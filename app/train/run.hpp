@@ -155,7 +155,7 @@ class Run {
   std::int64_t validated_before_ = -1;  ///< last step validated by the run that this one resumes
   std::filesystem::path saved_;         ///< rank 0: the newest checkpoint of this process
   std::filesystem::path best_saved_;    ///< rank 0: the best of the run, if there is one
-  StopWatch running_;                   ///< since train() was called
+  StopWatch running_;                   ///< time since train() was called
   StopWatch since_saved_, since_looked_;
   CheckpointRequests requests_;
   double interrupted_seconds_ = 0;  ///< part of running_ in evaluations and in waits for checkpoints

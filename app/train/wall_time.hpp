@@ -71,7 +71,7 @@ class WallTime {
   double left() const;
   Durations expected() const;
 
-  std::optional<double> end_;  ///< on the steady clock
+  std::optional<double> end_;  ///< end of the job on the steady clock
   Durations longest_;
   double first_checkpoint_ = 0, validation_steps_ = 0;
   std::string reason_;
