@@ -120,7 +120,7 @@ struct WorkPlan {
 struct DataPlace {
   std::int64_t epoch = 0, position = 0;
 };
-/// The position after `steps` steps from there, as in a step's MicroBatch.
+/// The position `steps` steps after `from`, as in a step's MicroBatch.
 DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps);
 
 /// A rank's sequences among those of the global batch: the same ones in every step.

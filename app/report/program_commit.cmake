@@ -29,7 +29,7 @@ endfunction()
 ask_git(folder is_repository rev-parse --show-prefix)
 if(is_repository AND folder STREQUAL "")
   ask_git(head has_head rev-parse HEAD)
-  # What the program is made of; files that nobody has added are compiled, too.
+  # The sources of the program, including untracked files, which are compiled, too.
   ask_git(changes has_status status --porcelain -- CMakeLists.txt app comm io model)
   if(has_head AND has_status)
     set(commit ${head})
