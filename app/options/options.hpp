@@ -19,25 +19,23 @@
 
 namespace lockstep::app {
 
-struct EvalOptions {
-  CheckpointChoice checkpoint;
-  std::filesystem::path data;                   ///< "" = the run's validation data
-  std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
-  bool allow_fill = false;                      ///< unwritten elements count as the fill value
-  std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: as in training
-  std::int64_t evaluation_batch = 0;            ///< 0 = as in the run
-  std::filesystem::path json;                   ///< file for the result in full precision
-  bool report = false;                          ///< results by class or by target, too
-  std::filesystem::path svg;                    ///< file for a drawing of the report
+/// A trained network, and the data that it is to see.
+struct TrainedModelOptions {
+  CheckpointChoice checkpoint = {};
+  std::filesystem::path data = {};              ///< "" = the validation data of the run
+  std::string x = {}, y = {};                   ///< names of its HDF5 datasets; "" = as in training, or of packed data
+  bool allow_fill = false;                      ///< parts that were never written count as their fill value
+  std::optional<bool> average = {};             ///< the averaged weights; nullopt: as the run validated
+  std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
   io::UnknownCategories unknown_categories = io::UnknownCategories::error;
 };
 
 struct EvalOptions : TrainedModelOptions {
-  std::filesystem::path json;  ///< also write the result there, in full precision
-  bool report = false;         ///< class by class, or target by target
-  std::filesystem::path svg;   ///< draw the report there
+  std::filesystem::path json;  ///< file for the result in full precision
+  bool report = false;         ///< results by class or by target, too
+  std::filesystem::path svg;   ///< file for a drawing of the report
   ExecutionOptions execution;
 };
 
