@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A run knows where its data are, wherever its user stands; and it says before the start how it will train.
-# label: more
+# A run finds its data from any working folder, and its log says before the start how it will train.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Checkpoints that do not fit or do not hold: refused by name, and left as they are.
-# label: more
+# Checkpoints that do not fit or are damaged are refused by name and left as they are.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test
@@ -42,7 +41,8 @@ run -n 2 eval runs/good --data narrow
 [ "$status" != 0 ] || failed "exit 0"
 expect_err 'narrow'
 
-# Bytes that HDF5 leaves unused, or uses for other ways in, may flip: then everything that is read by name is what it was.
+# Bytes that HDF5 does not use, or uses for another access path, may flip: every value that is read by name is then
+# unchanged.
 cat >same_contents.py <<'END'
 import h5py, sys
 whole, flipped = (h5py.File(name) for name in sys.argv[1:])

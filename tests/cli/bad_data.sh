@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Data that is not what it should be: one message that names the file, and no run folder is left behind as if it were one.
-# label: more
+# Faulty data end in one message that names the file, and leave no run folder behind.
 . "$(dirname "$0")/harness.sh"
 pack_small good
 train=(train --data data --optimizer sgd --steps 50 --run runs/r)

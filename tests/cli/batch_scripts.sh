@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# The batch scripts find their own folder, whatever its path looks like, and a task of a job array acts for itself alone: with
-# a scontrol, squeue and launcher of this test's own.
-# label: more
+# The batch scripts find their own folder, whatever its path looks like, and a task of a job array acts for itself
+# alone. This test brings its own scontrol, squeue and launcher.
 . "$(dirname "$0")/harness.sh"
 mkdir -p bin spool "a b/slurm" "a/slurm"
 own="$work/a b/slurm"
 cp "$tree"/slurm/*.sbatch "$own"
 say_where() { printf '#!/bin/sh\necho "$0" >>%s/called\ncase $1 in --program) echo true ;; esac\n' "$work"; }
 say_where >"$own/launch"
-# What a path that is cut at a blank would lead to.
+# The file that a path cut at a blank would lead to.
 say_where >launch
 cp launch a/slurm/launch
 chmod +x launch "a b/slurm/launch" a/slurm/launch
@@ -25,7 +24,7 @@ END
 printf '#!/bin/sh\necho "squeue $*" >>%s/asked\n' "$work" >bin/squeue
 chmod +x bin/scontrol bin/squeue
 
-# calls_own NAME ARGUMENTS...: the script as Slurm runs it, a copy elsewhere; its Command in scontrol's words.
+# calls_own NAME ARGUMENTS...: runs the script as Slurm does, as a copy elsewhere; scontrol reports its Command.
 calls_own() {
   local script=$1
   shift

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# bench agree: the same training under several ways to agree.
-# label: more
+# bench agree: trains the same under several modes of agreement and compares them.
 # alone
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The benchmark of all-reduces: its table, its files, its check of every element.
-# label: more
+# The benchmark of all-reduces prints its table, writes its files and checks every element.
 . "$(dirname "$0")/harness.sh"
 
 # rows WAY: the table's rows of that way.
@@ -14,7 +13,7 @@ for n in 1 2 3; do
   [ $n = 1 ] || ways="ring shared-memory mpi"
   read -ra list <<<"$ways"
   for way in "${list[@]}"; do
-    # Size and count agree, times are positive and in order, the bus bandwidth is what the formula makes of the other.
+    # Size and count match, times are positive and in order, the bus bandwidth follows from the time by the formula.
     rows "$way" | awk -v p=$n -v way="$way" '
       { if (NF != 12 || $1 != 4 * $2 || $4 != "sum" || $6 < 0 || $10 < $6 || $11 < $10 || $12 < $11 || $9 != 0) {
           print "row: " $0; bad = 1 }
@@ -34,7 +33,7 @@ for row in rows:
     assert row["bench"] == "all-reduce" and row["world"] == int(sys.argv[3]) and row["wrong"] == 0
     assert row["bytes"] == 4 * row["count"] and row["batches"] == 3 and row["hosts"] == 1
     assert 0 < row["time_us_min"] <= row["time_us"] <= row["time_us_p95"] <= row["time_us_p99"] <= row["time_us_max"]
-assert [row["way"] for row in rows] == sys.argv[5:] * 6  # side by side, size by size
+assert [row["way"] for row in rows] == sys.argv[5:] * 6  # side by side for each size
 chart = xml.parse(sys.argv[2]).getroot()
 words = [text.text for text in chart.iter("{http://www.w3.org/2000/svg}text")]
 for way in sys.argv[5:]:
@@ -112,14 +111,14 @@ check "a file that cannot be written"
 for file in csv json svg; do
   run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file nowhere/rows
   expect_error 1 "cannot write nowhere/rows: No such file"
-  expect_no_out float32  # said before anything is timed
+  expect_no_out float32  # before anything is timed
   run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file /dev/full
   expect_error 1 "/dev/full: No space left"
 done
 check "an interrupted benchmark leaves the rows that it has shown"
 start bench all-reduce --device cpu --max 67108864 --repeat 10000 --csv part.csv --json part.json
 wait_for 30 grep -q float32 part.json
-kill -TERM "$job"  # a shell starts its background jobs deaf to INT
+kill -TERM "$job"  # a shell's background jobs ignore INT
 finish 20
 expect_status 143
 [ "$(wc -l <part.csv)" -ge 2 ] || failed "rows of the CSV"
@@ -135,7 +134,7 @@ for signal in TERM INT; do
   ! grep -q "out of memory" err || failed "a guess although it is known"
 done
 
-# stop_a_rank ALGORITHM: while all-reduces of that algorithm are timed.
+# stop_a_rank ALGORITHM: stops a rank while all-reduces of that algorithm are timed.
 stop_a_rank() {
   start -n 2 bench all-reduce --algorithms "$1" --min 1048576 --max 1048576 --repeat 10000 --deadline 3
   wait_for 30 grep -q busbw out
@@ -151,7 +150,7 @@ expect_err "rank 1 .*timing all-reduces"
 ! own_words | grep -q "step [0-9]" || failed "there are no steps here"
 check "a rank that is stopped while MPI sums"
 stop_a_rank mpi
-# The ranks also meet outside of MPI_Allreduce, between two batches.
+# Between two batches the ranks also meet outside of MPI_Allreduce.
 expect_err "rank 0 .* has waited in MPI_Allreduce of 1048576 floats for [0-9.]* s\. For rank 1 .*is stopped|rank 1 .*timing all-reduces"
 
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then

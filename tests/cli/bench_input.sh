@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The benchmark of input: its table, its files, and that it reads what training reads.
-# label: more
+# The benchmark of input prints its table, writes its files and reads what training reads.
 . "$(dirname "$0")/harness.sh"
 pack_small data
 options=(--data data --batch 32 --steps 30 --repeat 2)
@@ -21,7 +20,7 @@ import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 ranks = int(sys.argv[2])
 assert len(rows) == 3
-# 600 samples: so many whole epochs as 30 steps are, and the rest of a last one.
+# 600 samples: 30 steps make some whole epochs and a part of a last one.
 batch = 32 * ranks
 per_epoch = -(-600 // batch)
 samples = 600 * (30 // per_epoch) + batch * (30 % per_epoch)
@@ -35,7 +34,7 @@ done
 check "cold"
 run -n 2 bench input --data data --batch 32 --repeat 1 --cold
 expect_status 0
-expect_out '2 ranks, global batches of 64; 1 part of 10 steps'  # an epoch, not 256 MiB
+expect_out '2 ranks, global batches of 64; 1 part of 10 steps'  # an epoch rather than 256 MiB
 expect_out 'page cache on .*when asked to forget|what the page cache holds is not known'
 
 check "tokens, in streams"
@@ -57,7 +56,7 @@ wait_for 30 grep -q 'page cache' out
 sleep 0.2
 truncate -s 4000 data/shard-00001.h5
 finish 60
-expect_status 1; expect_err "data/shard-00001.h5.*has become shorter"  # a line for each rank that met it
+expect_status 1; expect_err "data/shard-00001.h5.*has become shorter"  # a line for each rank that saw it
 check "a file that cannot be written"
 run -n 2 bench input "${options[@]}" --csv nowhere/rows.csv
 expect_error 1 "nowhere/rows.csv"

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# `lockstep bench scale`: every world is timed, figures fit together, a slow rank is named.
-# label: more
+# `lockstep bench scale` times every world size, its figures are consistent, and it names a slow rank.
 . "$(dirname "$0")/harness.sh"
 
 small=(--device cpu --features 20 --outputs 5 --hidden 16 --batch 12 --warmup 1)
 
-# rows FILE RANKS...: the JSON has the worlds of each kind of scaling, and what it says fits together.
+# rows FILE RANKS...: the JSON has the world sizes of each kind of scaling, and its figures are consistent.
 rows() {
   python3 - "$@" <<'PYTHON' || failed "rows of the JSON"
 import json, sys
@@ -78,8 +77,8 @@ check "a loss that is not finite ends the ranks that wait, too"
 run -n 2 bench scale "${small[@]}" --worlds 1 --learning-rate 1e30 --repeat 50
 expect_error 1 "not finite"
 
-# slow_down PID: from when the job has said what it is going to time, the process gets a sixteenth of its time: less than
-# on any machine that is merely busy.
+# slow_down PID: once the job has said what it will time, the process gets a sixteenth of its time: less than on any
+# machine that is merely busy.
 slow_down() {
   python3 - "$1" <<'PYTHON' &
 import os, signal, sys, time
@@ -100,7 +99,7 @@ PYTHON
 all_ranks_are_there() { [ "$(ranks | wc -l)" = 3 ]; }
 for transport in shared-memory ring; do
   check "a rank that is slowed down is named, $transport"
-  # Long steps with short sums: each step meets many pauses, and few of them fall into the sums.
+  # Long steps with short sums: each step contains many pauses, and few of them fall into the sums.
   start -n 3 bench scale --device cpu --transport $transport --features 64 --hidden 512,512 --batch 512 --worlds 1,3 \
     --scaling weak --warmup 1 --repeat 30 --rounds 1 --json late.json
   wait_for 30 all_ranks_are_there
@@ -118,7 +117,7 @@ PYTHON
 done
 
 check "the ranks that wait outlast the deadline"
-# Longer than MPI needs to come up, which the deadline is for as well, and shorter than the work.
+# Longer than MPI needs to start, which counts against the deadline, too, and shorter than the work.
 run -n 2 bench scale --device cpu --hidden 512,512 --batch 2048 --worlds 1 --scaling weak --warmup 1 --repeat "$(sanitized && echo 8 || echo 100)" \
   --rounds 1 --deadline 3
 expect_status 0; expect_silence
@@ -132,7 +131,7 @@ for victim in 0 1; do
   [ "$status" != 0 ] || failed "exit 0"
 done
 check "the only rank at work is stopped"
-# Steps that take long enough in all on any machine: nothing ends by itself before the signal comes.
+# Enough steps for any machine: nothing ends by itself before the signal comes.
 start -n 2 bench scale --device cpu --hidden 512,512 --batch 512 --worlds 1 --repeat 100000 --deadline 1
 wait_for 30 grep -q "^1 rank" out
 sleep 2

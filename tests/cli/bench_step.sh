@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# `lockstep bench step`: what it says of all-reduces and buckets, and other bucket sizes beside the rule's.
-# label: more
+# `lockstep bench step` reports all-reduces and buckets, and times other bucket sizes beside the rule's.
 . "$(dirname "$0")/harness.sh"
 
 small=(--device cpu --features 784 --hidden 64,64 --batch 8 --warmup 2 --repeat 5)
@@ -62,7 +61,7 @@ rows = [json.loads(line) for line in open("step.json")]
 sweep = [row for row in rows if row["bench"] == "step-buckets"]
 assert rows[0]["bench"] == "step" and len(sweep) == len(rows) - 1 >= 3, rows
 assert sweep[0]["bucket_size"] == 0 and sweep[0]["buckets"] == rows[0]["buckets"]
-assert sweep[1]["buckets"] == 1 or sweep[0]["buckets"] == 1  # everything in one
+assert sweep[1]["buckets"] == 1 or sweep[0]["buckets"] == 1  # one bucket holds everything
 assert all(row["step_ms"] > 0 and row["largest_bucket"] > 0 for row in sweep)
 PYTHON
 run -n 2 bench step "${small[@]}" --sweep-buckets --bucket-size 7

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# The best checkpoint: kept, named, found again; and a run that ends when nothing gets better.
-# label: more
+# The best checkpoint is kept, named and found again, and a run ends when its validations stop improving.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data
 pack_small data/validation --seed 7
 train=(train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off
   --evaluate-every 5 --checkpoint-every 5 --keep 1 --no-tensorboard)
-# best_step RUN: of the validations in its metrics, the best; of equal ones that of the lowest loss.
+# best_step RUN: the step of the best validation in its metrics; among equals the lowest loss wins.
 best_step() {
   paste -d ' ' <(metric "$1" validation accuracy) <(metric "$1" validation loss) | sort -s -k2,2gr -k4,4g | head -n 1 | cut -d ' ' -f 1
 }
 linked_step() { readlink "$1/checkpoints/best" | sed 's/step-0*//; s/[.]h5//'; }
-# is_best RUN: the link is right, and what it points at is there and whole, beside the newest alone.
+# is_best RUN: the link is right, its target exists and is whole, and only the newest stands beside it.
 is_best() {
   [ -n "$(linked_step "$1")" ] && [ "$(linked_step "$1")" = "$(best_step "$1")" ] ||
     failed "best is step $(linked_step "$1"), the metrics say $(best_step "$1")"
@@ -55,7 +54,7 @@ run eval runs/a --checkpoint step-0000000100.h5
 expect_status 0; expect_out "\(step 100\)"
 run eval runs/a --checkpoint step-7.h5
 expect_error 1 "runs/a/checkpoints has no checkpoint step-7.h5: there (is|are) step-0*$best.h5.*, step-0000000100.h5$"
-mkdir step-0000000100.h5  # of that name, and no checkpoint
+mkdir step-0000000100.h5  # a checkpoint's name, but no checkpoint
 for folder in runs/a runs/a/checkpoints; do
   run eval $folder --checkpoint step-0000000100.h5
   expect_status 0; expect_out "^runs/a/checkpoints/step-0000000100.h5 \(step 100\)"

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# --best-by: which validation is the best, by metrics that need every answer; the same at any number of ranks.
-# label: more
+# --best-by selects the best validation by metrics that need every answer, alike at any number of ranks.
 . "$(dirname "$0")/harness.sh"
 
 cat >data.py <<'END'
 import h5py, numpy as np
 r = np.random.default_rng(3)
 def made(n, name, classes):
-    x = np.round(r.normal(size=(n, 4)), 1).astype(np.float32)  # coarse: scores that are equal
+    x = np.round(r.normal(size=(n, 4)), 1).astype(np.float32)  # coarse: some scores are equal
     y = np.where(r.random(n) < 0.8, 0, r.integers(0, classes, n)).astype(np.int32)
     x[np.arange(n), y % 4] += 1
     x[: n // 4] = x[0]
@@ -26,7 +25,7 @@ with h5py.File("one-class.h5", "w") as f:
 END
 python3 data.py || exit 1
 
-# metric_of METRIC PREDICTIONS: by its definition, from what predict has written.
+# metric_of METRIC PREDICTIONS: computed by its definition from the output of predict.
 cat >metric_of.py <<'END'
 import h5py, numpy as np, sys
 with h5py.File(sys.argv[2]) as f:

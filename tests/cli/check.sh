@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The preflight: OK where all is well, and each thing that is not found, named with where and what to do.
-# label: more
+# The preflight says OK on a healthy system, and names each fault with its place and remedy.
 . "$(dirname "$0")/harness.sh"
 pack_small data
 job_options=(--data data --hidden 16 --seconds 0.5)
@@ -22,7 +21,7 @@ assert not any(r.get("severity") == "error" for r in records)
 PYTHON
 done
 check "a busy machine is never OK"
-# The load that the check has seen, not the one of now.
+# The load at the time of the check, not the present one.
 busy=$(sed -n 's/^load  *[a-z]*  *\([0-9.]*\) on \([0-9]*\) .*/\1 \2/p' out | awk '{ print ($1 > $2 + 0.1) ? "BUSY" : ($1 < $2 - 0.1) ? "OK" : "(OK|BUSY)" }')
 tail -n 1 out | grep -Eq "^$busy(,|\$)" || failed "the verdict is not $busy"
 check "nothing is left behind"
@@ -44,7 +43,7 @@ expect_error 2 "--second.*--seconds"
 run check --data data --seconds 0
 expect_error 2 "--seconds"
 
-# Each rank in a folder of its own: what one host sees of a path.
+# Each rank in a folder of its own stands for a host's view of a path.
 mkdir rank0 rank1 rank2
 cat >own_folder <<'END'
 #!/bin/sh
@@ -146,7 +145,7 @@ expect_error 1 "the run folder cannot be written to"
 check "a JSON file that cannot be written"
 run -n 2 check "${job_options[@]}" --json nowhere/found
 expect_error 1 "nowhere/found"
-expect_no_out '^program'  # said before anything is measured
+expect_no_out '^program'  # before anything is measured
 
 check "too little space for checkpoints"
 mkdir disk
@@ -155,7 +154,7 @@ if mount -t tmpfs -o size=1m none disk 2>/dev/null; then
   run -n 2 check --data data --hidden 300 --seconds 0.1 --run disk/run
   expect_status 0
   run -n 2 check --data data --hidden 300,300 --seconds 0.1 --run disk/run
-  expect_error 1 "for checkpoints of .*\(3 kept.*free"  # without validations none is the best
+  expect_error 1 "for checkpoints of .*\(3 kept.*free"  # without validations there is no best one
   run -n 2 check --data data --validation data --hidden 300,300 --seconds 0.1 --run disk/run
   expect_error 1 "for checkpoints of .*\(4 kept.*free"
   expect_no_file disk/run

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Training goes on while a checkpoint is written; nothing is lost however that ends. A library before libc's holds up or
-# fails the fsync of chosen checkpoints.
+# Training goes on while a checkpoint is written, and nothing is lost if writing fails. A library loaded before libc's
+# delays or refuses the fsync of chosen checkpoints.
 . "$(dirname "$0")/harness.sh"
 cat >slow_disk.c <<'END'
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ int fsync(int fd) {
 }
 END
 cc -shared -fPIC -o slow_disk.so slow_disk.c -ldl 2>cc.err || skip_all "no C compiler: $(head -n 1 cc.err)"
-# Sanitizers want to be loaded first, and have been linked to be.
+# Sanitizers must be loaded first unless told otherwise.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
 printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/slow_disk.so" >preloaded
 chmod +x preloaded
@@ -44,10 +44,10 @@ pack_small data/train
 pack_small data/test
 options=(train --data data --hidden 24,16 --optimizer adam --average-decay 0.99 --global-batch 70 --report-every 1
   --evaluate-every 10 --checkpoint-every 20 --progress off)
-# reached RUN STEP: training has come so far.
+# reached RUN STEP: training has come to STEP.
 reached() { [ "$(metric "$1" train step 2>/dev/null | tail -n 1 | cut -d ' ' -f 1)" -ge "$2" ]; }
 
-# same_tensors RUN RUN STEP: every number of the two checkpoints, bit by bit.
+# same_tensors RUN RUN STEP: compares every number of the two checkpoints bit by bit.
 same_tensors() {
   python3 "$tree/tests/cli/checkpoint_tensors.py" $1/checkpoints/step-00000000$3.h5 $2/checkpoints/step-00000000$3.h5 24 \
     >differences 2>&1 || failed "$1 and $2 at step $3: $(tail -n 3 differences)"
@@ -69,7 +69,7 @@ expect_status 0
 check "training goes on while a checkpoint is written, and the next one waits for it"
 rm -f gate
 slow_disk .step-0000000020 "" start -n 2 "${options[@]}" --steps 60 --run runs/held
-wait_for 60 reached runs/held 40  # there the next one is due
+wait_for 60 reached runs/held 40  # the next checkpoint is due there
 expect_no_file runs/held/checkpoints/step-0000000020.h5
 [ -n "$(find runs/held/checkpoints -name '.step-0000000020*.tmp')" ] || failed "nothing is being written"
 sleep 0.3
@@ -119,7 +119,7 @@ expect_file runs/stopped/checkpoints/step-0000000020.h5
 step=$(sed -n 's/.*stopped at step \([0-9]*\) .*/\1/p' out)
 expect_file "$(printf 'runs/stopped/checkpoints/step-%010d.h5' "${step:-0}")"
 
-# Several writers: a part each, and a file that joins them.
+# Several writers: one part each, and a file that joins the parts.
 run -n 3 "${options[@]}" --steps 60 --run runs/whole-3
 expect_status 0
 for way in "2" "3" "3 --shard-optimizer" "2 --shard-optimizer"; do

@@ -1,8 +1,7 @@
-# Configuring with and without what GPUs need: found things are named, missing ones are, too.
-# label: more
+# CMake reports what it finds and what is missing, with and without the packages that GPUs need.
 . "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 
-# configure NAME [ENVIRONMENT...] [-D...]: its output in ./out, its end in $status.
+# configure NAME [ENVIRONMENT...] [-D...]: its output is in ./out, its exit code in $status.
 configure() {
   local name=$1 environment=()
   shift

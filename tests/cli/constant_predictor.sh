@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # label: more
 # seconds: 240
-# What a predictor reaches that looks at no sample stands beside every validation, and a network that is worse is told so.
+# Every validation shows the result of a constant prediction beside it, and a network that is worse gets a warning.
 . "$(dirname "$0")/harness.sh"
 python3 - <<'PYTHON'
 import h5py, numpy
@@ -26,7 +26,7 @@ train() {
 }
 
 cat >compare.py <<'PYTHON'
-# compare.py NAME RECORD [LOSS]: what a constant reaches, by numpy, against the entries of a record (JSON).
+# compare.py NAME RECORD: a constant's results by numpy against the entries of a record (JSON).
 import h5py, json, numpy, sys
 name, record, *loss = sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:]
 y, v = (h5py.File(f"{name}-{part}.h5")["y"][:].astype("f8") for part in ("train", "test"))

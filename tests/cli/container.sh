@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The container's recipe, built by buildah from a bare Debian of its release (debootstrap), without Apptainer: the recipe's
-# sections become a Containerfile.
+# The container's recipe works: buildah builds it from a bare Debian of its release (debootstrap), without
+# Apptainer, from a Containerfile made of the recipe's sections.
 # label: slow
 # seconds: 3000
 # alone

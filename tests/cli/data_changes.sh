@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Data that change under a run: the run ends alike on every rank, names the file, and writes no checkpoint of weights that
+# Data that change during a run end it alike on every rank; it names the file and writes no checkpoint of weights that
 # have seen other data than it began with.
 # label: more
 # seconds: 600
@@ -7,7 +7,7 @@
 pack_small good
 train=(train --data data --optimizer sgd --model mlp --hidden 8 --epochs 1000000 --report-every 1 --run runs/r)
 under_way() { [ -n "$(newest_checkpoint runs/r)" ] && [ "$(grep -c '"train"' runs/r/metrics.jsonl)" -gt 20 ]; }
-# begin RANKS [OPTION...]: epochs of 10 steps, a checkpoint in every second, unless options say otherwise.
+# begin RANKS [OPTION...]: epochs of 10 steps and a checkpoint every second one, unless options say otherwise.
 begin() {
   rm -rf data runs; cp -r good data
   local ranks=$1
@@ -16,8 +16,9 @@ begin() {
   start -n "$ranks" "${train[@]}" "$@"
   wait_for 60 under_way
 }
-overwrite() { dd if=/dev/zero of="$1" bs=13 seek=600 count=1 conv=notrunc status=none; }  # among the samples
-# noticed REGEX: after the change. One checkpoint may have been on its way to the disk then, and one behind it.
+overwrite() { dd if=/dev/zero of="$1" bs=13 seek=600 count=1 conv=notrunc status=none; }  # within the samples
+# noticed REGEX: judges the end after the change. One checkpoint may have been on its way to the disk then, and one
+# behind it.
 noticed() {
   touch changed
   finish 60

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The package that cpack makes: what it needs is what it says, shown in a bare Debian of the same release (debootstrap).
+# The package that cpack makes names all its dependencies: it installs and runs in a bare Debian of the same release
+# (debootstrap).
 # label: slow
 # seconds: 1200
 # alone

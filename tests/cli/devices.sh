@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Which device a job takes: what it says where there is no GPU, and where there is one what it refuses. The second half
-# is not run without a GPU, and says so; training on GPUs is tests/gpu's.
-# label: more
+# A job chooses its device: it says so without a GPU, and with one it refuses what GPUs cannot do. The second half needs
+# a GPU and is otherwise skipped aloud; training on GPUs is tested in tests/gpu.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The EasyBuild files, by EasyBuild: its style, and that all they need is there.
+# The EasyBuild files pass EasyBuild's check of style, and all their dependencies exist.
 # label: slow
 # seconds: 900
 . "$(dirname "$0")/harness.sh"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# eval --report: class by class, target by target, the same at any number of ranks.
-# label: more
+# eval --report lists every class and every target, alike at any number of ranks.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data --noise 4

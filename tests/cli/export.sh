@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Weights for other programs and from them: safetensors, GPT-2 under Hugging Face's names. What the files hold is
-# compared with the checkpoint's own numbers, and GPT-2 with a forward pass that numpy makes of them.
+# Weights go to other programs and come from them: safetensors, npz, GPT-2 under Hugging Face's names. The test compares
+# the files' values with the checkpoint's own, and GPT-2 with a forward pass in numpy.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data

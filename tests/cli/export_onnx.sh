@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What exported graphs compute in ONNX Runtime (the Python packages onnx and onnxruntime, installed from PyPI if need be):
-# the same as `lockstep predict`, and for language models the same as a forward pass that numpy makes of the weights.
+# Exported graphs compute the same in ONNX Runtime (the Python packages onnx and onnxruntime, installed from PyPI if
+# need be) as `lockstep predict`, and for language models the same as a forward pass in numpy.
 # label: slow
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
@@ -38,7 +38,7 @@ open("corpus.txt", "w").write("\n".join(" ".join(words[i] for i in r.integers(0,
 END
 must_run pack --format text --tokenizer char --x corpus.txt --out text
 
-# exported NAME DATA OPTION...: trains a little, exports.
+# exported NAME DATA OPTION...: trains a little and exports.
 exported() {
   local name=$1 data=$2
   shift 2

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Real data: a network learns Fashion-MNIST.
-# label: more
+# A network learns Fashion-MNIST, a real data set.
 . "$(dirname "$0")/harness.sh"
 raw=""
 for folder in /usr/share/datasets/fashion-mnist "$tree/data/fashion-mnist/raw"; do

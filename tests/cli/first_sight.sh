@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Files as people have them, understood without options: HDF5 of h5py, tables whose numbers are far from 0.
+# Common files are understood without options: HDF5 of h5py, tables whose numbers are far from 0.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 python3 - <<'END'

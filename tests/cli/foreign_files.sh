@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# HDF5 files made by others, damaged so that libhdf5 crashes on them, takes all memory, or believes an impossible header:
-# one sentence that names the file, from every command that opens data, on every number of ranks.
-# label: more
+# Damaged HDF5 files of other programs, which crash libhdf5, exhaust memory or have an impossible header, end in one
+# sentence that names the file, from every command that opens data, at any number of ranks.
 . "$(dirname "$0")/harness.sh"
-sanitized || ulimit -v 8000000  # what a header promises must not be taken from the machine
-export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"  # libhdf5 loses memory over damaged metadata
+sanitized || ulimit -v 8000000  # a header must not claim the machine's memory
+export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"  # libhdf5 leaks memory over damaged metadata
 
 python3 - <<'END'
 import h5py, numpy as np
@@ -21,7 +20,7 @@ def patched(name, at, value):
 
 words = lambda size, *values: b"".join(v.to_bytes(size, "little") for v in values)
 tree = sound.find(b"TREE")
-patched("tree.h5", tree + 24, b"\xff" * 27)                          # the keys of the root group
+patched("tree.h5", tree + 24, b"\xff" * 27)                          # the root group's keys
 shape = sound.find(words(8, 40, 6))
 patched("extent.h5", shape, words(8, 40 + 2**36))
 patched("sample.h5", shape + 8, words(8, 6 + 2**28))
@@ -35,12 +34,13 @@ for name, label in ("label.h5", 909295687), ("many.h5", 2**21):
 with h5py.File("unwritten.h5", "w") as f:
     f.create_dataset("x", (1000, 6), "f4")
     f["y"] = np.zeros(1000, np.int32)
-with h5py.File("few.h5", "w") as f:  # a part of ImageNet-21k
+with h5py.File("few.h5", "w") as f:  # like a part of ImageNet-21k
     z = y.copy(); z[17] = 21840
     f["x"], f["y"] = x, z
 END
 
-# Of a newer library's virtual datasets this one cannot open the description: a byte of a sound one says so.
+# This library cannot open the descriptions of virtual datasets that a newer one writes: a changed byte of a sound file
+# imitates that.
 python3 - <<'END'
 import h5py, numpy as np
 rng = np.random.default_rng(1)
@@ -73,11 +73,11 @@ python3 - <<'END'
 import struct
 data = bytearray(open("virtual.h5", "rb").read())
 name = data.find(b"part0.h5\0")
-at = data.find(struct.pack("<II", 2, 1), name)  # a hyperslab selection of version 1
+at = data.find(struct.pack("<II", 2, 1), name)  # a hyperslab selection, version 1
 if at < 0:
     at = data.find(struct.pack("<II", 2, 2), name)
 assert at > 0
-# The global heap has no checksum. The version that HDF5 1.12 began is 3; 99 is none at all.
+# The global heap has no checksum. HDF5 1.12 introduced version 3; 99 does not exist.
 data[at + 4:at + 8] = struct.pack("<I", 99)
 open("newer.h5", "wb").write(data)
 END

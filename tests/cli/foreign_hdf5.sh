@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# HDF5 files made by others mean what the HDF5 library says: links to other files, raw files beside them, virtual data sets,
-# numbers of fewer bits, netCDF's attributes. What was never written is no data, and a failed read says why.
-# label: more
+# HDF5 files made by others mean what the HDF5 library says: links to other files, raw files beside them, virtual data
+# sets, numbers of fewer bits, netCDF's attributes. Values never written are no data, and a failed read gives its
+# reason.
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 
@@ -89,7 +89,7 @@ holes = packed.copy(); holes[7, 2] = holes[33, 5] = -32767
 with new("holes") as f:
     f["x"] = holes
     f["x"].attrs["_FillValue"], f["x"].attrs["scale_factor"] = np.int16([-32767]), 0.5
-with new("netcdf") as f:  # the default fill value of its library, with which it fills what was never written
+with new("netcdf") as f:  # the default fill value of its library for values never written
     f.attrs["_NCProperties"] = np.bytes_("version=2")
     z = x.copy(); z[5, 1] = np.float32(9.96921e36)
     f.create_dataset("x", data=z, fillvalue=np.float32(9.96921e36))
@@ -143,7 +143,7 @@ virtual("v_shorter", [(slice(0, 30), S("part.h5", "x")[:30]), (slice(30, 60), S(
 virtual("v_itself", [(slice(0, 60), S("v_itself.h5", "x"))])
 virtual("v_chain", [(slice(0, 60), S("v_hole.h5", "x"))])
 with h5py.File("short_rows.h5", "w") as f: f["x"] = x[:50]
-# Selections without an end: files with a number in their names, sources that grow
+# Unlimited selections: files with a number in their names, sources that grow
 for k in range(6):
     with h5py.File(f"numbered{k}.h5", "w") as f: f["x"] = x[10 * k:10 * k + 10]
 def mapped(name, mappings):
@@ -200,7 +200,7 @@ with h5py.File("dangling_alone.h5", "w") as f: f["samples"] = h5py.SoftLink("/da
 END
 python3 make.py || exit 1
 
-# The numbers that `pack` makes of a file, beside those that h5py reads.
+# Compares the numbers that `pack` makes of a file with those that h5py reads.
 cat >same.py <<'END'
 import sys, h5py, numpy as np
 wanted, tolerance = np.load(sys.argv[2]), float(sys.argv[3])
@@ -225,7 +225,7 @@ for name in linked virtual block; do
 done
 expect_same linked.loss virtual.loss; expect_same linked.loss block.loss
 
-# refused FILE REGEX: by info and train; nothing is left behind.
+# refused FILE REGEX: info and train refuse it and leave nothing behind.
 refused() {
   check "$1.h5 is refused"
   run info "$1.h5"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Training of a part of a network: what is frozen stays, costs nothing, and goes with everything else that a run may be asked for.
-# label: more
+# A part of a network trains alone: frozen parameters stay, cost nothing, and go with every other option of a run.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train
@@ -17,7 +16,7 @@ any=("${options[@]}" --initialize-from runs/first --freeze 'dense_1/*,dense_2/bi
 half=("${any[@]}" --optimizer adam)
 tuned=("${half[@]}" --steps 20)
 
-# expect_frozen A B: of two checkpoints the parameters dense_1/* and dense_2/bias are the same bits, the others are not.
+# expect_frozen A B: in two checkpoints the parameters dense_1/* and dense_2/bias have equal bits, the others differ.
 expect_frozen() {
   python3 - "$1" "$2" <<'END' 2>differences || failed "$1 and $2: $(tail -n 3 differences)"
 import sys
@@ -63,7 +62,7 @@ expect_status 0
 expect_frozen "$first" "$(newest_checkpoint runs/three)"
 expect_same_tensors "$(newest_checkpoint runs/one)" "$(newest_checkpoint runs/three)" 1e-4
 
-# the_same NAME RANKS OPTION...: bit for bit what three ranks do without these options.
+# the_same NAME RANKS OPTION...: equals, bit for bit, the three ranks without these options.
 the_same() {
   check "$1: the same bits"
   run -n 3 train "${tuned[@]}" "${@:2}" --run "runs/$1"
@@ -76,7 +75,7 @@ the_same sharded-one-writer --shard-optimizer --checkpoint-writers 1
 the_same sharded-two-writers --shard-optimizer --checkpoint-writers 2 --bucket-size 200
 the_same writers --checkpoint-writers 3
 
-# other NAME OPTION...: the frozen ones stay.
+# other NAME OPTION...: the frozen parameters stay.
 other() {
   check "$1"
   run -n 3 train "${tuned[@]}" "${@:2}" --run "runs/$1"

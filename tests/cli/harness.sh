@@ -1,16 +1,17 @@
-# Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE [more|long]
-# A script works in an empty folder of its own; `check` opens a case; run, start and finish call the program; the expect_
-# functions judge what the last call did. All cases run; the script ends with 1 when one failed, with 77 when skipped.
+# Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE [long]
+#
+# A script works in an empty folder of its own; `check` opens a case; run, start and finish call the program; the
+# expect_ functions judge the last call. All cases run; the script ends with 1 if one failed, with 77 if skipped.
 set -u
 lockstep=$(realpath "$1")
 tree=$(realpath "$2")
 form=${3:-short}
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
-export TMPDIR=$work/.launcher  # what a killed mpirun leaves behind goes with it
-export NO_COLOR=1  # words of a terminal are compared, too
+export TMPDIR=$work/.launcher  # the leftovers of a killed mpirun go with it
+export NO_COLOR=1  # plain words for comparison with a terminal's
 mkdir "$TMPDIR"
 cd "$work" || exit 1
-# The python that has h5py: a newer one may stand before the distribution's in PATH.
+# A python that has h5py: PATH may have a newer one before the distribution's.
 python=""
 for candidate in python3 /usr/bin/python3; do
   "$candidate" -c 'import h5py' 2>/dev/null && python=$(command -v "$candidate") && break
@@ -26,22 +27,20 @@ end_of_script() {
   [ "$code" = 77 ] || echo "$cases cases, $failures failures"
   cd / && rm -rf "$work"
   if [ "$code" != 0 ]; then exit "$code"; fi
-  # The status is said aloud: in a trap, a bare `exit` ends with the status from before the trap.
+  # The status is explicit: in a trap, a bare `exit` ends with the status from before the trap.
   [ "$failures" = 0 ] && [ "$cases" -gt 0 ] || exit 1
   exit 0
 }
 trap end_of_script EXIT
 trap 'exit 1' INT TERM HUP PIPE
 
-# Whether the program is built with a sanitizer, which maps more memory than any limit lets it (ulimit -v).
+# Tells if the program is built with a sanitizer, which maps more memory than any limit allows (ulimit -v).
 sanitized() { grep -q -a -E '__(asan|tsan)_init' "$lockstep"; }
-# Such programs take several times as long for everything.
+# Sanitizers make everything several times slower.
 patience=$(sanitized && echo 5 || echo 1)
-# Scripts that say "# more: SECONDS" have a second entry, with the label more, for what the short form leaves out; those
-# that say "# long: SECONDS" have one with the label slow, for everything.
-in_short_form() { [ "$form" = short ]; }
+# Scripts with a line "# long: SECONDS" have two entries; the long one has the label slow.
 in_long_form() { [ "$form" = long ]; }
-# some COUNT WORD...: a line each: the first COUNT of them; in the long form all.
+# some COUNT WORD...: prints the first COUNT words, one a line; in the long form all.
 some() {
   local count=$1
   shift
@@ -71,7 +70,7 @@ failed() {
   sed 's/^/  stderr: /' err | tail -n 25
   [ -z "$job" ] || process_tree "$job" | cut -c 1-150 | sed 's/^/  alive: /'
 }
-# process_tree PID: it and what it has started: what they do, for how long, how much of a processor they had.
+# process_tree PID: the process and its descendants: command, age and processor time.
 process_tree() {
   local child
   ps -o pid=,ppid=,stat=,etimes=,time=,wchan:20=,args= -p "$1"
@@ -97,19 +96,19 @@ command_for() {
   command_line="${outer[*]} ${ranks:+launch $ranks }${wrapper[*]} lockstep $*"
 }
 
-# start ...: in the background; its process id in $job, its output in ./out and ./err.
+# start ...: runs in the background; the process id is in $job, the output in ./out and ./err.
 start() {
   command_for "$@"
-  : >out 2>err  # here, not only in the background: a wait must not find words of the case before
+  : >out 2>err  # here as well as in the background, so that no wait finds words of the preceding case
   "${command[@]}" >out 2>err </dev/null &
   job=$!
 }
-# Waits are counted in turns of 20 ms of this script's own: where the machine stands still or is loaded, the script waits
-# as the program does. Three times as long by the clock is the end in any case.
-exec {never}<> <(:)  # nothing comes from there: to wait without a process for each turn
+# Waits count this script's own turns of 20 ms: on a stopped or loaded machine the script waits as the program does.
+# Three times as long by the clock is the limit in any case.
+exec {never}<> <(:)  # sends nothing: a wait without a process for each turn
 begin_wait() { turns=$((50 * patience * $1)) last_second=$((SECONDS + 3 * patience * $1)); }
 take_turn() { [ $((turns--)) -gt 0 ] && [ $SECONDS -le "$last_second" ] && ! read -r -t 0.02 -u "$never"; }
-# finish SECONDS: waits for the started job; a job still there by then is a failure and is killed.
+# finish SECONDS: waits for the started job; kills one that is still there by then, as a failure.
 finish() {
   local turns last_second
   begin_wait "$1"
@@ -123,9 +122,9 @@ finish() {
   status=$?
   job=""
 }
-# The started job, its launcher, which has a session of its own, and its ranks.
+# Kills the started job, its launcher, which has a session of its own, and its ranks.
 kill_job() { kill -9 "$job" $(pgrep -P "$job") $(ranks) 2>/dev/null; }
-# The process ids of the started job's ranks, in order. Hydra's ranks are the children of what it has started.
+# Prints the process ids of the started job's ranks, in order. Hydra's ranks are grandchildren.
 ranks() {
   local launcher proxy pid
   launcher=$(pgrep -P "$job" -x mpirun || echo "$job")
@@ -135,7 +134,7 @@ ranks() {
   done | sort -n | cut -d' ' -f2
 }
 rank() { ranks | sed -n "$(($1 + 1))p"; }
-# wait_for SECONDS COMMAND...: until it succeeds.
+# wait_for SECONDS COMMAND...: waits until the command succeeds.
 wait_for() {
   local turns last_second
   begin_wait "$1"
@@ -144,13 +143,13 @@ wait_for() {
     take_turn || { failed "waited in vain for: $*"; return 1; }
   done
 }
-# For jobs that end by themselves: Open MPI's mpirun does not sleep before it ends, as it does after every exit code but 0
-# to let ranks that it has told to end do so in peace.
+# Runs a job that ends by itself. Open MPI's mpirun sleeps after every exit code but 0, to let the ranks that it ends do
+# so in peace; here it does not.
 run() {
   OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-0} start "$@"
   finish 60
 }
-# A step towards the case: its failure ends the script.
+# Runs a preparation of a case: its failure ends the script.
 must_run() {
   run "$@"
   [ "$status" = 0 ] || { failed "exit $status where the rest of the script needs 0"; exit 1; }
@@ -166,12 +165,12 @@ expect_no_file() { [ ! -e "$1" ] || failed "$1 exists"; }
 expect_same() { cmp -s "$1" "$2" || failed "$1 and $2 differ: $(diff "$1" "$2" | head -n 4)"; }
 expect() { "$@" >/dev/null 2>&1 || failed "not so: $*"; }
 
-# stderr without what the launcher says of its own: dashed paragraphs, lines that start with [host:pid] or [host][[, and what its
-# libevent says of files that went with a rank.
+# Prints stderr without the launcher's own words: dashed paragraphs, lines that start with [host:pid] or [host][[, and
+# its libevent's complaints about files that went with a rank.
 own_words() {
   awk '/^-----------+$/ { inside = !inside; next } !inside && !/^\[[^]]*(:[0-9]+\]|\]\[\[)/ && !/^\[warn\] Epoll / && !/^Abort\(/ && !/^[ \t]*$/' err
 }
-# One message and nothing else, whatever the number of ranks: expect_error EXIT REGEX
+# expect_error EXIT REGEX: one message and nothing else, at any number of ranks.
 expect_error() {
   expect_status "$1"
   local messages
@@ -187,7 +186,7 @@ pack_small() {
   shift
   must_run pack --format synthetic --samples 600 --features 20 --classes 5 --shards 3 --out "$folder" "$@"
 }
-# pack_house FOLDER: a table of 400 rows, and 100 for validation, whose columns and targets are not near 0 and 1.
+# pack_house FOLDER: a table of 400 rows, and 100 for validation; its columns and targets are far from 0 and 1.
 pack_house() {
   "$python" - "$1.csv" <<'END' || exit 1
 import numpy as np, sys
@@ -198,7 +197,7 @@ np.savetxt(sys.argv[1], np.column_stack([x, y]), delimiter=",", header="a,b,c,y"
 END
   must_run pack --x "$1.csv" --label-column y --regression --validation 0.2 --out "$1"
 }
-# metric RUN KIND KEY: "STEP VALUE" lines from a run's metrics.jsonl.
+# metric RUN KIND KEY: prints "STEP VALUE" lines from a run's metrics.jsonl.
 metric() {
   python3 - "$@" <<'END'
 import json, sys
@@ -210,7 +209,7 @@ for line in open(run + "/metrics.jsonl"):
 END
 }
 newest_checkpoint() { find "$1/checkpoints" -name 'step-*.h5' | sort | tail -n 1; }
-# What a folder holds, name by name and byte by byte: to show that nothing was overwritten.
+# Prints a folder's contents, name by name with size and time: shows that nothing was overwritten.
 picture() { find "$1" -type f -printf '%P %s %T@\n' 2>/dev/null | sort; }
 # flip_byte FILE OFFSET: changes one byte; a negative offset counts from the end.
 flip_byte() {
@@ -225,8 +224,8 @@ with open(file, "r+b") as f:
 END
 }
 
-# resumes_with_its_bytes RANKS STEP LAST: runs/here, with its checkpoint of step STEP alone, goes on from there and makes
-# the bytes of the one of step LAST, where it ended, again.
+# resumes_with_its_bytes RANKS STEP LAST: runs/here, with its checkpoint of step STEP alone, goes on from there and
+# makes the checkpoint of step LAST, where it ended, again with the same bytes.
 resumes_with_its_bytes() {
   local ranks=$1 step=$2 kept last
   kept=step-$(printf %010d "$2").h5 last=runs/here/checkpoints/step-$(printf %010d "$3").h5

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# harness_fires.sh LOCKSTEP TREE: a script of harness.sh ends with 0 only where it has cases and none of them failed.
-# label: more
+# harness_fires.sh LOCKSTEP TREE: a script of harness.sh ends with 0 only if it has cases and none of them failed.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 wrong=0
-# ends STATUS NAME: the script on standard input, behind the harness, ends so.
+# ends STATUS NAME: the script on standard input, after the harness, ends with STATUS.
 ends() {
   local status
   { echo ". '$2/tests/cli/harness.sh'"; cat; } >"$work/script.sh"

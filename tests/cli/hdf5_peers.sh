@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# HDF5 and netCDF-4 files of many kinds, made up by chance: `pack` makes of each what h5py and netCDF4 (from PyPI, installed
-# if need be) read from it, and refuses those in which they find numbers that are missing.
+# `pack` reads random HDF5 and netCDF-4 files of many kinds as h5py and netCDF4 do (from PyPI, installed if need be),
+# and refuses those in which they find missing numbers.
 # label: slow
 # seconds: 900
 . "$(dirname "$0")/harness.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the program says of itself, and to those who mistype.
+# The program describes itself, and corrects those who mistype.
 . "$(dirname "$0")/harness.sh"
 
 check "the program's own help"

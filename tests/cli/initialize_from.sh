@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A run that begins with the weights of another one.
-# label: more
+# A run begins with the weights of another one.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data

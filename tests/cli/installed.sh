@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An installation: what lies where, the manual pages as man reads them, completion as shells do it, scripts and module file
+# An installation works: files in their places, manual pages in man, completion in shells, and scripts and module file
 # that find the program.
 # label: more
 . "$(dirname "$0")/harness.sh"
@@ -50,7 +50,7 @@ if command -v groff >/dev/null; then
 else
   echo "not run: groff is not here"
 fi
-# A container's images may lack the formatter behind man.
+# Container images may lack man's formatter.
 if man --version >/dev/null 2>&1 && command -v groff >/dev/null; then
   check "man shows them, and warns of nothing"
   for page in "$share"/man/man1/*.1; do
@@ -64,7 +64,7 @@ else
   echo "not run: man is not here"
 fi
 
-# completions SHELL LINE: what the shell offers for a command line that ends there, one a line, into ./out.
+# completions SHELL LINE: writes the shell's suggestions at the end of a command line into ./out, one a line.
 completions() {
   command_line="completion of $1: $2"
   case $1 in
@@ -78,7 +78,7 @@ completions() {
         2>err | cut -f 1 | sed 's/^--[a-z-]*=//' >out
       ;;
     zsh)
-      # What the script gives zsh's completion system; below zsh itself completes, at a terminal.
+      # Prints the script's suggestions for zsh's completion system; below zsh itself completes, at a terminal.
       timeout 20 zsh -f -c '
         _describe() { print -rl -- "${(@)commands%%:*}"; }
         compadd() { shift; print -rl -- "$@"; }
@@ -100,7 +100,7 @@ completions() {
         words=(${=2}) CURRENT=${#words}
         _lockstep' zsh "$share/zsh/site-functions" "$2" >out 2>err </dev/null
       expect_silence
-      # As the completion system: what begins with the word, or with the value behind =.
+      # Selects as the completion system does: words that begin like the last word, or like the value after =.
       last=${2##* }
       grep -E "^${last#*=}" out >offered; mv offered out
       ;;
@@ -123,7 +123,7 @@ for shell in bash zsh fish; do
   expect_out '^adam$'; expect_out '^adamw$'; expect_no_out '^lamb$'
   completions $shell "lockstep train --wire=bf16-"
   expect_out 'bf16-feedback'
-  completions $shell "lockstep train --unro"  # an option of one network
+  completions $shell "lockstep train --unro"  # an option of one network alone
   expect_out '^--unroll$'
   completions $shell "lockstep bench all-reduce --csv a-"
   expect_out '^a-file$'
@@ -169,7 +169,7 @@ if [ -n "$modulecmd" ] && command -v tclsh >/dev/null; then
     echo "$(command -v lockstep)|$LOCKSTEP_SLURM|$LOCKSTEP|$(man -w lockstep-train 2>&1)"
   ) >out 2>err
   expect_out "^$prefix/bin/lockstep\|$share/lockstep/slurm\|$prefix/bin/lockstep\|"
-  ! man --version >/dev/null 2>&1 || expect_out "\|$share/man/man1/lockstep-train.1$"  # man looks beside what is in PATH
+  ! man --version >/dev/null 2>&1 || expect_out "\|$share/man/man1/lockstep-train.1$"  # man looks beside PATH's folders
 else
   echo "not run: environment-modules is not here"
 fi

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# kill -9 at random moments, of one rank or of all, while checkpoints are written beside the training, in one file and in
-# parts: what was said to be safe is there, and the run that went on after all kills has every bit of the one that nobody
-# killed. KILLS: how many (kills_many.sh: 200). SEED: of the moments.
-# label: more
+# A run survives kill -9 at random moments, of one rank or of all, while it writes checkpoints beside the training, in
+# one file and in parts: every checkpoint that it called safe is there, and after all kills the run has every bit of an
+# undisturbed one. KILLS: their number (kills_many.sh: 200). SEED: for the moments.
 . "$(dirname "$0")/harness.sh"
 kills=${KILLS:-8}
 RANDOM=${SEED:-1}
@@ -13,7 +12,7 @@ options=(train --data data --hidden 200,100 --optimizer adam --learning-rate 0.0
 steps=600
 
 no_ranks() { [ -z "$(ranks)" ]; }
-# killed_once FOLDER OPTIONS...: one attempt that goes on from the last; sets $ended where it came to its end by itself.
+# killed_once FOLDER OPTIONS...: one attempt that goes on from the last; sets $ended if it ended by itself.
 killed_once() {
   local folder=$1 pids victims safe newest
   shift
@@ -25,7 +24,7 @@ killed_once() {
   [ $((RANDOM % 3)) = 0 ] || victims=("${pids[$((RANDOM % (${#pids[@]} > 0 ? ${#pids[@]} : 1)))]:-}")
   [ -z "${victims[*]}" ] || kill -9 ${victims[*]} 2>/dev/null
   wait_for 60 no_ranks
-  # A launcher whose rank dies while it starts may say "PMIX ERROR: UNREACHABLE" and stay, alone.
+  # A launcher whose rank dies during the start may say "PMIX ERROR: UNREACHABLE" and stay, alone.
   for ((waited = 0; waited < 500; ++waited)); do
     kill -0 "$job" 2>/dev/null || break
     sleep 0.02
@@ -43,7 +42,7 @@ killed_once() {
   ! grep -Eq 'Aborted|Segmentation|logic_error|is corrupted' out err || failed "$(grep -E 'Aborted|Segmentation|logic|corrupted' out err | head -n 1)"
   safe=$(sed -n 's/^checkpoint .*step-0*\([0-9]*\)\.h5  in .*/\1/p' out | tail -n 1)
   newest=$(newest_checkpoint "$folder" 2>/dev/null)
-  # What the kill fell into: a file, or parts that are not joined yet.
+  # Counts the writes that the kill interrupted: a file, or parts that are not joined yet.
   unfinished=$((unfinished + $(find "$folder" -name '.step-*.tmp' 2>/dev/null | wc -l)))
   while read -r parts; do
     [ -e "${parts%.parts-*}.h5" ] || unfinished=$((unfinished + 1))
@@ -64,7 +63,7 @@ while [ $done_kills -lt "$kills" ]; do
     read -r writers shared <<<"$way"
     folder=runs/round-$round-$writers$shared
     check "round $round, --checkpoint-writers $way, after $done_kills kills"
-    limit=$((kills / 6 + 1))  # of a chain
+    limit=$((kills / 6 + 1))  # attempts in a chain
     for ((i = 0; i < limit; ++i)); do
       killed_once "$folder" --checkpoint-writers "$writers" $shared
       [ -z "$ended" ] || break

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 # label: slow
 # seconds: 3600
-# 200 kills: kills.sh says of what.
+# kills.sh with 200 kills.
 KILLS=${KILLS:-200} exec bash "$(dirname "$0")/kills.sh" "$@"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# One rule for labels, whatever their type and shape: whole numbers, booleans and texts are classes, other floats are numbers
-# to predict, and the user may say otherwise.
-# label: more
+# One rule covers labels of every type and shape: whole numbers, booleans and texts are classes, other floats are
+# numbers to predict, and the user may say otherwise.
 . "$(dirname "$0")/harness.sh"
 python3 - <<'END'
 import h5py, numpy as np

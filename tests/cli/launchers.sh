@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The launchers end a launcher that misses the end of its ranks, and do without names in TMPDIR that another user may have
+# The launchers end an mpirun that misses the end of its ranks, and avoid names in TMPDIR that another user may have
 # taken.
 # label: more
 . "$(dirname "$0")/harness.sh"
@@ -46,7 +46,7 @@ mkdir "$taken"
 chown 65534:65534 "$taken"
 chmod 700 "$taken"
 
-# launch WORDS...: by that user, two ranks
+# launch WORDS...: two ranks, as that user
 launch() {
   command_line="$*"
   (cd shared && TMPDIR=$work/shared HOME=$work/shared timeout 60 "${as_user[@]}" "$@" "$lockstep" bench all-reduce --max 4 --repeat 1) >out 2>err

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
-# Programs look for their libraries never in the current folder, where anybody may have put one, and are hardened as a
-# distribution's own.
-# label: more
+# Programs look for their libraries in safe places: never in the current folder, where anybody may have put one.
 . "$(dirname "$0")/harness.sh"
 build=$(dirname "$lockstep")
 
-# entries PROGRAM: of its RPATH and RUNPATH, one a line.
+# entries PROGRAM: prints its RPATH and RUNPATH, one entry a line.
 entries() { readelf -d "$1" | sed -n 's/.*(R\(UN\)\?PATH).*\[\(.*\)\]$/\2/p' | sed 's/:/\n/g'; }
 # has_safe_path PROGRAM: every entry is an absolute folder, or the program's own.
 has_safe_path() {
@@ -52,7 +50,7 @@ is_hardened ./plain && failed "a program without RELRO passes"
 has_guards ./plain && failed "a program without stack protector passes"
 
 check "a library in the current folder is not loaded"
-# An empty library of every name that the program needs: the loader would take it, and fail.
+# An empty library for every name that the program needs: the loader would take it, and fail.
 needed=$(readelf -d "$lockstep" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' | grep -v -e '^lib[cm]\.so' -e '^ld-')
 for library in $needed; do cc -shared -o "$library" -x c /dev/null 2>/dev/null || failed "cannot make $library"; done
 run --version

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Limits of the shell that a process starts in: what does not fit is said before it is taken.
-# label: more
+# The program respects its shell's limits: it refuses too large a demand before it allocates.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 16 --batch 20 --steps 4)

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# --agree local: islands of ranks that train by themselves for a round, then agree.
-# label: more
+# --agree local: islands of ranks train by themselves for a round, then average.
 # long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
 
 base="--data data --hidden 32 --global-batch 60 --seed 3"
-# loss RUN: of the last validation.
+# loss RUN: prints the loss of the last validation.
 loss() { metric "$1" validation loss | tail -n 1 | cut -d' ' -f2; }
-# near A B TOLERANCE: relative.
+# near A B TOLERANCE: compares with a relative tolerance.
 near() { python3 -c "import sys; a, b, t = map(float, sys.argv[1:]); sys.exit(abs(a - b) > t * abs(b))" "$@" || failed "$1 is not near $2"; }
 
-# islands_apart CHECKPOINT: whether some island's weights are not those of all.
+# islands_apart CHECKPOINT: tells if some island's weights differ from the common ones.
 islands_apart() {
   python3 - "$1" <<'END'
 import sys, h5py
@@ -65,7 +64,7 @@ for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragm
     --checkpoint-every 35 --run runs/here
   expect_status 0
   expect_out 'then agree \(nesterov, rate 0.7, momentum 0.9\)(, on [37] fragments in turns)?(, while they make the next [16] steps?)?;'
-  near "$(loss runs/here)" 0.005 1  # it has learnt
+  near "$(loss runs/here)" 0.005 1  # the run has learnt
   islands_apart runs/here/checkpoints/step-0000000035.h5 || failed "the islands have the same weights between rounds"
   ! islands_apart runs/here/checkpoints/step-0000000068.h5 || failed "the islands have other weights at the end"
   run info runs/here/checkpoints/step-0000000068.h5

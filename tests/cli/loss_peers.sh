@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Weighted losses and the losses of numbers beside PyTorch's, step by step through a network with a hidden layer; the metrics
-# of --best-by and the balanced weights beside scikit-learn's (both from PyPI, installed if need be).
+# Weighted losses and the losses of numbers equal PyTorch's, step by step through a network with a hidden layer; the
+# metrics of --best-by and the balanced weights equal scikit-learn's (both from PyPI, installed if need be).
 # label: slow
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
-# peer_with MODULE PACKAGE PYTHON...: prints one that has it.
+# peer_with MODULE PACKAGE PYTHON...: prints a python that has it.
 peer_with() {
   local module=$1 package=$2 candidate
   shift 2
@@ -33,7 +33,7 @@ for name, part in ("", n), ("-test", 203):
             f["x"], f["y"], f["w"] = x, target, w
 END
 
-# plain.py FILE OUT: its data sets, for a Python without h5py.
+# plain.py FILE OUT: writes its data sets for a Python without h5py.
 cat >plain.py <<'END'
 import h5py, sys
 import numpy as np

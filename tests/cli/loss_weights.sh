@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Weights of classes and samples, and the losses of numbers: a linear network after some steps beside the same steps in numpy
-# in float64, at any number of ranks; and what is refused.
-# label: more
+# Weights of classes and samples, and the losses of numbers, equal numpy's in float64: a linear network makes the same
+# steps at any number of ranks. Bad weights are refused.
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
 
@@ -10,7 +9,7 @@ import h5py, numpy as np
 r = np.random.default_rng(5)
 n = 240
 x = r.normal(size=(n, 6)).astype(np.float32)
-y = np.minimum(r.integers(0, 12, n), 2).astype(np.int32)  # ten of twelve are of class 2
+y = np.minimum(r.integers(0, 12, n), 2).astype(np.int32)  # ten in twelve have class 2
 x[np.arange(n), y] += 1
 weight = r.choice([0, 0.5, 1, 4], n).astype(np.float32)
 with h5py.File("classes.h5", "w") as f:
@@ -70,7 +69,7 @@ network=(--model linear --weight-init "constant(0)" --bias-init "constant(0)" --
   --no-tensorboard --progress off)
 options=("${network[@]}" --optimizer sgd --global-batch 240)
 steps=(--steps 8 --learning-rate 0.5)
-# made RANKS FILE OPTION...: the last checkpoint is in last.h5.
+# made RANKS FILE OPTION...: leaves the last checkpoint in last.h5.
 made() {
   local n=$1 file=$2
   shift 2

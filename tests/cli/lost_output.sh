@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Who prints to a full disk or to nobody: work goes on without its words, a result that is lost is an error.
-# label: more
+# Standard output goes to a full disk or to nobody: work goes on without its words, a lost result is an error.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 printf 'To be, or not to be, that is the question.%.0s' {1..60} >text
@@ -9,24 +8,24 @@ must_run train --data letters --model lstm --hidden 8 --unroll 8 --batch 4 --ste
 options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 2 --progress off)
 must_run "${options[@]}" --steps 4 --run runs/a
 
-# Nobody has the other end of standard output.
+# The other end of standard output is closed.
 cat >unread <<'END'
 #!/usr/bin/env python3
 import os, signal, sys
 reader, writer = os.pipe()
 os.close(reader)
 os.dup2(writer, 1)
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python has it ignored
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it by default
 os.execvp(sys.argv[1], sys.argv[1:])
 END
-# Nobody reads what goes to standard error, either.
+# The other end of standard error is closed, too.
 cat >unheard <<'END'
 #!/bin/sh
 exec ./unread sh -c 'exec "$@" 2>&1' sh "$@"
 END
 printf '#!/bin/sh\nexec "$@" >/dev/full\n' >full
 printf '#!/bin/sh\nexec "$@" 2>/dev/full\n' >full_error
-# Somebody has the other end, and has stopped reading.
+# The other end is open, but its reader has stopped.
 cat >stopped <<'END'
 #!/usr/bin/env python3
 import fcntl, os, sys
@@ -80,7 +79,7 @@ expect_status 0; expect_err 'nobody reads'; expect_file packed/manifest.json
 run -w ./full pack --format synthetic --samples 100 --features 5 --classes 2 --out packed2
 expect_status 0; expect_err 'standard output cannot be written'; expect_file packed2/manifest.json
 
-# ends_well_unread ARGUMENTS...: and without a word.
+# ends_well_unread ARGUMENTS...: ends with 0 and without a word.
 ends_well_unread() {
   check "nobody reads what $1 ${2#-} says"
   run -w ./unread "$@"
@@ -90,7 +89,7 @@ ends_well_unread eval runs/a --data data --json eval.json
 expect_file eval.json
 ends_well_unread bench all-reduce --max 4 --repeat 1
 ends_well_unread "${options[@]}" --steps 4 --dry-run
-# What only prints ends as Unix tools do.
+# Commands that only print end as Unix tools do.
 for words in "info data/train" "generate runs/letters --prompt To --tokens 100000000" "--help" "train --help"; do
   check "lockstep $words ends with its reader"
   # shellcheck disable=SC2086  # words

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A rank that dies or stands still: the others notice, say who, and nobody stays behind.
+# A rank dies or stops: the others notice, name it, and leave no process behind.
 # label: mpich
 # more: 300
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 
-# everybody_is_gone PID...: none of the ranks lives on (a moment is allowed: the launcher kills them after the message).
+# everybody_is_gone PID...: none of the ranks lives on (after a moment: the launcher kills them after the message).
 everybody_is_gone() {
   local pid
   for pid in "$@"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done

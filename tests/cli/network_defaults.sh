@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # label: more
 # seconds: 60
-# Defaults train: what a network brings for photographs in classes is left out where the data are something else.
+# Every network trains with its defaults alone; defaults for photographs in classes do not apply to other data.
 . "$(dirname "$0")/harness.sh"
 python3 - <<'PYTHON'
 import h5py, numpy
@@ -15,14 +15,14 @@ radius, centre = random.uniform(1, 5.5, n), random.normal(5.5, .5, (n, 3))
 balls = (((grid - centre[:, None, None, None]) ** 2).sum(-1) < radius[:, None, None, None] ** 2).astype("f4")
 write("volumes", 1000 * balls, radius.astype("f4"))
 write("volume_classes", 1000 * balls, (radius > 3.2).astype("i4"))
-# Small grey images: which corner is bright; and how bright they are.
+# Small grey images: the bright corner is the class, the brightness a number.
 corner = random.integers(0, 4, n)
 small = random.integers(0, 60, (n, 8, 8)).astype("u1")
 for i, c in enumerate(corner): small[i, 4 * (c // 2):4 * (c // 2) + 4, 4 * (c % 2):4 * (c % 2) + 4] += 150
 write("small", small, corner.astype("i4"))
 level = random.integers(20, 230, n)
 write("bright", (level[:, None, None] + random.integers(-9, 9, (n, 12, 12))).clip(0, 255).astype("u1"), (level > 125).astype("i4"))
-# Spectra as images of one column: where the line is.
+# Spectra as images of one column: the target is the line's position.
 place = random.uniform(10, 90, n)
 spectra = numpy.exp(-(numpy.arange(100) - place[:, None]) ** 2 / 50) + .02 * random.normal(size=(n, 100))
 write("spectra", spectra[:, :, None].astype("f4"), (place // 34).astype("i4"))
@@ -31,7 +31,7 @@ write("photos", random.integers(0, 256, (24, 32, 32, 3)).astype("u1"), random.in
 write("large", random.integers(0, 256, (4, 64, 64, 3)).astype("u1"), numpy.arange(4, dtype="i4") % 2)
 write("bands", (random.normal(size=(20, 32, 32, 8)) * 100 + 500).astype("f4"), numpy.arange(20, dtype="i4") % 2)
 PYTHON
-# beats MODEL DATA EPOCHS: validation is better than a constant, with nothing but defaults.
+# beats MODEL DATA EPOCHS: with nothing but defaults, validation is better than a constant.
 beats() {
   check "$1 on $2 with its defaults is better than a constant"
   run train --data $2.h5 --validation 0.25 --model $1 --epochs $3 --evaluate-every -1 --progress off --run runs/$1-$2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every network: the same curve at any number of ranks, the same bits after a resume, text from the language models.
+# Every network has the same curve at any number of ranks and the same bits after a resume; language models write text.
 . "$(dirname "$0")/harness.sh"
 
 python3 - <<'EOF' || exit 1
@@ -7,7 +7,7 @@ import h5py, numpy as np
 r = np.random.default_rng(1)
 labels = r.integers(0, 4, 96)
 x = r.integers(0, 60, (96, 18, 18, 3))
-for i, label in enumerate(labels):  # a bright corner says which class it is
+for i, label in enumerate(labels):  # a bright corner for each class
     x[i, 9 * (label // 2):9 * (label // 2) + 9, 9 * (label % 2):9 * (label % 2) + 9] += 120
 with h5py.File("images.h5", "w") as f:
     f["x"], f["y"] = x.astype(np.uint8), labels.astype(np.int32)
@@ -22,12 +22,12 @@ EOF
 must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
 
 cnn="--model cnn --data images.h5 --validation images.h5 --augment crop=16,flip,brightness=30,contrast=0.5:1.5 --learning-rate 0.01 --decay-steps 100"
-# (its usual learning rate is too much for so few images)
+# (the usual learning rate is too large for so few images)
 resnet="--model resnet --depth 20 --data images.h5 --validation images.h5 --augment pad=2,crop=16,flip --sync-batch-norm"
 lstm="--model lstm --data text --layers 2 --hidden 16 --unroll 6 --dropout 0.2 --learning-rate 0.5"
 gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --dropout 0.1"
 
-# close_to_one CURVE: no loss differs from the single rank's by more than 1e-4 of it.
+# close_to_one CURVE: no loss differs from the single rank's by more than 1e-4, relatively.
 close_to_one() {
   paste curve.one "$1" | awk '
     { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= 1e-4 * $2)) { print "step " $1 ": " $2 " " $4; bad = 1 } }
@@ -58,7 +58,7 @@ for network in cnn resnet lstm gpt; do
   run -n 2 train $common --steps 10 --accumulate 2 --run $network-accumulate
   expect_status 0
   metric $network-accumulate train loss >curve
-  # Statistics of a batch are those of a micro-step: there the curve is another one.
+  # Batch statistics belong to a micro-step: the curve differs there.
   [ $network = resnet ] || close_to_one curve
 
   check "$network resumes bit for bit, with the same evaluation"
@@ -132,7 +132,7 @@ for line in "average-decay = 0.9999" "l2 = 0.004" "schedule = exponential" "augm
   grep -qx "$line" defaults/config.ini || failed "config.ini lacks: $line"
 done
 
-# Wrong input, each with one sentence and nothing left behind.
+# Wrong input gives one sentence each and leaves nothing behind.
 refuse() {
   run train "${@:2}" --run refused
   case $status in 1 | 2) ;; *) failed "exit $status" ;; esac

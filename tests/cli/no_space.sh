@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The disk is full: while packing, logging and checkpointing. Needs a small file system, so root.
-# label: more
+# A full disk during packing, logging and checkpointing ends in a clear message. Needs a small file system, so root.
 . "$(dirname "$0")/harness.sh"
 mkdir disk
 mount -t tmpfs -o size=2m none disk 2>/dev/null || skip_all "no right to mount a small tmpfs"

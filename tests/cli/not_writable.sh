@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Where one may not write. Root may everywhere, so as root the program runs as nobody.
-# label: more
+# Folders without write permission are refused with one sentence. Root may write everywhere, so as root the program runs
+# as nobody.
 . "$(dirname "$0")/harness.sh"
 pack_small data
 mkdir closed; chmod 555 closed

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Checkpoints of formats 1 to 3 (tests/io/fixtures/checkpoint_format_*.h5, made by the runs below with the program of
-# that time) still work: what they go on to is what an uninterrupted run comes to.
-# label: more
+# that time) still work: a run that goes on from one ends like an uninterrupted one.
 . "$(dirname "$0")/harness.sh"
-# close FILE FILE: the same steps; the fixtures come from a processor whose sums may differ in the last bits.
+# close FILE FILE: compares the same steps; the fixtures come from a processor whose sums may differ in the last bits.
 close() {
   python3 - "$@" <<'END'
 import sys

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Checkpoints when somebody asks for one, and by the clock: training goes on.
-# label: more
+# A run writes checkpoints on request and by the clock, and training goes on.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 50 --progress off)
 endless=("${options[@]}" --checkpoint-every -1 --steps 100000000)
 written() { grep -c '^checkpoint ' out; }
-# goes_on STEPS: the job makes more steps than it had made.
+# goes_on STEPS: the job makes more steps than before.
 goes_on() { wait_for 20 eval '[ "$(grep -c "^ *step " out)" -gt '"$1"' ]'; }
-# ends: the job is asked to stop, and does.
+# ends: the job stops on request.
 ends() {
   kill -TERM "$(rank 0)"
   finish 20

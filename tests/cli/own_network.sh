@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# A network that the program does not have (tests/networks/elman.cpp), added as one file: every command knows of it what
-# its NetworkKind tells.
-# label: more
+# A network added as one file (tests/networks/elman.cpp) works in every command, which learns of it from its
+# NetworkKind.
 # program: lockstep_with_elman
 . "$(dirname "$0")/harness.sh"
 

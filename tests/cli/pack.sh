@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# pack and info: every format in, shards out, and who else can read them.
+# pack and info read every format, and other programs can read the shards.
 . "$(dirname "$0")/harness.sh"
 
 python3 - <<'END'
@@ -19,7 +19,7 @@ with open("table.csv", "w") as f:
     for row, label in zip(x.reshape(120, -1), y):
         print(f"{row[0]},{row[1] / 8},{'cat dog emu fox'.split()[label]},{row[2]}", file=f)
 END
-# holds FOLDER: its shards, in order, hold what raw.npy and raw_y.npy do.
+# holds FOLDER: its shards, in order, hold raw.npy and raw_y.npy.
 cat >holds.py <<'END'
 import glob, h5py, numpy as np, sys
 files = [h5py.File(f, "r") for f in sorted(glob.glob(sys.argv[1] + "/*.h5"))]

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Packed data and checkpoints that somebody changed: values elsewhere than in the file, flipped bits, headers that promise
-# memory. One sentence that names the file, from every command, and never other data, a signal or all the memory.
-# label: more
+# Altered packed data and checkpoints (values outside of the file, flipped bits, headers that claim memory) end in one
+# sentence that names the file, from every command, and never in other data, a signal or exhausted memory.
 . "$(dirname "$0")/harness.sh"
-sanitized || ulimit -v 8000000  # what a header promises must not be taken from the machine
+sanitized || ulimit -v 8000000  # a header must not claim the machine's memory
 pack_small good
 must_run train --data good --optimizer adam --hidden 8 --steps 12 --run runs/good
 checkpoint=$(newest_checkpoint runs/good)
 
-# relocate FILE DATASET HOW: the data set's values (and attributes) lie elsewhere from now on.
+# relocate FILE DATASET HOW: moves the data set's values (and attributes) elsewhere.
 cat >relocate.py <<'END'
 import h5py, numpy as np, sys, os
 name, dataset, how = sys.argv[1:]
@@ -45,7 +44,7 @@ with h5py.File(name, "r+") as f:
         f[dataset].attrs.update(attributes)
 END
 relocate() { python3 relocate.py "$@"; }
-# The manifest says of the shard what it is now.
+# Makes the manifest match the altered shard.
 cat >agree.py <<'END'
 import json, os, sys
 path = sys.argv[1] + "/manifest.json"
@@ -56,7 +55,7 @@ for shard in manifest["shards"]:
 json.dump(manifest, open(path, "w"))
 END
 fresh() { rm -rf data && cp -r good data; }
-# Every command that opens data.
+# Runs every command that opens data.
 refuse_data() {
   run -n "${ranks:-1}" train --data data --optimizer sgd --model linear --steps 2 --run runs/r
   expect_error 1 "$1"; expect_no_file runs/r

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packed images beside Pillow's (from PyPI, installed if need be), pixel for pixel: every kind of file, orientation and depth.
+# Packed images equal Pillow's (from PyPI, installed if need be), pixel for pixel, for every kind of file, orientation
+# and depth.
 # label: slow
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
@@ -13,7 +14,7 @@ fi
 [ -n "$peer" ] && "$peer" -c 'import PIL, numpy' 2>/dev/null ||
   skip_all "the Python package Pillow is not here and cannot be installed: $(tail -n 1 install.log)"
 
-# Every file is a class of its own; beside it what Pillow makes of it.
+# Every file is a class of its own; Pillow's pixels stand beside it.
 "$peer" - <<'END'
 import os
 import numpy as np
@@ -58,7 +59,7 @@ for quality in (60, 95):
     save("lossy", f"jpeg-progressive-{quality}", pictures["rgb"], "jpeg", quality=quality, progressive=True)
 save("lossy", "cmyk", pictures["rgb"].convert("CMYK"), "jpg", quality=95)
 save("webp", "lossy", pictures["rgb"], "webp", quality=80)
-# Stored so that all come out 40 x 56: odd ones lie on their side.
+# Stored so that all come out 40 x 56: odd orientations lie on their side.
 turn = {1: None, 2: Image.FLIP_LEFT_RIGHT, 3: Image.ROTATE_180, 4: Image.FLIP_TOP_BOTTOM, 5: Image.TRANSPOSE,
         6: Image.ROTATE_90, 7: Image.TRANSVERSE, 8: Image.ROTATE_270}
 for orientation, how in turn.items():
@@ -82,7 +83,7 @@ for sample, label in zip(x, y):
     most = int(np.abs(sample.astype(int) - expected.astype(int)).max())
     assert most <= tolerance, (names[label], most)
 END
-# The two libjpegs may round differently where colours were subsampled.
+# The two libjpegs may round differently after subsampling of colours.
 for kind in exact:0 deep:0 lossy:3 webp:1; do
   tolerance=${kind#*:} kind=${kind%:*}
   check "$kind"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Folders of image files as people have them: sub-folders, other formats, splits, depths, orientations, no classes at all.
-# label: more
+# Folders of image files work as people keep them: sub-folders, other formats, splits, depths, orientations, no classes
+# at all.
 . "$(dirname "$0")/harness.sh"
 images=$tree/tests/io/fixtures/images
 mkdir -p probe/a && cp "$images/rgb.png" probe/a
 run pack --x probe --format images --out probed
 if grep -q 'built without libjpeg' err; then skip_all "built without JPEG and PNG"; fi
 expect_status 0
-# place FILE TO: a copy of one of the small images.
+# place FILE TO: copies one of the small images.
 place() { mkdir -p "$(dirname "$2")" && cp "$images/$1" "$2"; }
-# picture FILE SEED [ORIENTATION]: 12 x 12 pixels, bright above (class of even seeds) or below.
+# picture FILE SEED [ORIENTATION]: draws 12 x 12 pixels, bright above (the class of even seeds) or below.
 cat >draw.py <<'END'
 import struct, sys, zlib
 def chunk(kind, data):

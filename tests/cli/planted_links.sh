@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Links, pipes and devices in the place of a run's files: nothing of others is changed, and nothing waits for ever.
-# label: more
+# Links, pipes and devices stand in place of a run's files: the run changes nothing of others, and waits for nothing for
+# ever.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 8 --batch 20 --progress off)
@@ -8,7 +8,7 @@ must_run "${options[@]}" --steps 4 --run runs/victim
 cp -r runs/victim kept
 must_run "${options[@]}" --steps 4 --run runs/other
 
-# unchanged: the victim's folder is as it was.
+# unchanged: the victim's folder is unaltered.
 unchanged() { diff -r kept runs/victim >out 2>err || failed "the other run has changed"; }
 
 check "checkpoints that are a link to another run's are not removed"

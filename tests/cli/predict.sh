@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a checkpoint says of every sample: one file, the same bytes at any number of ranks.
+# predict writes one file with a prediction for every sample, the same bytes at any number of ranks.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data
@@ -33,7 +33,7 @@ with h5py.File("of-1.h5") as f:
     told = json.loads(open("eval.json").readlines()[-1])
     assert abs(accuracy - told["accuracy"]) < 1e-9 and abs(loss - told["loss"]) < 1e-5, (accuracy, loss, told)
     assert f.attrs["weights"] in ("current", b"current"), f.attrs["weights"]
-    program = f.attrs["program"]  # a part of another version, device or precision is not gone on with
+    program = f.attrs["program"]  # predict does not continue a part of another version, device or precision
     program = program.decode() if isinstance(program, bytes) else program
     assert program.startswith("lockstep ") and program.endswith(" on a cpu in fp32"), program
 END
@@ -142,3 +142,47 @@ for n in 1 2 3; do
   run -n $n predict runs/text --data text --out text.h5
   expect_error 2 "predict is for samples, and this network reads tokens"
 done
+
+# Enough for some seconds of two ranks: the first second is recorded.
+must_run train --data data --optimizer sgd --validation data/validation --hidden 1024,512 --batch 20 --steps 2 --progress off --run runs/wide
+must_run pack --format synthetic --samples 25000 --features 20 --classes 5 --out large
+large=(predict runs/wide --data large --batch 1)
+check "a killed job goes on where it was, and the bytes are the same"
+run "${large[@]}" --out whole.h5
+expect_status 0
+start -n 2 "${large[@]}" --out killed.h5
+wait_for 30 test -s killed.h5.partial.progress
+kill -9 $(ranks)
+finish 20
+expect_no_file killed.h5
+run -n 3 "${large[@]}" --out killed.h5
+expect_status 0; expect_out "going on behind the [0-9,]+ samples that an earlier job has left in killed.h5.partial"
+expect cmp killed.h5 whole.h5
+check "what another checkpoint has left is not gone on with"
+start -n 2 "${large[@]}" --out other.h5
+wait_for 30 test -s other.h5.partial.progress
+kill -9 $(ranks)
+finish 20
+run "${large[@]}" --checkpoint latest --average --out other.h5
+expect_error 2 "the run kept no average"
+must_run train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 20 --steps 30 --progress off --run runs/b
+run predict runs/b --data large --batch 1 --out other.h5
+expect_status 0; expect_no_out "going on"
+check "a damaged part is started over, and said so"
+start -n 2 "${large[@]}" --out damaged.h5
+wait_for 30 test -s damaged.h5.partial.progress
+kill -9 $(ranks)
+finish 20
+truncate -s 100 damaged.h5.partial
+run -n 2 "${large[@]}" --out damaged.h5
+expect_status 0; expect_no_out "going on"
+expect_out "damaged.h5.partial, which an earlier job has left, is damaged: starting over"
+expect cmp damaged.h5 whole.h5
+check "two jobs into one file"
+start "${large[@]}" --out shared.h5
+wait_for 30 test -e shared.h5.partial
+first=$job
+"$lockstep" "${large[@]}" --out shared.h5 >second.out 2>second.err </dev/null
+[ $? = 1 ] && grep -q "another process is writing shared.h5" second.err || failed "the second was not refused: $(cat second.err)"
+finish 30
+expect_status 0; expect cmp shared.h5 whole.h5

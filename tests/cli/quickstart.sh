@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A fresh clone on a bare system (debootstrap), Debian of this machine's release and Ubuntu 24.04: app/quickstart builds
-# without a warning and trains, and cmake --install works straight after it.
+# A fresh clone works on a bare system (debootstrap), Debian of this machine's release and Ubuntu 24.04: app/quickstart
+# builds without a warning and trains, and cmake --install works straight after it.
 # label: slow
 # seconds: 5400
 # alone

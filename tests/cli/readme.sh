@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# The commands of the documents that follow a line <!-- run --> do what they say: each block of them in a copy of the
-# tree's layout, with a build at build/release and what app/quickstart leaves in data/raw. C++ that follows a line
-# <!-- compile --> compiles.
-# label: more
+# The commands of the documents work: each block after a line <!-- run --> runs in a copy of the tree's layout, with a
+# build at build/release and the data of app/quickstart in data/raw. C++ after a line <!-- compile --> compiles.
 . "$(dirname "$0")/harness.sh"
 raw=/usr/share/datasets/fashion-mnist
 [ -d $raw ] || raw=$tree/data/fashion-mnist/raw
@@ -34,7 +32,7 @@ awk '/^<!-- (run|compile) -->$/ { armed = 1; next }
      inside { print > file }
      armed && NF { armed = 0 }' "${documents[@]}"
 [ -f block.1.sh ] || { check "the documents have commands to run"; failed "none found"; exit 1; }
-# As a user who may say mpirun as it stands: root and few cores are the launcher script's business elsewhere.
+# As a user for whom plain mpirun works: elsewhere the launcher script deals with root and few cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
   OMPI_MCA_hwloc_base_binding_policy=none
 for block in $(find . -maxdepth 1 -name 'block.*.sh' | sort -V); do

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # label: slow
 # seconds: 300
-# The page of `report` in a browser, headless Chromium: it shows the numbers of metrics.jsonl, also to who uses the keyboard.
+# The page of `report` shows the numbers of metrics.jsonl in a browser (headless Chromium), with mouse and with
+# keyboard.
 . "$(dirname "$0")/harness.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip_all "there is no Chromium (apt-get install chromium)"
 pack_small data/train
@@ -10,7 +11,7 @@ for rate in 0.1 0.01; do
   must_run train --data data --hidden 8 --batch 20 --epochs 3 --report-every 3 --optimizer sgd --learning-rate $rate --progress off --run runs/rate-$rate
 done
 values() { python3 "$tree/tests/cli/page_values.py" "$@"; }
-# look PAGE OPTION...: what the browser makes of it; files are all it may read.
+# look PAGE OPTION...: prints the page as the browser renders it; it may read files alone.
 look() {
   local page=$1
   shift

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# report and plot: a page and a picture of runs, with the numbers of their metrics.
+# report and plot make a page and a picture of runs, with the numbers of their metrics.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `eval --report` beside scikit-learn (from PyPI, installed if need be).
+# `eval --report` equals scikit-learn (from PyPI, installed if need be).
 # label: slow
 # seconds: 600
 . "$(dirname "$0")/harness.sh"

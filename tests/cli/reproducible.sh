@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# --reproducible: the same bytes at any number of ranks, over any transport, through a resume.
-# label: more
+# --reproducible gives the same bytes at any number of ranks, over any transport, through a resume.
 # long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
@@ -18,7 +17,7 @@ must_run pack --format text --tokenizer char --x corpus.txt --out text --validat
 
 mlp="--data data --hidden 64,24 --optimizer adam --learning-rate 0.003 --average-decay 0.99 --clip-norm 1 --l2 0.001 --global-batch 70
   --steps 200 --evaluate-every 50"
-# The run folder's path is part of the configuration that a checkpoint keeps, so all runs are made in one place.
+# All runs use one folder, because a checkpoint keeps its path in the configuration.
 # trained NAME RANKS OPTION...: leaves the last checkpoint in NAME.h5.
 trained() {
   local name=$1 n=$2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A run that was interrupted is the run that was not.
+# An interrupted and resumed run equals an uninterrupted one.
 # label: mpich
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
@@ -8,7 +8,7 @@ options=(--data data --hidden 24,16 --optimizer adam --learning-rate 0.003 --sch
   --global-batch 70 --report-every 1 --evaluate-every 10 --keep 9)
 every_10=("${options[@]}" --checkpoint-every 10)
 
-# same_tensors FILE FILE: every dataset bit by bit; what else the record says may differ (times, configuration).
+# same_tensors FILE FILE: compares every dataset bit by bit; the rest of the record may differ (times, configuration).
 cat >same_tensors.py <<'END'
 import h5py, numpy as np, sys
 def tensors(file):
@@ -82,7 +82,8 @@ expect_status 0
 check "a checkpoint that the owner before writes at the last moment is not lost"
 cp -r runs/whole-1 runs/taken
 rm runs/taken/checkpoints/step-*[34]0.h5
-# Reads nothing of what it starts until that has read its checkpoint and wants to say so; meanwhile the orphan writes.
+# The reader reads nothing of its program's output until the program has read its checkpoint and wants to report that;
+# meanwhile the orphan writes.
 cat >late_reader <<'END'
 #!/usr/bin/env python3
 import fcntl, os, shutil, subprocess, sys, time

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A new run that goes on from a checkpoint of another one.
-# label: more
+# A new run goes on from another run's checkpoint.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A resume keeps what the checkpoint knows: whatever was decided by itself when the run began stays as it was, however the
+# A resume keeps the checkpoint's settings: every choice that a run made by itself at its start stays, however the
 # command line is written.
 # label: more
 # seconds: 200
@@ -23,8 +23,8 @@ pack_house house
 must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
 quiet="--progress off --no-tensorboard"
 
-# in_parts RANKS STEP OPTION...: a run that is left alone, then the same stopped at STEP and begun again with the very command
-# line, makes the same bytes. All in runs/here: its path is part of what a checkpoint says.
+# in_parts RANKS STEP OPTION...: a run that is left alone, and one stopped at STEP and started again with the same
+# command line, make the same bytes. Both use runs/here: its path is part of a checkpoint.
 in_parts() {
   local n=$1 step=$2 last
   shift 2
@@ -44,7 +44,7 @@ in_parts() {
   grep -v "^$step " whole >a; metric runs/here validation loss | grep -v "^$step " >b; expect_same a b
 }
 expect_silence_but_ranks() { [ -z "$(own_words | grep -v -e 'fewer ranks per host' -e 'no better than the .* of a constant')" ] || failed "stderr is not empty"; }
-# The validation of the stop is in the history of one of them alone: all else is the same to the bit.
+# Only one history has the stop's validation: all else is equal to the bit.
 cat >same_state.py <<'PYTHON'
 import h5py, sys
 def state(file):
@@ -119,16 +119,17 @@ run -n 3 train "${reproducible[@]}" $quiet --run runs/here --checkpoint-every 50
 expect_status 0; expect_out 'continuing after step 50'
 expect cmp whole.h5 "$last"
 
-# The first global batch is of 2 ranks; others go on with their own, which the same command line makes of --batch.
+# The first global batch is for 2 ranks; a run of other ranks keeps its own, which the same command line derives from
+# --batch.
 cat >curve.py <<'PYTHON'
 import json, sys
 def records(run, kind):
     return [r for r in map(json.loads, open(run + "/metrics.jsonl")) if r["kind"] == kind]
 whole, changed = ([(r["epoch"], r["learning_rate"]) for r in records(run, "train")] for run in sys.argv[1:3])
 assert changed[-1][0] == 8, changed[-1]
-validated = [r["epoch"] for r in records(sys.argv[2], "validation")]  # where a launch stopped, too
+validated = [r["epoch"] for r in records(sys.argv[2], "validation")]  # launches validate where they stop, too
 assert {1, 2, 3, 4, 5, 6, 7, 8} <= set(validated), validated
-# A step's rate is that of its beginning: between those of the unbroken run's steps around it.
+# A step's rate is the one at its beginning: between those of the unbroken run's neighbouring steps.
 whole.append((8.1, 0))
 for epoch, rate in changed:
     near = [r for e, r in whole if abs(e - epoch) < 0.31]
@@ -154,7 +155,7 @@ for others in 1 4 "4 1" "1 3 2"; do
   expect_status 0; expect_out 'nothing is left to do'
 done
 
-# Every way to write the second command line.
+# Tries every way to write the second command line.
 must_run train --data house --epochs 10 $quiet --run runs/whole
 metric runs/whole validation loss | tail -n 1 >whole
 rest_is_the_same() {

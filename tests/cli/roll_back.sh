@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Training that comes apart goes back to a good checkpoint with a smaller learning rate.
-# label: more
+# Training that diverges goes back to a good checkpoint with a smaller learning rate.
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train
@@ -11,7 +10,7 @@ train=(train --data data --hidden 16 --global-batch 40 --steps 60 --evaluate-eve
 too_fast=(--optimizer momentum --momentum 0.5 --learning-rate 1e30)
 back_to_a_tenth=(--roll-back 2 --roll-back-factor 1e-31)
 
-# same_weights FILE FILE: all tensors bit by bit.
+# same_weights FILE FILE: compares all tensors bit by bit.
 cat >same_weights.py <<'END'
 import h5py, sys
 def tensors(file):
@@ -86,7 +85,7 @@ expect [ "$(grep -c '"kind":"roll_back"' runs/leaps/metrics.jsonl)" = 1 ]
 run eval runs/leaps --checkpoint latest
 expect_status 0
 
-# Islands come apart by themselves and tell the others at the end of their turn; workers at the end of a round.
+# Islands diverge by themselves and tell the others at the end of their turn; workers do at the end of a round.
 for mode in "local=10 --islands 2 --outer-optimizer nesterov" "local=10 --islands 3 --fragments 2 --delay 2" "local=5 --islands 1" \
   "quorum=3" "async --staleness 0 --servers 1"; do
   ranks=3

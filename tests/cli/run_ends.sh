@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How runs end, and what a resume makes of each end; ranks that were not told the same.
+# Runs end in several ways, and a resume continues from each; ranks with different command lines are refused.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test
@@ -100,7 +100,7 @@ check "more epochs than can be counted"
 run -n 2 "${train[@]}" --epochs 1e30 --run runs/none
 expect_error 2 'epochs 1e\+30'; expect_no_file runs/none
 
-# ranks_differ FIRST... : SECOND...: one rank each.
+# ranks_differ FIRST... : SECOND...: starts one rank with each command line.
 ranks_differ() {
   local first=()
   while [ "$1" != : ]; do first+=("$1"); shift; done

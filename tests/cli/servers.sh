@@ -18,9 +18,9 @@ a, b = map(tensors, sys.argv[1:])
 sys.exit(not a or a != b)
 END
 same_weights() { python3 same_tensors.py "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" || failed "$1 and $2 have other weights"; }
-# counts WORD: the numbers that the last run says behind it, rank by rank.
+# counts WORD: prints the numbers after it in the last run's log, rank by rank.
 counts() { sed -nE "s/.*$1[^:]*: ([0-9 ]*).*/\1/p" out | tail -n 1; }
-# beyond LINES: more lines of steps are out.
+# beyond LINES: the log has more lines of steps.
 beyond() { [ "$(grep -c '^ *step ' out)" -gt "$1" ]; }
 sum() { python3 -c 'import sys; print(sum(map(int, sys.argv[1:])))' "$@"; }
 
@@ -75,7 +75,7 @@ done
 
 modes=("async --servers 2" "async" "async --stale-rate compensate --compensation 0.1 --transport ring")
 in_long_form && modes+=("async --servers shared" "async --stale-rate compensate --compensation 0.1" "quorum=2")
-for mode in "${modes[@]}" "quorum=3 --servers shared"; do  # the next cases go on with the last
+for mode in "${modes[@]}" "quorum=3 --servers shared"; do  # the next cases continue the last one
   rm -rf runs
   train="$base --optimizer adam --steps 200 --evaluate-every 90 --agree $mode"
   run -n 4 train $train --run runs/first
@@ -98,8 +98,8 @@ for mode in "${modes[@]}" "quorum=3 --servers shared"; do  # the next cases go o
 import struct, sys
 whole = open(sys.argv[1], "rb").read()
 head = len("lockstep arrivals 2\n") + 16
-gradients = [at for at in range(head, len(whole), 4) if whole[at:at + 2] != b"\xff\xff"]  # the others end rounds
-kept = whole[:gradients[100]]  # of three workers
+gradients = [at for at in range(head, len(whole), 4) if whole[at:at + 2] != b"\xff\xff"]  # the other entries end rounds
+kept = whole[:gradients[100]]  # the gradients of three workers
 value = 2166136261
 for byte in kept: value = (value ^ byte) * 16777619 & 0xffffffff
 open(sys.argv[2], "wb").write(kept + struct.pack("<HH", 0xffff, (value ^ value >> 16) & 0xffff))
@@ -145,7 +145,7 @@ expect_error 2 '--replay has an effect only with --agree quorum=RANKS or async'
 
 python3 -c 'import random; random.seed(1); print(*(f"word{int(random.expovariate(0.01)) % 1500}" for _ in range(12000)))' >words.txt
 must_run pack --format text --tokenizer word --x words.txt --validation 0.1 --out words
-# bytes_per_gradient: of the last run, and what they would be if all travelled.
+# bytes_per_gradient: prints the last run's, and the full size of a gradient.
 bytes_per_gradient() {
   python3 - <<'END'
 import re
@@ -163,12 +163,12 @@ for network in "${networks[@]}"; do
   run -n 3 train $words $sgd --run runs/all
   expect_status 0
   for mode in "4 quorum=3 --servers 1" "4 async --staleness 0" "5 async --staleness 0 --servers 2"; do
-    run -n "${mode%% *}" train $words $sgd --agree ${mode#* } --transport ring --run runs/agree --force  # else nothing travels
+    run -n "${mode%% *}" train $words $sgd --agree ${mode#* } --transport ring --run runs/agree --force  # without messages nothing travels
     expect_status 0
     same_weights runs/all runs/agree
     bytes_per_gradient | awk '{ exit !($2 > 0.4 * $1 && $2 < 0.7 * $1) }' || failed "$mode: bytes $(bytes_per_gradient)"
   done
-  run -n 4 train $words --optimizer adam --agree quorum=3 --servers 1 --transport ring --run runs/agree --force  # which moves all rows that it has ever met
+  run -n 4 train $words --optimizer adam --agree quorum=3 --servers 1 --transport ring --run runs/agree --force  # moves all rows ever met
   bytes_per_gradient | awk '{ exit !($2 > 0.6 * $1 && $2 < 0.95 * $1) }' || failed "adam: bytes $(bytes_per_gradient)"
   check "and go on with the state of their sequences: ${network%% *}"
   run -n 4 train $words $sgd --agree async --staleness 0 --checkpoint-every 20 --run runs/here
@@ -215,7 +215,7 @@ set -- $(counts dropped)
 [ "$4" -ge 1 ] || failed "dropped: $*"
 set -- $(counts accepted)
 steps=$(sed -nE 's/^stopped at step ([0-9]+) .*/\1/p' out)
-# Three lines of steps came while it stood: two hundred steps, but for a gradient on its way.
+# Three lines of steps came during the stop: two hundred steps, but for a gradient on its way.
 [ $((steps - $4)) -ge 199 ] || failed "rank 3 was stopped for 200 steps and more, and yet: accepted $* in $steps steps"
 run -n 4 train --resume --run runs/late --time-limit 9
 expect_status 75; expect_out 'continuing after step'
@@ -271,9 +271,9 @@ done
 mapfile -t modes < <(some 2 "async --transport ring" "quorum=3" "async" "async --staleness 0" "quorum=3 --transport mpi")
 for mode in "${modes[@]}"; do
   check "a worker that dies in a checkpoint, or where all agree on the end of a round, is named, and the others finish: $mode"
-  left=3  # of four workers, and of five where there is no server of its own
+  left=3  # three of four workers, or of five without a dedicated server
   case $mode in quorum*) left=4 ;; esac
-  for wait in $(some 2 0.05 0.3 0.55 0.8); do  # nearly all of the time goes into these
+  for wait in $(some 2 0.05 0.3 0.55 0.8); do  # most of the time goes into these
     rm -rf runs
     start -n 5 train $base --optimizer adam --steps 100000000 --evaluate-every 1 --checkpoint-every 1 --keep 1 --agree $mode --report-every 1 --run runs/dies
     wait_for 90 grep -q '^checkpoint .*step-' out

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Ranks that share the update make the very steps that they would make without.
-# label: more
+# Ranks that share the update make exactly the steps that they make without sharing.
 # long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test
-# Several buckets, unequal ranks, short last steps; buckets that one rank cannot share and some that all can.
+# Several buckets, unequal ranks, short last steps; some buckets are too small to share, some large enough.
 options=(--data data --hidden 48,24 --global-batch 90 --bucket-size 600 --report-every 1 --evaluate-every 10)
 whole_options=("${options[@]}" --checkpoint-every -1)
 
-# expect_same_tensors RUN RUN TENSORS [TOLERANCE]: of their newest checkpoints.
+# expect_same_tensors RUN RUN TENSORS [TOLERANCE]: compares their newest checkpoints.
 expect_same_tensors() {
   python3 "$tree/tests/cli/checkpoint_tensors.py" "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" "${@:3}" >differences 2>&1 ||
     failed "$1 and $2: $(tail -n 3 differences)"
@@ -20,7 +19,7 @@ expect_near() {
     failed "the curves $1 and $2 differ"
 }
 
-# rule NAME TENSORS OPTIONS...: with and without sharing, and alone.
+# rule NAME TENSORS OPTIONS...: runs with and without sharing, and alone.
 rule() {
   local name=$1 tensors=$2
   shift 2

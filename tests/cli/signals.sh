@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Asked to stop: all ranks agree on a step, leave a checkpoint and end with 75; the run goes on from there.
-# label: more
+# On a signal all ranks stop at one step, leave a checkpoint and end with 75; the run goes on from there.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 50 --progress off)
 endless=("${options[@]}" --steps 100000000)
 
-# stopped_well EXIT: the run in runs/$run was told to stop; judges how it did, then goes on from there.
+# stopped_well EXIT: judges the stop of the run in runs/$run, then goes on from there.
 stopped_well() {
   finish 20
   expect_status "$1"; expect_out 'stopped at step [0-9]+ on request'
@@ -39,7 +38,7 @@ start -n 2 "${endless[@]}" --run runs/$run
 wait_for 20 grep -q '^ *step ' out && kill -USR1 "$job"
 stopped_well 75
 
-for signal in TERM HUP; do  # a shell has its jobs in the background ignore INT: the terminal, below
+for signal in TERM HUP; do  # a shell's background jobs ignore INT; the terminal's case is below
   run=launcher-$signal
   check "$signal to app/launch: the ranks stop in their own time, and the exit code is theirs"
   start -n 2 "${endless[@]}" --run runs/$run
@@ -55,7 +54,7 @@ python3 - "${command[@]}" >out 2>err <<'END'
 import os, pty, re, signal, sys
 process, terminal = pty.fork()
 if process == 0:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests in the background ignores it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background shell ignores it
     os.execvp(sys.argv[1], sys.argv[1:])
 said = b""
 pressed = False
@@ -128,7 +127,7 @@ if wait_for 20 grep -q '^ *step ' out; then
 fi
 finish 5
 
-# Open MPI's mpirun, itself told to end, gives its ranks two seconds and ends with 1 whatever they say.
+# Open MPI's mpirun, on a signal of its own, gives its ranks two seconds and ends with 1, whatever their exit codes.
 run=mpirun
 check "TERM to mpirun leaves a checkpoint"
 start -n 2 "${endless[@]}" --run runs/$run
@@ -144,7 +143,7 @@ if wait_for 20 grep -q '^ *step ' out; then kill -STOP "$job"; kill -INT "$job";
 finish 10
 [ "$status" != 0 ] || failed "exit 0"
 
-# storm SIGNAL: one every few milliseconds, until the job is gone.
+# storm SIGNAL: sends one every few milliseconds, until the job is gone.
 storm() {
   while kill -"$1" "$job"; do sleep 0.005; done 2>/dev/null &
 }
@@ -164,15 +163,15 @@ if wait_for 20 grep -q '^ *step ' out; then
 fi
 stopped_well 75
 check "a run that is done stays done, whatever is sent then"
-for signal in TERM USR1; do  # two INT end even a run whose last checkpoint is being written
+for signal in TERM USR1; do  # a second INT ends even a run that is writing its last checkpoint
   start "${options[@]}" --steps 40 --run runs/done-$signal
-  # One INT: a second one ends a run at once while its last checkpoint is being written.
+  # One INT only: a second one ends a run at once while it writes its last checkpoint.
   wait_for 20 grep -q '^time in steps' out && if [ $signal = INT ]; then kill -INT "$job" 2>/dev/null; else storm $signal; fi
   finish 20
   expect_status 0; expect_out '^done at step 40 '
 done
 
-# What a signal finds that comes before the first line of a program: it waits, blocked, for the program to take it.
+# A signal before the first line of a program waits, blocked, until the program takes it.
 cat >signalled <<'END'
 #!/usr/bin/env python3
 import os, signal, sys
@@ -182,7 +181,7 @@ if os.environ.get("OMPI_COMM_WORLD_RANK", "1") == "1":
 os.execvp(sys.argv[1], sys.argv[1:])
 END
 chmod +x signalled
-# stopped_at_once: the run in runs/$run was told to stop before its first step.
+# stopped_at_once: judges the stop of the run in runs/$run before its first step.
 stopped_at_once() {
   expect_status 75; expect_out 'stopped on request.* before the first step'; expect_no_file runs/$run
 }
@@ -196,9 +195,9 @@ stopped_at_once
 check "a signal while the options are read"
 mkfifo options.ini
 start "${endless[@]}" --run runs/$run --config options.ini
-exec 5>options.ini  # when this returns the program has opened it, too
+exec 5>options.ini  # returns once the program has opened it, too
 kill -TERM "$job"
-sleep 0.2  # else it could take the words before the signal
+sleep 0.2  # so that the signal comes before the words
 echo "seed = 5" >&5; exec 5>&-
 finish 20
 stopped_at_once
@@ -213,7 +212,7 @@ run -w ./signalled info data/train
 expect_status 143
 run -w ./signalled pack --format synthetic --samples 600 --features 20 --classes 5 --out packed
 expect_status 143; expect_no_file packed
-if ! grep -q -a __tsan_init "$lockstep"; then # ThreadSanitizer keeps signals back until read(2) returns
+if ! grep -q -a __tsan_init "$lockstep"; then # ThreadSanitizer delays signals until read(2) returns
   check "two INT end a start at once"
   start "${endless[@]}" --run runs/$run --config options.ini
   exec 5>options.ini

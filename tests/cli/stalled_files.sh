@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# A file system that stalls: nobody waits for ever, the sentence names the file, and a stall that ends in time ends nothing.
-# label: more
+# When a file system stalls nobody waits for ever, the message names the file, and a stall that ends in time ends
+# nothing.
 # seconds: 600
 # long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 ${CC:-cc} -shared -fPIC -O1 -o stalling_files.so "$tree/tests/support/stalling_files.c" -ldl || exit 1
-# Sanitizers want to be loaded first, and have been linked to be.
+# Sanitizers must be loaded first unless told otherwise.
 export STALLED_FILES=$work/control ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-}:report_thread_leaks=0"  # who is stuck in a file cannot be waited for
+export TSAN_OPTIONS="${TSAN_OPTIONS:-}:report_thread_leaks=0"  # a thread stuck in a file cannot be joined
 printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/stalling_files.so" >preloaded
 chmod +x preloaded
 
-# Deadlines in seconds: beside other tests, or with sanitizers, a healthy step may take two.
+# Deadlines in seconds: a healthy step may take two, beside other tests or with sanitizers.
 deadline=6 io_deadline=9
 limits="--deadline $deadline --io-deadline $io_deadline"
 
 stall() { echo "$1 $2" >control.new && mv control.new control; }  # RANK (-1: all) TEXT
 come_back() { rm -f control; }
-# Options later on the command line do not win: every case says its own deadlines.
+# Later options on a command line do not win: every case gives its own deadlines.
 train=(-w ./preloaded train --data data --optimizer sgd --hidden 16 --batch 20 --steps 100000000 --report-every 50 --progress off)
-# begin NAME ARGUMENTS...: trains until the first line about a step.
+# begin NAME ARGUMENTS...: trains until the first line of a step.
 begin() {
   come_back
   name=$1
@@ -28,8 +28,8 @@ begin() {
   start "$@" --run "runs/$name"
   wait_for 30 grep -q '^ *step ' out
 }
-# stalled_out TEXT [all]: the job ends by its I/O deadline, says so once, and nobody stays behind. Where all files stall a rank may
-# speak in the moment in which the launcher ends the job for the other's sake: each of them once then.
+# stalled_out TEXT [all]: the job ends by its I/O deadline with one message and leaves no process behind. If all files
+# stall, a second rank may report just before the launcher ends the job: each of them then reports once.
 stalled_out() {
   mapfile -t pids < <(ranks)
   finish 40
@@ -119,7 +119,8 @@ stall 0 runs/back-ring/checkpoints
 start -n 2 "${train[@]}" --run runs/back-ring --resume $limits
 stalled_out 'error on rank 0 \(.*\): reading [^ ]*runs/back-ring/checkpoints'
 
-# stalls_out TEXT ARGUMENTS...: a command that does not train, beside a stall of TEXT on rank 1, or on rank 0 where it writes.
+# stalls_out TEXT ARGUMENTS...: runs a command that does not train, while TEXT stalls on rank 1, or on rank 0 if that
+# writes.
 stalls_out() {
   local text=$1
   shift
@@ -141,9 +142,9 @@ come_back
 stall 0 table.csv
 stalls_out table.csv bench all-reduce --max 4 --repeat 1 --csv table.csv
 
-# A file is opened twice: by HDF5, and to read from.
-# A rank opens a third of the shards at the start, a third whose labels it counts (three of them are the same), and what it
-# reads. An opening is three of the system's: the format, the library, the descriptor of the values.
+# Reading a file opens it twice: once by HDF5, and once for its values. At the start a rank opens a third of the shards,
+# then a third to count labels (three of them are the same), then the shards that it reads. Each opening makes three of
+# the system's: the format, the library, the descriptor of the values.
 check "each shard is opened by one rank at the start, and by the others when they read it"
 come_back
 must_run pack --format synthetic --samples 600 --features 20 --classes 5 --shards 30 --out data/many

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# One of four ranks at a fifth of the speed (stopped four fifths of the time): what --agree quorum and async are for.
+# With one of four ranks at a fifth of the speed (stopped four fifths of the time), --agree quorum and async reach the
+# target sooner than all.
 # label: slow
 # seconds: 1200
 . "$(dirname "$0")/harness.sh"
@@ -11,8 +12,8 @@ must_run pack --x $raw/t10k-images-idx3-ubyte.gz --y $raw/t10k-labels-idx1-ubyte
 train=(train --data data --hidden 512,512 --batch 32 --optimizer adam --progress off --no-tensorboard --epochs 20)
 train+=(--evaluate-every 100 --target-metric 0.86 --checkpoint-every -1)
 
-# timed NAME RANKS STOPPED OPTIONS...: a line "NAME STOPPED SECONDS STEP" in ./times: when the target is reached, by the
-# run's own clock. A server on a slow rank would keep everybody waiting: that of async has a rank of its own, a fifth one.
+# timed NAME RANKS STOPPED OPTIONS...: appends a line "NAME STOPPED SECONDS STEP" to ./times when the run reaches the
+# target, by its own clock. A server on a slow rank would delay everybody, so async's has a fifth rank of its own.
 timed() {
   local name=$1 ranks=$2 stopped=$3 pid bursts=""
   shift 3

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# sweep: a training for each line of a file, resumable, shared, halved.
-# label: more
+# sweep makes one training for each line of a file; sweeps can be resumed, shared and halved.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train --noise 4
 pack_small data/test --first 600 --noise 4
@@ -57,7 +56,7 @@ for rung in 1/3 2/3 3/3; do echo "$rung $(grep -c "^rung $rung " both)"; done >c
 printf '1/3 3\n2/3 2\n3/3 1\n' >wanted
 expect_same wanted counts
 expect cmp <(tail -n 5 out) <(tail -n 5 out2)
-# A quarter, a half and all of 120 steps, under one and the same schedule.
+# A quarter, a half and all of 120 steps, under the same schedule.
 steps=$(for n in 1 2 3; do metric runs/h/$n end step | tail -n 1 | cut -d' ' -f1; done | sort -n | tr '\n' ' ')
 [ "$steps" = "30 60 120 " ] || failed "steps: $steps"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tables have names: columns, categories, classes and targets are found by them, whatever their order in the file.
+# Tables have names: columns, categories, classes and targets are found by name, in any order in the file.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 
-# trees.py FILE SEED COLUMN...: a class, and two numbers, that follow from some of the columns.
+# trees.py FILE SEED COLUMN...: writes a class, and two numbers, that follow from some of the columns.
 cat >trees.py <<'END'
 import csv, os, random, sys
 file, seed, *columns = sys.argv[1:]

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# What pack makes of tables beside what pandas reads in them: numbers, categories, means, labels; and of a second table
-# after the first one.
+# pack reads tables as pandas does: numbers, categories, means, labels, and a second table after the first one.
 # label: slow
 # seconds: 120
 . "$(dirname "$0")/harness.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Default options on tables beside scikit-learn's baselines (from PyPI, installed if need be): its own data sets, and houses
-# made up after those of California.
+# Default options on tables match scikit-learn's baselines (from PyPI, installed if need be): its own data sets, and
+# houses modelled on those of California.
 # label: slow
 # seconds: 900
 . "$(dirname "$0")/harness.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a run tells TensorBoard, read back by TensorBoard itself (the Python package, installed from PyPI if need be).
+# TensorBoard itself (the Python package, installed from PyPI if need be) reads what a run writes for it.
 # label: slow
 . "$(dirname "$0")/harness.sh"
 reader=""

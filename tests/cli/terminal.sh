@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# What a terminal shows: lines that fit, colours unless NO_COLOR says no, and the long form in the log.
-# label: more
+# A terminal shows lines that fit and colours unless NO_COLOR forbids them; the log has the long form.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
-# on_terminal COLUMNS COMMAND...: on a pseudo-terminal so wide; what came is in ./out.
+# on_terminal COLUMNS COMMAND...: runs on a pseudo-terminal of that width; the output is in ./out.
 cat >on_terminal.py <<'END_OF_PYTHON'
 import fcntl, os, pty, struct, sys, termios
 columns, command = int(sys.argv[1]), sys.argv[2:]

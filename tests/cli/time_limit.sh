@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# A job whose time is short: it stops by itself, early enough for a checkpoint, with 75, and the run goes on from there to
-# the same weights.
-# label: more
+# A job with little time left stops by itself, early enough for a checkpoint, with 75, and the resumed run ends with the
+# same weights.
 . "$(dirname "$0")/harness.sh"
 unset SLURM_JOB_ID SLURM_JOB_END_TIME SLURM_RESTART_COUNT
 pack_small data/train

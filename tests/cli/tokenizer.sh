@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Byte pair tokenizers: learnt, packed with, trained on, written with.
-# label: more
+# Byte pair tokenizers learn from text, pack it, train models and write text.
 . "$(dirname "$0")/harness.sh"
 
 for i in $(seq 60); do echo "The quick brown fox $i jumps over the lazy dog; it's naïve — don't!"; done >corpus.txt

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# GPT-2's tokens as the Python packages tokenizers and tiktoken make them (from PyPI, installed if need be).
+# GPT-2's tokens equal those of the Python packages tokenizers and tiktoken (from PyPI, installed if need be).
 # label: slow
 # seconds: 1200
 . "$(dirname "$0")/harness.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PyTorch (from PyPI, installed if need be) with networks built from checkpoints by io/checkpoints/checkpoint_format.md alone:
-# the same loss and metric as `lockstep eval`.
+# PyTorch (from PyPI, installed if need be) computes the same loss and metric as `lockstep eval`, with networks built
+# from checkpoints by io/checkpoints/checkpoint_format.md alone.
 # label: slow
 # seconds: 900
 . "$(dirname "$0")/harness.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A whole job on small data: what a run folder holds, what eval says of it, how it goes on.
+# A whole job on small data fills its run folder, is evaluated by eval and goes on.
 # label: mpich
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

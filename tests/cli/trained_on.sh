@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A checkpoint knows what it was trained on: classes are matched by name, values of another kind are refused.
-# label: more
+# A checkpoint knows its training data: classes are matched by name, values of another kind are refused.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 
-# Four classes of points in the plane; a CSV's classes get their numbers in the order of their names. points.py FILE SEED CLASS...
+# points.py FILE SEED CLASS...: four classes of points in the plane; a CSV's classes are numbered in the order of their
+# names.
 cat >points.py <<'END'
 import random, sys
 file, seed, *classes = sys.argv[1:]
@@ -29,7 +29,7 @@ trees others 3 date cedar beech
 trees two 4 date beech
 trees stranger 5 ash elm
 must_run train --data train --optimizer sgd --validation validation --model mlp --hidden 16 --batch 20 --steps 60 --learning-rate 0.05 --progress off --run runs/trees
-# accuracy WHERE: of the last evaluation, a fraction.
+# accuracy WHERE: prints the last evaluation's accuracy as a fraction.
 accuracy() { sed -nE 's/.*accuracy ([0-9.]+) %.*/\1/p' out | tail -n 1; }
 
 check "classes of validation data that have other numbers are matched by name, and said so"

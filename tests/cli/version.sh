@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# --version and the JSON of benchmarks say where they come from: version, commit, libraries, machine, moment.
-# label: more
+# --version and the JSON of benchmarks name their origin: version, commit, libraries, machine, time.
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 command -v git >/dev/null || skip_all "git is not here"
@@ -21,7 +20,7 @@ commit=$(sed -n 's/^commit: \([0-9a-f]*\).*/\1/p' out)
 said=$(sed -n 's/^commit: \(.*\)$/\1/p' out)
 [ -z "$commit" ] || [ ! -e "$tree/.git" ] || git -c safe.directory='*' -C "$tree" cat-file -e "$commit" || failed "no commit of this clone"
 
-# The commit that the program of a tree would tell.
+# Prints the commit that a tree's program would report.
 made_for() {
   command_line="cmake -P $1/app/report/program_commit.cmake"
   cmake -D OUT="$work/commit.cpp" -P "$1/app/report/program_commit.cmake" >out 2>err || failed "it does not run"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Numbers that float32 does not hold: Unix times, long integers. They are standardised before they are narrowed, in HDF5
-# files, tables and packed data; what is beyond the range of float32 is refused, and the sample named.
-# label: more
+# Numbers too precise for float32, such as Unix times and long integers, are standardised before they are narrowed, in HDF5
+# files, tables and packed data; a value outside of float32's range is refused with its sample.
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 

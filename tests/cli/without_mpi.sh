@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Commands that need no peers start no MPI, and neither does a process that no launcher has started.
-# label: more
+# Commands that need no peers start no MPI, and neither does a process without a launcher.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 train=(train --data data --optimizer sgd --hidden 8 --batch 20)
 
-# Where MPI starts, it needs a place for its session: here it finds none.
+# MPI needs a folder for its session at the start: here it finds none.
 export OMPI_MCA_orte_tmpdir_base=/dev/null/nowhere
 check "the tests' trap catches whoever starts MPI"
 run -n 1 "${train[@]}" --steps 2 --dry-run

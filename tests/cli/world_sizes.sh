@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The number of ranks is nobody's business but the clock's.
-# label: more
+# A run's results do not depend on the number of ranks; only its time does.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test
 
-# 90 does not divide 600, nor do 2, 3 and 4 ranks divide every step's share: short steps and unequal ranks are part of it.
+# Neither 600 by 90 nor every step's share by 2, 3 and 4 ranks divides evenly: the test includes short steps and unequal
+# ranks.
 for n in 1 2 3 4; do
   for transport in shared-memory ring mpi; do
     check "the same loss curve on $n ranks over $transport"
