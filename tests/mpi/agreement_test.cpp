@@ -24,7 +24,7 @@ class Agreement : public OverEveryTransport {
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
 
-  /// What all ranks throw; checks that all throw the same.
+  /// The error that all ranks throw; checks that all throw the same.
   std::string agreed(const std::function<void()>& call) {
     std::string text = "no AgreedError";
     try {
@@ -103,7 +103,7 @@ TEST_P(Agreement, TheSameErrorOnAllRanksIsSaidOnce) {
 }
 
 TEST_P(Agreement, DifferentErrorsAreSaidWithTheirRanks) {
-  if (size() < 4) return;  // takes four ranks to tell
+  if (size() < 4) return;  // needs four ranks
   const std::string text = agreed([&] {
     all_succeed(*communicator_, [&] {
       if (rank() == 0 || rank() == 2) throw std::runtime_error("first");

@@ -118,7 +118,7 @@ TEST_P(Schedules, BitsAreTheSameEverywhereEveryTimeAndInHalves) {
       } else {
         all_reduce(data);
       }
-      // The half of a rounded sum is not rounded before it is gathered.
+      // A half of a rounded sum is rounded only when it is gathered.
       if (repetition == 2 && GetParam().wire != WireFormat::fp32) continue;
       const std::vector<std::string> all = all_gather_text(*communicator_, bits(data));
       EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 1u) << count;

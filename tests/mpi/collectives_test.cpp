@@ -14,8 +14,8 @@
 namespace lockstep::comm {
 namespace {
 
-/// Element i of rank r. Distinct for every i, and with r squared no rank counted twice makes up for one left out. All
-/// sums are whole numbers below 2^24: exact in float, in any order.
+/// Element i of rank r. It is distinct for every i, and because of r squared no rank counted twice can stand in for one
+/// left out. All sums are whole numbers below 2^24: exact in float, in any order.
 template <class T>
 T term(std::size_t i, int rank) {
   return static_cast<T>(i + 1 + static_cast<std::size_t>(rank * rank));

@@ -1,4 +1,4 @@
-/// What can be tested of the deadline without losing a rank; faults/ has the rest.
+/// Tests of the deadline that lose no rank; faults/ has the others.
 #include <chrono>
 #include <thread>
 
@@ -58,7 +58,7 @@ TEST_P(LongOperations, AreSeenByALookAtThePeers) {
   communicator->barrier();
   communicator->wait();
   if (GetParam().transport ==
-      Transport::shared_memory) {  // elsewhere a heartbeat from the test before may still come in
+      Transport::shared_memory) {  // elsewhere a heartbeat from the preceding test may still arrive
     EXPECT_FALSE(communicator->look_at_peers());
   }
   communicator->barrier();
@@ -100,7 +100,7 @@ TEST(SharedMemoryDeadline, NamesTheRankThatDoesNotCome) {
   communicator->wait();
   if (communicator->rank() == 1) {
     sleep_seconds(1.5);
-    communicator->barrier();  // everybody has been there
+    communicator->barrier();  // every rank has been there
     return;
   }
   const std::string error = peer_error([&] { communicator->barrier(); });
@@ -109,7 +109,7 @@ TEST(SharedMemoryDeadline, NamesTheRankThatDoesNotCome) {
                            HasSubstr("Ending the job.")));
 }
 
-/// Stands still in a wait for that rank until the deadline, as all others do.
+/// Waits for that rank until the deadline, as all others do.
 std::string verdict_of_all(int awaited) {
   const Urgency urgency;
   FailureDetector detector(session().state(), PeerTable(session().rank(), session().state().peers),

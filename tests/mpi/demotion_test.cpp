@@ -1,4 +1,4 @@
-/// Hosts whose ranks cannot share memory, beside others that can.
+/// Hosts whose ranks cannot share memory, beside hosts whose ranks can.
 #include <cerrno>
 #include <memory>
 #include <memory_resource>
@@ -22,7 +22,7 @@ bool shared_memory_is_forbidden = false;
 
 }  // namespace
 
-// In the place of the library's own, for the whole program.
+// Replaces the library's own, for the whole program.
 extern "C" int memfd_create(const char* name, unsigned flags) noexcept {
   if (!shared_memory_is_forbidden) return static_cast<int>(syscall(SYS_memfd_create, name, flags));
   errno = EPERM;

@@ -117,7 +117,7 @@ TEST_P(GradientReduction, FinishReducesWhatNobodyAnnounced) {
   EXPECT_EQ(std::count(gradients.begin(), gradients.end(), static_cast<float>(communicator_->size())), 1000);
 }
 
-/// Owners get the very bits that a sum for everybody has in their parts, and pass on whatever they have made of them.
+/// Owners get the same bits in their parts as a sum for all ranks has, and distribute the parts after changing them.
 TEST_P(GradientReduction, OwnersGetTheirPartsAndBringThemToAll) {
   std::mt19937 random(17);  // the same on all ranks
   for (int round = 0; round < 12; ++round) {

@@ -23,7 +23,7 @@ using Haste = HostWindow::Haste;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// A window, and weights of each rank's server behind it.
+/// A window, followed by weights of each rank's server.
 struct Shown {
   explicit Shown(const Way& way)
       : communicator(communicator_over(way)),
@@ -99,7 +99,7 @@ TEST(HostWindow, WhoSleepsWakesWhenTheBellHasRungOftenEnough) {
   const auto rings = [&](Haste haste, int times, milliseconds most, std::uint32_t awaited) {
     const auto begin = steady_clock::now();
     const std::uint32_t seen = shown.window.rings(End::server);
-    shown.together();  // everybody has counted before anybody rings
+    shown.together();  // every rank has counted before any rings
     std::thread other([&] {
       std::this_thread::sleep_for(milliseconds(50));
       for (int i = 0; i < times; ++i) shown.window.ring(shown.next(), End::server, haste);

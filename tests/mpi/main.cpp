@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   lockstep::comm::MpiSession session(argc, argv);
   lockstep::comm::the_session = &session;
   testing::InitGoogleTest(&argc, argv);
-  // A test that throws on one rank leaves the others in a collective call: the whole job ends.
+  // A test that throws on one rank leaves the others in a collective call, so the whole job ends.
   GTEST_FLAG_SET(catch_exceptions, false);
   try {
     return lockstep::comm::run();

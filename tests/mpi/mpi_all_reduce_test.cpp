@@ -1,5 +1,5 @@
-/// The MPI library's sum as a benchmark calls it; what it says of a peer that never comes is in
-/// tests/cli/bench_all_reduce.sh.
+/// The MPI library's sum as a benchmark calls it; tests/cli/bench_all_reduce.sh tests its report of a peer that never
+/// comes.
 #include "comm/survey/mpi_all_reduce.hpp"
 
 #include <chrono>

@@ -15,7 +15,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Every rank speaks for a host of its own.
+/// Every rank represents a host of its own.
 std::vector<int> everybody() {
   std::vector<int> ranks(static_cast<std::size_t>(session().size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -68,7 +68,7 @@ TEST_P(NetworkProbe, ComparesClocks) {
 
 TEST_P(NetworkProbe, APairThatStandsStillIsNamedWithinTheDeadline) {
   if (session().size() < 2) return;
-  // Rank 1 comes late to the pair: rank 0 gives it up, and so does rank 1 then.
+  // Rank 1 comes late to the pair: rank 0 gives up on it, and then rank 1 does, too.
   std::string error;
   if (session().rank() < 2) {
     PairMessages line(session(), 1 - session().rank(), 0.3);
@@ -82,7 +82,7 @@ TEST_P(NetworkProbe, APairThatStandsStillIsNamedWithinTheDeadline) {
   }
   communicator_->barrier();
   communicator_->wait();
-  // The receives that were given up are still posted: they take what comes next between the two.
+  // The abandoned receives are still posted: they take the next message between the two.
   if (session().rank() < 2) {
     PairMessages line(session(), 1 - session().rank(), 10);
     line.send(1);

@@ -24,7 +24,7 @@ class Overlap : public testing::TestWithParam<Way> {
     return communicator_over(way, 60, wire);
   }
 
-  /// Gradients after `steps` steps in which each one's slices become ready bit by bit; every step adds to the last.
+  /// Gradients after `steps` steps whose slices become ready piece by piece; every step adds to the last.
   static std::vector<float> train(Communicator& communicator, int steps) {
     const std::vector<std::size_t> ends{70'000, 70'001, 150'000, 400'000, 400'500, 700'000};
     const auto memory = communicator.reduction_memory(ends.back() * sizeof(float));
@@ -133,7 +133,7 @@ TEST(OverlapFailure, IsThrownWhereItIsWaitedFor) {
   std::vector<float> data(1000);
   communicator.all_reduce(data);
   communicator.all_gather(std::span(data));
-  communicator.all_reduce(data);  // not begun any more
+  communicator.all_reduce(data);  // no longer possible
   EXPECT_THROW(communicator.join(), PeerError);
   EXPECT_EQ(communicator.sums, 1);
   communicator.reduce_scatter(data);

@@ -1,4 +1,4 @@
-/// What MPI still has in hand when a wait ends in an error, or its object goes: it must not be memory of others.
+/// Messages that MPI still holds when a wait ends in an error, or their object goes, must not use memory of others.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -21,7 +21,7 @@ int longest_broadcast = 0;
 
 }  // namespace
 
-// In the place of the library's own, for the whole program.
+// Replaces the library's own, for the whole program.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   if (sends_wait_for_receivers) sent = data;
@@ -35,7 +35,7 @@ extern "C" int MPI_Ibcast(void* data, int count, MPI_Datatype type, int root, MP
 namespace lockstep::comm {
 namespace {
 
-/// Messages of its own for the session, while it lives: what a test leaves under way disturbs no other.
+/// Messages of its own for the session while it lives: a test's pending messages disturb no other.
 class OwnMessages {
  public:
   OwnMessages() {
@@ -55,7 +55,7 @@ class OwnMessages {
   MPI_Comm data_ = MPI_COMM_NULL, status_ = MPI_COMM_NULL;
 };
 
-/// MPI moves on for so long.
+/// Lets MPI progress for so many seconds.
 void let_messages_come(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (int there = 0; std::chrono::steady_clock::now() < end;) {
@@ -68,7 +68,7 @@ TEST(RingAfterAnError, ReceivesNothingIntoMemoryThatItsOwnerTakesBack) {
   const OwnMessages own;
   const auto communicator = communicator_over(Transport::ring, 0.3);
   std::vector<std::byte> data(static_cast<std::size_t>(session().size()) * 100'000, std::byte{1});
-  // Rank 0 gives up while nobody has sent; then the others send what it had been waiting for.
+  // Rank 0 gives up before anyone has sent; then the others send the messages that it waited for.
   if (session().rank() == 0) {
     EXPECT_THROW(communicator->all_gather(data), PeerError);
     std::ranges::fill(data, std::byte{2});
@@ -93,7 +93,7 @@ TEST(StatusChannel, KeepsWhatIsNotTakenYetWhenItGoes) {
     sends_wait_for_receivers = false;
     channel.reset();
     const void* const data = sent;               // MPI's until the receiver has come
-    std::vector<std::vector<std::byte>> others;  // who comes next takes the memory
+    std::vector<std::vector<std::byte>> others;  // the next allocations take the memory
     for (std::size_t bytes = 64; bytes < 1024; bytes += 8) others.emplace_back(bytes, std::byte{0xee});
     Report report;
     std::memcpy(&report, data, sizeof(report));
@@ -112,10 +112,10 @@ TEST(StatusChannel, KeepsWhatIsNotTakenYetWhenItGoes) {
   }
 }
 
-/// What arrives is progress: of one piece of a gigabyte a slow link would see none before its deadline.
+/// Each arrival is progress: a slow link would deliver no single piece of a gigabyte before its deadline.
 TEST(Broadcast, ComesInPiecesThatAreEachProgress) {
   const auto communicator = communicator_over(Transport::ring);
-  constexpr std::size_t kEvery = 4093;  // a look at every byte takes sanitizers half a minute
+  constexpr std::size_t kEvery = 4093;  // checking every byte takes sanitizers half a minute
   const auto value = [](std::size_t i) { return static_cast<std::byte>(1 + i * 2654435761u % 255); };
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{16} << 20, (std::size_t{48} << 20) + 5}) {
     std::vector<std::byte> data(bytes);

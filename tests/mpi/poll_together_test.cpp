@@ -20,7 +20,7 @@ class PollTogether : public OverEveryTransport {
   int rank() const { return communicator_->rank(); }
   int last() const { return communicator_->size() - 1; }
 
-  /// What all ranks threw, the same on each, within seconds.
+  /// The error that all ranks threw, the same on each, within seconds.
   std::string agreed(double deadline, const std::function<bool()>& ready) {
     const auto start = std::chrono::steady_clock::now();
     std::string text = "no AgreedError";

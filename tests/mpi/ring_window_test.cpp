@@ -1,4 +1,4 @@
-/// What is posted ahead on a ring, by what has come.
+/// Bytes that a ring posts ahead, by the bytes that have come.
 #include <gtest/gtest.h>
 
 #include "comm/host/ring_schedule.hpp"

@@ -1,4 +1,4 @@
-/// Connections that a start and a training need where MPI travels by TCP: to O(log size) ranks, not to all.
+/// Connections for a start and a training over TCP go to O(log size) ranks, not to all.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +17,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Local and remote end of each established TCP connection of this process, as /proc writes them.
+/// Local and remote end of each established TCP connection of this process, in the notation of /proc.
 std::vector<std::pair<std::string, std::string>> own_connections() {
   std::set<std::string> inodes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

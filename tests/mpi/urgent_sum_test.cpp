@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(, UrgentSums,
 
 class Overtaking : public testing::TestWithParam<Way> {};
 
-/// The bucket cannot be done: the last rank brings its part after the small sums alone. Without overtaking they would
+/// The bucket cannot complete: the last rank adds its part only after the small sums. Without overtaking they would
 /// wait for it, and the deadline would name that rank.
 TEST_P(Overtaking, DoesNotWaitForABucketThatAPeerWithholds) {
   if (GetParam().transport == Transport::two_level && machines_of(GetParam()) == 1) return;  // nothing travels

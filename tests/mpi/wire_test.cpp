@@ -1,4 +1,4 @@
-/// Sums that travel as bfloat16 or as 8-bit integers, against the exact ones.
+/// Sums that travel as bfloat16 or as 8-bit integers, compared with the exact ones.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,9 +16,9 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr double kHalfUlp = 1.0 / 256;  // the most that rounding to 8 significant bits takes, relatively
+constexpr double kHalfUlp = 1.0 / 256;  // the largest relative error of rounding to 8 significant bits
 
-/// Numbers in memory for which a communicator keeps errors of rounding.
+/// Numbers in memory; a communicator keeps their rounding errors.
 class Numbers {
  public:
   Numbers(Communicator& communicator, std::size_t count)
@@ -41,7 +41,7 @@ class Wires : public OverEveryTransport {
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
 
-  /// By the ring, however small: what goes by doubling is not rounded.
+  /// By the ring, however small: doubling rounds nothing.
   std::unique_ptr<Communicator> over(WireFormat wire) const {
     return communicator_over(GetParam(), 60, wire, AllReduceLimits::all_by(AllReduceSchedule::ring));
   }
@@ -54,7 +54,7 @@ class Wires : public OverEveryTransport {
     communicator.wait();
   }
 
-  /// Of both signs and 40 magnitudes.
+  /// Values with both signs and 40 magnitudes.
   static double value(std::size_t i, int rank) {
     std::uint64_t bits = (i * 64 + static_cast<std::size_t>(rank) + 1) * 0x9e37'79b9'7f4a'7c15u;
     bits = (bits ^ bits >> 31) * 0xbf58'476d'1ce4'e5b9u;
@@ -68,8 +68,8 @@ class Wires : public OverEveryTransport {
     return result;
   }
 
-  /// Each of the size() roundings takes at most half a unit of the last place of a partial sum; the additions in float
-  /// take next to nothing.
+  /// Each of the size() roundings changes a partial sum by at most half a unit of its last place; the additions in
+  /// float change next to nothing.
   void expect_near_sum(std::span<const float> data, std::size_t first, const std::string& where) const {
     for (std::size_t i = 0; i < data.size(); ++i) {
       double sum = 0, magnitude = 0;
@@ -142,7 +142,7 @@ TEST_P(Wires, OnlyWhatLeavesTheHostIsRounded) {
   EXPECT_EQ(data == exact, !rounds);
 }
 
-/// The sum of what comes out of T sums and of what is still kept is the sum of what went in.
+/// The results of T sums plus the kept errors equal the sum of the inputs.
 TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
   if (!communicator_->uses_network()) return;  // nothing is rounded
   constexpr int kSums = 64;
@@ -151,7 +151,7 @@ TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
   std::vector<double> with(kCount), without(kCount);
   for (int sum = 0; sum < kSums; ++sum) {
     const std::span<float> data = kept = values(kCount);
-    // Every other sum in halves: what is kept belongs to the elements, however they travel.
+    // Every other sum goes in halves: the kept errors belong to the elements, however they travel.
     if (sum % 2 == 0) {
       feeding_back_->all_reduce(data);
     } else {
@@ -173,7 +173,7 @@ TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
   EXPECT_LT(worst_with, size() * kHalfUlp * 1.1 / kSums);
   EXPECT_GT(worst_without, kHalfUlp / 2);
 
-  // Forgotten, what is kept adds nothing; nor does what belongs to other memory.
+  // Forgotten errors add nothing; neither do those of other memory.
   std::vector<float> fresh = values(kCount);
   all_reduce(*rounding_, fresh);
   all_reduce(*feeding_back_, kept = values(kCount));
@@ -195,7 +195,8 @@ TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
   }
 }
 
-/// Sums of numbers of one magnitude, as 8-bit integers: what a rounding takes is a part of the largest of its block.
+/// Sums of numbers of one magnitude as 8-bit integers: a rounding error is a fraction of the largest number of its
+/// block.
 TEST_P(Wires, EightBitSumsAreNearTheSumEqualEverywhereAndExactInTheMean) {
   const std::unique_ptr<Communicator> eighth = over(WireFormat::int8_feedback);
   EXPECT_EQ(eighth->wire_format(), communicator_->uses_network() ? WireFormat::int8_feedback : WireFormat::fp32);
@@ -234,7 +235,7 @@ TEST_P(Wires, InfinitiesAndNansComeThroughAndLeaveNothingBehind) {
     const bool odd = rank() == size() - 1, first = sum == 0;
     if (odd && first) {
       data[0] = kInfinity, data[300] = -kInfinity, data[600] = std::nanf("");
-      data[999] = std::bit_cast<float>(0x7f80'0001u);  // whose upper half alone would be an infinity
+      data[999] = std::bit_cast<float>(0x7f80'0001u);  // its upper half alone would be an infinity
       data[800] = std::numeric_limits<float>::max();
     }
     all_reduce(*feeding_back_, data);

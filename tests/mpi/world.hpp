@@ -1,5 +1,5 @@
 /// \file
-/// The world these tests run in: one MPI session per process, owned by main().
+/// The world of these tests: one MPI session per process, owned by main().
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ inline constexpr Way kRing{Transport::ring, "ring"};
 inline constexpr Way kRingThread{Transport::ring, "ring_with_thread", {}, true};
 inline constexpr Way kMpi{Transport::mpi, "mpi"};
 inline constexpr Way kMpiThread{Transport::mpi, "mpi_with_thread", {}, true};
-/// Hosts with several ranks, in blocks as schedulers place them by default, or in turn.
+/// Hosts with several ranks, in blocks as schedulers place them by default, or round-robin.
 inline constexpr Way kTwoLevelBlocks{Transport::two_level, "two_level_in_blocks", {0, 0, 1, 1, 2}};
 inline constexpr Way kTwoLevelInTurn{Transport::two_level, "two_level_in_turn", {0, 1, 0, 1, 1}};
 inline constexpr Way kTwoLevelThread{Transport::two_level, "two_level_with_thread", {0, 1, 0, 1, 1}, true};
@@ -57,7 +57,7 @@ inline std::unique_ptr<Communicator> communicator_over(const Way& way, double de
                                        .pretended_machine = 1 + way.machine_of_rank.at(rank)});
 }
 
-/// How many machines this world has, going that way.
+/// Number of machines of this world with that transport.
 inline int machines_of(const Way& way) {
   std::set<int> machines;
   for (int rank = 0; rank < session().size(); ++rank) {

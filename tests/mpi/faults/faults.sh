@@ -1,7 +1,7 @@
 #!/bin/bash
-# faults.sh LAUNCH WORKER [TRANSPORT...]: a rank of three is stopped, killed, fails, leaves or diverges. The job ends within
-# seconds, not with success; one line names the culprit; no process and no file in /dev/shm stays behind. All
-# transports at a time: most of it is waiting.
+# faults.sh LAUNCH WORKER [TRANSPORT...]: a rank of three is stopped, killed, fails, leaves or diverges. The job ends
+# within seconds and without success; one line names the culprit; no process and no file in /dev/shm stays behind. All
+# transports run at the same time, because they mostly wait.
 launch=$1 worker=$2
 shift 2
 if [ $# = 0 ]; then
@@ -19,10 +19,10 @@ failures=0 hangs=0
 
 fail() { echo "FAILED: $case: $*"; sed 's/^/    | /' "$folder/output"; failures=$((failures + 1)); }
 
-# alive PID: it runs, and is no zombie that nobody has asked about yet.
+# alive PID: the process runs, and is no zombie that waits for its parent.
 alive() { grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status" 2>/dev/null; }
 
-# The files in /dev/shm that no process maps.
+# Lists the files in /dev/shm that no process maps.
 orphans() {
   local file
   for file in $(ls -A /dev/shm); do
@@ -30,12 +30,12 @@ orphans() {
   done
 }
 
-# start TRANSPORT CONDUCT [DEADLINE]: the job in the background, until all ranks run.
+# start TRANSPORT CONDUCT [DEADLINE]: starts the job in the background and waits until all ranks run.
 start() {
   case="$1, $2"
   rm -f "$folder"/pid.*
   orphans > "$folder/before"
-  # UCX ends a rank that reads a message out of the memory of a dead one, as only ranks of one machine do.
+  # With CMA, which serves ranks of one machine, UCX ends a rank that reads a message from the memory of a dead one.
   if [ "$2" = diverges ]; then unset UCX_TLS; else export UCX_TLS=^cma; fi
   timeout -k 1 40 "$launch" 3 "$worker" "$1" "${3:-3}" "$folder" "$2" > "$folder/output" 2>&1 &
   job=$!
@@ -48,7 +48,7 @@ start() {
   begin=$(date +%s%N)
 }
 
-# finish LIMIT: waits for the job's end and checks what has to hold for every fault.
+# finish LIMIT: waits for the job's end and checks the rules for every fault.
 finish() {
   local rank ended=""
   while [ -z "$ended" ] && kill -0 $job 2>/dev/null; do
@@ -58,7 +58,7 @@ finish() {
   done
   local tenths=$((($(date +%s%N) - begin) / 100000000))
   wait $job; local code=$?
-  # Open MPI's launcher may hang when its ranks have ended and it has said so; once is not our fault.
+  # Open MPI's launcher may hang after its ranks have ended and it has said so: one hang is tolerated.
   [ $code -ne 124 ] || { hangs=$((hangs + 1)); echo "$case: the launcher hung"; }
   [ $hangs -le 1 ] || fail "the launcher hung again"
   [ $code -ne 0 ] || fail "it ended with success"
@@ -69,7 +69,7 @@ finish() {
     if alive "$process"; then fail "rank $rank still runs"; kill -9 "$process"; fi
   done
   local left
-  for _ in $(seq 20); do  # another job has not mapped its own yet, or has been killed and not been swept up
+  for _ in $(seq 20); do  # another job has not mapped its own yet, or was killed and is not cleaned up
     orphans > "$folder/after"
     left=$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))
     [ -z "$left" ] && break
@@ -79,12 +79,12 @@ finish() {
   echo "$case: code $code after $tenths tenths of a second"
 }
 
-# survive TRANSPORT CONDUCT: a job that lets ranks die; its launcher, too.
+# survive TRANSPORT CONDUCT: starts a job that tolerates dead ranks, with a launcher that does, too.
 survive() {
   rm -f "$folder/stop"
   OMPI_MCA_orte_enable_recovery=1 start "$1" "$2" 10
 }
-# goes_on RANKS: so many are left, have the right numbers, and end when they are told to.
+# goes_on RANKS: that many are left, have the right numbers, and end on request.
 goes_on() {
   local turn ranks=$1
   for turn in $(seq 400); do
@@ -108,7 +108,7 @@ says() {
 hydra=""
 case $(mpirun --version 2>/dev/null) in HYDRA*) hydra=yes ;; esac
 
-# names_the_dead: one line does, of a rank that ends the job.
+# names_the_dead: one line names a dead rank that ends the job.
 names_the_dead() {
   says 1 "Ending the job"
   says 1 "rank 1 \(host .*, pid $pid\) has died"
@@ -121,7 +121,7 @@ for transport in "$@"; do
   finish 8
   says 1 "Ending the job"
   says 1 "rank 1 \(host .*, pid $pid\) has not arrived at an all-reduce for 3(\.[0-9])? s; .* step [0-9]+: backward"
-  # Who is on its machine sees why, and tells the others.
+  # The ranks on its machine see the reason, and tell the others.
   case $transport in
     *:0,1,0) says 1 "It may be stopped, swapped out or cut off" ;;
     *) says 1 "is stopped \(SIGSTOP" ;;
@@ -139,7 +139,7 @@ for transport in "$@"; do
     kill -KILL "$pid"
     goes_on 2
 
-    # The one that has to hear of it is stopped meanwhile, and lives.
+    # The rank that must hear of the death is stopped meanwhile, and lives.
     survive $transport $conduct
     kill -STOP "$pid"
     sleep 0.3
@@ -153,7 +153,7 @@ for transport in "$@"; do
     goes_on 1
   done
 
-  # The computing threads wait in a small sum that overtakes buckets, the others in a bucket or in nothing.
+  # One computing thread waits in a small sum that overtakes buckets, the others in a bucket or in nothing.
   case $transport in
     ring | two-level:*)
       start $transport overtakes
@@ -169,10 +169,10 @@ for transport in "$@"; do
       ;;
   esac
 
-  [ $transport = two-level:0,1,0 ] && continue  # no more to see than on a ring
+  [ $transport = two-level:0,1,0 ] && continue  # shows no more than a ring
   [ $transport = mpi ] && continue
 
-  # The deadline of 30 s has become one of a second.
+  # The deadline of 30 s has become 1 s.
   start $transport hurries 30
   kill -STOP "$pid"
   finish 6
@@ -191,7 +191,8 @@ for transport in "$@"; do
   says 1 "error on rank"
   says 1 "error on rank 1: this rank fails alone"
 
-  # Open MPI's launcher ends the others one after the other; those that are still there do not call the first one dead.
+  # Open MPI's launcher ends the others one after the other; the ranks still alive do not take the first of them for the
+  # dead one.
   if [ -z "$hydra" ]; then
     rm -f "$folder/launcher"
     start $transport overtaken
@@ -203,20 +204,20 @@ for transport in "$@"; do
     says 1 "error on rank 1: this rank fails alone"
   fi
 
-  # With a code of 0, which Hydra may take for the job's.
+  # With exit code 0, which Hydra may take for the job's.
   if [ -z "$hydra" ]; then
     start $transport leaves
     finish 6
     names_the_dead
   fi
 
-  # A destructor that never returns comes after the sentence.
+  # The sentence comes before a destructor that never returns.
   start $transport stuck
   kill -KILL "$pid"
   finish 5
   names_the_dead
 
-  # Two ranks have done their work, the third never ends: the code is that of the work, not of the wait.
+  # Two ranks have done their work, the third never ends: the exit code is the work's, not the wait's.
   start $transport ends 30
   finish 12
   says 1 "rank 0 \(host .*\) is done, but some rank has not come .* Ending with exit code 75"
@@ -234,13 +235,13 @@ kill -STOP "$(cat "$folder/pid.0")"
 finish 8
 says 1 "error on rank 1: rank 0 \(host"
 
-# Nobody can do without the dead, and no collective notices that it is gone.
+# The dead rank is indispensable, and no collective notices its end.
 start "$1" behind-the-work
 finish 5
 names_the_dead
 says 0 "goes on without"
 
-# Nobody can speak: the process above the rank does.
+# No rank can speak: the process above the rank does.
 if [ -n "$hydra" ] && [ "$1" = shared-memory ]; then
   start "$1" stopped-all
   kill -STOP "$(cat "$folder/pid.0")" "$(cat "$folder/pid.2")"

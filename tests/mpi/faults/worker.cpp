@@ -1,7 +1,7 @@
 /// \file
 /// A job for faults.sh to hurt: worker TRANSPORT DEADLINE FOLDER CONDUCT. TRANSPORT is shared-memory, ring, or
-/// two-level with the machine that each rank is to take for its own: two-level:0,1,1. Reduces for ever (30 s at most),
-/// writes FOLDER/pid.RANK once it runs, and ends as lockstep does: the failure is said, then unwound.
+/// two-level with the machine that each rank pretends to run on: two-level:0,1,1. The job reduces for ever (30 s at
+/// most), writes FOLDER/pid.RANK once it runs, and fails as lockstep does: it reports the failure, then unwinds.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -36,13 +36,13 @@ CommunicatorOptions options_of(const std::string& transport, int rank) {
           .pretended_machine = transport.at(machines + 2 * static_cast<std::size_t>(rank))};
 }
 
-/// Waits for something that does not come, as a thread that reads from a dead file system.
+/// Waits for ever, like a thread that reads from a dead file system.
 struct StuckDestructor {
   ~StuckDestructor() { std::this_thread::sleep_for(std::chrono::hours(1)); }
 };
 
-/// Rank 1 fails alone and says so 1.5 s later; the launcher ends rank 0 at once, rank 2 only when it is woken up again.
-/// FOLDER/launcher has its pid.
+/// Rank 1 fails alone and reports it 1.5 s later; the launcher ends rank 0 at once, and rank 2 only when it is woken.
+/// FOLDER/launcher has the launcher's pid.
 void be_overtaken(int rank, const std::string& folder) {
   if (rank == 1) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -55,8 +55,8 @@ void be_overtaken(int rank, const std::string& folder) {
   raise(SIGKILL);
 }
 
-/// Rank 1, without which the others cannot go on, dies when its part of work is done: no collective waits for it any
-/// more, and rank 0 asks who has come to the end.
+/// Rank 1, which the others need, dies after its part of the work: no collective waits for it any more, and rank 0 asks
+/// for the ranks that have finished.
 int die_behind_the_work(MpiSession& session, const CommunicatorOptions& options, const std::string& folder) {
   SurvivorCommunicator communicator(session, options);
   const auto memory = communicator.reduction_memory(HostWindow::bytes(session.size()));
@@ -72,7 +72,7 @@ int die_behind_the_work(MpiSession& session, const CommunicatorOptions& options,
   throw std::runtime_error("goes on without " + std::to_string(dead.size()) + " others");
 }
 
-/// Rounds of work that the others can do without rank 1 or 2, until there is FOLDER/stop: weights of rank 0, and sums.
+/// Rounds of work that do not need rank 1 or 2, until FOLDER/stop exists: weights from rank 0, and sums.
 int go_on(MpiSession& session, const CommunicatorOptions& options, const std::string& folder) {
   SurvivorCommunicator communicator(session, options);
   const auto memory = communicator.reduction_memory(HostWindow::bytes(session.size()));
@@ -84,10 +84,10 @@ int go_on(MpiSession& session, const CommunicatorOptions& options, const std::st
   };
   bool over = false;
   for (int round = 0; !over; ++round) {
-    // Memory of its own for each attempt, as validations have: what comes late must not find it.
+    // Each attempt has memory of its own, as validations have: a late message must not find it.
     std::vector<float> weights, sums;
     double stop = 0;
-    int ranks = 0;  // some may die when it is done
+    int ranks = 0;  // some may die after it
     const std::vector<int> dead = survivors.run([&] {
       ranks = communicator.size();
       weights.assign(2'000'000, session.rank() == 0 ? static_cast<float>(round) : -1.0f);
@@ -125,7 +125,7 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t step = 0;; ++step) {
     communicator->note_activity("backward", step);
-    // Ranks that do nothing but yield let all else on their cores stand still for seconds (Linux 6.18).
+    // Ranks that only yield stop everything else on their cores for seconds (Linux 6.18).
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::fill(gradients.begin(), gradients.end(), 1.0f);
     const bool turning_point = step == 50 && session.rank() == 1;
@@ -134,13 +134,13 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
     if (turning_point && conduct == "diverges") communicator->all_reduce(gradients.first(70'000));
     if (turning_point && conduct == "leaves") _exit(0);
     if (step == 15 && conduct == "hurries") communicator->set_deadline(1);
-    // Waits for a device, say, and now and then looks where its peers are.
+    // Waits as for a device, and checks its peers now and then.
     while (step == 50 && conduct == "waits") {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       communicator->look_at_peers();
     }
     communicator->all_reduce(gradients);
-    double statistics = 1;  // overtakes the gradients, where a thread drives them
+    double statistics = 1;  // overtakes the gradients if a thread drives them
     if (conduct == "overtakes") communicator->urgent_all_reduce(std::span(&statistics, 1));
     communicator->wait();
     double over = std::chrono::steady_clock::now() - start > std::chrono::seconds(30) ? 1 : 0;

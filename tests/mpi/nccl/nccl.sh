@@ -1,6 +1,6 @@
 #!/bin/bash
-# nccl.sh LAUNCH [WORKER PRETENDER]: the start of NCCL over MPI. Without a GPU every rank is refused in words that name ranks and
-# device, soon and alike; with one it starts. Without a worker (built without CUDA) nothing can be said.
+# nccl.sh LAUNCH [WORKER PRETENDER]: NCCL starts over MPI. Without a GPU every rank refuses soon, with the same message,
+# which names ranks and device; with one it starts. Without a worker (built without CUDA) the test shows nothing.
 launch=$1 worker=${2:-} pretender=${3:-}
 [ -n "$worker" ] || { echo "not run: this build is without CUDA and NCCL"; exit 77; }
 output=$(mktemp) || exit 1
@@ -15,14 +15,14 @@ fail() { echo "FAILED: $case: $*"; sed 's/^/    | /' "$output"; failures=$((fail
 run() {
   ranks=$1; shift
   case="$ranks ranks, $*"
-  local begin=$SECONDS patience=0  # of an mpirun, before it ends ranks: they have ended, unless one dies on purpose
+  local begin=$SECONDS patience=0  # an mpirun's, before it ends ranks: they have ended, unless one dies on purpose
   case " $* " in *" dies "*) patience=1 ;; esac
   OMPI_MCA_odls_base_sigkill_timeout=$patience timeout -k 1 100 "$launch" "$ranks" "$worker" "$@" >"$output" 2>&1
   code=$?
   [ $((SECONDS - begin)) -lt 60 ] || fail "it took $((SECONDS - begin)) s"
   echo "$case: exit $code"
 }
-# all TEXT: every rank says it.
+# all TEXT: every rank prints it.
 all() {
   local said; said=$(grep -c -E "^rank [0-9]+: $1" "$output")
   [ "$said" = "$ranks" ] || fail "$said ranks, not $ranks, say \"$1\""
@@ -63,7 +63,7 @@ done
 run 2 automatic log
 [ $code = 0 ] || fail "exit $code"
 all "heard"
-# A log that is the user's stays theirs.
+# A log of the user's own stays the user's.
 own=$(mktemp)
 NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$own run 2 automatic id
 [ $code = 0 ] && grep -q "NCCL INFO" "$own" || fail "the user's log is empty"
@@ -71,7 +71,7 @@ NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$own run 2 automatic log
 [ $code != 0 ] || fail "somebody listened although the log is the user's"
 rm -f "$own"
 
-# What follows runs on a pretended GPU: a CUDA runtime and a NCCL that only pretend, and can be made to fail.
+# The rest runs on a pretended GPU: a CUDA runtime and a NCCL that only pretend, and can be made to fail.
 worker=$pretender
 for transport in automatic ring; do
   for n in 2 3; do
@@ -89,7 +89,7 @@ for transport in automatic ring; do
   [ $code = 3 ] || fail "exit $code"
   all "refused: ranks 0-2: host .*, Pretender 1: NCCL's first sum is 6001 instead of 6000"
 
-  # One line, from a rank that has aborted NCCL before it asked its peers.
+  # ends: one line, from a rank that has aborted NCCL before it asked its peers.
   ends() {
     run 3 $transport "$1"
     [ $code = 1 ] || fail "exit $code"
@@ -99,17 +99,17 @@ for transport in automatic ring; do
   ends does-not-come "has waited for 3(\.[0-9])? s in step 7: backward for sums over NCCL\. Failure report: rank 1 \(host .*, pid [0-9]+\) has not arrived at a barrier for 1(\.[0-9])? s;"
   ends stands-still "has waited for 3(\.[0-9])? s .*NCCL's last warnings: .*Got completion with error 12; .* Failure report: All ranks are alive, but their sums do not get done \(ranks 0-2: step 7: backward\)"
   case $(mpirun --version 2>/dev/null) in
-    HYDRA*) ;; # ends the others before they can speak
+    HYDRA*) ;; # ends the other ranks before they can report
     *) ends dies "waits in step 7: backward for sums over NCCL\. rank 1 \(host .*, pid [0-9]+\) has died;" ;;
   esac
   ends nccl-fails "fails in step 7: backward: NCCL: pretended NCCL error: with details; NCCL's last warnings: Got completion with error 12; pretended_init\.cc:34 -> 3\. Ending the job\."
   ends device-fails "fails in step 7: backward: an operation on the device failed: a pretended error \(cudaErrorIllegalAddress\)"
 
-  run 3 $transport is-busy  # longer than the deadline, but it has said so
+  run 3 $transport is-busy  # longer than the deadline, but it has reported so
   [ $code = 0 ] || fail "exit $code"
 done
 
-# Without peers there is no sum to wait for, but a device.
+# A rank without peers waits for no sum, but for a device.
 run 1 automatic device-stands-still
 [ $code = 1 ] && grep -q "Pretender 1 has not ended step 7: backward for 4 s: it stands still" "$output" || fail "exit $code"
 

@@ -1,7 +1,7 @@
-// NCCL on a host, over MPI, for ranks whose GPUs are support/runtime_on_cpu.hpp. Collectives are in place, as
-// comm/nccl asks for them. A call returns before anything is enqueued: a thread of the communicator's own enqueues it,
-// or puts it into the graph that the caller records, once the caller has asked twice whether that has happened. A
-// collective that has come to its turn is over when all ranks have come to it.
+// NCCL on a host, over MPI, for ranks whose GPUs are support/runtime_on_cpu.hpp. Collectives are in place, as comm/nccl
+// needs them. A call returns before anything is enqueued: the communicator's own thread enqueues it, or adds it to the
+// graph that the caller records, once the caller has asked twice for its state. A collective whose turn has come is
+// over when all ranks have reached it.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -42,12 +42,12 @@ constexpr int kQuestions = 2;
 }
 
 using Call = std::function<cudaError_t()>;
-/// Of the open group, or of one call.
+/// The calls of the open group, or a single call.
 std::vector<Call> calls_to_launch;
 ncclComm_t caller = nullptr;
 bool group_is_open = false;
 
-/// Of the open group: they travel at once.
+/// A message of the open group: a group's messages travel together.
 struct Message {
   bool is_sent;
   void* data;
@@ -74,7 +74,7 @@ ncclResult_t launch_calls() {
 }
 
 /// `begin` (communicator, MPI_Request*) hands the collective to MPI when its turn has come; it reads and writes `bytes`
-/// from `data`.
+/// bytes from `data` on.
 template <class Begin>
 ncclResult_t enqueue_collective(ncclComm_t communicator, cudaStream_t stream, const char* name, const void* data,
                                 std::size_t bytes, const Begin& begin) {
@@ -83,7 +83,7 @@ ncclResult_t enqueue_collective(ncclComm_t communicator, cudaStream_t stream, co
   calls_to_launch.emplace_back([=] {
     return lockstep::test::enqueue_on_cpu(
         stream, name, {{data, bytes, true}}, [=] { begin(communicator, request.get()); },
-        [=, kept = begin] {  // what it reads from must stay until it is over
+        [=, kept = begin] {  // keeps its source until it is over
           static_cast<void>(kept);
           int over = 0;
           if (communicator->is_aborted) return true;
@@ -95,7 +95,7 @@ ncclResult_t enqueue_collective(ncclComm_t communicator, cudaStream_t stream, co
   return group_is_open ? ncclSuccess : launch_calls();
 }
 
-/// All messages of a group are one operation: it is over when all have arrived.
+/// All messages of a group are one operation, which is over when all have arrived.
 void enqueue_messages() {
   if (messages_to_launch.empty()) return;
   const auto messages = std::make_shared<const std::vector<Message>>(std::exchange(messages_to_launch, {}));
@@ -198,7 +198,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   if (communicator->is_launching) misuse_of_nccl("the end before the last call has been enqueued");
   return delete communicator, ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t communicator) {  // not freed: what is enqueued still asks it
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {  // not freed: the enqueued work still asks it
   communicator->is_aborted = true;
   return ncclSuccess;
 }

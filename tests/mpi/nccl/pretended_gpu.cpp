@@ -36,11 +36,11 @@ pretended::Faults the_faults;
 int the_aborts = 0;
 std::size_t the_times_read = 0;
 cudaError_t the_last_error = cudaSuccess;
-/// Sums that were started and not yet brought to all ranks. They end in their order.
+/// Sums that were started and are not yet complete on all ranks. They end in order.
 std::vector<MPI_Request> the_sums;
 std::size_t the_sums_done = 0;
 
-/// How many of the sums so far somebody must wait for.
+/// Number of sums so far that a wait includes.
 using Position = std::size_t;
 
 bool sums_are_done(Position position) {
@@ -60,22 +60,22 @@ cudaError_t answer(cudaError_t error) {
   return error;
 }
 
-/// What NCCL has been asked for since ncclGroupStart, or by one call.
+/// The calls of NCCL since ncclGroupStart, or a single one.
 std::vector<std::function<void()>> the_calls;
-/// NCCL's own thread puts them into a graph: nobody may touch the stream before it has.
+/// NCCL's own thread adds them to a graph: the stream must stay untouched until it has.
 std::jthread the_recording_thread;
 std::atomic<CUstream_st*> the_stream_of_the_thread{nullptr};
-/// How often it was asked whether it is done: it is, once asked three times.
+/// Number of questions about its state: it is done after three.
 std::atomic<int> questions_to_the_thread{0};
 
-/// What scattering reads: until the end, for who gives up forgets what runs.
+/// Sources of scattering, kept until the end: a rank that gives up forgets running work.
 std::deque<std::vector<float>> the_copies;
 int open_groups = 0;
-/// Whose calls the open group holds.
+/// The communicator of the open group's calls.
 ncclComm_t in_group = nullptr;
 CUstream_st* group_stream = nullptr;
 
-/// What a captured stream does when it is replayed.
+/// The actions of a captured stream when it is replayed.
 std::vector<std::function<void()>> the_graph;
 bool capture_runs = false;
 std::vector<CUstream_st*> the_captured;
@@ -103,7 +103,7 @@ struct ncclComm {
 
 namespace {
 
-/// Opened once in the process, and then kept.
+/// Opened once per process, and then kept.
 std::FILE* the_log() {
   static std::FILE* const log = [] {
     const char* const file = std::getenv("NCCL_DEBUG_FILE");
@@ -142,7 +142,7 @@ void begin_capture(void* stream) {
 }
 void end_capture(void* stream) {
   for (CUstream_st* captured : the_captured) {
-    // The forked streams have been joined: nothing of them lies after what the origin waits for.
+    // The forked streams have been joined: none of their work follows the event that the origin waits for.
     if (captured->unjoined) misuse("a stream that was forked into the capture was not joined");
     captured->captured = false;
   }
@@ -153,7 +153,7 @@ void end_capture(void* stream) {
 void replay(void* stream) {
   for (const auto& work : the_graph) {
     work();
-    while (!sums_are_done(the_sums.size())) continue;  // the next may read what this one writes
+    while (!sums_are_done(the_sums.size())) continue;  // the next one may read its result
   }
   static_cast<CUstream_st*>(stream)->position = the_sums.size();
 }
@@ -278,7 +278,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
   if (config->blocking != 0 || config->minCTAs != config->maxCTAs) misuse("not the configuration that was expected");
   *communicator = new ncclComm{.rank = rank, .size = size, .polls_left = 5};
   if (the_faults.init_fails) (*communicator)->error = ncclSystemError;
-  // The sums must not meet the messages of those who use MPI for themselves.
+  // The sums must not meet other users' MPI messages.
   MPI_Comm_dup(MPI_COMM_WORLD, &(*communicator)->mpi);
   if (std::FILE* log = the_log(); log != nullptr) {
     if (rank == 0) {
@@ -319,7 +319,7 @@ std::uint16_t rounded(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/// Does what has been asked for, or has NCCL's thread record it, which takes its time.
+/// Performs the calls, or lets NCCL's thread record them, which takes a while.
 ncclResult_t launch() {
   const auto calls = std::exchange(the_calls, {});
   CUstream_st* const stream = group_stream;
@@ -340,7 +340,7 @@ ncclResult_t launch() {
   return ncclInProgress;
 }
 
-/// Starts what `begin` (MPI_Request*) asks MPI for, or records it.
+/// Starts the MPI call `begin` (MPI_Request*), or records it.
 template <class Begin>
 ncclResult_t enqueue(ncclComm_t communicator, cudaStream_t stream, const Begin& begin) {
   if (communicator->polls_left > 0 || the_stream_of_the_thread.load() != nullptr)

@@ -1,6 +1,6 @@
 /// \file
 /// The device communicator on a pretended GPU, for nccl.sh: reduction_worker TRANSPORT CONDUCT. Deadlines are 4 s. Exit
-/// 0: all was as it should be; 3: refused at the start in the same words on all ranks; otherwise it ends as lockstep
+/// 0: all is as expected; 3: refused at the start with the same message on all ranks; otherwise it ends as lockstep
 /// does.
 #include <algorithm>
 #include <chrono>
@@ -94,12 +94,12 @@ class Job {
     require(pretended::aborts() == 0, "no abort");
   }
 
-  /// What this rank owns of floats_: equal parts but for the last rank's, in whole cache lines.
+  /// This rank's part of floats_: equal parts in whole cache lines, but for the last rank's.
   std::span<float> own() {
     const Slice slice = slice_of(floats_.size(), host_.rank(), host_.size());
     return std::span(floats_).subspan(slice.offset, slice.count);
   }
-  /// A step of a shared update: owners add up their parts, change them, bring them to the others.
+  /// A step of a shared update: owners add up their parts, change them and distribute them.
   void halves() {
     communicator_->reduce_scatter(floats_);
     communicator_->join();
@@ -150,7 +150,7 @@ class Job {
     require(pretended::aborts() == 0, "no abort");
   }
 
-  /// Sums of more than the staging buffer holds, whose elements and sums bfloat16 holds or rounds.
+  /// Sums larger than the staging buffer, with elements and sums that bfloat16 holds or rounds.
   void bf16() {
     require(communicator_->wire_format() == WireFormat::bf16, "the wire format");
     const auto ranks = static_cast<float>(host_.size());
@@ -167,7 +167,7 @@ class Job {
     communicator_->all_reduce(std::span(doubles_));
     halves();
     wait(1);
-    check_own(ranks);  // halves of sums travel as they are
+    check_own(ranks);  // halves of sums travel unchanged
     for (const double sum : doubles_) require(sum == 0.5 * ranks, "doubles travel as they are");
     floats_.assign(1000, 257.0f);
     pretended::begin_capture(stream_);
@@ -181,7 +181,7 @@ class Job {
     require(pretended::aborts() == 0, "no abort");
   }
 
-  /// A log that NCCL writes to all the time takes no more and more memory.
+  /// A log that NCCL writes all the time needs no growing memory.
   void chatter() {
     for (int i = 0; i < 8; ++i) {
       pretended::chatter(10'000);
@@ -230,7 +230,7 @@ class Job {
     sampled();
   }
 
-  /// A wait for a step is not one for what was enqueued after it.
+  /// A wait for a step excludes later work.
   void steps() {
     const double ranks = host_.size();
     const auto refuses = [&](const auto& call) {
@@ -271,9 +271,9 @@ class Job {
     throw std::runtime_error("the pretender let it pass");
   }
 
-  /// After the first 7 steps the times of one in 7 are read, and stand for those of the others.
+  /// After the first 7 steps the communicator reads the times of one step in 7, which stand for the others.
   void sampled() {
-    for (int i = 0; i < 9; ++i) wait(10 + i);  // after 6 others: the last of them is read, and takes no time
+    for (int i = 0; i < 9; ++i) wait(10 + i);  // after 6 others: only the last is read, and takes no time
     const auto step = [&](std::int64_t number) {
       const std::size_t read = pretended::times_read();
       const double before = communicator_->exposed_seconds();

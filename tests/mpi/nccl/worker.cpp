@@ -27,7 +27,7 @@ namespace {
 
 using namespace lockstep::comm;
 
-/// cudaStreamPerThread: a stream that is always there, so that no CUDA header is needed here.
+/// cudaStreamPerThread: a stream that always exists, so that no CUDA header is needed here.
 void* const kSomeStream = reinterpret_cast<void*>(0x2);
 
 std::string hex(const NcclId& id) {
@@ -44,7 +44,7 @@ std::string agreed(Communicator& host, const std::string& text) {
   return text;
 }
 
-/// Without a look at the device before.
+/// Starts without looking at the device before.
 void start_nccl(Communicator& host) {
   const NcclId id = make_nccl_id(host);
   std::optional<NcclHandle> nccl;
