@@ -1,4 +1,4 @@
-/// Ways to agree, compared: options, ranking, reports.
+/// bench agree compares modes of agreement: options, ranking, reports.
 #include <functional>
 #include <string>
 #include <vector>

@@ -182,7 +182,7 @@ TEST(BenchSizes, GoFromTheSmallestToTheLargest) {
 class BenchTermsTest : public testing::TestWithParam<KnownSums::Wire> {};
 INSTANTIATE_TEST_SUITE_P(, BenchTermsTest, testing::Values(KnownSums::Wire::fp32, KnownSums::Wire::bf16));
 
-/// What the wire makes of a number.
+/// The value of a number after the wire.
 float travelled(float value, KnownSums::Wire wire) {
   if (wire == KnownSums::Wire::fp32) return value;
   std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
@@ -221,7 +221,7 @@ TEST(KnownSums, DifferFromTheirNeighbours) {
   std::set<float> values;
   for (std::size_t i = 0; i < 1000; ++i) values.insert(two.sum(i));
   EXPECT_GE(values.size(), 999u);
-  // Pieces of sums that lie a piece further on are not the same.
+  // A piece of a sum differs from the next one.
   for (const std::size_t piece : {1u, 64u, 1000u, 15'360u, 65'536u, 1'048'576u, 4'194'304u}) {
     int equal = 0;
     for (std::size_t i = 0; i < 1000; ++i) equal += four.sum(i) == four.sum(i + piece) ? 1 : 0;
@@ -235,8 +235,8 @@ TEST_P(BenchTermsTest, WrongSumsAreCounted) {
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = terms.sum(i);
   EXPECT_EQ(terms.count_wrong(sums), 0u);
   EXPECT_GE(KnownSums(4, GetParam()).count_wrong(sums), 950u);
-  sums[7] += 1;                     // an element that is off
-  sums[500] -= terms.term(500, 1);  // a rank that is missing
+  sums[7] += 1;                     // a wrong element
+  sums[500] -= terms.term(500, 1);  // a missing rank
   std::size_t other = 200;
   while (sums[other] == sums[100]) ++other;
   std::swap(sums[100], sums[other]);
@@ -247,7 +247,7 @@ TEST_P(BenchTermsTest, WrongSumsAreCounted) {
   EXPECT_GE(terms.count_wrong(std::span(sums).subspan(600), 601), 380u);
 }
 
-/// A algorithm that keeps account of how it is used, and adds what it is told to its sums, from then on.
+/// An algorithm that counts its calls, and adds a given error to its sums from then on.
 class PretendedWay final : public AllReduce {
  public:
   PretendedWay(std::string name, std::vector<std::string>& turns) : name_(std::move(name)), turns_(turns) {}
@@ -340,7 +340,7 @@ TEST_F(Measurements, WarmUpAsOftenAsTheyAreTold) {
   EXPECT_GT(pretended_[0]->summed(), cold);
   turns_.clear();
   measure_size(alone_, ways_, 10, KnownSums(1),
-               {.warmup = 0});  // quick as these are, there is time for a hundred rounds
+               {.warmup = 0});  // quick as these are, the time suffices for a hundred rounds
   EXPECT_EQ(std::count(turns_.begin(), turns_.end(), "one"), 2 + 100);
 }
 

@@ -36,7 +36,7 @@ TEST(WorldSizes, MayBeChosen) {
   }
 }
 
-/// `work` of each rank in every step; all leave together, `communication` after the last.
+/// Each rank works `work` in every step; all leave together, `communication` after the last.
 StepTimes steady(const std::vector<double>& work, double communication, std::size_t steps = 4, double input = 0) {
   StepTimes times{.ranks = static_cast<int>(work.size()), .cells = {}};
   const double end = *std::max_element(work.begin(), work.end()) + communication;
@@ -64,7 +64,8 @@ TEST(Split, TakesInputOutOfTheWork) {
 }
 
 TEST(Split, DoesNotCompareClocks) {
-  // A rank whose clock began at another time, or that left the step before a little later, measures its own durations.
+  // A rank whose clock began at another time, or that left the preceding step a little later, measures its own
+  // durations.
   StepTimes times = steady({10, 12}, 1, 2);
   times.cells[0].total += 0.5;
   times.cells[0].exposed += 0.5;
@@ -109,7 +110,7 @@ TEST(Stragglers, AreNoneWhereNobodyStandsOut) {
   EXPECT_THAT(stragglers(steady({10, 10.2, 10.1, 10}, 5)), IsEmpty());
   EXPECT_THAT(stragglers(steady({10}, 0)), IsEmpty());
   EXPECT_THAT(stragglers({.ranks = 2, .cells = {}}), IsEmpty());
-  // Late in turns.
+  // The ranks are late in turns.
   StepTimes times{.ranks = 3, .cells = {}};
   for (int i = 0; i < 9; ++i) {
     for (int rank = 0; rank < 3; ++rank) {

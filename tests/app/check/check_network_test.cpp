@@ -261,7 +261,7 @@ TEST(CheckSpeed, TrafficOverAnotherInterface) {
   const std::vector<RankFacts> facts = healthy(2);  // 10 Gbit/s
   std::vector<PairFigures> pairs = alike(2);
   EXPECT_THAT(judge_speed(pairs, facts), IsEmpty());
-  pairs[0].forward = 0.117 * kGigabyte;  // what a gigabit gives
+  pairs[0].forward = 0.117 * kGigabyte;  // the rate of a gigabit link
   EXPECT_THAT(judge_speed(pairs, facts), ElementsAre(AllOf(warning(), what(HasSubstr("10000 Mbit/s")),
                                                            remedy(HasSubstr("btl_tcp_if_include 10.0.0.0/24")))));
   EXPECT_THAT(judge_speed({}, facts), IsEmpty());

@@ -123,7 +123,7 @@ TEST(CheckRanks, LockedMemoryMattersToDevicesAlone) {
 
 TEST(CheckRanks, LittleLeftInSharedMemory) {
   std::vector<RankFacts> facts = healthy(2, 4);
-  for (RankFacts& rank : facts) rank.shared_memory_free = std::uint64_t{64} << 20;  // what containers have
+  for (RankFacts& rank : facts) rank.shared_memory_free = std::uint64_t{64} << 20;  // the default of containers
   EXPECT_THAT(judge_shared_memory(facts, false), IsEmpty());
   EXPECT_THAT(judge_shared_memory(facts, true),
               ElementsAre(AllOf(warning(), where("node0"), remedy(HasSubstr("--shm-size"))), where("node1")));

@@ -33,7 +33,7 @@ inline comm::InterfaceAddress loopback() {
   return a;
 }
 
-/// A cluster in which all is well: hosts node0, node1 …, so many ranks on each.
+/// A healthy cluster: hosts node0, node1 …, each with so many ranks.
 inline std::vector<RankFacts> healthy(int hosts, int ranks_per_host = 1) {
   std::vector<RankFacts> facts;
   for (int rank = 0; rank < hosts * ranks_per_host; ++rank) {

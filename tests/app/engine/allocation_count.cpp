@@ -11,7 +11,7 @@ thread_local std::int64_t count = 0;
 
 std::int64_t lockstep::app::allocations_of_this_thread() noexcept { return count; }
 
-// Every other form of new and delete ends in these, but under sanitizers, which bring their own of each.
+// Every other form of new and delete ends in these, except under sanitizers, which have each form of their own.
 void* operator new(std::size_t bytes) {
   ++count;
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;

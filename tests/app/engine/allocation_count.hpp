@@ -1,5 +1,5 @@
 /// \file
-/// How often this thread has asked for memory with new: the test program counts.
+/// Number of this thread's allocations with new: the test program counts.
 #pragma once
 
 #include <cstdint>

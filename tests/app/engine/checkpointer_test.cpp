@@ -38,7 +38,7 @@ class CheckpointerTest : public testing::Test {
     record.configuration = std::string(std::size_t{1} << 20, 'c');
     return record;
   }
-  /// Every number of the state says which group, element and step it is of.
+  /// Every number of the state identifies its group, element and step.
   void set_state(std::int64_t step) {
     std::vector<float> values(training_.parameters.elements());
     float group_number = 0;
@@ -134,7 +134,7 @@ TEST_F(CheckpointerTest, TheCopyIsTheWritersUntilItHasWritten) {
   EXPECT_FALSE(checkpointer_.poll().has_value());
   permission.set_value();
   checkpointer_.wait();
-  EXPECT_NO_THROW(checkpointer_.take());  // whoever asks for the result or not
+  EXPECT_NO_THROW(checkpointer_.take());  // with or without a caller that asks for the result
   const auto written = checkpointer_.poll();
   ASSERT_TRUE(written.has_value());
   expect_state_in(written->file, 1);

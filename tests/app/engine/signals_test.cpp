@@ -9,7 +9,7 @@
 namespace lockstep::app {
 namespace {
 
-// Handlers are the process's own: each test has a process for itself.
+// Handlers belong to the process, so each test has a process of its own.
 template <class Work>
 void in_a_process(Work work, int exit_code) {
   EXPECT_EXIT(

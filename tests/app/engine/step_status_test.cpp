@@ -10,7 +10,7 @@
 namespace lockstep::app {
 namespace {
 
-/// A rank's status as it goes out, with the loss that the backend has added.
+/// A rank's outgoing status, with the loss that the backend has added.
 model::StepStatus with_loss(const RankStatus& own, double loss, double metric) {
   model::StepStatus numbers = to_numbers(own);
   numbers.loss += loss;
@@ -34,7 +34,7 @@ model::StepStatus sum(const std::vector<model::StepStatus>& ranks) {
   return total;
 }
 
-/// What every rank of `size` makes of the step.
+/// The conclusion of every rank of `size` about the step.
 std::vector<StepOutcome> outcomes(
     int size, const std::function<RankStatus(int)>& status_of,
     const std::function<double(int)>& loss = [](int) { return 0.0; },

@@ -1,4 +1,4 @@
-/// The training step in a world of one: what it computes, and how it fails.
+/// The training step in a world of one: its results and its failures.
 #include "app/engine/trainer.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using testing::Not;
 
 constexpr std::int64_t kFeatures = 3;
 
-/// y = x0 + 2 x1 + 3 x2, learnt by a linear model from samples that the test hands out micro-batch by micro-batch.
+/// y = x0 + 2 x1 + 3 x2, learnt by a linear model from samples that the test supplies one micro-batch at a time.
 class TrainerTest : public testing::Test {
  protected:
   struct Samples {
@@ -166,7 +166,7 @@ TEST_F(TrainerTest, WhatIsNotFiniteIsNamedBeforeItReachesTheWeights) {
   EXPECT_EQ(trainer_->steps_done(), 1);
 }
 
-/// The CPU in the place of a device: nobody reads a result before the end of the step.
+/// The CPU acts as a device: no result is read before the end of the step.
 class LikeADevice final : public model::cpu::CpuBackend {
  public:
   LikeADevice() : CpuBackend(1) {}
@@ -253,7 +253,7 @@ TEST_F(TrainerTest, AStepAllocatesNothing) {
   const std::int64_t before = allocations_of_this_thread();
   for (int i = 0; i < 10; ++i) trainer.step({});
   EXPECT_EQ(allocations_of_this_thread() - before, 0);
-  ::operator delete(::operator new(1));  // a call that no compiler leaves out, as it may an expression
+  ::operator delete(::operator new(1));  // a call that compilers keep, unlike an expression
   EXPECT_EQ(allocations_of_this_thread() - before, 1) << "the counter counts";
 }
 

@@ -13,14 +13,14 @@ void add(ClassCounts& counts, std::vector<float> probabilities, std::int32_t tar
   counts.add(probabilities, target);
 }
 
-/// Six samples of three of four classes, nobody is or says the last one.
+/// Six samples of three out of four classes: the last class has neither samples nor answers.
 ClassCounts six() {
   ClassCounts counts(4);
   add(counts, {0.75f, 0.25f, 0, 0}, 0);
   add(counts, {0.75f, 0.25f, 0, 0}, 0);
   add(counts, {0.25f, 0.75f, 0, 0}, 0);
   add(counts, {0, 1, 0, 0}, 1);
-  add(counts, {0.5f, 0.5f, 0, 0}, 1);  // of two equal ones the first
+  add(counts, {0.5f, 0.5f, 0, 0}, 1);  // a tie: the first class counts
   add(counts, {0, 1, 0, 0}, 2);
   return counts;
 }
@@ -41,11 +41,11 @@ TEST(ClassCounts, FiguresOfAClassAreThoseOfTheTextbook) {
 
 TEST(ClassCounts, WhatIsZeroByZeroIsNotANumberAndCountsAsZeroInMeans) {
   const ClassReport report = report_of(six());
-  EXPECT_TRUE(std::isnan(report.classes[2].precision));  // nothing was taken for it
+  EXPECT_TRUE(std::isnan(report.classes[2].precision));  // never predicted
   EXPECT_EQ(report.classes[2].recall, 0);
   EXPECT_EQ(report.classes[2].f1, 0);
   EXPECT_TRUE(std::isnan(report.classes[3].f1));
-  EXPECT_DOUBLE_EQ(report.macro.precision, (2.0 / 3 + 1.0 / 3 + 0) / 3);  // the fourth is in no mean
+  EXPECT_DOUBLE_EQ(report.macro.precision, (2.0 / 3 + 1.0 / 3 + 0) / 3);  // the fourth enters no mean
   EXPECT_DOUBLE_EQ(report.macro.recall, (2.0 / 3 + 1.0 / 2) / 3);
   EXPECT_DOUBLE_EQ(report.weighted.recall, 0.5);  // the accuracy
   EXPECT_DOUBLE_EQ(report.weighted.f1, (3 * 2.0 / 3 + 2 * 2.0 / 5) / 6);
@@ -76,7 +76,7 @@ TEST(ClassCounts, ABinHoldsItsUpperEdge) {
   add(counts, {1, 0}, 0);
   add(counts, {0.6f, 0.4f}, 1);
   EXPECT_EQ(counts.bin(ClassCounts::kBins - 1).samples, 1);
-  EXPECT_EQ(counts.bin(8).samples + counts.bin(9).samples, 1);  // 9 / 15, as far as a float32 holds it
+  EXPECT_EQ(counts.bin(8).samples + counts.bin(9).samples, 1);  // 9 / 15 in float32 may fall on either side
   EXPECT_EQ(counts.bin(0).samples, 0);
   EXPECT_EQ(counts.bin(0).accuracy(), 0);
 }

@@ -18,7 +18,7 @@ LabelCounts counts_of(const std::vector<std::vector<float>>& probabilities,
 }
 
 TEST(LabelCounts, FiguresAreThoseOfTheTextbook) {
-  // Label 1: there twice, said twice, found once. Label 2: there once, never said. Label 3: never there nor said.
+  // Label 1: true twice, predicted twice, found once. Label 2: true once, never predicted. Label 3: neither.
   const LabelCounts counts =
       counts_of({{0.9f, 0.5f, 0.1f}, {0.6f, 0.2f, 0}, {0.4f, 0, 0.5f}}, {{1, 0, 0}, {0, 1, 0}, {1, 0, 0}});
   EXPECT_EQ(counts.samples(), 3);

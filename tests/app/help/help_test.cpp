@@ -1,5 +1,4 @@
-// Manual pages and completions, of a command that is made up. tests/cli/installed.sh asks man and the shells
-// themselves.
+// Manual pages and completions of an invented command. tests/cli/installed.sh asks man and the shells themselves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

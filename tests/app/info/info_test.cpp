@@ -41,7 +41,7 @@ class InfoTest : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  /// Both voices so far.
+  /// Both outputs so far.
   std::string said() const {
     std::ostringstream text;
     text << std::ifstream(folder_ / "output.txt").rdbuf();

@@ -307,7 +307,7 @@ TEST(Help, WinsOverOtherArgumentsAndHasAShortForm) {
   EXPECT_FALSE(help(parse_eval, {"-h"}).empty());
 }
 
-/// No check looks at them; they are read, because a job's command line is taken as it is.
+/// check uses none of these options; it accepts them, so that a job's command line works unchanged.
 TEST(Help, OfCheckHasOnlyWhatItLooksAt) {
   const std::string page = help(parse_check);
   for (const char* without :

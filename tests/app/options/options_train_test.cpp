@@ -30,7 +30,7 @@ TrainOptions parse(Arguments arguments) {
   return parse_train(arguments);
 }
 
-/// What the user is told; "" when the options are accepted.
+/// The message to the user; "" if the options are accepted.
 std::string complaint(const Arguments& arguments) {
   try {
     parse(arguments);
@@ -679,7 +679,7 @@ TEST(NetworkRows, AreCheckedAgainstWhatTheNetworkAllows) {
             "--bias-init has an effect only with --model cnn, linear, lstm, mlp or resnet, not with gpt");
 }
 
-/// What programs before this one wrote into config.ini.
+/// Lines that earlier programs wrote into config.ini.
 TEST(NetworkRows, ReadOlderConfigurations) {
   const TrainOptions o = train_options_from_ini(
       "model = gpt\n# hidden = none  (no effect here)\nlayers = 0\nwidth = 64\nheads = 0\ncontext = 32\ndropout = 0\n"
@@ -719,7 +719,7 @@ TEST(NetworkHelp, OfOneHasItsOptionsAndTheDefaultsThatItBrings) {
 }
 
 TEST(TrainOptionsIni, SurvivesWhatTheProgramItselfSets) {
-  // A run resumed before its first checkpoint starts over in its folder: both are set then.
+  // A run resumed before its first checkpoint starts over in its folder: both flags are set then.
   TrainOptions o = parse({"--resume", "--run", "runs/a", "--batch", "64"});
   o.run.force = true;
   o.work.global_batch = 128;
@@ -728,7 +728,7 @@ TEST(TrainOptionsIni, SurvivesWhatTheProgramItselfSets) {
   EXPECT_EQ(back.work.global_batch, 128);
 }
 
-/// A valid command line at random: each option with some chance, skipping those that the others make pointless.
+/// A valid command line at random: each option with some probability, without those that the others make pointless.
 Arguments random_arguments(std::mt19937& random) {
   const auto chance = [&] { return random() % 2 == 0; };
   const auto number = [&](int low, int high) {
@@ -824,7 +824,7 @@ TEST(TrainOptionsIni, RoundTripsAnyValidSet) {
     EXPECT_EQ(after.to_ini(), ini);
     before.explicitly_set.clear();
     after.explicitly_set.clear();
-    before.from_network.clear();  // a configuration gives those that have an effect
+    before.from_network.clear();  // a configuration lists those that have an effect
     after.from_network.clear();
     ASSERT_EQ(after, before) << testing::PrintToString(arguments) << "\n" << ini;
   }

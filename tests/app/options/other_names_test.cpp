@@ -1,4 +1,4 @@
-// What users of other programs type: hints must name options that the command has, whatever the command.
+// Options that users of other programs type: hints must name options that the command has, for every command.
 #include "app/options/other_names.hpp"
 
 #include <functional>
@@ -83,7 +83,7 @@ TEST(OtherNames, NameOnlyOptionsThatTheCommandHas) {
     for (const Parser& command : parsers()) {
       const std::string said = complaint(command, {fmt::format("--{}", word)});
       const std::size_t at = said.find("did you mean --");
-      if (!said.starts_with("unknown option")) {  // the command has this very option
+      if (!said.starts_with("unknown option")) {  // the command has this option
         answered = true;
         continue;
       }

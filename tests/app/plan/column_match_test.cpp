@@ -1,4 +1,4 @@
-/// The columns of data beside those that a network was trained on.
+/// The columns of data compared with those of a network's training data.
 #include "app/plan/column_match.hpp"
 
 #include <functional>

@@ -1,4 +1,4 @@
-/// Data beside what a network was trained on.
+/// Data compared with the training data of a network.
 #include "app/plan/data_match.hpp"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ TEST(MatchClassesTest, NamesThatAreWholeNumbersAreComparedAsNumbers) {
   EXPECT_THAT(refusal([] { match({"1", "2"}, 2, {}, 3); }), HasSubstr("does not know: 0; it knows 1, 2"));
 }
 
-/// Trained on this type and range.
+/// A description of training data with this type and range.
 io::DataDescription trained_on(io::FileType type, double least, double greatest) {
   io::DataDescription description;
   description.x = {.name = "x", .type = type, .sample_shape = {4}};

@@ -52,7 +52,7 @@ TEST(HostMemory, OfAControlGroupIsLessThanThatOfItsHost) {
       host_memory_complaint(ranks),
       HasSubstr("want 12.0 GiB of memory, and the control group /slurm/job 7 on a has 11.0 GiB free of 12.0 GiB "
                 "(Slurm: --mem)"));
-  ranks[1].host = "b";  // a group of the same name on another host is another one
+  ranks[1].host = "b";  // the same name on another host is another group
   EXPECT_EQ(host_memory_complaint(ranks), "");
 }
 
@@ -77,7 +77,7 @@ TEST(HostMemory, IsLookedAtHere) {
 TEST(HostMemory, OfTrainingHasActivationsBatchesAndTheCopyOfRankZero) {
   const model::MemoryPlan plan{
       .parameters = 1, .gradients = 2, .optimizer = 3, .average = 4, .activations = 5, .input = 6, .snapshot = 7};
-  const Workload workload;  // without data: of a benchmark
+  const Workload workload;  // without data: a benchmark's
   const HostMemoryPlan first = training_memory({}, plan, workload, 0), other = training_memory({}, plan, workload, 1);
   EXPECT_EQ(first.arenas, 21u);
   EXPECT_EQ(first.snapshot, 7u);

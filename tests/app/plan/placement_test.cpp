@@ -54,7 +54,7 @@ model::Device v100(const std::string& host, int number, int index) {
   return device;
 }
 
-/// A rank that sees these GPUs of its host in this order.
+/// A rank that sees these GPUs of its host, in this order.
 RankView view(const std::string& host, int local_rank, const std::vector<int>& visible,
               const std::string& obstacle = "") {
   RankView view{.local_rank = local_rank, .host = host, .visible_devices = "", .survey = {}};
@@ -148,7 +148,8 @@ TEST(Placement, LeavesDevicesOverWhereThereAreMoreThanRanks) {
 }
 
 TEST(Placement, TakesTheNextWhereAnotherRankHasTheDeviceAlready) {
-  // A launcher that turns the list so that each rank's own comes first: number i of the turned list is not rank i's.
+  // A launcher that rotates the list so that each rank's own GPU comes first: number i of the rotated list is not rank
+  // i's.
   std::vector<RankView> views;
   for (int rank = 0; rank < 4; ++rank) {
     views.push_back(view("node1", rank, {rank, (rank + 1) % 4, (rank + 2) % 4, (rank + 3) % 4}));
@@ -159,7 +160,7 @@ TEST(Placement, TakesTheNextWhereAnotherRankHasTheDeviceAlready) {
     EXPECT_EQ(places[rank].gpu->uuid,
               views[rank].survey.devices[static_cast<std::size_t>(places[rank].gpu->index)].uuid);
   }
-  // Backwards, and pairs of one's own.
+  // Reversed lists, and pairs of one's own.
   EXPECT_THAT(uuids(decide_places({view("a", 0, {1, 0}), view("a", 1, {0, 1})}, {})), ElementsAre("GPU-a1", "GPU-a0"));
   EXPECT_THAT(uuids(decide_places({view("a", 0, {0, 1}), view("a", 1, {2, 3})}, {})), ElementsAre("GPU-a0", "GPU-a3"));
 }
@@ -397,7 +398,7 @@ TEST(PlaceText, SaysWhatArenasAreMadeOf) {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// 1 GiB that is there whatever the batch, and 1 MiB for each sample.
+/// 1 GiB at any batch, and 1 MiB for each sample.
 model::MemoryPlan plan_of(std::int64_t batch) {
   model::MemoryPlan plan;
   plan.parameters = 1024 * kMiB;

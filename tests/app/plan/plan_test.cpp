@@ -18,7 +18,7 @@
 namespace lockstep::app {
 namespace {
 
-/// One of each kind, as small as it gets.
+/// The smallest network of each kind.
 std::vector<std::unique_ptr<model::Network>> networks() {
   const auto image = [](std::int64_t side) {
     const model::ImageShape shape{.height = side, .width = side, .channels = 3};
@@ -61,8 +61,8 @@ TEST(BackwardPlan, SaysWhenGradientsAreFinalAsTheBackwardPassDoes) {
       ends.insert(ends.end(), entry.slice_ends.begin(), entry.slice_ends.end());
       if (!entry.slice_ends.empty()) planned.insert(entry.slice_ends.back());
     }
-    said.insert(network->parameters().arena_elements());  // at the latest when all is over
-    // Statistics lie behind the first layer's weights: a pass may speak of these first.
+    said.insert(network->parameters().arena_elements());  // at the latest at the end
+    // Statistics lie behind the first layer's weights: a pass may report these first.
     said.erase(network->parameters().trained_elements() == network->parameters().arena_elements()
                    ? 0
                    : network->parameters().trained_elements());

@@ -46,7 +46,7 @@ TEST(Task, ErrorsAreBetterWhenSmaller) {
   EXPECT_TRUE(task.is_better(0.1, 0.2));
 }
 
-/// 10 samples of 4 labels: 30 of the 40 answers are right, 5 labels are there and found.
+/// 10 samples of 4 labels: 30 of the 40 answers are right, 5 labels are true and found.
 TEST(Task, LabelsAreCountedAndSoIsWhatIsFoundOfThem) {
   const Task task = task_of(4, model::LossKind::binary_cross_entropy);
   const Score score = task.score({.loss = 3, .metric = 7.5, .found = 1.25}, 10, false);

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// What a plan of these options says, for samples of 4 x 4 bytes or for 8 tokens.
+/// The text of a plan with these options, for samples of 4 x 4 bytes or for 8 tokens.
 std::string said(const std::vector<std::string>& arguments) {
   std::vector<std::string> all{"--data", "d"};
   all.insert(all.end(), arguments.begin(), arguments.end());

@@ -1,4 +1,4 @@
-/// How much work a job is, and the figures it is told in.
+/// The amount of work of a job, and the figures that describe it.
 #include "app/plan/workload.hpp"
 
 #include <limits>
@@ -85,7 +85,7 @@ TEST(WorkPlanTest, EpochsCountTheSamplesOfEveryGlobalBatch) {
   go_on_at(work, options, 20, {.epoch = 4, .position = 0});
   EXPECT_EQ(work.total_steps, 40) << "none of another";
   EXPECT_EQ(work.epoch_shift, 0);
-  go_on_at(work, options, 40, {.epoch = 4, .position = 0});  // each of half as many samples
+  go_on_at(work, options, 40, {.epoch = 4, .position = 0});  // each with half as many samples
   EXPECT_EQ(work.total_steps, 60);
   EXPECT_EQ(work.epochs_after(40), 4);
   EXPECT_EQ(work.epochs_after(60), 8);

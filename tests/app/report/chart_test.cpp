@@ -21,8 +21,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-/// What is wrong with the text as XML, as far as these charts use it; "" when nothing is: tags that match, attributes
-/// in quotes, named once, no bare '<', '>' or '&'.
+/// The first fault of the text as XML, as far as these charts use it; "" without one: tags match, attributes are quoted
+/// and named once, '<', '>' and '&' are escaped.
 std::string xml_fault(const std::string& text) {
   std::vector<std::string> open;
   const auto bad_text = [](const std::string& words) {
@@ -100,8 +100,9 @@ std::size_t occurrences(const std::string& text, const std::string& part) {
 void expect_sound(const std::string& svg) {
   EXPECT_EQ(xml_fault(svg), "") << svg;
   EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 880 520\""));
-  EXPECT_THAT(svg,
-              HasSubstr("<rect x=\"0\" y=\"0\" width=\"880\" height=\"520\" fill=\"#ffffff\"/>"));  // its own ground
+  EXPECT_THAT(
+      svg,
+      HasSubstr("<rect x=\"0\" y=\"0\" width=\"880\" height=\"520\" fill=\"#ffffff\"/>"));  // a background of its own
   for (const char* part : {"nan", "inf", "<script", "href", "@import", "url(http"})
     EXPECT_THAT(svg, Not(HasSubstr(part)));
   for (const char* across : {"x", "x1", "x2", "cx", "width"}) {
@@ -151,7 +152,7 @@ TEST(LineCharts, ShowEverySeriesAndLabel) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
   EXPECT_EQ(occurrences(svg, "<polyline"), 4u);
-  EXPECT_EQ(occurrences(svg, "stroke-dasharray"), 2u);  // the bound and its sign in the legend, and nothing else
+  EXPECT_EQ(occurrences(svg, "stroke-dasharray"), 2u);  // only the bound and its sign in the legend
   EXPECT_THAT(svg, HasSubstr("<title>two-level: 512 B, "));
 }
 
@@ -160,7 +161,7 @@ TEST(LineCharts, LinesDifferWithoutColour) {
   for (int i = 0; i < 9; ++i) chart.series.push_back({.name = "n", .points = {{100, 0.5 + 0.01 * i}, {200, 0.6}}});
   const std::string svg = to_svg(chart);
   expect_sound(svg);
-  // The legend's markers, taken together with their colours, are all different.
+  // The legend's markers, combined with their colours, are all different.
   std::set<std::string> signs;
   for (std::size_t at = svg.find("\"/>\n<text x=\""); at != std::string::npos;
        at = svg.find("\"/>\n<text x=\"", at + 1)) {
@@ -183,7 +184,7 @@ TEST(LineCharts, PlaceNumbersWhereTheAxesSay) {
   ASSERT_NE(line, std::string::npos);
   const std::vector<double> points = numbers_of(svg.substr(line, svg.find("/>", line) - line), "points");
   ASSERT_EQ(points.size(), 6u);
-  EXPECT_NEAR(points[2], (points[0] + points[4]) / 2, 0.11);  // the middle of the decades, the middle of the heights
+  EXPECT_NEAR(points[2], (points[0] + points[4]) / 2, 0.11);  // the middle of the decades is the middle of the heights
   EXPECT_NEAR(points[3], (points[1] + points[5]) / 2, 0.11);
   EXPECT_GT(points[1], points[5]);
   EXPECT_EQ(occurrences(svg, ">16</text>"), 1u);
@@ -214,7 +215,7 @@ TEST(LineCharts, TakeWhateverComes) {
       }
     }
   }
-  Chart many = bandwidths();  // more names than there is room for, and long ones
+  Chart many = bandwidths();  // too many names for the chart's height, and long ones
   for (int i = 0; i < 60; ++i) many.series.push_back({std::string(200, 'w'), {{1, 1}}});
   many.title = many.subtitle = many.x.title = many.y.title = std::string(500, 'm');
   expect_sound(to_svg(many));
@@ -302,7 +303,7 @@ TEST(StackedBars, ShowEveryPartInOrder) {
   // Eight blocks (one part is nothing on one rank), and their signs in the legend, which are titled as well.
   EXPECT_EQ(occurrences(svg, "</title></rect>"), 8u + 3u);
   EXPECT_THAT(svg, HasSubstr("<title>8: communication, 20 %</title>"));
-  EXPECT_EQ(occurrences(svg, "<pattern "), 2u);  // told apart without colour: one plain, two hatched
+  EXPECT_EQ(occurrences(svg, "<pattern "), 2u);  // distinct without colour: one plain, two hatched
   // From the top: input, communication, compute.
   const auto height = [&](const std::string& name) {
     const std::size_t end = svg.find(">" + name + "</text>");
@@ -346,7 +347,7 @@ TEST(MatrixCharts, TakeManyRowsAndNone) {
   expect_sound(svg);
   std::size_t names = 0;
   for (std::size_t at = 0; (at = svg.find(">a long name<", at)) != std::string::npos; ++at) ++names;
-  EXPECT_LT(names, 40u);  // no two on one another
+  EXPECT_LT(names, 40u);  // no two overlap
 }
 
 TEST(Charts, StandBelowEachOther) {

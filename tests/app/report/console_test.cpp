@@ -67,8 +67,8 @@ class Pty {
     close(slave_);
   }
   int slave() const { return slave_; }
-  /// What has been written since the last call. The kernel hands it over in its own time, in pieces: waits for the
-  /// first one, then until no more comes.
+  /// The output since the last call. The kernel delivers it with delay and in pieces: waits for the first piece, then
+  /// until no more comes.
   std::string text() const {
     std::string text;
     std::array<char, 4096> piece{};
@@ -218,7 +218,7 @@ TEST_F(ConsoleTest, WaitsForRoomInAPipeThatDoesNotBlock) {
 
 TEST_F(ConsoleTest, LeavesOutLinesThatAStoppedReaderHasNoRoomFor) {
   std::array<int, 2> ends{};
-  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);  // its writer would wait for ever
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);  // its writer would block
   Console console(ends[1], error_.in());
   const fs::path log = folder_ / "log.txt";
   console.attach_log(log, false);
@@ -261,7 +261,7 @@ TEST_F(ConsoleTest, HasADeadlineWhereItWaitsForItsReader) {
   std::string waited_for;
   Console console(ends[1], error_.in());
   {
-    // What ends the process in the program makes room here.
+    // The program ends the process there; here the action makes room.
     io::IoDeadline deadline(1.5, {.expired = [&](const io::IoDeadline::Pending& pending) {
                               waited_for = pending.file;
                               std::string seen(65536, '\0');

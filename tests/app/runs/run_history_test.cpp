@@ -144,7 +144,7 @@ TEST_F(RunsTest, OnlyTheSameMetricOnTheSameDataIsCompared) {
   EXPECT_THAT(page, AllOf(HasSubstr("3 groups"), HasSubstr("id=\"group-1-ranking-table\""),
                           HasSubstr("id=\"group-2-loss\""), HasSubstr("Course of training: mean absolute error on")));
 
-  // What the records say of the data counts more than its path.
+  // The records' description of the data has priority over the path.
   for (RunHistory& run : runs) run.validation_data = "same";
   EXPECT_EQ(groups_of(runs).size(), 2u);
   runs[0].validation_data = "another";
@@ -196,7 +196,7 @@ TEST_F(RunsTest, APageIsOneFileThatNeedsNothing) {
   for (const std::string& page : {page_of(both), page_of({both[0]})}) {
     EXPECT_THAT(page, AllOf(HasSubstr("<!DOCTYPE html>"), HasSubstr("<h2 id=\"pictures\">"), HasSubstr("</html>"),
                             HasSubstr("prefers-color-scheme:dark"), HasSubstr("new plan &amp; more")));
-    // No address is ever loaded: nothing but names of standards.
+    // The page loads no address: it contains only names of standards.
     EXPECT_THAT(page, AllOf(Not(HasSubstr("src=")), Not(HasSubstr("<link")), Not(HasSubstr("url(http")),
                             Not(HasSubstr("@import")), Not(HasSubstr("<odd>"))));
     EXPECT_THAT(page, HasSubstr("<tr data-x=\"20\" data-y=\"5\">"));
@@ -273,7 +273,7 @@ TEST_F(RunsTest, ATaskOfASweepHasOneOwner) {
   EXPECT_EQ(first.result(task)->metric, 0.5);
   EXPECT_EQ(first.result(task)->line, "--l2 1");
   second.release();
-  // A process that died here, and one elsewhere that has said nothing for long.
+  // A process that died here, and one elsewhere that has been silent for long.
   const fs::path claim = folder_ / "sweep" / "rung-1-setting-3.claim";
   std::ofstream(claim) << "elsewhere 1";
   EXPECT_FALSE(first.claim(task));

@@ -10,7 +10,7 @@ namespace {
 
 using Verdict = Admission::Verdict;
 
-/// Everybody who may be told something now is; the workers that go on.
+/// Tells all workers that may be told something now; returns the workers that go on.
 std::vector<int> told(Admission& admission) {
   std::vector<int> workers;
   while (const std::optional<Admission::Word> word = admission.next()) {
@@ -85,7 +85,7 @@ TEST(AdmissionTest, ADrainEndsARoundWithWholeSteps) {
   EXPECT_EQ(told(each).size(), 3u);
   each.arrived(0);
   EXPECT_EQ(told(each), std::vector{0});
-  each.drain();  // one is made, three are under way
+  each.drain();  // one is complete, three are under way
   each.arrived(0);
   EXPECT_EQ(told(each), std::vector{0});
   for (const int worker : {0, 1, 2}) each.arrived(worker);

@@ -33,7 +33,7 @@ class ArrivalsTest : public ::testing::Test {
   ArrivalHead each_{.first = 10, .workers = 3, .sums = 0}, sums_{.first = 0x1fffe, .workers = 3, .sums = 1};
 };
 
-/// Rounds of arrivals.
+/// A record of rounds of arrivals.
 std::string record_of(const ArrivalHead& head, const std::vector<std::vector<Arrival>>& rounds) {
   ArrivalRecord record(head);
   for (const auto& round : rounds) {
@@ -123,7 +123,7 @@ TEST_F(ArrivalsTest, ABitThatHasTurnedIsNoticedAlsoWhereWhatComesOfItCouldBe) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string bent = whole;
       bent[byte] = static_cast<char>(bent[byte] ^ (1 << bit));
-      // An end that is none any more makes its round one that is not whole.
+      // An end that became another entry makes its round incomplete.
       const std::string said = refusal(bent, each_);
       EXPECT_TRUE(said.find("damaged") != std::string::npos || byte >= whole.size() - 4) << byte << ' ' << bit << said;
     }

@@ -50,7 +50,7 @@ TEST(LossWatch, OneBadBatchIsNoLeapAndNeitherIsTheNoiseOfASmallLoss) {
   LossWatch small;
   see(small, 2, 100);
   see(small, 0.01, 100);
-  see(small, 0.1, 100);  // ten times as much, and a twentieth of where it came from
+  see(small, 0.1, 100);  // ten times its minimum, and a twentieth of its start
   EXPECT_FALSE(small.leaps());
   see(small, 0.3, 100);
   EXPECT_TRUE(small.leaps());
@@ -71,14 +71,14 @@ TEST(Course, TheHistoryTellsWhatItsRecordsSay) {
   EXPECT_EQ(course.roll_backs, 2);
   EXPECT_EQ(course.rate_factor, 0.25);
   EXPECT_EQ(course.optimizer_since, 100);
-  // A checkpoint of the step that it goes on from knows nothing of it.
+  // A checkpoint of the step that the run goes on from does not contain it.
   EXPECT_EQ(course_of(io::lines_up_to(history, 140)).roll_backs, 1);
   EXPECT_EQ(course_of(io::lines_up_to(history, 100)).optimizer_since, 0);
 }
 
 class ReturnToCheckpoint : public ::testing::Test {
  protected:
-  /// Of a run that has seen a validation every 10 steps with `loss`.
+  /// A run that has seen a validation with `loss` every 10 steps.
   static io::TrainingRecord at(std::int64_t step, double loss = 1) {
     io::TrainingRecord record;
     record.network.kind = record.network.signature = "mlp";

@@ -1,4 +1,4 @@
-/// What a user sees of a running job, from made-up steps.
+/// The output of a running job for its user, from made-up steps.
 #include "app/train/report.hpp"
 
 #include <cstdlib>
@@ -145,7 +145,7 @@ TEST_F(ReporterTest, AValidationSaysHowTrainingWentInTheStepsBeforeIt) {
   EXPECT_THAT(text("output"), HasSubstr("training in the 3 steps before: loss 2  accuracy 40.00 %"));
   EXPECT_THAT(text("metrics.jsonl"), AllOf(HasSubstr(R"("kind":"start","step":0,"epoch":0.0,"ranks":2,"time":"20)"),
                                            HasSubstr(R"("training_loss":2.0,"training_accuracy":0.4)")));
-  EXPECT_THAT(reporter.history(), Not(HasSubstr("training_loss")));  // which a launch that goes on would not know
+  EXPECT_THAT(reporter.history(), Not(HasSubstr("training_loss")));  // a resumed launch would not know it
   reporter.step(figures(4, 7), time(4), [] { return 0.0; });
   reporter.evaluation(4, 0.5, {.loss = 2.5, .metric = 0.5, .samples = 8}, false, {.seconds = 0.1});
   EXPECT_EQ(reporter.summary(),
@@ -161,7 +161,7 @@ TEST(StepFigures, TellWhereOneRankWouldBeFaster) {
       advise_one_rank(split, 2, 1000),
       "one rank would be faster: about 2 ms for a step, in which it computes the parts of all 2 ranks; these took 4 "
       "ms, of which 3 ms went into communication. A larger batch or network uses more ranks better");
-  EXPECT_EQ(advise_one_rank(split, 4, 1000), "");  // as long as they took
+  EXPECT_EQ(advise_one_rank(split, 4, 1000), "");  // as long as the steps took
   EXPECT_EQ(advise_one_rank(split, 1, 1000), "");
   EXPECT_EQ(advise_one_rank(split, 2, 10), "");  // too few to tell
 }

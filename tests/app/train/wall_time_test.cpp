@@ -1,4 +1,4 @@
-/// The rule that says when to stop, and where a job's end is learnt from.
+/// The rule for the time to stop, and the sources of a job's end.
 #include "app/train/wall_time.hpp"
 
 #include <cstdlib>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-// Two steps, twice the checkpoint, five seconds for the end.
+// Room for two steps, twice the checkpoint, five seconds for the end.
 TEST(LastStep, LeavesTimeForAStepMoreAndForTwoCheckpoints) {
   const Durations longest{.step = 2, .validation = 30, .checkpoint = 7};
   EXPECT_FALSE(is_last_step(23.1, longest, {}));
@@ -36,8 +36,8 @@ TEST(LastStep, CountsWhatFollowsOnTheStep) {
   EXPECT_TRUE(is_last_step(59.9, longest, {.validation = true, .checkpoint = true}));
 }
 
-// Whatever the schedule of validations and checkpoints: who follows the rule ends in time, with the checkpoint taking
-// twice as long as any before, and wastes no more than that and a step.
+// With any schedule of validations and checkpoints a job that follows the rule ends in time, if no checkpoint takes
+// more than twice as long as any before, and wastes no more than that and a step.
 TEST(LastStep, AJobThatFollowsTheRuleEndsInTime) {
   const Durations longest{.step = 3, .validation = 11, .checkpoint = 8};
   for (const int validate_every : {1, 2, 5, 1000}) {
@@ -96,16 +96,15 @@ TEST(WallTimeOfAJob, ExpectsAValidationToTakeItsSharesOfSteps) {
   time.took_step(1.1);
   EXPECT_FALSE(time.is_up({}));
   EXPECT_TRUE(time.is_up({.validation = true}));
-  EXPECT_TRUE(time.is_up({}));  // once is for ever
+  EXPECT_TRUE(time.is_up({}));  // once reached it stays so
 }
 
-/// The environment of a job, and a squeue of our own.
+/// The environment of a job, and a squeue of the test's own.
 class JobTimeTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name :
-         {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT",
-          "SLURM_TIME_FORMAT", "PATH"}) {
+    for (const char* name : {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_END_TIME",
+                             "SLURM_RESTART_COUNT", "SLURM_TIME_FORMAT", "PATH"}) {
       const char* const value = std::getenv(name);
       before_[name] = value ? std::optional<std::string>(value) : std::nullopt;
       if (std::string(name) != "PATH") unsetenv(name);
@@ -172,7 +171,7 @@ TEST_F(JobTimeTest, SqueueTells) {
 }
 
 TEST_F(JobTimeTest, ATaskOfAJobArrayAsksForItself) {
-  setenv("SLURM_JOB_ID", "40", 1);  // of the last task: the array's own
+  setenv("SLURM_JOB_ID", "40", 1);  // the last task's: the array's own
   setenv("SLURM_ARRAY_JOB_ID", "40", 1);
   setenv("SLURM_ARRAY_TASK_ID", "3", 1);
   squeue("[ \"$2\" = --jobs=40_3 ] && echo " + in(500));
@@ -193,8 +192,7 @@ TEST_F(JobTimeTest, NoAnswerIsTold) {
   squeue("exit 1");
   const JobTime time = find_job_time({.kind = TimeLimit::Kind::scheduler});
   EXPECT_EQ(time.left, std::nullopt);
-  EXPECT_THAT(time.problem,
-              AllOf(HasSubstr("Slurm job 17"), HasSubstr("gives no answer"), HasSubstr("--time-limit")));
+  EXPECT_THAT(time.problem, AllOf(HasSubstr("Slurm job 17"), HasSubstr("gives no answer"), HasSubstr("--time-limit")));
   squeue("echo rubbish");
   EXPECT_THAT(find_job_time({.kind = TimeLimit::Kind::scheduler}).problem, HasSubstr("knows no end"));
   setenv("PATH", folder_.c_str(), 1);
