@@ -1,4 +1,4 @@
-/// Which sums take which schedule.
+/// The schedule of each sum, by size and hosts.
 #include "comm/all_reduce_limits.hpp"
 
 #include <vector>
@@ -29,7 +29,7 @@ TEST(AllReduceLimitsTest, OfOneScheduleLeaveTheSmallestAsOneMessage) {
 
 TEST(AllReduceLimitsTest, UsuallyGrowWithTheRing) {
   constexpr std::size_t kKi = 1024;
-  for (const int positions : {1, 2, 3}) {  // a ring takes no more messages
+  for (const int positions : {1, 2, 3}) {  // a ring needs no more messages
     EXPECT_EQ(AllReduceLimits::usual(positions), (AllReduceLimits{.doubling = 16 * kKi, .halving = 16 * kKi}));
   }
   EXPECT_EQ(AllReduceLimits::usual(4), (AllReduceLimits{.doubling = 16 * kKi, .halving = 128 * kKi}));

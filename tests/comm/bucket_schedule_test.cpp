@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Takes note of what it is asked for.
+/// Records its calls.
 class NotingCommunicator final : public Communicator {
  public:
   NotingCommunicator() : Communicator(0, 1) {}

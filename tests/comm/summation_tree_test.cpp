@@ -10,7 +10,7 @@ namespace {
 
 using Sums = std::vector<std::string>;
 
-/// What the steps make of `terms`: sums as texts, with their brackets.
+/// The results of the steps on `terms`: sums as texts, with their brackets.
 Sums carried_out(std::span<const SummationTree::Step> steps, const Sums& terms) {
   Sums stack;
   for (std::size_t i = 0; i < steps.size(); ++i) {

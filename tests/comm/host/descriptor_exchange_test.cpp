@@ -31,7 +31,7 @@ std::ptrdiff_t open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
 }
 
-/// Sends `count` copies of a descriptor in one message, as an exchange's own messages look.
+/// Sends `count` copies of a descriptor in one message, formatted like an exchange's own messages.
 void send_descriptors(std::uint64_t address, std::uint64_t nonce, std::size_t count, int flags = 0) {
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_un to{};
@@ -61,7 +61,7 @@ void send_descriptors(std::uint64_t address, std::uint64_t nonce, std::size_t co
   close(socket);
 }
 
-/// Runs `work` as another user; false where this one may not become one.
+/// Runs `work` as another user; false if this user may not become one.
 template <class Work>
 bool as_stranger(const Work& work) {
   const pid_t child = fork();
@@ -79,7 +79,7 @@ bool is_file(int descriptor, const char* path) {
   return std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor)) == path;
 }
 
-/// Two ranks exchange /dev/zero and /dev/full. Closes what came.
+/// Two ranks exchange /dev/zero and /dev/full. Closes the received descriptors.
 void expect_exchange(DescriptorExchange& first, DescriptorExchange& second) {
   const int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC), full = open("/dev/full", O_RDONLY | O_CLOEXEC);
   auto there = std::async(std::launch::async, [&] {
@@ -100,7 +100,7 @@ TEST(DescriptorExchange, EveryDescriptorThatArrivesIsClosedOrUsed) {
   DescriptorExchange first, second;
   const std::ptrdiff_t before = open_descriptors();
   for (const std::size_t count : {1u, 2u, 7u}) {
-    send_descriptors(first.address(), 999, count);  // a nonce of nobody
+    send_descriptors(first.address(), 999, count);  // an unknown nonce
   }
   expect_exchange(first, second);
   EXPECT_EQ(open_descriptors(), before);
@@ -110,7 +110,7 @@ TEST(DescriptorExchange, ClosesWhatComesBesideAPeersDescriptor) {
   DescriptorExchange first, second;
   const std::ptrdiff_t before = open_descriptors();
   send_descriptors(first.address(), kSecondNonce, 2);
-  // This user's own message with the peer's nonce counts: its first descriptor is the one that is used.
+  // This user's own message with the peer's nonce counts: the exchange uses its first descriptor.
   const int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
   const std::vector<DescriptorExchange::Peer> peers{
       {.address = second.address(), .nonce = kSecondNonce, .name = "rank 1"}};
@@ -130,7 +130,7 @@ TEST(DescriptorExchange, AnotherUsersMessagesCountForNothing) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-/// The queue of a datagram socket is short: who fills it without end may keep peers out, but not for ever.
+/// The queue of a datagram socket is short: a stranger who fills it without end may keep peers out, but not for ever.
 TEST(DescriptorExchange, AStrangerWhoSendsWithoutEndHangsNobody) {
   DescriptorExchange first, second;
   const pid_t flood = fork();

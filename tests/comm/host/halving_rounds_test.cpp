@@ -1,4 +1,4 @@
-/// Who sends which blocks to whom by halving, played on sets of terms.
+/// The exchange of blocks by halving, simulated on sets of terms.
 #include "comm/host/halving_rounds.hpp"
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace {
 
 int least_rounds(int size) { return static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1))); }
 
-/// How often each rank's term is in a sum.
+/// Number of times that each rank's term is in a sum.
 using Terms = std::map<int, int>;
 Terms sum(Terms one, const Terms& other) {
   for (const auto& [rank, times] : other) one[rank] += times;

@@ -1,4 +1,4 @@
-/// A world of one: the serial communicator, and a session without a launcher, and so without MPI.
+/// A world of one: the serial communicator, and a session without a launcher and without MPI.
 #include "comm/host/serial_communicator.hpp"
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A communicator of any size, for what the checked front computes by itself.
+/// A communicator of any size, for the results that the checked front computes by itself.
 class Sized final : public Communicator {
  public:
   explicit Sized(int size) : Communicator(0, size) {}
@@ -98,7 +98,7 @@ TEST(Urgency, ASleepEndsWhenItGetsUrgent) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
   std::jthread other([&] { urgency.set(true); });
   urgency.sleep_unless_urgent(std::chrono::minutes(10));
-  urgency.sleep_unless_urgent(std::chrono::minutes(10));  // it is already
+  urgency.sleep_unless_urgent(std::chrono::minutes(10));  // it is urgent already
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5));
 }
 
@@ -144,7 +144,7 @@ TEST(MpiSession, WithoutALauncherIsAWorldOfOne) {
   EXPECT_THAT(session.launch_error(),
               testing::AllOf(HasSubstr("8 processes each think they are alone"), HasSubstr("srun --mpi=pmix")));
   EXPECT_EQ(MpiSession::launch_obstacle(), session.launch_error());
-  setenv("PMIX_RANK", "0", 1);  // there is something to find each other by
+  setenv("PMIX_RANK", "0", 1);  // ranks could find each other
   EXPECT_EQ(MpiSession::launch_obstacle(), "");
   unsetenv("PMIX_RANK");
   setenv("OMPI_COMM_WORLD_SIZE", "1", 1);  // mpirun -np 1, whose daemons are a step of eight

@@ -13,7 +13,7 @@ namespace {
 
 float widened(Bf16 bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
-/// The nearest bfloat16 by comparing with both neighbours in double.
+/// The nearest bfloat16, found by comparing with both neighbours in double.
 Bf16 nearest(float value) {
   const auto below = static_cast<Bf16>(std::bit_cast<std::uint32_t>(value) >> 16);
   const auto above = static_cast<Bf16>(below + 1);

@@ -1,4 +1,4 @@
-/// The lines are of the kinds that NCCL 2.28 prints with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING.
+/// The lines imitate those that NCCL 2.28 prints with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING.
 #include "comm/nccl/collective_report.hpp"
 
 #include <string>

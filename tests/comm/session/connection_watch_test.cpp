@@ -75,7 +75,7 @@ TEST(ConnectionWatch, StrangersAreNotTakenIn) {
   std::vector<WatchAddress> addresses{first.address(), second.address()};
   for (auto& address : addresses) {
     address.hosts = {WatchAddress::Host{.family = AF_INET, .bytes = {127, 0, 0, 1}}};
-    address.nonce += 1;  // as if another job's rank had the port by now
+    address.nonce += 1;  // as if another job's rank had the port now
   }
   first.join(addresses);
   second.join(addresses);
@@ -133,7 +133,7 @@ TEST(ConnectionWatch, KeepsToTheInterfacesThatOpenMpiMayUse) {
   close(stranger);
 }
 
-/// Ranks as if on machines of their own: this process is the first, and each other one has a process.
+/// Ranks that pretend to run on machines of their own: this process is the first, and each other one has a process.
 class Job {
  public:
   explicit Job(int size) : own_(std::make_unique<ConnectionWatch>(0, 100)) {
@@ -204,7 +204,7 @@ TEST(ConnectionWatch, AKilledRankIsMissed) {
   std::atomic<int> looks{0}, forgotten{0};
   const auto look = line.add_look([&] {
     EXPECT_TRUE(line.is_dead(1));
-    if (++looks == 2) line.take_leave();  // who looks may end the process in order
+    if (++looks == 2) line.take_leave();  // the watching rank may leave in order
   });
   line.remove_look(line.add_look([&] { ++forgotten; }));
   job.signal(1, SIGKILL);
@@ -218,7 +218,7 @@ TEST(ConnectionWatch, AKilledRankIsMissed) {
 
 TEST(ConnectionWatch, WhoComesBehindTheDeadIsWatchedInstead) {
   Job job(5);
-  for (const int rank : {1, 2}) job.signal(rank, SIGKILL);  // nobody who lives is beside both
+  for (const int rank : {1, 2}) job.signal(rank, SIGKILL);  // no living rank is a neighbour of both
   EXPECT_TRUE(soon([&] { return job.own().is_dead(1) && job.own().is_dead(2); }));
   EXPECT_TRUE(soon([&] { return job.own().neighbours() == 2; }));
   EXPECT_FALSE(job.own().is_dead(3));

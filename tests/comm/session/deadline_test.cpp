@@ -29,7 +29,7 @@ TEST(Patience, ExcusesALongOperationButNotForEver) {
     patience.exhausted(true);
   }
   std::this_thread::sleep_for(20ms);
-  EXPECT_TRUE(patience.exhausted(true));  // past 30 deadlines
+  EXPECT_TRUE(patience.exhausted(true));  // after 30 deadlines
 }
 
 TEST(Patience, DoesNotBlamePeersForItsOwnSleep) {

@@ -1,4 +1,4 @@
-/// Who exchanges with whom by recursive doubling, played on sets of positions.
+/// The exchange by recursive doubling, simulated on sets of positions.
 #include "comm/session/doubling.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST(Doubling, EveryRankHearsEveryRankOnceInTheFewestRounds) {
     for (std::size_t turn = 0; turn < most; ++turn) {
       const std::vector<std::set<int>> before = known;
       for (int rank = 0; rank < size; ++rank) {
-        // Who is in no pair has one round less, and waits for those that are.
+        // A rank outside of the pairs has one round less, and waits for those in pairs.
         const auto round_of = [&](int one) -> const DoublingRound* {
           const auto& own = rounds[static_cast<std::size_t>(one)];
           const std::size_t missed = most - own.size();

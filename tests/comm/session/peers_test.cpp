@@ -69,7 +69,7 @@ TEST(ProcessStates, OfOneThatHasGoneStaysSo) {
     infos[1].pid = child;
     const PeerTable peers(0, infos);
     while (peers.process_state(1) != ProcessState::gone) std::this_thread::yield();
-    std::thread parent([child, turn] {  // collects it while the other looks
+    std::thread parent([child, turn] {  // collects it during the other's check
       std::this_thread::sleep_for(std::chrono::microseconds(5 * turn));
       waitpid(child, nullptr, 0);
     });

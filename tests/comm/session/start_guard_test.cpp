@@ -9,8 +9,7 @@ namespace lockstep::comm {
 namespace {
 
 TEST(StartGuardDeathTest, ReadsTheEnvironmentBeforeTheCallThatWritesIt) {
-  // What MPI does in its start: new variables, for which the C library moves its list. Whoever reads meanwhile may
-  // crash.
+  // Imitates MPI's start: new variables, for which the C library moves its list. A concurrent reader may crash.
   EXPECT_EXIT(
       {
         for (int round = 0; round < 300; ++round) {

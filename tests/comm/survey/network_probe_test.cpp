@@ -56,7 +56,7 @@ TEST(NetworkProbe, ManyHostsAreSampled) {
   EXPECT_THAT(pairs_in(plan_rounds(8, 7, 1)), SizeIs(28));  // all pairs just fit
   const std::vector<Round> sample = plan_rounds(101, 20, 1);
   EXPECT_THAT(sample, SizeIs(20));
-  const auto pairs = pairs_in(sample);  // also checks that no pair is there twice
+  const auto pairs = pairs_in(sample);  // also checks that no pair occurs twice
   EXPECT_GT(pairs.size(), 101u + 17u * 40u);
   for (int host = 0; host + 1 < 101; ++host) EXPECT_TRUE(pairs.contains({host, host + 1}));
   EXPECT_EQ(plan_rounds(101, 20, 1), sample) << "the same seed, the same sample";

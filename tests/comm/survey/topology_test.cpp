@@ -96,7 +96,7 @@ TEST(TopologyWarnings, SeeRanksBoundToOneCoreWhileOthersAreFree) {
                                 Eq("a: rank 0 bound to core 5 for 4 threads, while the host has 8 cores"))));
 }
 
-/// A rank of a host of two nodes of four cores.
+/// A rank of a host with two nodes of four cores.
 RankPlace on_nodes(int rank, const std::string& cores, const std::string& nodes) {
   RankPlace result = place(rank, "big", cores, 8);
   result.nodes = nodes;
