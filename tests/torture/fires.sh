@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The torture finds what is planted: a program that damages, changes, hangs, crashes, is silent or leaves files behind.
+# The torture finds planted faults: a program that damages, changes, hangs, crashes, is silent or leaves files behind.
 . "$(dirname "$0")/../cli/harness.sh"
 real=$lockstep
 
-# finds COLUMN KIND:SEED SHELL-CODE: a program that does this to a training in place of the real one is found out.
+# finds COLUMN KIND:SEED SHELL-CODE: replaces the real program by one that does this to a training; the torture must
+# find it.
 finds() {
   check "$1"
   cat >"planted-$1" <<END
@@ -21,7 +22,7 @@ END
 }
 
 finds lost kills:7 '$real "$@"; code=$?; newest=$(ls $run/checkpoints/step-*.h5 | tail -n 1); truncate -s -100 $newest; exit $code'
-# From the start on: a run may be done before it is killed, and then a resume has no step left.
+# The option applies from the start on: a run may finish before it is killed, and then a resume has no step left.
 finds different kills:7 'case $run in */undisturbed-*) ;; *) set -- "$@" --learning-rate 0.02 ;; esac; exec $real "$@"'
 finds hang kills:7 'case " $* " in *" --resume "*) exec sleep 60 ;; esac; exec $real "$@"'
 finds crash kills:7 'case " $* " in *" --resume "*) kill -SEGV $$ ;; esac; exec $real "$@"'

@@ -25,14 +25,14 @@ class Finding(Exception):
 class Job:
     """A program under way, with all processes that came of it, wherever they hang by now."""
 
-    limit = 60  # seconds that a disturbed job has to end; its own deadline is 10
+    limit = 60  # seconds for a disturbed job to end; its own deadline is 10
 
     def __init__(self, command, folder, environment=None):
         self.mark = f"LOCKSTEP_TORTURE={os.getpid()}.{random.getrandbits(64):x}"
         name, value = self.mark.split("=")
         self.command = [str(word) for word in command]
         self.out, self.err = folder / "out", folder / "err"
-        left = folder / ".launcher"  # what a killed launcher leaves behind goes with the folder
+        left = folder / ".launcher"  # a killed launcher's leftovers, which go with the folder
         left.mkdir(exist_ok=True)
         places = {"TMPDIR": str(left), "OMPI_MCA_btl_vader_backing_directory": str(left)}
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
@@ -202,7 +202,7 @@ def storms(trial):
         time.sleep(trial.random.uniform(0, 0.05))
     trial.note("signals " + " ".join(number.name for number in numbers) + (" (launcher, too)" if to_launcher else ""))
     code = job.finish()
-    begun = trial.run.exists() or job.out.stat().st_size > 0  # before its first line a process dies of signals
+    begun = trial.run.exists() or job.out.stat().st_size > 0  # before its first line a signal ends a process
     if code not in (0, 75) and begun and not to_launcher:
         raise Finding("lost", f"exit {code} instead of 75: {job.said()[-600:]}")
     trial.judge_leavings()
@@ -216,7 +216,7 @@ def disks(trial):
     trial.note(f"disk {how}")
     trial.run.mkdir()
     if how != "locked" and not mounted(trial.run, trial.random.randint(16, 400) if how == "small" else 65536):
-        return 0  # not root: nothing tried
+        return 0  # skipped: not root
     try:
         job = trial.train()
         if how != "small" and trial.some_moment(job):
@@ -251,7 +251,7 @@ def disturb(run, how):
         used = os.statvfs(run)
         kilobytes = (used.f_blocks - used.f_bfree) * used.f_frsize // 1024 + 4
         subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", run], capture_output=True)
-    else:  # root may write into what is read-only by its mode, and a mount with open files does not become read-only
+    else:  # root ignores read-only modes, and a mount with open files cannot become read-only
         for folder in (run / "checkpoints", run):
             subprocess.run(["chattr", "+i", folder], capture_output=True)
 

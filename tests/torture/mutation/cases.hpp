@@ -1,5 +1,5 @@
 /// \file
-/// The cases of a run: which subject, which file of it, what is done to it. A case is a function of seed, subject and
+/// The cases of a run: a subject, one of its files, and the damage to it. A case is a function of seed, subject and
 /// number.
 #pragma once
 
@@ -23,16 +23,16 @@ struct Options {
   double seconds = 0;         ///< 0: until all cases are done
   std::int64_t cases = 2000;  ///< over all subjects
   double hang_seconds = 120;
-  std::filesystem::path fixtures, keep;  ///< keep: a folder for files that were not taken well
+  std::filesystem::path fixtures, keep;  ///< keep: a folder for files that were handled badly
   std::string planted, only;
   std::int64_t first = 0;         ///< case to begin with
   std::filesystem::path scratch;  ///< a worker's
 };
 
-/// The valid files of all subjects, and what a case does to one of them.
+/// The valid files of all subjects, and the damage that a case does to one of them.
 class Cases {
  public:
-  /// `options` must outlive it. Throws std::invalid_argument for a subject that there is not.
+  /// `options` must outlive it. Throws std::invalid_argument for an unknown subject.
   Cases(const Options& options, std::filesystem::path folder);
 
   const std::vector<Subject>& subjects() const noexcept { return subjects_; }
@@ -51,9 +51,9 @@ class Cases {
   std::filesystem::path folder_;
 };
 
-/// The worker: runs cases from options.first on in the folder options.scratch and says on the standard output what it
-/// begins and what came of it: "begin N sound" (reads the valid files), "begin N", "end N OUTCOME TEXT". Throws what
-/// the reading of valid files throws.
+/// The worker: runs cases from options.first on in the folder options.scratch and reports on standard output what it
+/// begins and the outcome: "begin N sound" (reads the valid files), "begin N", "end N OUTCOME TEXT". Throws the errors
+/// of reading valid files.
 int work(const Options& options);
 
 }  // namespace lockstep::torture

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# fires.sh MUTATION_TORTURE FIXTURES: readers with a planted fault; the torture must find each and keep the file.
+# fires.sh MUTATION_TORTURE FIXTURES: readers have a planted fault; the torture must find each and keep the file.
 set -u
 torture=$1 fixtures=$2
 work=$(mktemp -d) || exit 1
@@ -18,7 +18,7 @@ for fault in crash hang words memory altered; do
     failures=$((failures + 1))
   fi
 done
-# A subject whose sound files are refused is a fault of the torture, not a finding.
+# A subject whose sound files are refused is the torture's own fault, not a finding.
 "$torture" --fixtures "$work" --only "HDF5, wide" --cases 1 >"$work/out" 2>&1 && { echo "FAILED: no fixtures"; failures=1; }
 [ "$failures" = 0 ] && echo "5 planted faults found"
 exit "$failures"

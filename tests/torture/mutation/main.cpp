@@ -1,10 +1,10 @@
-// mutation_torture [OPTION...]: files of every kind that the program reads, damaged at random, and the code that reads
-// them. What may come of it: the file is accepted, or refused in a sentence of ours that names a file. What may not: a
-// crash, a hang, another library's words, memory for what a header promises, or damage that a checksum should have
-// told.
+// mutation_torture [OPTION...]: damages files of every kind that the program reads at random, and runs the code that
+// reads them. Allowed outcomes: the file is accepted, or refused in a sentence of ours that names a file. Forbidden
+// ones: a crash, a hang, another library's words, memory that only a header claims, or damage that a checksum should
+// have detected.
 //
-// The cases run in a worker, this program started once more, which says what it begins and what came of it. When it
-// dies or falls silent, the case that it had begun is to blame, and another worker goes on behind it. A case is a
+// The cases run in a worker, this program started once more, which reports what it begins and the outcome. If it dies
+// or falls silent, the case that it had begun is to blame, and another worker goes on with the next one. A case is a
 // function of seed, subject and number.
 #include <algorithm>
 #include <array>
@@ -134,7 +134,7 @@ class Worker {
       said_.append(buffer.data(), static_cast<std::size_t>(got));
     }
   }
-  /// Its status, as of waitpid.
+  /// Its status, as waitpid returns it.
   int end() {
     if (pid_ <= 0) return 0;
     ::kill(pid_, SIGKILL);
@@ -185,7 +185,7 @@ class Torture {
     }
   }
 
-  /// Whether there was nothing to find.
+  /// Prints the findings; true without any.
   bool print() const {
     fmt::print("{:<24}", "subject");
     for (const char* name : kNames) fmt::print("{:>10}", name);
@@ -243,7 +243,7 @@ class Torture {
 };
 
 int run(const Options& options) {
-  // Memory for files: nothing of it is worth a disk's time.
+  // Files live in memory: nothing here is worth a disk's time.
   const fs::path parent = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
   std::string name = (parent / "lockstep-torture-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the files");

@@ -1,5 +1,5 @@
 /// \file
-/// What happens to files on the way: bytes that flip, lengths that lie, parts that are lost, doubled or another file's.
+/// Damage to files in transit: bytes that flip, wrong lengths, parts that are lost, doubled or another file's.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace lockstep::torture {
 
 using Random = std::mt19937_64;
 
-/// `bytes` with one to four things done to them; parts of `other` may be spliced in. The same for the same state of
-/// `random`. Half of all changes lie in the first 512 bytes, where headers are.
+/// `bytes` with one to four changes; parts of `other` may be spliced in. The result follows from the state of `random`.
+/// Half of all changes lie in the first 512 bytes, the place of headers.
 std::string mutated(std::string bytes, std::string_view other, Random& random);
 
 }  // namespace lockstep::torture

@@ -55,7 +55,7 @@ std::string big_endian(std::uint32_t value) {
   return text;
 }
 
-/// Bytes that differ.
+/// Distinct bytes.
 std::string pattern(std::size_t count, int modulus) {
   std::string bytes(count, '\0');
   for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<char>(static_cast<int>(7 * i + i / 11) % modulus);
@@ -93,7 +93,7 @@ std::string poem() {
   return text;
 }
 
-/// The poem and a tokenizer that was made of it.
+/// The poem and a tokenizer learnt from it.
 void write_byte_pairs(const fs::path& folder) {
   write_bytes(folder / "text", poem());
   io::write_tokenizer_files(folder / "bpe", io::learn_byte_pairs({folder / "text"}, 300));
@@ -111,7 +111,7 @@ void write_tokenizer_json(const fs::path& folder) {
                           info.added[0], bytes_of(folder / "bpe" / "vocab.json"), merges));
 }
 
-/// What `pack` does.
+/// Packs as `pack` does.
 std::string pack(const fs::path& folder, const std::unique_ptr<io::SampleSource>& source) {
   io::write_shards(*source, {.folder = folder / "packed"}, {});  // one shard: a single sample is a set, too
   return "";
@@ -119,7 +119,7 @@ std::string pack(const fs::path& folder, const std::unique_ptr<io::SampleSource>
 
 void append(std::string& text, std::span<const std::byte> bytes) { text += io::to_hex(io::checksum(bytes)) + ' '; }
 
-/// Every sample of a dataset, with its checksums compared.
+/// Every sample of a dataset, with its checksums verified.
 std::string contents(const io::Dataset& data) {
   const io::DatasetInfo& info = data.info();
   data.verify(0, 1);
@@ -138,7 +138,7 @@ std::string samples_of(const fs::path& path, const std::string& x = "x", const s
   return contents(io::ShardedDataset({.path = path, .x = x, .y = y}));
 }
 
-/// `lockstep info`: what it finds wrong is a refusal, as an exception is.
+/// `lockstep info`: a fault that it reports is a refusal, as an exception is.
 std::string info_on(const fs::path& path) {
   if (app::run_info({.path = path}) != 0) throw io::FileError(fmt::format("{}: info found damage", path.string()));
   return "";
@@ -164,9 +164,9 @@ void write_checkpoint(const fs::path& folder, std::int64_t step) {
   io::CheckpointWriter({.folder = folder}).write(record_of(step), tensors);
 }
 
-/// The same state as two writers leave it.
+/// The same state, written by two writers.
 void write_checkpoint_in_parts(const fs::path& folder, std::int64_t step) {
-  io::CheckpointWriter whole({.folder = folder});  // removes parts that it finds
+  io::CheckpointWriter whole({.folder = folder});  // removes existing parts
   const std::vector<float> values(100, 0.25F);
   io::SplitState split{
       .tensors = {{"parameters", "dense_1/weight", {20, 10}}, {"first_moment", "dense_1/weight", {20, 10}}},
@@ -204,7 +204,7 @@ void make_run(const fs::path& folder) {
   events.scalar("loss", 1, 0.5);
 }
 
-/// What resuming does with a run folder besides its checkpoints.
+/// Reads a run folder as resuming does, besides its checkpoints.
 std::string resume(const fs::path& folder) {
   io::RunFolder run(folder, io::RunFolder::Open::resume, false);
   const io::MetricsLog log(folder / "metrics.jsonl", true, 12);
@@ -369,7 +369,7 @@ void add_runs(std::vector<Subject>& all, const fs::path& fixtures) {
       {"run, info", make_run, {"metrics.jsonl", "owner", "config.ini", "checkpoints/step-0000000012.h5"}, info_on});
 }
 
-/// What `lockstep export` writes of a small network.
+/// The output of `lockstep export` for a small network.
 void write_exported(const fs::path& folder) {
   app::TrainOptions trained;
   trained.network = model::with_defaults({.name = "mlp", .values = {{"hidden", model::Numbers{6}}}});
@@ -489,7 +489,7 @@ Subject planted(std::string_view fault) {
     subject.read = [=](const fs::path& folder) {
       if (sound(text_of(folder))) return std::string();
       const std::vector<char> promised(std::size_t{3} << 29, 'x');
-      [[maybe_unused]] const char* const volatile shown = promised.data();  // so that a compiler does not leave it out
+      [[maybe_unused]] const char* const volatile shown = promised.data();  // keeps a compiler from leaving it out
       throw io::FileError(fmt::format("{}: {} bytes are too many", folder.string(), promised.size()));
     };
   } else if (fault == "altered") {

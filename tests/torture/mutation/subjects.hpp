@@ -13,8 +13,8 @@ namespace lockstep::torture {
 struct Subject {
   std::string name;
   std::function<void(const std::filesystem::path& folder)> make;  ///< valid files, into an empty folder
-  std::vector<std::string> targets;                               ///< those that are mutated, one at a time
-  /// Returns what was read as text: of files with checksums, the same as of the valid ones or the damage went
+  std::vector<std::string> targets;                               ///< mutated one at a time
+  /// Returns the contents as text: a file with checksums must give the same text as the valid one, or its damage went
   /// unnoticed.
   std::function<std::string(const std::filesystem::path& folder)> read;
   bool has_checksums = false;
@@ -23,12 +23,8 @@ struct Subject {
 /// `fixtures`: the folder tests/io/fixtures.
 std::vector<Subject> subjects(const std::filesystem::path& fixtures);
 
-/// Whole commands on files of earlier ones: training that begins with other weights, goes on or repeats a run, reports,
-/// sweeps.
-void add_commands(std::vector<Subject>& all);
-
-/// A reader with a fault, to see that the judge finds it: crash, hang, words, memory or altered. Throws
-/// std::invalid_argument for other names.
+/// A reader with a fault, to test the judge: crash, hang, words, memory or altered. Throws std::invalid_argument for
+/// other names.
 Subject planted(std::string_view fault);
 
 }  // namespace lockstep::torture
