@@ -23,7 +23,7 @@ using testing::Not;
 
 class ForeignFilesTest : public testing::Test {
  protected:
-  /// A file of others: 20 samples of 3 numbers.
+  /// A foreign file: 20 samples of 3 numbers.
   std::filesystem::path plain() const {
     const std::filesystem::path path = folder_.path() / "plain.h5";
     Hdf5File file(path, Hdf5File::Access::create);
@@ -37,7 +37,7 @@ class ForeignFilesTest : public testing::Test {
     file.close();
     return path;
   }
-  /// Stands for the program that inspects.
+  /// Replaces the inspecting program.
   std::filesystem::path program(const std::string& commands) const {
     const std::filesystem::path path = folder_.path() / "program";
     write_text(path, "#!/bin/sh\n" + commands + "\n");

@@ -1,5 +1,5 @@
 /// \file
-/// Folders and files that tests make and lose.
+/// Temporary folders and files of tests.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,7 @@ inline std::vector<std::string> folder_names(const std::filesystem::path& folder
   return names;
 }
 
-/// what() of the Error that `work` throws; a test failure and "" when it does not.
+/// what() of the Error that `work` throws; a test failure and "" if it throws none.
 template <class Error, class Work>
 std::string error_text(const Work& work) {
   try {

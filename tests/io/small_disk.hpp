@@ -1,5 +1,5 @@
 /// \file
-/// A tiny file system, and what a process may not do: ways to make writes fail for real.
+/// A tiny file system and limits of a process: ways to make writes fail for real.
 #pragma once
 
 #include <cerrno>
@@ -18,7 +18,7 @@
 
 namespace lockstep::io {
 
-/// A tmpfs of the given size; needs root. `reason` says why there is none.
+/// A tmpfs of the given size; needs root. `reason` explains its absence.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::string& size) {
@@ -45,7 +45,7 @@ class SmallDisk {
   TemporaryFolder folder_;
 };
 
-/// While it lives, no file of this process grows beyond `bytes`: writes fail with EFBIG. Works for everybody.
+/// While it lives, no file of this process grows beyond `bytes`: writes fail with EFBIG. Works for every user.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -67,7 +67,7 @@ class FileSizeLimit {
   void (*handler_)(int) = SIG_DFL;
 };
 
-/// What `work` (returning a text) says when an ordinary user runs it; root is not stopped by permissions.
+/// The text that `work` returns when an ordinary user runs it; permissions do not stop root.
 template <class Work>
 std::string said_by_ordinary_user(const Work& work) {
   int ends[2];

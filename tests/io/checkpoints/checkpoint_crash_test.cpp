@@ -1,5 +1,5 @@
 // kill -9 at any instant leaves the last good checkpoint. A child writes checkpoints as fast as it can and reports each
-// finished step through a pipe; the parent kills it at a random moment and looks at what is left.
+// finished step through a pipe; the parent kills it at a random moment and inspects the rest.
 #include <chrono>
 #include <limits>
 #include <random>
@@ -24,7 +24,7 @@ struct Kind {
   int writers = 1;
 };
 
-/// Never returns: ends by being killed, or with 1 when a write fails.
+/// Never returns: is killed, or ends with 1 when a write fails.
 [[noreturn]] void write_for_ever(const fs::path& folder, std::int64_t first, const Kind& kind, int pipe) {
   try {
     const RunFolder run(folder, RunFolder::Open::resume, false);
@@ -76,7 +76,7 @@ Outcome run_and_kill(const fs::path& folder, std::int64_t first, const Kind& kin
 
 constexpr std::int64_t kAnyStep = std::numeric_limits<std::int64_t>::max();
 
-/// Sanitizers make a write take longer: the moments of the kills are spread over as many writes.
+/// Sanitizers slow down writes: the moments of the kills are spread over as many writes.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kSlowness = 10;
 #else

@@ -1,4 +1,4 @@
-// Every way a checkpoint can be wrong, and that it is noticed.
+// Every kind of damage to a checkpoint is noticed.
 #include <random>
 #include <thread>
 
@@ -33,7 +33,7 @@ class DamagedCheckpoint : public ::testing::Test {
     return error_text<FileError>([&] { read_checkpoint(file_); });
   }
 
-  /// A copy through the HDF5 interface, every checksum as it was; `leave_out` and `rename` do the damage.
+  /// A copy through the HDF5 interface with unchanged checksums; `leave_out` and `rename` do the damage.
   void rewrite(const std::string& leave_out, const std::map<std::string, std::string>& rename) {
     const Checkpoint content = read_checkpoint(file_);
     const fs::path copy = folder_.path() / "copy.h5";
@@ -166,7 +166,7 @@ TEST_F(DamagedCheckpoint, SwappedTensorsAreNamed) {
 }
 
 TEST_F(DamagedCheckpoint, ATensorOfAnotherStepIsNoticed) {
-  // Valid in itself, its own checksum beside it, but not the one that belongs to this state.
+  // Valid in itself, with its own checksum beside it, but not the one that belongs to this state.
   CheckpointWriter writer({.folder = folder_.path()});
   const fs::path other = writer.write(sample_record(4), SampleTensors(4).views());
   const auto block_of = [](const SampleTensors& tensors, std::string_view bytes) {
@@ -246,7 +246,7 @@ TEST(CheckpointReadBack, DamageBetweenWritingAndRenamingIsNoticed) {
   const std::size_t at =
       read_text(file).find(std::string(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)));
   ASSERT_NE(at, std::string::npos);
-  // The damage races with the writer's fsync, which takes longer almost always: one success is enough.
+  // The damage races with the writer's fsync, which nearly always takes longer: one success is enough.
   std::string text;
   for (int attempt = 0; attempt < 200 && text.empty(); ++attempt) {
     const int watch = ::inotify_init1(IN_CLOEXEC);
@@ -297,7 +297,7 @@ TEST(CheckpointSpace, SpaceIsReservedBeforehand) {
   for (int i = 0; i < 200; ++i) tensors.add("parameters", "tiny_" + std::to_string(i), {1}, i);
   const std::uintmax_t size = fs::file_size(writer.write(sample_record(1), tensors.views()));
   disk.fill(size + 64 * 1024);
-  // It would just fit; the upper bound does not: refused before the first byte.
+  // The file would just fit, its upper bound does not: refused before the first byte.
   EXPECT_THAT(error_text<FileError>([&] { writer.write(sample_record(2), tensors.views()); }),
               HasSubstr("No space left on device"));
 }
@@ -307,7 +307,7 @@ TEST(CheckpointSpace, WritesThatFailHalfWayLeaveTheOldOnes) {
   CheckpointWriter writer({.folder = folder.path()});
   writer.write(sample_record(1), SampleTensors(1).views());
   const auto before = folder_content(folder.path());
-  // Reserving space is not subject to this limit, so that the library's own writes fail, at different places.
+  // Reserved space is exempt from this limit, so that the library's own writes fail, at different places.
   for (const rlim_t most : {0u, 100u, 2000u, 5000u, 20'000u, 100'000u, 150'000u}) {
     {
       const FileSizeLimit limit(most);

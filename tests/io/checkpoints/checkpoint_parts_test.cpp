@@ -1,4 +1,4 @@
-// Checkpoints that several processes write, each a part.
+// Checkpoints in parts, one for each writing process.
 #include "io/checkpoints/checkpoint_parts.hpp"
 
 #include <atomic>
@@ -134,7 +134,7 @@ TEST_F(CheckpointParts, ValuesThatNoPartHoldsOrTwoDoAreNoticed) {
   EXPECT_THAT(refused(strange), HasSubstr("which is no part of it"));
   short_one.tensors[0].shape[0] -= 1;
   EXPECT_THAT(refused(short_one), HasSubstr("which is no part of it"));
-  SplitState endless = split;  // no memory is taken for it: more than a machine has
+  SplitState endless = split;  // its size would exceed a machine's memory, and no memory is taken for it
   endless.tensors[0].shape = {std::int64_t{1} << 50};
   EXPECT_THAT(refused(endless), HasSubstr("and its parts have too few bytes"));
 }
@@ -176,7 +176,7 @@ TEST_F(CheckpointParts, AnOwnerBeforeThatStillWritesThemStopsNobody) {
     std::ofstream(parts / name);
   };
   const auto fill = [&] {
-    for (int i = 0; i < 200; ++i) write("old-" + std::to_string(i));  // their removal takes its time
+    for (int i = 0; i < 200; ++i) write("old-" + std::to_string(i));  // their removal takes a while
   };
   std::atomic<bool> noticed = false;
   std::thread owner_before([&] {

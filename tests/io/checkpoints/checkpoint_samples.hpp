@@ -1,5 +1,5 @@
 /// \file
-/// Checkpoints whose every number tells where it belongs.
+/// Checkpoints whose every number identifies its place.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct SampleTensors {
     for (const std::int64_t extent : shape) count *= extent;
     StoredTensor tensor{group, name, std::move(shape), std::vector<float>(static_cast<std::size_t>(count))};
     const float origin = static_cast<float>(step * 100 + static_cast<std::int64_t>(stored.size()) * 7);
-    float* const values = tensor.values.data();  // quick without the optimiser: kills shall meet writes, not this loop
+    float* const values = tensor.values.data();  // quick without the optimiser: kills shall hit writes, not this loop
     for (std::int64_t i = 0; i < count; ++i) values[i] = origin + static_cast<float>(i) / 1024;
     stored.push_back(std::move(tensor));
   }
@@ -67,8 +67,8 @@ struct InParts {
   std::string attempt = "0a";
 };
 
-/// Writes the tensors in parts of nearly equal numbers of values, which cut through tensors as they like, the later
-/// ones first.
+/// Writes the tensors in parts of nearly equal numbers of values, which cut through tensors anywhere, the later ones
+/// first.
 inline SplitState write_parts(const std::filesystem::path& folder, std::int64_t step, const SampleTensors& tensors,
                               const InParts& options) {
   std::size_t all = 0;
@@ -103,7 +103,7 @@ inline SplitState write_parts(const std::filesystem::path& folder, std::int64_t 
   return split;
 }
 
-/// The sample of that step, its parts first, then its file.
+/// The sample of that step: first its parts, then its file.
 inline std::filesystem::path write_in_parts(CheckpointWriter& writer, const std::filesystem::path& folder,
                                             std::int64_t step, const InParts& options) {
   return writer.write(sample_record(step), {}, write_parts(folder, step, SampleTensors(step), options));

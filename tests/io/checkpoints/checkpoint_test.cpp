@@ -184,7 +184,7 @@ TEST(Checkpoint, AResumedRunKnowsTheBestBehindItAndNotThatOfABranchItHasLeft) {
   options.metrics = {{10, 0.9}, {20, 0.5}};
   CheckpointWriter after(options);
   EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 10);
-  after.validated(30, 0.99);  // and not written: the file of that step is of the branch
+  after.validated(30, 0.99);  // without writing: that step's file belongs to the branch
   after.validated(40, 0.6);
   write_sample(after, 40);
   EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 10);
@@ -200,7 +200,7 @@ TEST(Checkpoint, AFileOfABranchThatWasLeftDoesNotGetTheMetricOfTheNewOne) {
     CheckpointWriter before(options);
     for (const std::int64_t step : {10, 20, 30}) write_sample(before, step);
   }
-  options.goes_on_from = 40;  // from 10 on, on a branch of its own, which has validated 20 and 30 and saved neither
+  options.goes_on_from = 40;  // a branch of its own from 10 on, which has validated 20 and 30 and saved neither
   options.metrics = {{10, 0.5}, {20, 0.8}, {30, 0.9}};
   std::vector<std::int64_t> asked;
   options.lies_behind = [&asked](std::int64_t step, const std::string&) {
@@ -378,7 +378,7 @@ TEST(Checkpoint, GivesBackTheReservedSpace) {
   EXPECT_LE(status.st_blocks * 512, status.st_size + 8192);
 }
 
-/// Made by programs that wrote these formats (tests/cli/old_checkpoints.sh has the runs).
+/// Files of programs that wrote these formats (tests/cli/old_checkpoints.sh has the runs).
 TEST(Checkpoint, ReadsFormat1) {
   const Checkpoint checkpoint = read_checkpoint(kFixtures / "checkpoint_format_1.h5");
   EXPECT_EQ(checkpoint.record.network,

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 constexpr std::int64_t kContext = 4;
 constexpr std::int64_t kSamples = 103;
 
-/// A corpus whose token i is i: a window tells which it is.
+/// A corpus whose token i is i: each window identifies itself.
 class PrefetcherStreamsTest : public testing::Test {
  protected:
   PrefetcherStreamsTest() {
@@ -128,7 +128,7 @@ TEST_F(PrefetcherStreamsTest, RefusesNonsense) {
                std::invalid_argument);
 }
 
-/// Shuffled, a corpus is a dataset as any other: every window once per epoch, and the batch says which they are.
+/// Shuffled, a corpus is a dataset like any other: every window occurs once per epoch, and the batch identifies them.
 TEST_F(PrefetcherStreamsTest, ShuffledWindowsEachOncePerEpoch) {
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
     std::map<std::int64_t, std::int32_t> seen;

@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// x of sample i is the number i itself, so that a batch tells which samples it holds.
+/// x of sample i is the number i itself, so that a batch identifies its samples.
 class PrefetcherTest : public testing::Test {
  protected:
   explicit PrefetcherTest(std::int64_t samples = 1000) {

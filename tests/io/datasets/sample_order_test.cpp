@@ -82,8 +82,8 @@ TEST(SampleOrder, WithoutShufflingIsFileOrder) {
   EXPECT_EQ(order.at(16), 16);
 }
 
-/// Variance of the number of samples of each class in a batch, relative to what independent draws give. In data sorted
-/// by class, file order gives about the batch size.
+/// Variance of the number of samples of each class in a batch, relative to independent draws. In data sorted by class,
+/// file order gives about the batch size.
 double mixing(const SampleOrder& order, std::int64_t classes, std::int64_t batch) {
   const std::int64_t samples = order.samples();
   double squares = 0;

@@ -55,7 +55,7 @@ class ShardedDatasetTest : public testing::Test {
   std::string error() const {
     return error_text<FileError>([&] { ShardedDataset({.path = set()}); });
   }
-  /// What goes wrong when every sample is read.
+  /// The error of reading every sample.
   std::string read_error() const {
     const ShardedDataset data({.path = set()});
     std::vector<std::byte> x(data.x_bytes());

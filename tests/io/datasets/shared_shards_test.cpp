@@ -32,7 +32,7 @@ class SharedShardsTest : public testing::Test {
   std::shared_ptr<SharedShards> part_of(int rank) const {
     return std::make_shared<SharedShards>(set(), rank, kRanks, nullptr);
   }
-  /// What each of the ranks has.
+  /// The shards of each rank.
   std::array<std::shared_ptr<SharedShards>, kRanks> together() const {
     std::array<std::shared_ptr<SharedShards>, kRanks> ranks;
     std::vector<std::string> findings;

@@ -1,4 +1,4 @@
-/// Which samples train and which validate, where nobody has split them.
+/// The choice of samples for training and validation, without a split by the user.
 #include "io/datasets/split_dataset.hpp"
 
 #include <algorithm>

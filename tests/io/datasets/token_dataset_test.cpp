@@ -37,7 +37,7 @@ class TokenDatasetTest : public testing::Test {
     write_shards(source, {.folder = folder, .shards = shards, .overwrite = true}, {});
     return folder;
   }
-  /// Files by others: one dataset `tokens` of any type and shape.
+  /// Foreign files: one dataset `tokens` of any type and shape.
   std::filesystem::path write_foreign(FileType type, const std::vector<std::int64_t>& shape) {
     const std::filesystem::path path = folder_.path() / "foreign.h5";
     Hdf5File file(path, Hdf5File::Access::create);
@@ -90,7 +90,7 @@ TEST_F(TokenDatasetTest, LongWindowsTakeSeveralReads) {
   }
 }
 
-/// The token of position i is i: a window tells where it begins.
+/// The token of position i is i: a window shows its beginning.
 TEST_F(TokenDatasetTest, EachEpochBeginsElsewhereAndIsWithoutGaps) {
   const auto path = write({.tokens = 1000, .vocabulary = 1000, .token = [](std::int64_t i) { return i; }}, 3);
   const TokenDataset data({.path = path, .context = 16, .seed = 5});

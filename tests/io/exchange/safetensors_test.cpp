@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// A file with this header, and so many bytes behind it.
+/// A file with this header, followed by the data.
 std::string file_of(const std::string& header, const std::string& data) {
   const std::uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');
@@ -163,7 +163,7 @@ TEST_F(SafetensorsTest, LeavesAnExistingFileAloneUnlessToldToReplaceIt) {
             file_.string() + ": is there already: give --force to replace it");
   EXPECT_EQ(read_text(file_), "precious");
   {
-    // One that appears while the other is written.
+    // A file that appears while the other is written.
     std::filesystem::remove(file_);
     OutputFile late(file_, IfThere::refuse, 4);
     late.write("late");

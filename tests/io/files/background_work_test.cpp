@@ -94,7 +94,7 @@ TEST(BackgroundWork, TheDestructorDoesNotWaitForEver) {
     });
     work.give_up();
   }
-  shared->permission.set_value();  // the thread has lived on, and what it works with, too
+  shared->permission.set_value();  // the thread has lived on, and its data, too
   shared->ended.get_future().wait();
 }
 

@@ -168,7 +168,7 @@ TEST(Hdf5File, SaysWhatItCannotFind) {
   EXPECT_THROW(const_cast<Hdf5File&>(reading).create_group("h"), std::invalid_argument);
 }
 
-/// Runs `work` while files may not grow beyond `bytes`.
+/// Runs `work` while files may not grow beyond `bytes` bytes.
 template <class Work>
 void with_file_size_limit(rlim_t bytes, const Work& work) {
   rlimit before{};
@@ -211,7 +211,7 @@ TEST(Hdf5File, ReportsAFailedWriteOnceAndSurvivesIt) {
   EXPECT_EQ(got, values);
 }
 
-/// Whole content as far as a reader sees it; empty when reading fails.
+/// The whole content as far as a reader sees it; empty when reading fails.
 std::string content(const std::filesystem::path& path) {
   try {
     const Hdf5File file(path, Hdf5File::Access::read);
@@ -254,7 +254,7 @@ TEST(Hdf5File, EveryFlippedMetadataBitIsNoticedOrHarmless) {
   const std::string bytes = read_text(path);
   int noticed = 0;
   for (std::size_t at = 0; at < bytes.size(); ++at) {
-    if ((at >= x && at < x + 8) || (at >= y && at < y + 8)) continue;  // raw data: our checksums' business
+    if ((at >= x && at < x + 8) || (at >= y && at < y + 8)) continue;  // raw data, which our checksums protect
     std::string flipped = bytes;
     flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
     write_text(path, flipped);

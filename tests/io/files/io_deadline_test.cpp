@@ -17,7 +17,7 @@ namespace {
 constexpr auto kReading = IoDeadline::Kind::reading, kWriting = IoDeadline::Kind::writing;
 const std::filesystem::path kFile = "shard-0.h5", kOther = "log.txt";
 
-/// What a deadline has said, in order.
+/// The messages of a deadline, in order.
 class Said {
  public:
   void add(const std::string& what) {
@@ -25,7 +25,7 @@ class Said {
     said_.push_back(what);
     changed_.notify_all();
   }
-  /// Until it has been said; false after a minute, which no healthy machine needs.
+  /// Waits for that message; false after a minute, which no healthy machine needs.
   bool wait_for(const std::string& what) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::minutes(1),

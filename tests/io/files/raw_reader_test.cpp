@@ -34,7 +34,7 @@ TEST_F(RawReaderTest, ReadsRoundAllFiles) {
   }
   reader.forget();
   EXPECT_NO_THROW(reader.read(0, reader.bytes()));
-  const double share = reader.cached_share().value_or(1);  // not every file system tells
+  const double share = reader.cached_share().value_or(1);  // some file systems do not report it
   EXPECT_THAT(share, testing::AllOf(testing::Gt(0.9), testing::Le(1)));
 }
 

@@ -1,4 +1,4 @@
-// Headers that promise what their file cannot hold: refused before memory is taken for it.
+// Headers that claim more than their file can hold are refused before memory is taken for it.
 #include <algorithm>
 #include <cstring>
 
@@ -32,7 +32,7 @@ class DamagedHeadersTest : public testing::Test {
     for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 0xFF);
     return text;
   }
-  /// [40, height, width] bytes are promised.
+  /// Claims [40, height, width] bytes.
   static std::string idx(std::uint32_t height, std::uint32_t width) {
     return std::string("\0\0\x08\x03", 4) + big_endian(40) + big_endian(height) + big_endian(width) +
            std::string(640, 'x');
@@ -125,7 +125,7 @@ TEST_F(DamagedHeadersTest, ImagesAreComparedWithTheSizeOfTheirFile) {
   EXPECT_THAT(error_text<FileError>([&] { read_image(file("bomb.jpg", jpeg)); }), HasSubstr("bomb.jpg: is damaged"));
 }
 
-/// The test above cannot tell a refusal before the memory from one behind it; this one can.
+/// The test above cannot tell a refusal before the allocation from a later one; this one can.
 TEST_F(DamagedHeadersTest, NoMemoryIsTakenForWhatIsRefused) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "not run: sanitizers map all memory";

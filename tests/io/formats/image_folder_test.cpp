@@ -21,12 +21,12 @@ using testing::HasSubstr;
 
 const std::filesystem::path kImages = kFixtures / "images";
 
-/// What fixtures/make_images.py drew.
+/// The colours that fixtures/make_images.py drew.
 double drawn(std::int64_t y, std::int64_t x, std::int64_t colour) {
   return colour == 0 ? static_cast<double>(10 * x + 5) : colour == 1 ? static_cast<double>(15 * y) : 100;
 }
 
-/// Without the libraries there is one thing to test: that it is said.
+/// Without the libraries one test remains: the message says so.
 bool built_without() {
   if (can_decode_images()) return false;
   EXPECT_THAT(error_text<FileError>([] { read_image(kImages / "rgb.png"); }), HasSubstr("built without libjpeg"));
@@ -74,7 +74,7 @@ TEST(ReadImageTest, DepthIsKept) {
   ASSERT_EQ(grey.deep.size(), 12U * 16 * 3);
   EXPECT_TRUE(grey.pixels.empty());
   for (std::size_t i = 0; i < grey.deep.size(); ++i) EXPECT_EQ(grey.deep[i], (10 * (i / 3 % 16) + 5) * 257);
-  const Image narrow = read_image(kImages / "grey12.png");  // 12 bits in 16, with a gamma that is nobody's business
+  const Image narrow = read_image(kImages / "grey12.png");  // 12 bits in 16, with a gamma to be ignored
   for (std::size_t i = 0; i < narrow.deep.size(); ++i) EXPECT_EQ(narrow.deep[i], 16 * (10 * (i / 3 % 16) + 5) + i / 48);
   const Image small = scale(grey, {.height = 12, .width = 16}, 6, 8);
   EXPECT_NEAR(small.deep[3 * 3], 257 * (10 * 6.5 + 5), 257);
@@ -239,7 +239,7 @@ TEST_F(ImageFolderTest, ClassesAndFilesInTheOrderOfTheirNames) {
   if (built_without()) return;
   copy("rgb.png", "dog/b.PNG");
   copy("grey.png", "dog/a.png");
-  copy("rgb.png", "cat/z.jpg");  // a PNG whatever its name says
+  copy("rgb.png", "cat/z.jpg");  // a PNG under another name
   write_text(folder_.path() / "dog/notes.txt", "no picture");
   write_text(folder_.path() / "README", "no folder");
   std::filesystem::create_directories(folder_.path() / ".cache");
@@ -264,7 +264,7 @@ TEST_F(ImageFolderTest, NothingIsLeftOutInSilence) {
   if (built_without()) return;
   copy("rgb.png", "cat/2019/spring/a.png");
   copy("rgb.png", "cat/b.JFIF");
-  copy("rgb.png", "dog/untitled");  // no ending: its content says what it is
+  copy("rgb.png", "dog/untitled");  // no ending: its content decides
   copy("rgb.png", "dog/._a.png");
   write_text(folder_.path() / "dog/._b.png", "macOS");
   write_text(folder_.path() / "dog/.DS_Store", "macOS");

@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Everything that the source holds, in blocks of `block` samples: one byte string per field.
+/// The whole source, in blocks of `block` samples: one byte string per field.
 std::vector<std::string> drain(SampleSource& source, std::int64_t block) {
   const auto fields = source.stored_fields();
   std::vector<std::string> all(fields.size());

@@ -101,7 +101,7 @@ TEST(MetricsLog, ResumeKeepsRecordsWithoutAStepAndDropsTornLines) {
     EXPECT_EQ(read_text(file), other) << torn;
   }
   write_text(file,
-             "{\"step\":3}");  // whole but for its newline: it will be written again only if it is beyond the step
+             "{\"step\":3}");  // whole but for its newline: written again only if it is beyond the step
   { const MetricsLog log(file, true, 2); }
   EXPECT_EQ(read_text(file), "");
 }

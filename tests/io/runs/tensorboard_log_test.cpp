@@ -1,5 +1,4 @@
-// The files are decoded here by a reader that shares nothing with the writer: a bitwise CRC and a generic protobuf
-// walk.
+// A reader that shares nothing with the writer decodes the files here: a bitwise CRC and a generic protobuf walk.
 #include "io/runs/tensorboard_log.hpp"
 
 #include <cmath>
@@ -310,7 +309,7 @@ TEST(TensorboardLog, AFailureIsToldOnce) {
   for (const bool flushed : {true, false}) {
     testing::internal::CaptureStderr();
     {
-      const FileSizeLimit limit(80);  // room for the version event, and for some words
+      const FileSizeLimit limit(80);  // enough for the version event and some words
       TensorboardLog log(folder.path());
       for (int step = 0; step < 50; ++step) log.scalar("train/loss", step, 1);
       if (flushed) {

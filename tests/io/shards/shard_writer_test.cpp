@@ -118,7 +118,7 @@ TEST(ShardWriter, RefusesToOverwriteAndNeverReplacesAForeignFolder) {
   EXPECT_EQ(folder_names(folder.path()), (std::vector<std::string>{"empty", "file", "set"}));
 }
 
-/// Threads in the place of processes.
+/// Threads act as processes.
 class Threads final : public PackPeers {
  public:
   struct Shared {
@@ -140,7 +140,7 @@ class Threads final : public PackPeers {
     }
     shared_.barrier.arrive_and_wait();
     const bool failed = shared_.failed;
-    shared_.barrier.arrive_and_wait();  // nobody begins what comes next before all have looked
+    shared_.barrier.arrive_and_wait();  // no thread goes on before all have looked
     if (error) std::rethrow_exception(error);
     if (failed) throw FileError("another one failed");
   }
@@ -157,7 +157,7 @@ class Threads final : public PackPeers {
   Shared& shared_;
 };
 
-/// What of them failed.
+/// Number of failed packers.
 int pack_by(int size, const std::function<void(ShardWriterOptions, int rank)>& work,
             const ShardWriterOptions& options) {
   Threads::Shared shared(size);
@@ -286,7 +286,7 @@ TEST(ShardWriter, SaysWhereItCannotWrite) {
               HasSubstr("cannot write"));
 }
 
-/// A tmpfs of 1 MiB, or a reason why there is none.
+/// A tmpfs of 1 MiB, or the reason for its absence.
 class SmallDisk : public testing::Test {
  protected:
   void SetUp() override {

@@ -76,7 +76,7 @@ TEST_F(SplitTest, TheChoiceIsTheSeedsAndIsEven) {
 }
 
 TEST_F(SplitTest, BothPartsHaveTheClassesOfTheWhole) {
-  // Class 4 is but in sample 4, which is in one part alone.
+  // Class 4 has only sample 4, which is in one part alone.
   const OpenSource open = [] {
     MemorySource::Options options = numbered(50);
     options.label = [](std::int64_t sample) { return sample == 4 ? 4.0 : static_cast<double>(sample % 2); };

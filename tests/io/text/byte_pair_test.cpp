@@ -29,7 +29,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-/// The bytes, what these merges make, and <|end|>.
+/// The bytes, the tokens of these merges, and <|end|>.
 TokenInfo small_vocabulary(const std::vector<std::string>& merges) {
   TokenInfo info{.kind = "bpe"};
   for (const std::uint8_t byte : bytes_by_letter()) {
@@ -129,7 +129,7 @@ TEST(BytePairTest, LongWordsAreMergedAsShortOnesAre) {
   for (int round = 0; round < 200; ++round) {
     std::string word;
     for (std::uint32_t i = 0; i < 2 + next() % 50; ++i) word += letters[next() % 4];
-    // Digits are no part of a merge, so that the long word's tokens are the short one's again and again.
+    // Digits are in no merge, so that the long word's tokens repeat the short one's.
     BytePairEncoder encoder(tokenizer.info());
     std::vector<std::int32_t> once, often;
     encoder.append(word + "0", once);
