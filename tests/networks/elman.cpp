@@ -1,7 +1,7 @@
 /// \file
 /// "elman", a recurrent language model that the program itself does not have (Elman 1990, with one matrix for input and
-/// state): h_t = tanh(U (x_t + h_{t-1}) + b). It shows that a network is one file, whatever it needs: the commands know
-/// of it what its NetworkKind tells.
+/// state): h_t = tanh(U (x_t + h_{t-1}) + b). It shows that a network is one file: the commands learn everything else
+/// from its NetworkKind.
 #include <fmt/format.h>
 
 #include "model/layers/embedding.hpp"
