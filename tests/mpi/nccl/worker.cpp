@@ -1,11 +1,11 @@
 /// \file
-/// The start of NCCL over MPI, for nccl.sh: worker TRANSPORT WHAT. Every rank prints one line; exit 0: it worked, 3:
-/// all ranks were refused in the same words, 1: anything else. WHAT:
-///   id     the id is made and the same on all ranks
-///   start  the device communicator starts, each rank on the device of its number modulo two (or all on one, where
-///   there is one) alone  the same, but the last rank asks for a device that no machine has init   NCCL's start without
-///   a look at the device before: NCCL itself meets the missing device log    what NCCL says while somebody listens is
-///   heard
+/// Starts NCCL over MPI, for nccl.sh: worker TRANSPORT WHAT. Every rank prints one line; exit 0: it worked, 3: all
+/// ranks were refused with the same message, 1: anything else. WHAT:
+/// - id: the id is made and the same on all ranks
+/// - start: the device communicator starts, each rank on the device of its number modulo two (or all on a single one)
+/// - alone: the same, but the last rank asks for a device that no machine has
+/// - init: NCCL starts without a look at the device before, and meets the missing device itself
+/// - log: a listener hears NCCL's log
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
