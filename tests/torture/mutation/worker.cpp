@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 30;  ///< the limit for a case of a few kilobytes
+constexpr std::uint64_t kMaxMemory = std::uint64_t{1} << 30;  ///< the limit for a case of a few kilobytes
 
 std::uint64_t peak_memory() {
   std::ifstream status("/proc/self/status");
