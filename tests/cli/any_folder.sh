@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A run finds its data from any working folder, and its log says before the start how it will train.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Checkpoints that do not fit or are damaged are refused by name and left as they are.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Faulty data end in one message that names the file, and leave no run folder behind.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small good
 train=(train --data data --optimizer sgd --steps 50 --run runs/r)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The batch scripts find their own folder, whatever its path looks like, and a task of a job array acts for itself
-# alone. This test brings its own scontrol, squeue and launcher.
+# The batch scripts find their own folder, whatever its path looks like, and a task of a job array acts for
+# itself alone. This test brings its own scontrol, squeue and launcher.
+# label: more
 . "$(dirname "$0")/harness.sh"
 mkdir -p bin spool "a b/slurm" "a/slurm"
 own="$work/a b/slurm"

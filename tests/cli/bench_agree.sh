@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # bench agree: trains the same under several modes of agreement and compares them.
+# label: more
 # alone
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

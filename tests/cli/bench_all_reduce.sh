@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The benchmark of all-reduces prints its table, writes its files and checks every element.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 # rows WAY: the table's rows of that way.

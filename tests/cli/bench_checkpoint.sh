@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The benchmark of checkpoints prints its table, writes its files and leaves nothing else behind.
+# label: more
 . "$(dirname "$0")/harness.sh"
 mkdir disk
 for way in "1 1" "2 1" "3 2" "3 3"; do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The benchmark of input prints its table, writes its files and reads what training reads.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data
 options=(--data data --batch 32 --steps 30 --repeat 2)

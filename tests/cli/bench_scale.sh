@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # `lockstep bench scale` times every world size, its figures are consistent, and it names a slow rank.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 small=(--device cpu --features 20 --outputs 5 --hidden 16 --batch 12 --warmup 1)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # `lockstep bench step` reports all-reduces and buckets, and times other bucket sizes beside the rule's.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 small=(--device cpu --features 784 --hidden 64,64 --batch 8 --warmup 2 --repeat 5)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The best checkpoint is kept, named and found again, and a run ends when its validations stop improving.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --best-by selects the best validation by metrics that need every answer, alike at any number of ranks.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 cat >data.py <<'END'

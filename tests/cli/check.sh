@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The preflight says OK on a healthy system, and names each fault with its place and remedy.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data
 job_options=(--data data --hidden 16 --seconds 0.5)

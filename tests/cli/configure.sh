@@ -1,4 +1,5 @@
 # CMake reports what it finds and what is missing, with and without the packages that GPUs need.
+# label: more
 . "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 
 # configure NAME [ENVIRONMENT...] [-D...]: its output is in ./out, its exit code in $status.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A job chooses its device: it says so without a GPU, and with one it refuses what GPUs cannot do. The second half needs
 # a GPU and is otherwise skipped aloud; training on GPUs is tested in tests/gpu.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # eval --report lists every class and every target, alike at any number of ranks.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data --noise 4

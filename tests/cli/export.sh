@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Weights go to other programs and come from them: safetensors, npz, GPT-2 under Hugging Face's names. The test compares
+# Weights go to other programs and come from them: safetensors, GPT-2 under Hugging Face's names. The test compares
 # the files' values with the checkpoint's own, and GPT-2 with a forward pass in numpy.
 . "$(dirname "$0")/harness.sh"
 

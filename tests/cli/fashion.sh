@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A network learns Fashion-MNIST, a real data set.
+# label: more
 . "$(dirname "$0")/harness.sh"
 raw=""
 for folder in /usr/share/datasets/fashion-mnist "$tree/data/fashion-mnist/raw"; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Damaged HDF5 files of other programs, which crash libhdf5, exhaust memory or have an impossible header, end in one
 # sentence that names the file, from every command that opens data, at any number of ranks.
+# label: more
 . "$(dirname "$0")/harness.sh"
 sanitized || ulimit -v 8000000  # a header must not claim the machine's memory
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"  # libhdf5 leaks memory over damaged metadata

@@ -2,6 +2,7 @@
 # HDF5 files made by others mean what the HDF5 library says: links to other files, raw files beside them, virtual data
 # sets, numbers of fewer bits, netCDF's attributes. Values never written are no data, and a failed read gives its
 # reason.
+# label: more
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A part of a network trains alone: frozen parameters stay, cost nothing, and go with every other option of a run.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

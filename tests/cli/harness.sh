@@ -38,7 +38,9 @@ trap 'exit 1' INT TERM HUP PIPE
 sanitized() { grep -q -a -E '__(asan|tsan)_init' "$lockstep"; }
 # Sanitizers make everything several times slower.
 patience=$(sanitized && echo 5 || echo 1)
-# Scripts with a line "# long: SECONDS" have two entries; the long one has the label slow.
+# Scripts with a line "# more: SECONDS" have a second entry, with the label more, for the cases that the short form leaves
+# out; those with a line "# long: SECONDS" have one with the label slow, for all cases.
+in_short_form() { [ "$form" = short ]; }
 in_long_form() { [ "$form" = long ]; }
 # some COUNT WORD...: prints the first COUNT words, one a line; in the long form all.
 some() {
@@ -47,8 +49,8 @@ some() {
   in_long_form && count=$#
   printf '%s\n' "${@:1:count}"
 }
-# share COUNT MORE WORD...: a line each: in the short form the first COUNT of them, with `more` the next MORE, in the long
-# form all.
+# share COUNT MORE WORD...: prints words, one a line: the first COUNT in the short form, the next MORE with `more`, all in
+# the long form.
 share() {
   local count=$1 more=$2
   shift 2

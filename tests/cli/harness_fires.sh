@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # harness_fires.sh LOCKSTEP TREE: a script of harness.sh ends with 0 only if it has cases and none of them failed.
+# label: more
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A run begins with the weights of another one.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data

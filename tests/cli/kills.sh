@@ -2,6 +2,7 @@
 # A run survives kill -9 at random moments, of one rank or of all, while it writes checkpoints beside the training, in
 # one file and in parts: every checkpoint that it called safe is there, and after all kills the run has every bit of an
 # undisturbed one. KILLS: their number (kills_many.sh: 200). SEED: for the moments.
+# label: more
 . "$(dirname "$0")/harness.sh"
 kills=${KILLS:-8}
 RANDOM=${SEED:-1}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One rule covers labels of every type and shape: whole numbers, booleans and texts are classes, other floats are
 # numbers to predict, and the user may say otherwise.
+# label: more
 . "$(dirname "$0")/harness.sh"
 python3 - <<'END'
 import h5py, numpy as np

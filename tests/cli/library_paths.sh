@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Programs look for their libraries in safe places: never in the current folder, where anybody may have put one.
+# They are hardened as a distribution hardens its own.
+# label: more
 . "$(dirname "$0")/harness.sh"
 build=$(dirname "$lockstep")
 

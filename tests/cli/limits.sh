@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The program respects its shell's limits: it refuses too large a demand before it allocates.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 16 --batch 20 --steps 4)

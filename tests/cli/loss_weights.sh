@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Weights of classes and samples, and the losses of numbers, equal numpy's in float64: a linear network makes the same
 # steps at any number of ranks. Bad weights are refused.
+# label: more
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Standard output goes to a full disk or to nobody: work goes on without its words, a lost result is an error.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 printf 'To be, or not to be, that is the question.%.0s' {1..60} >text

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A full disk during packing, logging and checkpointing ends in a clear message. Needs a small file system, so root.
+# label: more
 . "$(dirname "$0")/harness.sh"
 mkdir disk
 mount -t tmpfs -o size=2m none disk 2>/dev/null || skip_all "no right to mount a small tmpfs"

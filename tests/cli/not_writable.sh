@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Folders without write permission are refused with one sentence. Root may write everywhere, so as root the program runs
 # as nobody.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data
 mkdir closed; chmod 555 closed

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checkpoints of formats 1 to 3 (tests/io/fixtures/checkpoint_format_*.h5, made by the runs below with the program of
 # that time) still work: a run that goes on from one ends like an uninterrupted one.
+# label: more
 . "$(dirname "$0")/harness.sh"
 # close FILE FILE: compares the same steps; the fixtures come from a processor whose sums may differ in the last bits.
 close() {

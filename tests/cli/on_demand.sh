@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A run writes checkpoints on request and by the clock, and training goes on.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

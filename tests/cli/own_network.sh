@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A network added as one file (tests/networks/elman.cpp) works in every command, which learns of it from its
 # NetworkKind.
+# label: more
 # program: lockstep_with_elman
 . "$(dirname "$0")/harness.sh"
 

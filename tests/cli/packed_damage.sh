@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Altered packed data and checkpoints (values outside of the file, flipped bits, headers that claim memory) end in one
 # sentence that names the file, from every command, and never in other data, a signal or exhausted memory.
+# label: more
 . "$(dirname "$0")/harness.sh"
 sanitized || ulimit -v 8000000  # a header must not claim the machine's memory
 pack_small good

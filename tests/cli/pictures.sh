@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Folders of image files work as people keep them: sub-folders, other formats, splits, depths, orientations, no classes
 # at all.
+# label: more
 . "$(dirname "$0")/harness.sh"
 images=$tree/tests/io/fixtures/images
 mkdir -p probe/a && cp "$images/rgb.png" probe/a

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Links, pipes and devices stand in place of a run's files: the run changes nothing of others, and waits for nothing for
 # ever.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 8 --batch 20 --progress off)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The commands of the documents work: each block after a line <!-- run --> runs in a copy of the tree's layout, with a
 # build at build/release and the data of app/quickstart in data/raw. C++ after a line <!-- compile --> compiles.
+# label: more
 . "$(dirname "$0")/harness.sh"
 raw=/usr/share/datasets/fashion-mnist
 [ -d $raw ] || raw=$tree/data/fashion-mnist/raw

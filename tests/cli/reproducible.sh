@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --reproducible gives the same bytes at any number of ranks, over any transport, through a resume.
+# label: more
 # long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

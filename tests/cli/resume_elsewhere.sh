@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A new run goes on from another run's checkpoint.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

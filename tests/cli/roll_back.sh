@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Training that diverges goes back to a good checkpoint with a smaller learning rate.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train

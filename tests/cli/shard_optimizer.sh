@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Ranks that share the update make exactly the steps that they make without sharing.
+# label: more
 # long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

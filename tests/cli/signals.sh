@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # On a signal all ranks stop at one step, leave a checkpoint and end with 75; the run goes on from there.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 50 --progress off)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # When a file system stalls nobody waits for ever, the message names the file, and a stall that ends in time ends
 # nothing.
+# label: more
 # seconds: 600
 # long: 900
 . "$(dirname "$0")/harness.sh"

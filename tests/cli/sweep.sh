@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # sweep makes one training for each line of a file; sweeps can be resumed, shared and halved.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train --noise 4
 pack_small data/test --first 600 --noise 4

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A terminal shows lines that fit and colours unless NO_COLOR forbids them; the log has the long form.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A job with little time left stops by itself, early enough for a checkpoint, with 75, and the resumed run ends with the
 # same weights.
+# label: more
 . "$(dirname "$0")/harness.sh"
 unset SLURM_JOB_ID SLURM_JOB_END_TIME SLURM_RESTART_COUNT
 pack_small data/train

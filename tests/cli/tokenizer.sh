@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Byte pair tokenizers learn from text, pack it, train models and write text.
+# label: more
 . "$(dirname "$0")/harness.sh"
 
 for i in $(seq 60); do echo "The quick brown fox $i jumps over the lazy dog; it's naïve — don't!"; done >corpus.txt

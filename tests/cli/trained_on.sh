@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A checkpoint knows its training data: classes are matched by name, values of another kind are refused.
+# label: more
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --version and the JSON of benchmarks name their origin: version, commit, libraries, machine, time.
+# label: more
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 command -v git >/dev/null || skip_all "git is not here"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Numbers too precise for float32, such as Unix times and long integers, are standardised before they are narrowed, in HDF5
 # files, tables and packed data; a value outside of float32's range is refused with its sample.
+# label: more
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Commands that need no peers start no MPI, and neither does a process without a launcher.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 train=(train --data data --optimizer sgd --hidden 8 --batch 20)

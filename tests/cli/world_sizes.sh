@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A run's results do not depend on the number of ranks; only its time does.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

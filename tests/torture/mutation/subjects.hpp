@@ -23,6 +23,10 @@ struct Subject {
 /// `fixtures`: the folder tests/io/fixtures.
 std::vector<Subject> subjects(const std::filesystem::path& fixtures);
 
+/// Whole commands on files of earlier ones: training that begins with other weights, goes on or repeats a run, reports,
+/// sweeps.
+void add_commands(std::vector<Subject>& all);
+
 /// A reader with a fault, to test the judge: crash, hang, words, memory or altered. Throws std::invalid_argument for
 /// other names.
 Subject planted(std::string_view fault);
