@@ -122,7 +122,7 @@ const std::vector<View>& views() {
          return std::make_unique<StandardizedDataset>(data, FeatureScale{.mean = {1, 1}, .deviation = {2, 2}},
                                                       FeatureScale{});
        }},
-      {"balanced", true,  // of a single class: an epoch is what there is
+      {"balanced", true,  // a single class: an epoch is all of its samples
        [](auto data) -> std::unique_ptr<Dataset> {
          return std::make_unique<BalancedDataset>(data, std::vector<std::int32_t>(kTalks, 0), 1);
        }},
