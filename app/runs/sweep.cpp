@@ -109,6 +109,10 @@ class Sweep {
     if (!last) words.push_back(fmt::format("--stop-at={}", share_of_steps(task.rung, rungs_)));
     const int code = finish(start(words, folder_.words_of(task.setting)));
     if (signals_.stop_requested()) return false;
+    if (!folder_.holds()) {  // this process was stopped for a long time
+      console_.info(fmt::format("{}: another process has taken it over", run.string()));
+      return true;
+    }
     SweepResult result{.line = its.line, .metric_key = "", .metric = std::nullopt, .exit_code = code};
     const bool complete = code == kExitDone || (code == kExitStoppedEarly && !last);
     if (code == kExitStoppedEarly && last) {
@@ -164,7 +168,7 @@ class Sweep {
       if (ended == process) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (ended < 0 && errno != EINTR) throw io::FileError(fmt::format("a training is lost: {}", std::strerror(errno)));
       if (signals_.stop_requested() && !std::exchange(told, true)) kill(process, SIGUSR1);
-      if (since_sign.seconds() > 5) {
+      if (since_sign.seconds() > SweepFolder::kHeartbeat) {
         folder_.still_here();
         since_sign.lap();
       }

@@ -1,12 +1,13 @@
 #include "app/runs/sweep_folder.hpp"
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
-#include <sstream>
+#include <span>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,35 +20,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
+/// In place of who holds it.
+constexpr std::string_view kReleased = "released";
+/// The last line of a claim whose file its holder has locked.
+constexpr std::string_view kLocked = "locked\n";
+
+double seconds_of(const timespec& time) {
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Seconds since 1970 by the clock of its file system; 0: there is no such file.
-double changed_at(const fs::path& file) {
+bool is_there(const fs::path& file) {
   struct stat status {};
-  if (stat(file.c_str(), &status) != 0) return 0;
-  return static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
+  return lstat(file.c_str(), &status) == 0;
 }
 
-/// Creates a new file. Returns false if it exists already.
-bool make_file(const fs::path& file, const std::string& text) {
-  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
-    if (errno == EEXIST) return false;
-    throw io::FileError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
-  }
-  const io::Descriptor owner(descriptor);
-  io::write_all(owner, text, file);
-  return true;
+/// False also where locks do not work.
+bool lock_is_free(const fs::path& claim) {
+  const io::Descriptor file(open(claim.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return file.get() >= 0 && flock(file.get(), LOCK_SH | LOCK_NB) == 0;
 }
 
 }  // namespace
 
-SweepFolder::SweepFolder(const fs::path& folder)
-    : folder_(folder / "sweep"), who_(fmt::format("{} {}", host_name(), getpid())) {
+SweepFolder::SweepFolder(const fs::path& folder) : folder_(folder / "sweep"), own_(io::this_process()) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw io::FileError(fmt::format("cannot make the folder {}: {}", folder_.string(), error.message()));
@@ -64,8 +59,9 @@ fs::path SweepFolder::result_file(const SweepTask& task) const {
   return folder_ / fmt::format("rung-{}-setting-{}.json", task.rung + 1, task.setting);
 }
 
-fs::path SweepFolder::claim_file(const SweepTask& task) const {
-  return folder_ / fmt::format("rung-{}-setting-{}.claim", task.rung + 1, task.setting);
+fs::path SweepFolder::claim_file(const SweepTask& task, std::int64_t number) const {
+  const std::string first = fmt::format("rung-{}-setting-{}.claim", task.rung + 1, task.setting);
+  return folder_ / (number == 1 ? first : fmt::format("{}.{}", first, number));
 }
 
 fs::path SweepFolder::words_of(std::int64_t setting) const { return folder_ / fmt::format("setting-{}.txt", setting); }
@@ -88,50 +84,76 @@ void SweepFolder::record(const SweepTask& task, const SweepResult& result) const
 }
 
 bool SweepFolder::claim(const SweepTask& task) {
-  const fs::path file = claim_file(task);
-  if (!make_file(file, who_) && !(take_from_dead(file) && make_file(file, who_))) return false;
-  mine_ = file;
+  std::int64_t number = 0;
+  while (is_there(claim_file(task, number + 1))) ++number;
+  if (number > 0 && !is_over(claim_file(task, number))) return false;
+  return create(task, number + 1);
+}
+
+/// False: another process was faster.
+bool SweepFolder::create(const SweepTask& task, std::int64_t number) {
+  const fs::path path = claim_file(task, number);
+  io::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (file.get() < 0) {
+    if (errno == EEXIST) return false;
+    throw io::FileError(fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+  }
+  const bool locked = flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+  io::write_all(file, io::to_text(own_) + (locked ? std::string(kLocked) : ""), path);
+  held_ = Held{.task = task, .number = number, .file = std::move(file)};
   return true;
 }
 
-/// Returns true if the claim belonged to a dead process, and has been removed.
-bool SweepFolder::take_from_dead(const fs::path& claim) const {
-  const std::string holder = io::read_whole(claim).value_or("");
-  std::istringstream words(holder);
-  std::string host;
-  pid_t process = 0;
-  words >> host >> process;
-  bool gone = false;
-  if (host == host_name() && process > 0) {
-    gone = kill(process, 0) != 0 && errno == ESRCH;
-  } else {
-    const fs::path clock = folder_ / ("." + who_);
-    io::replace_file(clock, who_);
-    gone = changed_at(clock) - changed_at(claim) > kSilence;
-    fs::remove(clock);
+/// Whether its holder has released it, has ended, or has been silent for too long.
+bool SweepFolder::is_over(const fs::path& claim) const {
+  const std::string text = io::read_whole(claim).value_or("");
+  if (text.starts_with(kReleased)) return true;
+  const io::ProcessIdentity holder = io::process_identity_from(text);
+  const io::Presence presence = io::presence_of(holder);
+  if (presence == io::Presence::gone) return true;
+  struct stat status {};
+  if (stat(claim.c_str(), &status) != 0) return false;  // its task is done
+  const double silence = now() - seconds_of(status.st_mtim);
+  if (silence > kSilence) return true;
+  return presence == io::Presence::unseen && silence > kShortSilence && io::on_one_kernel(holder, own_) &&
+         text.ends_with(kLocked) && lock_is_free(claim);
+}
+
+/// By the clock of the folder's file system, which is another host's.
+double SweepFolder::now() const {
+  if (clock_.get() < 0) {
+    const fs::path path = folder_ / fmt::format(".clock-{}", own_.token);
+    clock_ = io::open_file(path, O_WRONLY | O_CREAT | O_EXCL, "create");
+    unlink(path.c_str());
   }
-  if (!gone) return false;
-  // Only one of several processes that see a dead claim moves it. The moved file may be a newer claim: that one goes
-  // back, unless yet another one has replaced it.
-  const fs::path moved = folder_ / ("." + who_ + " took");
-  if (rename(claim.c_str(), moved.c_str()) != 0) return false;
-  const bool is_it = io::read_whole(moved).value_or("") == holder;
-  if (!is_it && link(moved.c_str(), claim.c_str()) != 0 && errno != EEXIST) {  // no hard links on this file system
-    make_file(claim, io::read_whole(moved).value_or(""));
+  struct stat status {};
+  if (futimens(clock_.get(), nullptr) != 0 || fstat(clock_.get(), &status) != 0) {
+    throw io::FileError(fmt::format("cannot tell the time in {}: {}", folder_.string(), std::strerror(errno)));
   }
-  fs::remove(moved);
-  return is_it;
+  return seconds_of(status.st_mtim);
+}
+
+bool SweepFolder::holds() const {
+  if (!held_) return false;
+  struct stat held {
+  }, there{};
+  return fstat(held_->file.get(), &held) == 0 && stat(claim_file(held_->task, held_->number).c_str(), &there) == 0 &&
+         held.st_dev == there.st_dev && held.st_ino == there.st_ino &&
+         !is_there(claim_file(held_->task, held_->number + 1));
 }
 
 void SweepFolder::release() {
-  if (mine_.empty()) return;
+  if (!held_) return;
+  const Held held = std::move(*std::exchange(held_, std::nullopt));
+  io::write_at(held.file, std::as_bytes(std::span(kReleased)), 0, claim_file(held.task, held.number));
+  if (!result(held.task)) return;
+  // Nobody begins a task that has a result: claims of it mean nothing any more.
   std::error_code ignored;
-  if (io::read_whole(mine_).value_or("") == who_) fs::remove(mine_, ignored);
-  mine_.clear();
+  for (std::int64_t number = held.number; number > 0; --number) fs::remove(claim_file(held.task, number), ignored);
 }
 
 void SweepFolder::still_here() {
-  if (!mine_.empty()) utimensat(AT_FDCWD, mine_.c_str(), nullptr, 0);
+  if (held_) futimens(held_->file.get(), nullptr);
 }
 
 }  // namespace lockstep::app

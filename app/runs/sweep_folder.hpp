@@ -1,12 +1,20 @@
 /// \file
-/// State that the processes of a sweep share in its folder: results of finished trainings, and claims of running ones.
-/// Small files in FOLDER/sweep, each created and replaced as a whole.
+/// What several processes that share a sweep's folder know of each other: which training is done, with what result, and
+/// which one somebody is at. Small files in FOLDER/sweep.
+///
+/// A claim is a file that its holder creates, and that exists only if nobody had it before: rung-1-setting-3.claim,
+/// then .claim.2 and so on, each of which succeeds the one before when that is lost or released. The last one counts.
+/// Claims stay until the result is there, so that of several processes that see a claim lost, one alone creates its
+/// successor. A claim says which process holds it, and when it was changed last: its holder's heartbeat.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+
+#include "io/files/durable_file.hpp"
+#include "io/runs/process_identity.hpp"
 
 namespace lockstep::app {
 
@@ -35,24 +43,38 @@ class SweepFolder {
   std::optional<SweepResult> result(const SweepTask& task) const;
   void record(const SweepTask& task, const SweepResult& result) const;
   std::filesystem::path result_file(const SweepTask& task) const;
-  /// Returns true if the task belongs to this process from here on, until release() or the end of this object. A
-  /// process that died, or was silent for kSilence seconds, has lost its claim. One claim at a time.
+  /// True: from here on the task is this process's, until release() or the end of this object. One claim at a time. A
+  /// holder loses its claim when it is seen to have ended, and when nothing was heard of it for kSilence seconds. A
+  /// container cannot look into another one: on one kernel kShortSilence seconds and the lock of its claim, which the
+  /// kernel has taken from it, tell that it has ended. Throws io::FileError.
   bool claim(const SweepTask& task);
+  /// Whether no other process has taken the task over.
+  bool holds() const;
   void release();
-  /// Call at least every few seconds while the claim is held.
+  /// The heartbeat: at least every kHeartbeat seconds while the claim is held.
   void still_here();
   /// File for the output of a training.
   std::filesystem::path words_of(std::int64_t setting) const;
 
-  static constexpr double kSilence = 120;
+  static constexpr double kHeartbeat = 2, kShortSilence = 10, kSilence = 120;  ///< seconds
 
  private:
-  std::filesystem::path claim_file(const SweepTask& task) const;
-  bool take_from_dead(const std::filesystem::path& claim) const;
+  /// The claim that is held.
+  struct Held {
+    SweepTask task;
+    std::int64_t number = 1;
+    io::Descriptor file;
+  };
+
+  std::filesystem::path claim_file(const SweepTask& task, std::int64_t number) const;
+  bool create(const SweepTask& task, std::int64_t number);
+  bool is_over(const std::filesystem::path& claim) const;
+  double now() const;
 
   std::filesystem::path folder_;
-  std::string who_;
-  std::filesystem::path mine_;  ///< the held claim; "": none
+  io::ProcessIdentity own_;
+  std::optional<Held> held_;
+  mutable io::Descriptor clock_;  ///< a file without a name: what time it is there
 };
 
 }  // namespace lockstep::app
