@@ -12,6 +12,7 @@
 #include "app/report/figures.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/files/durable_file.hpp"
+#include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -162,6 +163,7 @@ RunFolderFacts look_at_run_folder(const fs::path& folder) {
     if (!fs::is_directory(facts.lowest, unknown)) {
       throw io::FileError(fmt::format("{} is not a folder", facts.lowest.string()));
     }
+    if (facts.holds_run) io::require_writable_run(folder);
     facts.kept = io::list_checkpoints(folder / "checkpoints").size();
     facts.free = io::free_bytes(facts.lowest).value_or(kNoLimit);
     trial = io::temporary_beside(facts.lowest / "check");

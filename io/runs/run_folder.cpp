@@ -10,13 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/checkpoints/checkpoint_parts.hpp"
 #include "io/files/durable_file.hpp"
+#include "io/runs/process_identity.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -24,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 4> kRunFiles = {"config.ini", "log.txt", "metrics.jsonl", "owner"};
+constexpr std::array<std::string_view, 2> kAppended = {"log.txt", "metrics.jsonl"};
 constexpr std::array<std::string_view, 2> kPrefixes = {"events.out.tfevents.", "arrivals-"};
 constexpr std::array<std::string_view, 2> kLinks = {"latest", "best"};
 
@@ -60,11 +64,6 @@ bool holds_run(const fs::path& folder) {
                      [](const fs::path& file) { return !file.filename().string().starts_with('.'); });
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
-}
-
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -78,6 +77,26 @@ void make_folder(const fs::path& folder) {
   }
 }
 
+/// Files that are removed or replaced: the folder's permissions decide, and a folder or an attribute can be in the way.
+void require_replaceable(const fs::path& file) {
+  const auto refuse = [&](std::string_view why) {
+    throw FileError(fmt::format("cannot replace {}: {}", file.string(), why));
+  };
+  struct stat status {
+  }, folder{};
+  if (::lstat(file.c_str(), &status) != 0 || ::stat(file.parent_path().c_str(), &folder) != 0) return;
+  const uid_t self = ::geteuid();
+  const bool others = status.st_uid != self && folder.st_uid != self && self != 0;
+  if ((folder.st_mode & S_ISVTX) != 0 && others) {
+    refuse("it belongs to another user, and so does its folder, which is sticky (chmod -t)");
+  }
+  struct statx attributes {};
+  if (::statx(AT_FDCWD, file.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &attributes) != 0) return;
+  const auto set = attributes.stx_attributes;
+  if ((set & STATX_ATTR_IMMUTABLE) != 0) refuse("it may not be changed (chattr -i)");
+  if ((set & STATX_ATTR_APPEND) != 0) refuse("it may grow and nothing else (chattr -a)");
+}
+
 [[noreturn]] void refuse(const fs::path& folder) {
   throw FileError(
       fmt::format("{} holds a run already: --resume continues it, --force starts it over (its checkpoints "
@@ -89,16 +108,27 @@ void make_folder(const fs::path& folder) {
 
 std::string owner_of(const std::filesystem::path& folder) {
   const std::optional<std::string> text = read_whole(folder / "owner");
-  std::string_view owner = text ? std::string_view(*text) : std::string_view();
-  std::string words;
-  while (!owner.empty()) {
-    const std::string_view line = owner.substr(0, owner.find('\n'));
-    owner.remove_prefix(std::min(owner.size(), line.size() + 1));
-    if (line.empty() || line.starts_with("token")) continue;
-    if (!words.empty()) words += ", ";
-    words += line;
-  }
+  if (!text || text->empty()) return "";
+  const ProcessIdentity owner = process_identity_from(*text);
+  std::string words = fmt::format("host {}, pid {}", owner.host, owner.pid);
+  if (owner.pid_namespace != 0 && owner.pid_namespace != this_process().pid_namespace) words += " in its container";
+  const std::size_t since = text->find("since ");
+  if (since != std::string::npos) words += ", " + text->substr(since, text->find('\n', since) - since);
   return words;
+}
+
+void require_writable_run(const std::filesystem::path& folder) {
+  for (const fs::path& file : files_of_run(folder)) require_replaceable(file);
+  for (const std::string_view name : kAppended) {
+    const fs::path file = folder / name;
+    if (std::error_code none; fs::symlink_status(file, none).type() == fs::file_type::not_found) continue;
+    open_own_file(file, O_WRONLY | O_APPEND, "write");
+  }
+  for (const std::string_view name : kRunFiles) {
+    if (std::error_code none; fs::is_directory(fs::symlink_status(folder / name, none))) {
+      throw FileError(fmt::format("cannot write {}: a folder has its name", (folder / name).string()));
+    }
+  }
 }
 
 RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline)
@@ -115,9 +145,12 @@ RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, Io
   const bool fresh = open == Open::fresh;
   if (fresh && !overwrite && holds_run(folder_)) refuse(folder_);
   make_folder(checkpoints());
+  if (!fresh) require_writable_run(folder_);
+  if (fresh && overwrite) {
+    for (const fs::path& file : files_of_run(folder_)) require_replaceable(file);
+  }
 
-  token_ = fmt::format("host {}\npid {}\nsince {:%Y-%m-%dT%H:%M:%SZ}\ntoken {}\n", host_name(), ::getpid(),
-                       fmt::gmtime(std::time(nullptr)), random_token());
+  token_ = fmt::format("{}since {:%Y-%m-%dT%H:%M:%SZ}\n", to_text(this_process()), fmt::gmtime(std::time(nullptr)));
   if (fresh && !overwrite) {
     if (!create_file_once(folder_ / "owner", token_)) refuse(folder_);
   } else {

@@ -11,11 +11,17 @@
 
 namespace lockstep::io {
 
-/// The owner of the run in this folder, as "host node7, pid 1234, since …"; "" without an owner file.
+/// "host node7, pid 1234, since …", "in its container" where its process ids are not this process's ones: who has the
+/// run in this folder; "" where no owner file is.
 std::string owner_of(const std::filesystem::path& folder);
 
-/// Creates RUN and RUN/checkpoints, and takes ownership by writing a random token into RUN/owner. A second owner takes
-/// over (the first is expected to be dead, or cut off): from then on the first one's still_owner() throws.
+/// Throws FileError where a process that goes on with the run in this folder could not write or replace one of its
+/// files. Changes nothing.
+void require_writable_run(const std::filesystem::path& folder);
+
+/// Creates RUN and RUN/checkpoints, takes ownership by writing a random token into RUN/owner. A second owner takes
+/// over (the first is expected to be dead, or cut off): from then on the first one's still_owner() throws. It takes
+/// over only what it can go on with: where it may not write, the first owner keeps the run.
 ///
 /// Guarantee: the check and the change that follows are two steps, so a writer that is frozen exactly between them can
 /// finish that one change afterwards. Each such change is one atomic rename of a whole, valid file.

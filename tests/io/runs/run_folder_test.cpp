@@ -1,9 +1,11 @@
 #include "io/runs/run_folder.hpp"
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -93,6 +95,23 @@ TEST(RunFolder, IsTakenOverByManyAtOnceAndBelongsToOne) {
     }
   }
   EXPECT_EQ(owners, 1);
+}
+
+TEST(RunFolder, IsNotTakenOverWhereAFileCannotBeWritten) {
+  const auto made_folder = [](const fs::path& file) { fs::create_directory(file); };
+  const auto made_link = [](const fs::path& file) { fs::create_symlink("elsewhere", file); };
+  const auto made_pipe = [](const fs::path& file) { ASSERT_EQ(::mkfifo(file.c_str(), 0666), 0); };
+  const std::vector<std::pair<std::string, std::function<void(const fs::path&)>>> obstacles = {
+      {"log.txt", made_folder},       {"log.txt", made_link},       {"log.txt", made_pipe},
+      {"metrics.jsonl", made_folder}, {"metrics.jsonl", made_link}, {"metrics.jsonl", made_pipe},
+      {"config.ini", made_folder}};
+  for (const auto& [name, put] : obstacles) {
+    const TemporaryFolder folder;
+    const RunFolder first(folder.path(), Open::fresh, false);
+    put(folder.path() / name);
+    EXPECT_THAT(error_text<FileError>([&] { RunFolder(folder.path(), Open::resume, false); }), HasSubstr(name));
+    first.still_owner();
+  }
 }
 
 TEST(RunFolder, WhoHasTakenARunOverMayStillStartItOver) {
