@@ -59,3 +59,63 @@ for script in train sweep; do
   expect grep -q '^scontrol requeue 40_3$' asked
   ! grep -v '40_3' asked || failed "$script.sbatch asked for another job"
 done
+
+# attempt RESTARTS: train.sbatch once more; what it prints is in ./out and ./err.
+attempt() {
+  rm -f asked
+  command_line="train.sbatch, restart $1"
+  env -u LOCKSTEP_SLURM PATH="$work/bin:$PATH" SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_RESTART_COUNT="$1" \
+    timeout 60 bash spool/slurm_script --data data --run runs/c >out 2>err
+}
+comes_back() { grep -q '^scontrol requeue 7$' asked || failed "it does not come back"; }
+is_given_up() {
+  ! grep -q requeue asked || failed "it comes back"
+  expect_err "no new checkpoint in $1 attempts in a row: given up"
+}
+# A launcher that gains checkpoint $gains, or nothing, and ends with $ends.
+export gains="" ends=205
+cat >"$own/launch" <<'END'
+#!/bin/sh
+[ -z "$gains" ] || { mkdir -p runs/c/checkpoints && ln -sfn "$gains" runs/c/checkpoints/latest; }
+exit "$ends"
+END
+cp "$own/train.sbatch" spool/slurm_script
+echo "$own/train.sbatch --data data --run runs/c" >command
+
+check "three attempts in a row without a checkpoint are enough, whatever ended them"
+for ends in 205 75; do
+  rm -rf runs/c
+  attempt 0; comes_back
+  attempt 1; comes_back
+  attempt 2; is_given_up 3
+done
+
+check "attempts that gain a checkpoint are not counted, however many restarts there were"
+rm -rf runs/c
+for i in 0 1 2 3 4 5 6; do gains=step-$i attempt $i; comes_back; done
+attempt 7; comes_back
+attempt 8; comes_back
+gains=step-9 attempt 9; comes_back
+attempt 10; comes_back
+attempt 11; comes_back
+attempt 12; is_given_up 3
+
+check "another job counts anew"
+sed -i 's/^7 /8 /' runs/c/attempts
+attempt 0; comes_back
+
+check "what others have put in the place of the count is neither written through nor run"
+echo mine >precious
+ln -sf ../../precious runs/c/attempts
+attempt 0; comes_back
+[ "$(cat precious)" = mine ] || failed "written through a link"
+# shellcheck disable=SC2016  # no command
+echo '7 a[$(touch$IFS./run)] none' >runs/c/attempts
+attempt 1; comes_back
+expect_no_file run
+rm runs/c/attempts; mkfifo runs/c/attempts
+attempt 1; comes_back
+
+check "a run folder that cannot be written has no next attempt"
+rm -rf runs/c; echo "no folder" >runs/c
+attempt 0; is_given_up 3; expect_err 'cannot be written'
