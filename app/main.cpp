@@ -40,6 +40,7 @@
 #include "comm/session/launcher.hpp"
 #include "comm/session/this_process.hpp"
 #include "io/foreign_files.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -85,8 +86,8 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-/// Opens placeholders for closed standard streams, so that no other file gets their descriptors and the program's
-/// output. Reads and writes fail as on a closed stream.
+/// Takes the places of standard streams that are closed, so that no file is opened there and gets what is printed.
+/// Reads and writes fail as on a closed stream.
 void hold_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;
@@ -112,8 +113,8 @@ int main(int argc, char** argv) {
     constexpr std::chrono::milliseconds kUntilWordsAreRead{100};
     if (code != 0 && lockstep::comm::launched_rank()) std::this_thread::sleep_for(kUntilWordsAreRead);
     return code;
-  } catch (const std::exception& error) {  // MPI did not start, or help was not printed
-    lockstep::comm::write_stderr(fmt::format("lockstep: error: {}\n", error.what()));
+  } catch (const std::exception& error) {  // MPI could not start, or help could not be printed
+    lockstep::comm::write_stderr(lockstep::io::visible_text(fmt::format("lockstep: error: {}\n", error.what())));
     return lockstep::app::kExitFailed;
   }
 }

@@ -27,6 +27,7 @@
 #include "comm/session/rendezvous.hpp"
 #include "comm/session/this_process.hpp"
 #include "io/files/hdf5_file.hpp"
+#include "io/text/visible_text.hpp"
 #include "model/cpu_code.hpp"
 #include "model/device.hpp"
 
@@ -123,7 +124,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
     request.help = help.what();
     request.traits = kOnlyPrints;
   } catch (const UsageError& error) {
-    request.usage_error = error.what();
+    request.usage_error = io::visible_line(error.what());
   }
   return request;
 }
@@ -135,7 +136,7 @@ std::string speaker(const Request& request) {
 /// A stderr that accepts nothing (a full disk, a closed pipe) changes no exit code.
 template <class... Values>
 void complain(fmt::format_string<Values...> format, Values&&... values) {
-  comm::write_stderr(fmt::format(format, std::forward<Values>(values)...));
+  comm::write_stderr(io::visible_text(fmt::format(format, std::forward<Values>(values)...)));
 }
 
 void say_usage_errors(const Request& request, const std::vector<std::string>& texts) {
@@ -224,6 +225,8 @@ class FailedEnd {
       return fail_alone(
           "out of memory; a smaller batch or network, or fewer ranks per host, need less "
           "(`lockstep train --dry-run` prints how much)");
+    } catch (const io::FileError& error) {  // names of files may hold ends of lines
+      return fail_alone(io::visible_line(error.what()));
     } catch (const std::exception& error) {
       return fail_alone(error.what());
     }
@@ -232,8 +235,8 @@ class FailedEnd {
   /// One rank failed without the others' knowledge: it reports the error itself and aborts the world.
   int fail_alone(const std::string& text) {
     if (session_ != nullptr && session_->size() > 1) {
-      session_->abort(kExitFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request_), session_->rank(),
-                                               session_->host(), text));
+      session_->abort(kExitFailed, io::visible_text(fmt::format("{}: error on rank {} ({}): {}", speaker(request_),
+                                                                session_->rank(), session_->host(), text)));
     }
     complain("{}: error: {}\n", speaker(request_), text);
     return kExitFailed;

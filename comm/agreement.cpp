@@ -96,6 +96,13 @@ std::string lines_of(std::span<const RankText> said) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
+/// What one rank says is a line; names of files and data in it may hold ends of lines.
+std::string in_one_line(std::string_view text) {
+  std::string line;
+  for (const char letter : text) line += letter == '\n' ? "\\n" : std::string(1, letter);
+  return line;
+}
+
 }  // namespace
 
 std::string with_ranks(const RankText& said) {
@@ -131,8 +138,10 @@ void all_succeed(Communicator& communicator, const std::function<void()>& work) 
   try {
     const LongOperation long_operation(communicator);  // opening a thousand shards may take a while
     work();
-  } catch (const std::exception& failure) {
+  } catch (const AgreedError& failure) {  // a line for each group of ranks
     error = failure.what();
+  } catch (const std::exception& failure) {
+    error = in_one_line(failure.what());
     if (error.empty()) error = "an error without a text";
   } catch (...) {
     error = "an error of unknown kind";

@@ -35,6 +35,7 @@
 #include "comm/gradient_reducer.hpp"
 #include "comm/survey/network_probe.hpp"
 #include "comm/survey/topology.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 
@@ -375,8 +376,9 @@ int Check::conclude() {
   }
   json_.write(records);
 
-  const std::string error = broadcast_text(communicator_, first_error(subjects_));     // rank 0 knows of the run folder
-  if (unreached_) session_.abort(1, fmt::format("lockstep check: error: {}", error));  // MPI could not end in order
+  const std::string error = broadcast_text(communicator_, first_error(subjects_));  // rank 0 knows of the run folder
+  // MPI could not end in order.
+  if (unreached_) session_.abort(1, io::visible_text(fmt::format("lockstep check: error: {}", error)));
   if (error.empty()) return 0;
   throw comm::AgreedError(error);
 }

@@ -10,6 +10,7 @@
 #include "app/report/stalled_file.hpp"
 #include "comm/session/this_process.hpp"
 #include "io/files/file_error.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -21,8 +22,8 @@ constexpr double kMaxSecondsUnsaid = 30;
 
 /// Text for the peers. It is limited to 127 bytes, so it shows the end of a path, which is more specific.
 std::string describe_wait(const Pending& pending) {
-  const std::string file = pending.file.string();
-  constexpr std::size_t kMax = 80;
+  const std::string file = io::visible_line(pending.file.string());
+  constexpr std::size_t kMost = 80;
   return fmt::format("waiting {} ({}{}, {:.0f} s)", pending.kind == Kind::reading ? "for input" : "to write",
                      file.size() > kMax ? "…" : "", file.substr(file.size() > kMax ? file.size() - kMax : 0),
                      pending.seconds);

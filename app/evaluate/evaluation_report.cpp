@@ -17,6 +17,7 @@
 #include "app/report/chart_matrix.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 
@@ -239,9 +240,10 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
 }
 
 std::string format_report(const EvaluationReport& report) {
-  if (!report.classes.empty()) return format_classes(report.classes.front(), report.names);
-  if (!report.labels.empty()) return format_labels(report.labels.front(), report.names);
-  return format_targets(report);
+  const std::vector<std::string> names = io::visible_lines(report.names);
+  if (!report.classes.empty()) return format_classes(report.classes.front(), names);
+  if (!report.labels.empty()) return format_labels(report.labels.front(), names);
+  return format_targets(report.targets, report.constant, names);
 }
 
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {

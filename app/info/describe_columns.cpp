@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "app/report/figures.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 
@@ -15,14 +16,16 @@ constexpr std::size_t kMaxColumnsShown = 100, kMaxCategoriesShown = 10;
 
 std::string describe_column(const io::TableColumn& column) {
   if (column.kind == io::TableColumn::Kind::numbers) {
-    return column.filled == 0 ? column.name
-                              : fmt::format("{}, {} filled with {:.6g}", column.name,
-                                            counted(column.filled, "missing cell"), column.fill);
+    const std::string name = io::visible_line(column.name);
+    return column.filled == 0
+               ? name
+               : fmt::format("{}, {} filled with {:.6g}", name, counted(column.filled, "missing cell"), column.fill);
   }
   const std::size_t shown = std::min(kMaxCategoriesShown, column.categories.size());
+  const auto first = column.categories.begin();
   return fmt::format(
-      "{}: {}{}", column.name,
-      fmt::join(column.categories.begin(), column.categories.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      "{}: {}{}", io::visible_line(column.name),
+      fmt::join(io::visible_lines({first, first + static_cast<std::ptrdiff_t>(shown)}), ", "),
       shown < column.categories.size() ? fmt::format(" and {} more", column.categories.size() - shown) : "");
 }
 
@@ -39,7 +42,7 @@ std::string describe_columns(const io::TableSchema& table, std::size_t indent) {
   }
   if (!table.labels.empty()) {
     text += fmt::format("{:<{}}{}\n", table.labels.size() == 1 ? "  label" : "  labels", indent,
-                        fmt::join(table.labels, ", "));
+                        fmt::join(io::visible_lines(table.labels), ", "));
   }
   return text;
 }

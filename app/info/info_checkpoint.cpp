@@ -20,6 +20,7 @@
 #include "io/runs/metrics_log.hpp"
 #include "io/shards/data_description.hpp"
 #include "io/text/token_info.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 
@@ -80,7 +81,7 @@ std::string input_text(const io::DataDescription& data) {
   std::string text = fmt::format("{:.9g} x {} {:.9g}", data.scale, data.shift < 0 ? "-" : "+", std::abs(data.shift));
   if (data.per_image) text += ", then every image less its mean, over its deviation";
   if (!data.augmentation.empty() && data.augmentation != "none") {
-    text += fmt::format("; augmented in training: {}", data.augmentation);
+    text += fmt::format("; augmented in training: {}", io::visible_line(data.augmentation));
   }
   return text;
 }
@@ -91,27 +92,30 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
     if (record.vocabulary.empty()) return "";
     const io::TokenInfo tokens = io::token_info_from_json(record.vocabulary);
     return fmt::format("  trained on     {} of kind {}\n",
-                       counted(static_cast<std::size_t>(tokens.vocabulary), "different token"), tokens.kind);
+                       counted(static_cast<std::size_t>(tokens.vocabulary), "different token"),
+                       io::visible_line(tokens.kind));
   }
   if (record.data_description.empty()) return "  trained on     not known: the checkpoint does not say it\n";
   const io::DataDescription data = io::data_description_from_json(record.data_description);
   std::string text = fmt::format(
-      "  trained on     {}\n  a sample       {} [{}]{}{}\n", data.source, io::name_of(data.x.type),
-      fmt::join(data.x.sample_shape, ", "), data.layout.empty() ? "" : fmt::format(" ({})", data.layout),
+      "  trained on     {}\n  a sample       {} [{}]{}{}\n", io::visible_line(data.source), io::name_of(data.x.type),
+      fmt::join(data.x.sample_shape, ", "),
+      data.layout.empty() ? "" : fmt::format(" ({})", io::visible_line(data.layout)),
       data.has_range ? fmt::format(", {:.6g} to {:.6g}", data.value_min, data.value_max) : ", of a range not known");
   if (data.has_statistics) {
     text += fmt::format("                 mean {:.6g}, deviation {:.6g}\n", data.mean, data.standard_deviation);
   }
   text += fmt::format("  input x        {}\n", input_text(data));
   if (data.labels == io::Labels::classes) {
-    text += fmt::format(
-        "  classes        {}{}\n", data.classes,
-        data.class_names.empty() ? ", without names" : fmt::format(": {}", fmt::join(data.class_names, ", ")));
+    text += fmt::format("  classes        {}{}\n", data.classes,
+                        data.class_names.empty()
+                            ? ", without names"
+                            : fmt::format(": {}", fmt::join(io::visible_lines(data.class_names), ", ")));
   }
   for (std::size_t i = 0; i < data.target_names.size(); ++i) {
     const bool has_unit = i < data.target_units.size() && data.target_units[i] != io::unit_of(data.target_names[i]);
-    text += fmt::format("  target {:<8}{}{}\n", i, data.target_names[i],
-                        has_unit ? fmt::format(" [{}]", data.target_units[i]) : "");
+    text += fmt::format("  target {:<8}{}{}\n", i, io::visible_line(data.target_names[i]),
+                        has_unit ? fmt::format(" [{}]", io::visible_line(data.target_units[i])) : "");
   }
   if (data.table) text += describe_columns(*data.table, 17);
   return text;
@@ -126,10 +130,8 @@ std::string describe_training(const io::TrainingRecord& record) {
   };
   try {
     const TrainOptions options = train_options_from_ini(record.configuration);
-    add("agreement", agreement_text(options));
-    for (const char* const name : {"sampling", "class-weight", "sample-weight"}) {
-      const std::string value = option_text(options, name);
-      if (value != option_text(usual, name)) add(name, value);
+    if (!options.tuning.freeze.empty()) {
+      return fmt::format("  frozen         {}\n", fmt::join(io::visible_lines(options.tuning.freeze), ", "));
     }
     add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
   } catch (const UsageError&) {  // written by another version of the program; the rest is still useful
@@ -140,15 +142,16 @@ std::string describe_training(const io::TrainingRecord& record) {
 std::string describe_record(const io::TrainingRecord& record) {
   std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step),
                                  record.epoch, with_commas(record.position));
-  text += fmt::format("  network        {}\n", io::to_text(record.network));
+  text += fmt::format("  network        {}\n", io::visible_line(io::to_text(record.network)));
   text += describe_trained_on(record);
-  text += fmt::format("  optimizer      {}\n", record.optimizer);
-  text += describe_training(record);
+  text += fmt::format("  optimizer      {}\n", io::visible_line(record.optimizer));
+  text += agreement_line(record);
+  text += frozen_tensors(record);
   const std::string own = own_metric(record);
   text += fmt::format("  validation     {}\n", own.empty() ? "not at this step" : own);
   if (!std::isnan(record.best_metric)) text += fmt::format("  best so far    {:.6g}\n", record.best_metric);
   text += fmt::format("  seed           {}\n", record.seed);
-  text += fmt::format("  written by     lockstep {} on {}\n", record.program_version,
+  text += fmt::format("  written by     lockstep {} on {}\n", io::visible_line(record.program_version),
                       record.world_size > 0 ? counted(record.world_size, "rank") : "any number of ranks");
   return text;
 }
@@ -157,14 +160,15 @@ std::string describe_record(const io::TrainingRecord& record) {
 
 bool describe_checkpoint(Console& console, const fs::path& file) {
   const io::Checkpoint checkpoint = io::read_checkpoint(file);
-  console.info(fmt::format("{}: checkpoint, {}, all checksums verified\n{}", file.string(),
+  console.info(fmt::format("{}: checkpoint, {}, all checksums verified\n{}", io::visible_line(file.string()),
                            format_bytes(io::checkpoint_bytes(file)), describe_record(checkpoint.record)));
   std::size_t elements = 0;
   console.info(fmt::format("{:<16} {:<24} {:>16} {:>12} {:>12} {:>12} {:>16}", "group", "tensor", "shape", "norm",
                            "smallest", "largest", "checksum"));
   for (const io::StoredTensor& tensor : checkpoint.tensors) {
     const Extremes extremes = extremes_of(tensor.values);
-    console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g} {:>16}", tensor.group, tensor.name,
+    console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g} {:>16}",
+                             io::visible_line(tensor.group), io::visible_line(tensor.name),
                              fmt::format("{}", fmt::join(tensor.shape, " x ")), shown(extremes.norm),
                              shown(extremes.smallest), shown(extremes.largest),
                              io::to_hex(io::checksum(std::as_bytes(std::span(tensor.values))))));

@@ -22,6 +22,7 @@
 #include "io/shards/running_statistics.hpp"
 #include "io/shards/shard_file.hpp"
 #include "io/text/tokenizer.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -82,8 +83,8 @@ std::string class_table(const io::DatasetInfo& info, const std::vector<std::int6
   const std::int64_t most = std::max<std::int64_t>(1, *std::max_element(counts.begin(), counts.end()));
   constexpr std::int64_t kLongestBar = 30;
   std::string text = info.labels_are_classes ? "classes\n" : "samples that have a label\n";
-  for (std::size_t i = 0; i < std::min(counts.size(), kMaxClassesShown); ++i) {
-    const std::string name = i < info.class_names.size() ? info.class_names[i] : fmt::format("{}", i);
+  for (std::size_t i = 0; i < std::min(counts.size(), kMostClassesShown); ++i) {
+    const std::string name = i < info.class_names.size() ? io::visible_line(info.class_names[i]) : fmt::format("{}", i);
     text += fmt::format("  {:<16} {:>12}  {:#<{}}\n", name, with_commas(counts[i]), "", counts[i] * kLongestBar / most);
   }
   if (counts.size() > kMaxClassesShown)
@@ -96,8 +97,8 @@ std::string class_table(const io::DatasetInfo& info, const std::vector<std::int6
 std::string first_line(const std::filesystem::path& path, const io::Dataset& dataset, const std::string& amount) {
   std::uint64_t bytes = 0;
   for (const io::ShardInfo& shard : dataset.shards()) bytes += shard.bytes;
-  return fmt::format("{}: {} in {}, {}\n", path.string(), amount, counted(dataset.shards().size(), "file"),
-                     format_bytes(bytes));
+  return fmt::format("{}: {} in {}, {}\n", io::visible_line(path.string()), amount,
+                     counted(dataset.shards().size(), "file"), format_bytes(bytes));
 }
 
 struct Values {
@@ -172,8 +173,8 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
                     const io::DatasetOptions& data) {
   const io::DatasetInfo& info = dataset.info();
   std::string text = first_line(path, dataset, counted(info.samples, "sample"));
-  if (!info.source.empty()) text += fmt::format("  source   {}\n", info.source);
-  text += fmt::format("  {:<8} {}, ", info.x.name, describe(info.x));
+  if (!info.source.empty()) text += fmt::format("  source   {}\n", io::visible_line(info.source));
+  text += fmt::format("  {:<8} {}, ", io::visible_line(info.x.name), describe(info.x));
   std::string missing;
   if (info.has_statistics) {
     text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max, info.mean,
@@ -194,31 +195,27 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
                              : info.targets_are_binary
                                  ? fmt::format("{} of 0 or 1", counted(info.y.elements(), "label"))
                                  : std::string("numbers to predict");
-  if (!info.y.name.empty()) text += fmt::format("\n  {:<8} {}, {}", info.y.name, describe(info.y), labels);
+  if (!info.y.name.empty())
+    text += fmt::format("\n  {:<8} {}, {}", io::visible_line(info.y.name), describe(info.y), labels);
   text += "\n";
   if (info.table) text += describe_columns(*info.table, 11);
-  if (info.id) text += fmt::format("  names    of the samples: {}\n", info.id->name);
+  if (info.id) text += fmt::format("  names    of the samples: {}\n", io::visible_line(info.id->name));
   if (info.has_statistics) return text;
   const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
   for (const io::StoredField& stored : first.fields()) {
-    text += fmt::format("  {:<8} data set {}, {}\n", stored.field.name, stored.dataset, storage_of(stored));
+    text += fmt::format("  {:<8} data set {}, {}\n", io::visible_line(stored.field.name),
+                        io::visible_line(stored.dataset), storage_of(stored));
     if (stored.text || !stored.meaning.matters()) continue;
     const std::string converted =
         stored.meaning.stored == stored.field.type
             ? std::string()
             : fmt::format("{} as {}: ", io::name_of(stored.meaning.stored), io::name_of(stored.field.type));
-    text += fmt::format("  {:<8} {}{}\n", "", converted, stored.meaning.in_words());
+    text += fmt::format("  {:<8} {}{}\n", "", converted, io::visible_line(stored.meaning.in_words()));
   }
   for (const std::filesystem::path& other : first.other_files())
-    text += fmt::format("  {:<8} data of {}\n", "", other.string());
+    text += fmt::format("  {:<8} data of {}\n", "", io::visible_line(other.string()));
   text += missing;
   return text + training_text(info);
-}
-
-std::string shown_text(std::string_view text) {
-  std::string shown;
-  for (const char letter : text) shown += letter == '\n' ? "\\n" : letter == '\t' ? "\\t" : std::string(1, letter);
-  return shown;
 }
 
 /// The corpus's first tokens as text, up to a limit.
@@ -234,20 +231,21 @@ std::string beginning(const io::TokenDataset& dataset, const io::Tokenizer& toke
 std::string heading(const std::filesystem::path& path, const io::TokenDataset& dataset) {
   const io::TokenInfo& tokens = *dataset.info().tokens;
   std::string text = first_line(path, dataset, counted(tokens.tokens, "token"));
-  if (!dataset.info().source.empty()) text += fmt::format("  source      {}\n", dataset.info().source);
+  if (!dataset.info().source.empty())
+    text += fmt::format("  source      {}\n", io::visible_line(dataset.info().source));
   text += fmt::format("  vocabulary  {} of kind {}, {} stored per token{}\n", with_commas(tokens.vocabulary),
-                      tokens.kind, counted(static_cast<std::int64_t>(dataset.stored_bytes()), "byte"),
+                      io::visible_line(tokens.kind), counted(static_cast<std::int64_t>(dataset.stored_bytes()), "byte"),
                       tokens.unknown < 0 ? "" : fmt::format(", {} is <unk>", tokens.unknown));
   if (tokens.bytes_per_token > 0) text += fmt::format("  text        {:.3f} bytes per token\n", tokens.bytes_per_token);
   if (!tokens.texts.empty()) {
     text += "  tokens     ";
-    for (std::size_t i = 0; i < std::min(tokens.texts.size(), kMaxTextsShown); ++i) {
-      text += fmt::format(" '{}'", shown_text(tokens.texts[i]));
+    for (std::size_t i = 0; i < std::min(tokens.texts.size(), kMostTextsShown); ++i) {
+      text += fmt::format(" '{}'", io::visible_line(tokens.texts[i]));
     }
     text += tokens.texts.size() > kMaxTextsShown ? " …\n" : "\n";
   }
   if (tokens.kind == "ids") return text;
-  return text + fmt::format("  begins      {} …\n", shown_text(beginning(dataset, io::Tokenizer(tokens))));
+  return text + fmt::format("  begins      {} …\n", io::visible_line(beginning(dataset, io::Tokenizer(tokens))));
 }
 
 /// One line per shard, verified if requested. Returns false if one is damaged.
@@ -284,7 +282,7 @@ bool describe_shards(Console& console, const io::Dataset& dataset, bool verify) 
     const bool shown =
         shards.size() <= kMaxShardsShown || state == "DAMAGED" || static_cast<std::size_t>(i) < kMaxShardsShown / 2;
     if (!shown) continue;
-    row({shard.file.filename().string(), with_commas(shard.count), format_bytes(shard.bytes),
+    row({io::visible_line(shard.file.filename().string()), with_commas(shard.count), format_bytes(shard.bytes),
          shard.by_offset ? "offset" : "HDF5", shard.checksum_x, shard.checksum_y, state});
   }
   console.clear_progress();

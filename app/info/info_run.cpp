@@ -10,6 +10,7 @@
 #include "io/files/durable_file.hpp"
 #include "io/runs/metrics_log.hpp"
 #include "io/runs/run_folder.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -24,13 +25,13 @@ std::string in_words(const io::MetricRecord& record) {
   std::string words;
   for (const auto& [key, value] : record) {
     if (key == "kind" || key.ends_with("_seconds")) continue;
-    std::string name = key;
+    std::string name = io::visible_line(key);
     std::replace(name.begin(), name.end(), '_', ' ');
     words += (words.empty() ? "" : "  ") + name + " ";
     if (const double* real = std::get_if<double>(&value)) {
       words += std::isfinite(*real) ? fmt::format("{:.6g}", *real) : "-";
     } else if (const auto* text = std::get_if<std::string>(&value)) {
-      words += or_none(*text);
+      words += io::visible_line(or_none(*text));
     } else {
       words += with_commas(std::get<std::int64_t>(value));
     }
@@ -45,7 +46,7 @@ void describe_configuration(Console& console, const fs::path& file) {
     const TrainOptions options = train_options_from_ini(ini);
     std::string network = options.network.name;
     for (const auto& [option, value] : options.network.values) {
-      network += fmt::format(", {} {}", option, or_none(model::to_text(value)));
+      network += fmt::format(", {} {}", option, io::visible_line(or_none(model::to_text(value))));
     }
     const std::string batch = options.work.global_batch > 0
                                   ? fmt::format("{} per step", options.work.global_batch)
@@ -56,10 +57,9 @@ void describe_configuration(Console& console, const fs::path& file) {
     console.info(fmt::format(
         "  data           {}\n  validation     {}\n  network        {}\n  optimizer      {}, learning rate {} ({})\n"
         "  work           {}, batch {}, seed {}",
-        or_none(options.data.path.string()),
-        options.data.validation.empty() ? "none" : options.data.validation.string(), network,
-        model::name_of(options.optimizer.kind), options.schedule.base, model::name_of(options.schedule.kind), amount,
-        batch, options.work.seed));
+        io::visible_line(or_none(options.data.path.string())),
+        io::visible_line(or_none(options.data.validation.string())), network, model::name_of(options.optimizer.kind),
+        options.schedule.base, model::name_of(options.schedule.kind), amount, batch, options.work.seed));
     if (const std::string agreement = agreement_text(options); !agreement.empty()) {
       console.info(fmt::format("  agreement      {}", agreement));
     }
@@ -71,7 +71,7 @@ void describe_configuration(Console& console, const fs::path& file) {
 }  // namespace
 
 bool describe_run(Console& console, const fs::path& folder, bool verify) {
-  console.info(fmt::format("{}: run folder", folder.string()));
+  console.info(fmt::format("{}: run folder", io::visible_line(folder.string())));
   describe_configuration(console, folder / "config.ini");
   const io::LastRecords last = io::last_records(folder / "metrics.jsonl");
   const auto describe_last = [&](std::string_view title, std::string_view kind) {
@@ -82,7 +82,7 @@ bool describe_run(Console& console, const fs::path& folder, bool verify) {
   describe_last("last validated", "validation");
   if (last.kind == "end") describe_last("ended", "end");  // otherwise it has continued since, or was killed
   const std::string owner = io::owner_of(folder);
-  if (!owner.empty()) console.info(fmt::format("  owner          {}", owner));
+  if (!owner.empty()) console.info(fmt::format("  owner          {}", io::visible_line(owner)));
   console.info("checkpoints");
   return describe_checkpoints(console, folder / "checkpoints", verify);
 }

@@ -13,6 +13,7 @@
 #include "app/report/figures.hpp"
 #include "app/report/text_table.hpp"
 #include "io/formats/csv_table.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -97,7 +98,7 @@ void describe_table_file(Console& console, const std::filesystem::path& file) {
   const Survey found = survey(file);
   std::vector<std::string> complaints;
   const io::CsvTable table(file, found.options, &complaints);
-  console.info(fmt::format("{}: a table of {} and {}, separated by {}, {} header", file.string(),
+  console.info(fmt::format("{}: a table of {} and {}, separated by {}, {} header", io::visible_line(file.string()),
                            counted(table.count(), "line"), counted(static_cast<std::int64_t>(table.width()), "column"),
                            separator_name(found.options.separator), found.options.header ? "with a" : "without"));
   std::vector<std::vector<std::string>> rows;

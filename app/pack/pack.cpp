@@ -25,6 +25,7 @@
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_writer.hpp"
 #include "io/text/tokenizer_files.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -253,9 +254,9 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
   const std::string noun = first.token_info() ? "token" : "sample";
   const std::int64_t validation = options.validation > 0 ? validation_count(options, first.count()) : 0;
   for (const io::NamedSource& part : parts) {
-    console.info(fmt::format("reading  {}\n         {}{}{}", part.source->description(), part.name,
-                             part.name.empty() ? "" : ": ", describe(*part.source)));
-    for (const std::string& remark : part.source->remarks()) console.info("         " + remark);
+    console.info(fmt::format("reading  {}\n         {}{}{}", io::visible_line(part.source->description()), part.name,
+                             part.name.empty() ? "" : ": ", io::visible_line(describe(*part.source))));
+    for (const std::string& remark : part.source->remarks()) console.info("         " + io::visible_line(remark));
   }
   console.info(fmt::format("writing  {} ({}{})", options.out.string(), counted(options.shards, "shard"),
                            peers.size() > 1 ? fmt::format(" by {} ranks", peers.size()) : ""));

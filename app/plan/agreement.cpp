@@ -5,6 +5,7 @@
 
 #include "app/options/usage_error.hpp"
 #include "comm/agreement.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 
@@ -22,7 +23,7 @@ void all_succeed_or_usage(comm::Communicator& communicator, const std::function<
     try {
       work();
     } catch (const UsageError& error) {
-      misuse = error.what();
+      misuse = io::visible_line(error.what());
     }
   });
   const std::vector<std::string> texts = gather_said(communicator, misuse);

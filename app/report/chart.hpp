@@ -86,8 +86,8 @@ std::string to_svg(const Chart& chart);
 /// Pictures of the default size below each other on white, each made by draw() or from a matrix.
 std::string stack_pictures(std::span<const std::string> pictures);
 
-/// Escapes text for an SVG element or attribute. Characters that XML cannot contain (control characters, broken UTF-8)
-/// become a question mark.
+/// Text as it stands inside an SVG element or attribute. What XML cannot hold, and what would turn or hide text,
+/// becomes visible as io::visible_line() has it.
 std::string escape_xml(const std::string& text);
 
 /// `value` in an axis's notation.

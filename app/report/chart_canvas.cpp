@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/report/figures.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -29,24 +30,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDarkCol
                                                                                       {"#a3497f", "#d98bb9"},
                                                                                       {"#b07c00", "#dcb043"},
                                                                                       {"#3b4252", "#b4bfd3"}}};
-
-/// Length in bytes of the UTF-8 character at `at`; 0: no character that XML may contain.
-std::size_t character_length(const std::string& text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned lead = byte(at);
-  if (lead < 0x80) return lead >= 0x20 && lead != 0x7f ? 1 : 0;
-  const std::size_t length = lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead >= 0xf5) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned second = byte(at + 1);
-  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) || (lead == 0xf0 && second < 0x90) ||
-      (lead == 0xf4 && second >= 0x90) || (lead == 0xef && second == 0xbf && byte(at + 2) >= 0xbe)) {
-    return 0;  // overlong forms, surrogates, beyond Unicode, no characters
-  }
-  return length;
-}
 
 /// The number 1, 2 or 5 times a power of ten at or above `value` > 0.
 double round_up(double value) {
@@ -100,16 +83,9 @@ std::string escape_xml(const std::string& text) {
   constexpr std::string_view special = "&<>\"'";
   constexpr std::array<std::string_view, 5> entities{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string result;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = character_length(text, i), entity = special.find(text[i]);
-    if (length == 0) {
-      result += '?';
-    } else if (entity != std::string_view::npos) {
-      result += entities[entity];
-    } else {
-      result.append(text, i, length);
-    }
-    i += std::max<std::size_t>(length, 1);
+  for (const char letter : io::visible_line(text)) {  // XML has no control characters
+    const std::size_t entity = special.find(letter);
+    result += entity == std::string_view::npos ? std::string_view(&letter, 1) : entities[entity];
   }
   return result;
 }

@@ -14,6 +14,7 @@
 #include "app/report/terminal.hpp"
 #include "app/report/wrapped_text.hpp"
 #include "io/files/file_error.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -51,9 +52,10 @@ bool has_room(int descriptor, int milliseconds) {
   return ready != 0;
 }
 
+/// Foreign text in it is made visible: whatever the program says to people comes through here, or is fields of a line.
 std::string as_lines(std::string_view prefix, std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
-  return fmt::format("{}{}\n", prefix, text);
+  return fmt::format("{}{}\n", prefix, io::visible_text(text));
 }
 
 }  // namespace
@@ -84,9 +86,11 @@ void Console::info(std::string_view text) {
 
 void Console::info(const std::vector<LineField>& fields) {
   if (!speaks_) return;
-  const std::string whole = full_line(fields) + "\n";
+  std::vector<LineField> shown = fields;
+  for (LineField& field : shown) field.text = io::visible_line(field.text);
+  const std::string whole = full_line(shown) + "\n";
   const Terminal where = terminal_at(output_.descriptor);
-  say(where.interactive ? fitted_line(fields, where.columns, where.coloured) + "\n" : whole, whole);
+  say(where.interactive ? fitted_line(shown, where.columns, where.coloured) + "\n" : whole, whole);
 }
 
 void Console::say(std::string_view shown, std::string_view logged) {
@@ -98,7 +102,7 @@ void Console::say(std::string_view shown, std::string_view logged) {
 }
 
 void Console::text(std::string_view part) {
-  if (speaks_) print(part);
+  if (speaks_) print(terminal_at(output_.descriptor).interactive ? io::visible_text(part) : std::string(part));
 }
 
 void Console::warn(std::string_view text) {
@@ -176,7 +180,7 @@ void Console::progress(double fraction, std::string_view text) {
   if (!shows_progress()) return;
   const Terminal where = terminal_at(output_.descriptor);
   // One column stays free: a full last column makes some terminals wrap.
-  const auto line = bar_.update(fraction, text, where.columns - 1, ProgressBar::Clock::now());
+  const auto line = bar_.update(fraction, io::visible_line(text), where.columns - 1, ProgressBar::Clock::now());
   if (!line) return;
   print(fmt::format("\r{}\x1b[K", *line));
   bar_visible_ = true;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "io/text/visible_text.hpp"
+
 namespace lockstep::app {
 
 std::string describe_stall(const io::IoDeadline::Pending& pending, double deadline) {
-  const std::string file = pending.file.string();
+  const std::string file = io::visible_line(pending.file.string());
   if (pending.kind == io::IoDeadline::Kind::printing) {
     return fmt::format(
         "{} has taken nothing for {:.0f} s: whatever reads it has stopped. Let it go on, or print to a file; "

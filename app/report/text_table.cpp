@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "io/text/visible_text.hpp"
+
 namespace lockstep::app {
 namespace {
 
@@ -12,7 +14,9 @@ std::size_t letters_in(const std::string& text) {
 
 }  // namespace
 
-std::string format_table(const std::vector<std::vector<std::string>>& rows, const std::set<std::size_t>& right) {
+std::string format_table(const std::vector<std::vector<std::string>>& given, const std::set<std::size_t>& right) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& row : given) rows.push_back(io::visible_lines(row));
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));

@@ -235,11 +235,11 @@ TEST(Charts, EscapeText) {
                        "a\xff"
                        "b\xc3"
                        "c\xed\xa0\x80\n"),
-            "?a?b?c????");
+            "\\x01a\\xFFb\\xC3c\\xED\\xA0\\x80\\n");
   Chart chart = bandwidths();
   chart.title = chart.subtitle = chart.x.title = chart.y.title = chart.series[0].name = "</svg>\"&'\x02\xfe";
   expect_sound(to_svg(chart));
-  EXPECT_THAT(to_svg(chart), HasSubstr("&lt;/svg&gt;&quot;&amp;&#39;??"));
+  EXPECT_THAT(to_svg(chart), HasSubstr("&lt;/svg&gt;&quot;&amp;&#39;\\x02\\xFE"));
 }
 
 TEST(Charts, RoundTicks) {
