@@ -24,6 +24,8 @@
 #include "app/runs/run_ranking.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/files/file_error.hpp"
+#include "io/text/utf8.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -58,7 +60,7 @@ class Sweep {
 
   std::optional<SweepResult> result(const SweepTask& task) const {
     std::optional<SweepResult> found = folder_.result(task);
-    if (found && found->line != setting(task.setting).line) {
+    if (found && found->line != io::readable(setting(task.setting).line)) {
       throw io::FileError(
           fmt::format("{} is of the options '{}', and setting {} is '{}' now: settings that have changed "
                       "need another --run",
@@ -213,9 +215,10 @@ class Sweep {
         const RunSummary summary = summary_of(run);
         if (!summary.best) continue;
         const std::string options = different_options(differences_of(group.runs), best);
-        console_.info(fmt::format("the best: {}{} ({} {}); `lockstep report {}` draws them all", run.name,
-                                  options.empty() ? "" : ", " + options, metric_words(run.metric),
-                                  format_metric(run.metric, *summary.best), options_.run.string()));
+        console_.info(fmt::format("the best: {}{} ({} {}); `lockstep report {}` draws them all",
+                                  io::visible_line(run.name), options.empty() ? "" : ", " + options,
+                                  metric_words(run.metric), format_metric(run.metric, *summary.best),
+                                  options_.run.string()));
       }
     }
     console_.mention_lost_output();

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "io/text/utf8.hpp"
+
 namespace lockstep::io {
 namespace {
 
@@ -16,7 +18,7 @@ nlohmann::ordered_json to_json(const MetricValue& value) {
     return std::isfinite(*real) ? nlohmann::ordered_json(*real) : nlohmann::ordered_json(nullptr);
   }
   if (const std::int64_t* integer = std::get_if<std::int64_t>(&value)) return *integer;
-  return std::get<std::string>(value);
+  return readable(std::get<std::string>(value));  // JSON is UTF-8, and paths are bytes
 }
 
 MetricRecord to_record(const nlohmann::ordered_json& object) {
@@ -56,7 +58,7 @@ std::string to_json_line(const MetricRecord& record) {
     if (line.contains(key)) throw std::invalid_argument(fmt::format("a metrics record has two values of '{}'", key));
     line[key] = to_json(value);
   }
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return line.dump();
 }
 
 std::vector<MetricRecord> all_records(const std::filesystem::path& file) {
