@@ -11,6 +11,7 @@
 
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
+#include "app/engine/finite_weights.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
@@ -19,6 +20,7 @@
 #include "comm/agreement.hpp"
 #include "io/text/tokenizer.hpp"
 #include "io/text/tokenizer_files.hpp"
+#include "io/text/visible_text.hpp"
 #include "model/random.hpp"
 
 namespace lockstep::app {
@@ -175,6 +177,13 @@ void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer
                           .seed = options.seed,
                           .sample = sample};
   StoppedText written(options.stop);
+  std::string begun;  // a letter whose last bytes are still to come
+  const auto show = [&](const std::string& part) {
+    begun += part;
+    const std::size_t whole = io::whole_letters(begun);
+    console.text(begun.substr(0, whole));
+    begun.erase(0, whole);
+  };
   console.text(options.prompt);
   for (std::int64_t i = 0; i < options.tokens && !signals.stop_requested() && !written.has_ended(); ++i) {
     const std::span<const float> logits = writer.next(text);
@@ -182,10 +191,10 @@ void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer
     const std::span<const std::int32_t> last = std::span(text).last(1);
     std::string word = tokenizer.decode(last);
     word.insert(0, tokenizer.separator(text[text.size() - 2], last[0]));
-    console.text(written.add(word));
+    show(written.add(word));
     console.require_output();
   }
-  console.text(written.rest() + "\n");
+  console.text(begun + written.rest() + "\n");
   console.require_output();
 }
 
@@ -223,6 +232,8 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
                                    {.optimizer = trained.optimizer, .purpose = model::Purpose::evaluation});
   model::Model model(*backend, *network, parameters, {.max_batch = 1, .sample_type = model::ElementType::int32});
   source.restore(parameters);
+  const FiniteWeights finite = finite_weights(parameters, network->parameters(), options.average);
+  if (!finite.all()) console.warn(fmt::format("{}: {}", source.file().string(), finite.text()));
 
   signals.note();  // from here on a signal lets the text end with its line
   const model::Weights weights = options.average ? model::Weights::average : model::Weights::current;

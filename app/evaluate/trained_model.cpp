@@ -259,6 +259,8 @@ void TrainedModel::load(comm::Communicator& communicator, Console& console, cons
     model_.emplace(*backend_, *network_, *parameters_, model_options_);
   });
   source_.restore(*parameters_);
+  finite_ = finite_weights(*parameters_, network_->parameters(), average_);
+  if (!finite_.all()) console.warn(fmt::format("{}: {}", source_.file().string(), finite_.text()));
 }
 
 std::vector<std::string> TrainedModel::target_names() const {

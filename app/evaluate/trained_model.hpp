@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/engine/finite_weights.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/options/options.hpp"
 #include "app/options/train_options.hpp"
@@ -54,7 +55,9 @@ class TrainedModel {
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
   /// The constant predictor for the labels that the network was trained on; empty if the checkpoint does not store it.
   const ConstantPredictor& constant() const noexcept { return constant_; }
-  /// Names of the predicted numbers or labels; empty: unknown.
+  /// Whether its weights are finite.
+  const FiniteWeights& finite() const noexcept { return finite_; }
+  /// Names of the numbers that it predicts, or of the labels; empty: not known.
   std::vector<std::string> target_names() const;
   /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
   std::string description() const;
@@ -86,6 +89,7 @@ class TrainedModel {
   std::unique_ptr<model::Backend> backend_;
   std::optional<model::ParameterState> parameters_;
   std::optional<model::Model> model_;
+  FiniteWeights finite_;
 };
 
 }  // namespace lockstep::app

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/engine/finite_weights.hpp"
 #include "app/exchange/onnx_network.hpp"
 #include "app/exchange/trained_network.hpp"
 #include "app/report/console.hpp"
@@ -21,6 +22,9 @@ int run_export(const ExportOptions& options) {
   io::require_writable_name(options.out, if_there);
   const TrainedNetwork trained = read_trained_network(options.checkpoint, options.average);
   for (const std::string& warning : trained.source.warnings) console.warn(warning);
+  FiniteWeights finite;
+  for (const io::NamedTensor& tensor : trained.weights) finite.add(tensor.name, tensor.values);
+  if (!finite.all()) console.warn(fmt::format("{}: {}", trained.source.file.string(), finite.text()));
   std::vector<std::filesystem::path> files{options.out};
   switch (*options.format) {
     case ExportFormat::onnx:

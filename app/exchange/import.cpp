@@ -8,12 +8,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/engine/finite_weights.hpp"
 #include "app/engine/weight_file.hpp"
 #include "app/exchange/network_metadata.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
 #include "io/exchange/safetensors.hpp"
+#include "io/shards/data_description.hpp"
 #include "io/text/token_info.hpp"
 
 namespace lockstep::app {
@@ -66,6 +68,36 @@ void require_tensors(const io::SafetensorsFile& file, const model::Network& netw
   }
   if (!there.empty()) {
     fail(file, fmt::format("its network has no tensor {} ({})", there.begin()->first, network.signature()));
+  }
+}
+
+/// What the file says of its data and tokens is believed as `info` and `eval` will have to: a checkpoint that they
+/// refuse is not written.
+void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord& record) {
+  const io::NetworkIdentity& network = record.network;
+  const auto require = [&](bool holds, const char* what) {
+    if (!holds) fail(file, fmt::format("its metadata contradicts itself: {}", what));
+  };
+  const auto fits = [](std::size_t numbers, std::int64_t wanted) {
+    return numbers == 0 || static_cast<std::int64_t>(numbers) == wanted;
+  };
+  try {
+    if (network.tokens) {
+      const io::TokenInfo tokens = io::token_info_from_json(record.vocabulary);
+      require(tokens.vocabulary == network.outputs, "its vocabulary has another size than its network");
+    } else if (!record.data_description.empty()) {
+      const io::DataDescription data = io::data_description_from_json(record.data_description);
+      const bool whole = data.augmentation.empty() || data.augmentation == "none";
+      const std::int64_t features = data.x.elements();
+      require(features > 0 && (!whole || features == network.features), "its samples do not fit its network");
+      require(fits(data.features.mean.size(), features), "not every feature has its mean and deviation");
+      require(fits(data.targets.mean.size(), network.outputs), "not every target has its mean and deviation");
+      require(fits(data.target_means.size(), network.outputs), "not every target has its mean");
+      require(data.labels != io::Labels::classes || data.classes <= network.outputs,
+              "its data has more classes than its network");
+    }
+  } catch (const io::FileError& error) {
+    fail(file, error.what());
   }
 }
 
@@ -157,10 +189,14 @@ int run_import(const ImportOptions& options) {
     fail(file,
          fmt::format("its metadata contradicts itself: {} and {}", record.network.signature, network->signature()));
   }
+  require_readable(file, record);
+  FiniteWeights finite;
   std::vector<io::TensorView> views;
   for (const io::StoredTensor& tensor : read.tensors) {
+    finite.add(tensor.name, tensor.values);
     views.push_back({.group = tensor.group, .name = tensor.name, .shape = tensor.shape, .values = tensor.values});
   }
+  if (!finite.all()) fail(file, fmt::format("{}: nothing can be computed with them", finite.text()));
   io::write_checkpoint(options.out, record, views);
   console.info(fmt::format("{}: {}, written to {} ({}, {})", options.file.string(),
                            counted(static_cast<std::int64_t>(views.size()), "tensor"), options.out.string(),
