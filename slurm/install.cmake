@@ -16,7 +16,7 @@ endforeach()
 
 install(PROGRAMS slurm/chain slurm/launch slurm/stop_in_time DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm)
 file(GLOB batch_scripts CONFIGURE_DEPENDS slurm/*.sbatch)
-install(FILES ${batch_scripts} slurm/lockstep.def DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm)
+install(FILES ${batch_scripts} slurm/attempts slurm/lockstep.def DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm)
 install(FILES slurm/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/modulefiles/lockstep RENAME ${PROJECT_VERSION})
 
 # Manual pages and completions: the program writes them itself, from its options, whenever it has been linked, so that

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/harness.sh"
 mkdir -p bin spool "a b/slurm" "a/slurm"
 own="$work/a b/slurm"
-cp "$tree"/slurm/*.sbatch "$own"
+cp "$tree"/slurm/*.sbatch "$tree/slurm/attempts" "$own"
 say_where() { printf '#!/bin/sh\necho "$0" >>%s/called\ncase $1 in --program) echo true ;; esac\n' "$work"; }
 say_where >"$own/launch"
 # The file that a path cut at a blank would lead to.
@@ -60,12 +60,15 @@ for script in train sweep; do
   ! grep -v '40_3' asked || failed "$script.sbatch asked for another job"
 done
 
-# attempt RESTARTS: train.sbatch once more; what it prints is in ./out and ./err.
+# attempt RESTARTS [ARGUMENTS...]: the script once more; what it prints is in ./out and ./err.
 attempt() {
+  local restarts=$1
+  shift
+  [ $# -gt 0 ] || set -- --data data --run runs/c
   rm -f asked
-  command_line="train.sbatch, restart $1"
-  env -u LOCKSTEP_SLURM PATH="$work/bin:$PATH" SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_RESTART_COUNT="$1" \
-    timeout 60 bash spool/slurm_script --data data --run runs/c >out 2>err
+  command_line="restart $restarts of $*"
+  env -u LOCKSTEP_SLURM PATH="$work/bin:$PATH" SLURM_JOB_ID=7 SLURM_NTASKS=1 SLURM_RESTART_COUNT="$restarts" \
+    timeout 60 bash spool/slurm_script "$@" >out 2>err
 }
 comes_back() { grep -q '^scontrol requeue 7$' asked || failed "it does not come back"; }
 is_given_up() {
@@ -103,6 +106,22 @@ attempt 12; is_given_up 3
 check "another job counts anew"
 sed -i 's/^7 /8 /' runs/c/attempts
 attempt 0; comes_back
+
+check "a sweep's tasks: three attempts without a new checkpoint or result"
+cp "$own/sweep.sbatch" spool/slurm_script
+echo "$own/sweep.sbatch settings --halving --data data --run runs/h" >command
+cat >"$own/launch" <<'END'
+#!/bin/sh
+[ "$1" != --program ] || exec echo "$0"
+[ -z "$gains" ] || { mkdir -p runs/h/1/checkpoints && ln -sfn "$gains" runs/h/1/checkpoints/latest; }
+exit 75
+END
+task() { attempt "$1" settings --halving --data data --run runs/h; }
+for i in 0 1 2 3 4; do gains=step-$i task $i; comes_back; done
+task 5; comes_back
+task 6; comes_back
+task 7; is_given_up 3
+cp "$own/train.sbatch" spool/slurm_script
 
 check "what others have put in the place of the count is neither written through nor run"
 echo mine >precious

@@ -12,7 +12,7 @@ cmake --install "$build" --prefix "$prefix" >out 2>err
 status=$?
 expect_status 0
 for file in bin/lockstep share/doc/lockstep/{LICENSE,README.md,slurm/README.md,io/shards/shard_schema.md} \
-  share/doc/lockstep/io/checkpoints/checkpoint_format.md share/lockstep/slurm/{launch,train.sbatch,stop_in_time,chain} \
+  share/doc/lockstep/io/checkpoints/checkpoint_format.md share/lockstep/slurm/{launch,attempts,train.sbatch,stop_in_time,chain} \
   share/man/man1/lockstep.1 share/bash-completion/completions/lockstep share/zsh/site-functions/_lockstep \
   share/fish/vendor_completions.d/lockstep.fish; do
   expect_file "$prefix/$file"
