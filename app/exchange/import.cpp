@@ -82,11 +82,13 @@ void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord&
     return numbers == 0 || static_cast<std::int64_t>(numbers) == wanted;
   };
   try {
-    if (network.tokens) {
+    if (network.tokens && !record.vocabulary.empty()) {
       const io::TokenInfo tokens = io::token_info_from_json(record.vocabulary);
       require(tokens.vocabulary == network.outputs, "its vocabulary has another size than its network");
-    } else if (!record.data_description.empty()) {
-      const io::DataDescription data = io::data_description_from_json(record.data_description);
+    }
+    if (record.data_description.empty()) return;
+    const io::DataDescription data = io::data_description_from_json(record.data_description);
+    if (!network.tokens) {
       const bool whole = data.augmentation.empty() || data.augmentation == "none";
       const std::int64_t features = data.x.elements();
       require(features > 0 && (!whole || features == network.features), "its samples do not fit its network");
