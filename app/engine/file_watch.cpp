@@ -23,7 +23,7 @@ constexpr double kMaxSecondsUnsaid = 30;
 /// Text for the peers. It is limited to 127 bytes, so it shows the end of a path, which is more specific.
 std::string describe_wait(const Pending& pending) {
   const std::string file = io::visible_line(pending.file.string());
-  constexpr std::size_t kMost = 80;
+  constexpr std::size_t kMax = 80;
   return fmt::format("waiting {} ({}{}, {:.0f} s)", pending.kind == Kind::reading ? "for input" : "to write",
                      file.size() > kMax ? "…" : "", file.substr(file.size() > kMax ? file.size() - kMax : 0),
                      pending.seconds);

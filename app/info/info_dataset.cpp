@@ -83,7 +83,7 @@ std::string class_table(const io::DatasetInfo& info, const std::vector<std::int6
   const std::int64_t most = std::max<std::int64_t>(1, *std::max_element(counts.begin(), counts.end()));
   constexpr std::int64_t kLongestBar = 30;
   std::string text = info.labels_are_classes ? "classes\n" : "samples that have a label\n";
-  for (std::size_t i = 0; i < std::min(counts.size(), kMostClassesShown); ++i) {
+  for (std::size_t i = 0; i < std::min(counts.size(), kMaxClassesShown); ++i) {
     const std::string name = i < info.class_names.size() ? io::visible_line(info.class_names[i]) : fmt::format("{}", i);
     text += fmt::format("  {:<16} {:>12}  {:#<{}}\n", name, with_commas(counts[i]), "", counts[i] * kLongestBar / most);
   }
@@ -239,7 +239,7 @@ std::string heading(const std::filesystem::path& path, const io::TokenDataset& d
   if (tokens.bytes_per_token > 0) text += fmt::format("  text        {:.3f} bytes per token\n", tokens.bytes_per_token);
   if (!tokens.texts.empty()) {
     text += "  tokens     ";
-    for (std::size_t i = 0; i < std::min(tokens.texts.size(), kMostTextsShown); ++i) {
+    for (std::size_t i = 0; i < std::min(tokens.texts.size(), kMaxTextsShown); ++i) {
       text += fmt::format(" '{}'", io::visible_line(tokens.texts[i]));
     }
     text += tokens.texts.size() > kMaxTextsShown ? " …\n" : "\n";
