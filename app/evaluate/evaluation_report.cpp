@@ -149,9 +149,8 @@ std::string format_classes(const ClassCounts& counts, const std::vector<std::str
              100 * report.confidence);
 }
 
-std::string format_targets(const EvaluationReport& report) {
+std::string format_targets(const EvaluationReport& report, const std::vector<std::string>& names) {
   const std::vector<TargetErrors>&errors = report.targets, &constant = report.constant;
-  const std::vector<std::string>& names = report.names;
   const std::size_t width = widest(names, 8);
   const std::string of_constant = fmt::format("MAE of the training {}", report.medians ? "median" : "mean");
   std::string text = fmt::format("{:{}}  {:>11}  {:>11}  {:>11}  {:>9}{}", "target", width, "samples", "MAE", "RMSE",
@@ -243,7 +242,7 @@ std::string format_report(const EvaluationReport& report) {
   const std::vector<std::string> names = io::visible_lines(report.names);
   if (!report.classes.empty()) return format_classes(report.classes.front(), names);
   if (!report.labels.empty()) return format_labels(report.labels.front(), names);
-  return format_targets(report.targets, report.constant, names);
+  return format_targets(report, names);
 }
 
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {

@@ -126,12 +126,14 @@ std::string describe_training(const io::TrainingRecord& record) {
   static const TrainOptions usual;
   std::string text;
   const auto add = [&](std::string_view name, const std::string& value) {
-    if (!value.empty()) text += fmt::format("  {:<15}{}\n", name, value);
+    if (!value.empty()) text += fmt::format("  {:<15}{}\n", name, io::visible_line(value));
   };
   try {
     const TrainOptions options = train_options_from_ini(record.configuration);
-    if (!options.tuning.freeze.empty()) {
-      return fmt::format("  frozen         {}\n", fmt::join(io::visible_lines(options.tuning.freeze), ", "));
+    add("agreement", agreement_text(options));
+    for (const char* const name : {"sampling", "class-weight", "sample-weight"}) {
+      const std::string value = option_text(options, name);
+      if (value != option_text(usual, name)) add(name, value);
     }
     add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
   } catch (const UsageError&) {  // written by another version of the program; the rest is still useful
@@ -145,8 +147,7 @@ std::string describe_record(const io::TrainingRecord& record) {
   text += fmt::format("  network        {}\n", io::visible_line(io::to_text(record.network)));
   text += describe_trained_on(record);
   text += fmt::format("  optimizer      {}\n", io::visible_line(record.optimizer));
-  text += agreement_line(record);
-  text += frozen_tensors(record);
+  text += describe_training(record);
   const std::string own = own_metric(record);
   text += fmt::format("  validation     {}\n", own.empty() ? "not at this step" : own);
   if (!std::isnan(record.best_metric)) text += fmt::format("  best so far    {:.6g}\n", record.best_metric);
