@@ -35,7 +35,7 @@ std::uint64_t own_pid_namespace() {
   return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
 }
 
-/// What /proc tells of a process.
+/// State of a process as /proc shows it.
 struct Status {
   char state = '?';
   std::uint64_t started = 0;
@@ -114,7 +114,7 @@ Presence presence_of(const ProcessIdentity& process) {
   if (::kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return Presence::gone;
   if (!proc_numbers_as_here()) return Presence::here;
   const std::optional<Status> now = status_of(std::to_string(process.pid));
-  if (!now) return Presence::here;  // of another user, on a system that hides those
+  if (!now) return Presence::here;  // another user's process, on a system that hides such
   const bool ended = now->state == 'Z' || now->state == 'X';
   const bool other = process.started != 0 && now->started != process.started;
   return ended || other ? Presence::gone : Presence::here;

@@ -12,7 +12,7 @@ namespace lockstep::io {
 struct ProcessIdentity {
   std::string host;                 ///< for people
   std::int64_t pid = 0;             ///< in its namespace
-  std::string boot;                 ///< of its kernel, random; "": not known
+  std::string boot;                 ///< random identity of its kernel's boot; "": unknown
   std::uint64_t pid_namespace = 0;  ///< inode of its /proc/self/ns/pid; 0: not known
   std::uint64_t started = 0;        ///< in clock ticks since its kernel's start; 0: not known
   std::string token;                ///< random

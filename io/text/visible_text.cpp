@@ -30,7 +30,7 @@ constexpr std::array<Range, 12> kHidden{{{0x00, 0x1F},
                                          {0xFFFE, 0xFFFF},
                                          {0xE0000, 0xE007F}}};
 
-/// Of one that is well formed.
+/// Code point of a well-formed sequence.
 std::uint32_t code_point(std::string_view bytes) {
   const auto first = static_cast<unsigned char>(bytes[0]);
   if (bytes.size() == 1) return first;

@@ -44,7 +44,7 @@ class SweepFolderTest : public testing::Test {
     ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
   }
   bool can_claim() const { return SweepFolder(folder_).claim(kTask); }
-  /// What a process that ends at once leaves.
+  /// Claim of a process that has ended at once.
   std::string claim_of_dead() const {
     if (const pid_t child = fork(); child == 0) {
       (new SweepFolder(folder_))->claim(kTask);  // its destructor would release it
