@@ -43,6 +43,8 @@ for name in log.txt metrics.jsonl; do
   check "$name"
   begin
   chmod 644 runs/shared/$name
+  ./second "$lockstep" check --data data --hidden 8 --batch 20 --run runs/shared --resume >check.out 2>&1 </dev/null
+  grep -q "cannot write runs/shared/$name: Permission denied" check.out || failed "check does not say it: $(cat check.out)"
   second_is_refused "cannot write runs/shared/$name: Permission denied" --resume
 done
 
