@@ -105,8 +105,10 @@ void ServerRounds::begin(const ServedCourse& course) {
   replay_ends_ = end / (sums_ ? 1 : servers_.workers);
 }
 
-/// Nobody can do without servers, nor without one whose gradients are to be repeated.
-bool ServerRounds::is_dispensable(int rank) const { return rank != 0 && servers_.on(rank) < 0 && plan_.replay.empty(); }
+/// Nobody can do without servers, nor without one whose gradients are to be repeated, nor where the launcher ends all.
+bool ServerRounds::is_dispensable(int rank) const {
+  return spares_survivors_ && rank != 0 && servers_.on(rank) < 0 && plan_.replay.empty();
+}
 
 void ServerRounds::together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn) {
   for (const int dead : work_->run(work, dead_)) {

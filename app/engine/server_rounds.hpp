@@ -22,6 +22,7 @@
 #include "comm/servers/server_messages.hpp"
 #include "comm/servers/survivor_communicator.hpp"
 #include "comm/servers/survivor_work.hpp"
+#include "comm/session/launcher.hpp"
 #include "model/training/training.hpp"
 
 namespace lockstep::app {
@@ -108,8 +109,9 @@ class ServerRounds {
   std::int64_t replay_ends_ = -1;
   std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples
   std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
-  double step_seconds_ = 0;                                 ///< the longest step of this worker
-  double waited_ = 0;                                       ///< seconds for servers
+  bool spares_survivors_ = comm::launcher_spares_survivors();
+  double step_seconds_ = 0;     ///< the longest step of this worker
+  double waited_ = 0;           ///< seconds for servers
   std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
   std::vector<int> warned_;     ///< rank 0: of these
   std::vector<int> dead_;       ///< as the coordinator has said at the last round's end: collectives go on without them

@@ -48,6 +48,14 @@ int launched_size() {
 
 bool launched_by_hydra() { return std::getenv("MPI_LOCALRANKID") != nullptr && number_in(kHydra.size) > 1; }
 
+bool launcher_spares_survivors() {
+  constexpr std::array kRecoveries{"OMPI_MCA_orte_enable_recovery", "PRTE_MCA_prte_enable_recovery"};
+  return std::ranges::any_of(kRecoveries, [](const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr && *value != '\0' && std::string_view("0nNfF").find(*value) == std::string_view::npos;
+  });
+}
+
 bool launcher_offers_peers() {
   constexpr std::array kOffers{"OMPI_COMM_WORLD_SIZE",
                                "MV2_COMM_WORLD_SIZE",

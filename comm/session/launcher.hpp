@@ -17,7 +17,10 @@ int launched_size();
 /// True if MPICH's mpirun has started this process together with others.
 bool launched_by_hydra();
 
-/// True if the launcher offers a way to find peers. Without one, every MPI makes a world of one.
+/// It lets the others live when a rank dies: of Open MPI, where it was told to (orte_enable_recovery).
+bool launcher_spares_survivors();
+
+/// There is something to find peers by. Without it every MPI makes a world of one.
 bool launcher_offers_peers();
 
 /// The nearest launcher's variable for the number of its processes, if it has one: "PMI_SIZE".

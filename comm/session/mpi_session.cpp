@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "comm/session/launcher.hpp"
 #include "comm/session/mpi_state.hpp"
 #include "comm/session/rendezvous.hpp"
+#include "comm/session/start_folders.hpp"
 #include "comm/session/start_guard.hpp"
 #include "comm/session/supervisor.hpp"
 #include "comm/session/this_process.hpp"
@@ -54,17 +57,32 @@ bool started_by_srun() {
 /// of 30 starts failed.
 constexpr std::chrono::milliseconds kUntilPeersReceive{200};
 
-/// Hydra ends a job without printing the output that it has not read yet: 2 of about 100 messages were lost, none with
-/// this delay.
+/// Open MPI ends a process whose start fails with words of its own: what they do not say is said before, once a host.
+void warn_of_full_folders() {
+  if (number_in("OMPI_COMM_WORLD_LOCAL_RANK") != 0) return;
+  std::vector<StartFolder> folders = start_folders();
+  std::erase_if(folders, [](const StartFolder& folder) { return !folder.is_needed; });
+  const std::string obstacle = obstacle_in(folders);
+  if (obstacle.empty()) return;
+  write_stderr(fmt::format("warning: MPI may not start on {}: {}\n", host_name(), obstacle));
+}
+
+/// Hydra ends a job without the words that it has not read yet: 2 of some 100 were lost, none after this.
 constexpr std::chrono::milliseconds kUntilHydraHasRead{100};
 
-/// Writes the exit code for a launcher that does not pass it on (app/launch).
+constexpr int kExitCodeDescriptor =
+    3;  ///< of a pipe to slurm/stop_in_time, under a launcher whose exit code says nothing
+
+/// As soon as the work is done: the launcher learns it also where this process then waits for ranks that have died.
 void leave_exit_code(int exit_code) {
-  const char* const path = std::getenv("LOCKSTEP_EXIT_CODE_FILE");
-  if (path == nullptr) return;
-  if (std::FILE* const file = std::fopen(path, "w")) {
-    std::fprintf(file, "%d\n", exit_code);
-    std::fclose(file);
+  const char* const pipe = std::getenv("LOCKSTEP_EXIT_CODE_PIPE");
+  if (pipe == nullptr) return;
+  std::error_code closed;  // the pipe, by something between the launcher and this process
+  const auto open = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", kExitCodeDescriptor), closed);
+  if (closed || open != pipe) return;
+  const std::string word = fmt::format("code {}\n", exit_code);
+  if (write(kExitCodeDescriptor, word.data(), word.size()) != static_cast<ssize_t>(word.size())) {
+    write_stderr(fmt::format("lockstep: warning: the launcher cannot be told the exit code, {}\n", exit_code));
   }
 }
 
@@ -142,6 +160,7 @@ MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std
   run_under_supervisor();
   set_mpi_defaults();
   raise_descriptor_limit();
+  warn_of_full_folders();
   const bool by_srun = started_by_srun();
   // One thread at a time calls MPI: the main thread; during its declared long operations, the heartbeat thread; during
   // its computation, the thread that sums between hosts. Prefetch and compute threads never do.

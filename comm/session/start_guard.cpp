@@ -46,7 +46,10 @@ bool is_here(const std::string& item, const std::vector<std::string>& names) {
   return false;
 }
 
-/// Static and atomic: a signal handler can reach only static storage, and may run in any thread.
+/// A launcher that spares survivors ends them seconds after rank 0.
+constexpr double kUntilEnded = 10;
+
+/// A signal handler can reach nothing but static storage, and any thread may be the one it runs in.
 std::atomic<bool> continued = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -85,13 +88,15 @@ std::string network_hint(const InterfaceLists& lists) {
 StartGuard::StartGuard(const char* call, double seconds)
     : rank_(launched_rank().value_or(0)),
       lists_(InterfaceLists::from_environment()),
+      folders_(start_folders()),
+      turn_(precedence_seconds(rank_ == 0, rank_) + (rank_ != 0 && launcher_spares_survivors() ? kUntilEnded : 0)),
       before_(std::signal(SIGCONT, [](int) { continued = true; })),
       thread_([this, call, seconds](const std::stop_token& stop) { watch(stop, call, seconds); }) {}
 
 void StartGuard::watch(const std::stop_token& stop, const char* call, double seconds) {
-  // Patience ensures that a process that was itself stopped does not find its time over when it continues. A continued
-  // process is usually about to be ended: Open MPI's daemons send SIGCONT first.
-  std::optional<Patience> patience(seconds + precedence_seconds(rank_ == 0, rank_));
+  // A process that was itself stopped does not come back and find its time over: Patience sees to that. And who is
+  // continued is most often about to be ended: SIGCONT is the first that Open MPI's daemons send.
+  std::optional<Patience> patience(seconds + turn_);
   std::unique_lock lock(mutex_);
   for (;;) {
     if (wake_.wait_for(lock, stop, std::chrono::milliseconds(100), [&] { return stop.stop_requested(); })) return;
@@ -100,11 +105,16 @@ void StartGuard::watch(const std::stop_token& stop, const char* call, double sec
     }
     if (patience->exhausted(false)) break;
   }
+  const std::string obstacle = obstacle_in(folders_);
+  const std::string reason = obstacle.empty()
+                                 ? "A rank is stopped, has ended or waits for a file system, a host is cut off, or the "
+                                   "hosts do not reach each other: " +
+                                       network_hint(lists_)
+                                 : "On this host " + obstacle;
   write_stderr(
-      fmt::format("lockstep: error on rank {} (host {}, pid {}): {} has not returned for {} s. A rank is stopped or "
-                  "waits for a file system, a host is cut off, or the hosts do not reach each other: {}. Ending the "
+      fmt::format("lockstep: error on rank {} (host {}, pid {}): {} has not returned for {} s. {}. Ending the "
                   "job.\n",
-                  rank_, host_name(), getpid(), call, seconds_text(seconds), network_hint(lists_)));
+                  rank_, host_name(), getpid(), call, seconds_text(seconds), reason));
   _exit(1);
 }
 

@@ -8,6 +8,9 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include "comm/session/start_folders.hpp"
 
 namespace lockstep::comm {
 
@@ -22,8 +25,9 @@ struct InterfaceLists {
 /// of a message about ranks that do not reach each other.
 std::string network_hint(const InterfaceLists& lists = InterfaceLists::from_environment());
 
-/// Ends the process with exit code 1 and one line if `call` has not returned after `seconds`. Rank 0 prints the line;
-/// the others wait a second and more for the launcher to end them.
+/// Ends the process with exit code 1 and one line when `call` has not returned after `seconds`. The line names a folder
+/// that MPI needs and cannot use, if there is one. It is rank 0's; the others wait a second and more for the launcher
+/// to end them.
 class StartGuard {
  public:
   StartGuard(const char* call, double seconds);
@@ -35,9 +39,11 @@ class StartGuard {
  private:
   void watch(const std::stop_token& stop, const char* call, double seconds);
 
-  int rank_;  ///< rank_ and lists_ are from the environment before the call
+  int rank_;  ///< these four as the environment had them before the call
   InterfaceLists lists_;
-  void (*before_)(int);  ///< previous action for SIGCONT
+  std::vector<StartFolder> folders_;
+  double turn_;          ///< seconds that this rank waits longer than rank 0
+  void (*before_)(int);  ///< what SIGCONT did
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;

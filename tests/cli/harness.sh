@@ -130,7 +130,12 @@ kill_job() { kill -9 "$job" $(pgrep -P "$job") $(ranks) 2>/dev/null; }
 ranks() {
   local launcher proxy pid
   launcher=$(pgrep -P "$job" -x mpirun || echo "$job")
-  proxy=$(pgrep -P "$launcher" -x hydra_pmi_proxy) || { pgrep -P "$launcher" -f "$lockstep" | sort -n; return; }
+  proxy=$(pgrep -P "$launcher" -x hydra_pmi_proxy) || {
+    for pid in $(pgrep -P "$launcher" -f "$lockstep" | sort -n); do  # beside rank 0 may run a shell, which has started it
+      if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q ' beside_rank '; then pgrep -P "$pid"; else echo "$pid"; fi
+    done
+    return
+  }
   for pid in $(pgrep -P "$proxy" -f "$lockstep"); do
     echo "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^PMI_RANK=//p') $(pgrep -P "$pid" -f "$lockstep")"
   done | sort -n | cut -d' ' -f2

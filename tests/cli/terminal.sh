@@ -72,3 +72,11 @@ run train --data own.h5 --hidden 4 --batch 4 --steps 4 --progress off --run runs
 expect_status 0; expect_no_out 'checksums of'
 run train --data data --hidden 4 --batch 4 --steps 4 --progress off --run runs/i
 expect_out '^checksums of .* verified'
+
+check "a file behind mpirun gets whole lines, also where shells stand between"
+printf '#!/bin/sh\n"$@"\n' >between
+chmod +x between
+for agree in "" "--agree quorum=2"; do
+  run -n 2 -w ./between train --data data --hidden 8 --batch 20 --epochs 2 --progress off $agree --run "runs/between$agree"
+  expect_status 0; expect_out '^checkpoint .*  in .*without training$'; expect_out '^done at step .* checkpoint .*\.h5$'
+done

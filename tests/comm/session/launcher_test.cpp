@@ -48,6 +48,21 @@ TEST(Launcher, NobodyHasStartedAProcessByHand) {
   EXPECT_FALSE(launcher_offers_peers());
 }
 
+TEST(Launcher, SparesSurvivorsWhereItWasToldTo) {
+  const Started by_hand;
+  unsetenv("OMPI_MCA_orte_enable_recovery");
+  EXPECT_FALSE(launcher_spares_survivors());
+  for (const char* const value : {"1", "true", "yes"}) {
+    setenv("OMPI_MCA_orte_enable_recovery", value, 1);
+    EXPECT_TRUE(launcher_spares_survivors()) << value;
+  }
+  for (const char* const value : {"", "0", "false", "no"}) {
+    setenv("OMPI_MCA_orte_enable_recovery", value, 1);
+    EXPECT_FALSE(launcher_spares_survivors()) << value;
+  }
+  unsetenv("OMPI_MCA_orte_enable_recovery");
+}
+
 TEST(Launcher, HydraOfSeveralRanksIsKnown) {
   {
     const Started started{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "7"}};
