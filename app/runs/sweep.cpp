@@ -10,9 +10,7 @@
 #include <string>
 #include <thread>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
+#include "app/runs/launched_process.hpp"
 #include "app/runs/run_history.hpp"
 #include "app/runs/run_ranking.hpp"
 #include "io/files/durable_file.hpp"
@@ -31,6 +30,9 @@ namespace lockstep::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Seconds that a launcher may take to notice that all that it has started has ended.
+constexpr double kMaxUnnoticed = 10;
 
 class Sweep {
  public:
@@ -109,7 +111,7 @@ class Sweep {
                                            [](const std::string& word) { return word.starts_with("--progress"); });
     if (!says_progress) words.emplace_back("--progress=off");
     if (!last) words.push_back(fmt::format("--stop-at={}", share_of_steps(task.rung, rungs_)));
-    const int code = finish(start(words, folder_.words_of(task.setting)));
+    const int code = finish(start_process(words, folder_.words_of(task.setting)));
     if (signals_.stop_requested()) return false;
     if (!folder_.holds()) {  // this process was stopped for a long time
       console_.info(fmt::format("{}: another process has taken it over", run.string()));
@@ -137,35 +139,13 @@ class Sweep {
     return true;
   }
 
-  /// Starts it in its own process group: a Ctrl-C goes to this process only, which then stops the training.
-  static pid_t start(const std::vector<std::string>& words, const fs::path& output) {
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    const io::Descriptor log = io::open_own_file(output, O_WRONLY | O_CREAT | O_APPEND, "write");
-    posix_spawn_file_actions_adddup2(&files, log.get(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawnattr_t how;
-    posix_spawnattr_init(&how);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
-    pid_t process = 0;
-    const int problem = posix_spawnp(&process, arguments[0], &files, &how, arguments.data(), environ);
-    posix_spawnattr_destroy(&how);
-    posix_spawn_file_actions_destroy(&files);
-    if (problem != 0) {
-      throw io::FileError(fmt::format("{} cannot be started: {}", words[0], std::strerror(problem)));
-    }
-    return process;
-  }
-
-  /// Returns its exit code; 128 plus the signal if a signal ended it.
+  /// Its exit code; 128 and its signal where one has ended it.
   int finish(pid_t process) {
     bool told = false;
-    StopWatch since_sign;
+    StopWatch since_sign, since_alive;
     for (int status = 0;;) {
+      if (!waits_for_the_dead(process)) since_alive.lap();
+      if (since_alive.seconds() > kMaxUnnoticed) kill(process, SIGKILL);
       const pid_t ended = waitpid(process, &status, WNOHANG);
       if (ended == process) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (ended < 0 && errno != EINTR) throw io::FileError(fmt::format("a training is lost: {}", std::strerror(errno)));
@@ -234,7 +214,10 @@ class Sweep {
 
 }  // namespace
 
-int run_sweep(const SweepOptions& options, StopSignals& signals) { return Sweep(options, signals).run(); }
+int run_sweep(const SweepOptions& options, StopSignals& signals) {
+  signals.note();
+  return Sweep(options, signals).run();
+}
 
 std::int64_t rungs_of(std::int64_t settings) {
   std::int64_t rungs = 1;

@@ -91,15 +91,28 @@ expect_status 1; expect_err 'setting 2 .* failed with exit code 1: .*setting-2.t
 expect grep -q 'not finite' runs/bad/sweep/setting-2.txt
 expect grep -q '"how":"done"' runs/bad/1/metrics.jsonl
 
-check "paths that are no UTF-8: the same command goes on with them"
-strange=$'data-\xff\xc3\xa9'
-mkdir "$strange" && cp -r data/. "$strange"
-printf -- '--hidden 4 --data %s\n' "$strange" >strange.txt
-for again in 1 2; do
-  run sweep strange.txt --batch 20 --steps 4 --run $'runs/\xfe'
-  expect_status 0; expect_silence; expect_out '^1\. +runs/\\xFE/1 '
-done
-expect grep -q '"line":"--hidden 4 --data data-\\\\xFFé"' $'runs/\xfe/sweep/rung-1-setting-1.json'
+check "a launcher that waits for ranks that have ended is ended"
+cat >stuck <<END
+#!$python
+import os, time
+if os.fork() == 0:
+    os._exit(1)
+time.sleep(300)
+END
+chmod +x stuck
+run sweep one.txt --data data --batch 20 --steps 4 --run runs/stuck --launch "$work/stuck"
+expect_status 1; expect_err 'setting 1 .* failed with exit code 137'
+check "one that cannot be started is told"
+run sweep one.txt --data data --batch 20 --steps 4 --run runs/none --launch "$work/none"
+expect_status 1; expect_err 'none cannot be started: No such file'
+check "a sweep that is killed takes its training with it"
+start sweep one.txt --data data --batch 20 --steps 100000000 --report-every 100 --run runs/killed --launch "$tree/app/launch 2"
+training() { pgrep -f "train .*--run=runs/killed/1"; }
+wait_for 60 grep -q '^ *step ' runs/killed/1/log.txt
+kill -9 "$job"
+finish 10
+wait_for 30 eval '! training'
+expect grep -q 'stopped at step .* on request' runs/killed/1/log.txt
 
 check "usage"
 printf -- '--hidden 4\n--hiden 4\n' >wrong.txt

@@ -32,6 +32,16 @@ if mount -t tmpfs tmpfs "$TMPDIR" 2>/dev/null && umount "$TMPDIR"; then
   finds mute disks:9 'exec $real "$@" >/dev/null 2>&1'
 fi
 
+check "a torture that is killed takes its jobs with it"
+"$tree/tests/torture/run" 120 --only kills --lockstep "$real" --keep "$work/kept-killed" >out 2>err &
+job=$!
+training() { pgrep -f -- "--run $work/kept-killed"; }
+wait_for 90 training
+kill -9 "$job"
+wait "$job" 2>/dev/null
+job=""
+wait_for 60 eval '! training'
+
 check "nothing where nothing is planted"
 "$tree/tests/torture/run" --trial kills:7 --lockstep "$real" --keep kept >out 2>err
 status=$?

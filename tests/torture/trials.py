@@ -1,5 +1,6 @@
 """One trial of each kind: a job is disturbed at a moment and in a way that a seed decides, and judged by what it leaves."""
 
+import ctypes
 import json
 import os
 import random
@@ -22,6 +23,11 @@ class Finding(Exception):
         self.kind = kind
 
 
+def end_with_parent():
+    """In a child: whoever ends this process ends its jobs; app/launch sees to what it has started."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 class Job:
     """A program under way, with all processes that came of it, wherever they hang by now."""
 
@@ -37,7 +43,8 @@ class Job:
         places = {"TMPDIR": str(left), "OMPI_MCA_btl_vader_backing_directory": str(left)}
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.process = subprocess.Popen(self.command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                            start_new_session=True, env={**os.environ, **places, **(environment or {}), name: value})
+                                            start_new_session=True, preexec_fn=end_with_parent,
+                                            env={**os.environ, **places, **(environment or {}), name: value})
 
     def processes(self):
         """{pid: command line} of all that carry the mark and run."""
