@@ -92,7 +92,8 @@ std::string program_help(const std::vector<Command>& commands) {
 bool is_version(const std::string& word) { return word == "--version" || word == "-V" || word == "version"; }
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
-Request understand(Arguments arguments, const std::vector<Command>& commands) {
+/// Signals do to the command what they do to its work, from here on: options may take long to read.
+Request understand(Arguments arguments, const std::vector<Command>& commands, StopSignals& signals) {
   Request request;
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.name);
@@ -112,6 +113,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
       if (command.name != name) continue;
       request.command = name;
       request.traits = command.traits;
+      if (command.traits.on_signal == OnSignal::end) signals.release();
       request.job = command.prepare(arguments);
       return request;
     }
@@ -273,7 +275,7 @@ int say_help(const Request& request, bool speaks) {
 }  // namespace
 
 int run_program(int argc, char** argv, const std::vector<Command>& commands, StopSignals& signals) {
-  Request request = understand({argv + 1, argv + argc}, commands);
+  Request request = understand({argv + 1, argv + argc}, commands, signals);
   request.start_limit = start_limit({argv + 1, argv + argc});
   const Traits& traits = request.traits;
   if (traits.on_signal == OnSignal::end) signals.release();

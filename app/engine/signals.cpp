@@ -6,19 +6,26 @@
 
 #include <unistd.h>
 
+#include "app/report/exit_code.hpp"
 #include "comm/failure/ending_signal.hpp"
+#include "comm/session/launcher.hpp"
+#include "comm/session/this_process.hpp"
 
 namespace lockstep::app {
 
 namespace {
 
 constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP};
-constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, the value that shells expect
+constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, what shells expect
+/// Ranks that can still agree on it stop together.
+constexpr unsigned kSecondsToBeHeeded = 2;
 
 // A signal handler can access only static storage: the one exception to "no global state".
 std::atomic<int> first_signal{0};
 std::atomic<bool> interrupted{false};
 std::atomic<int> checkpoint_requests{0};
+std::atomic<bool> begun{false};   ///< what a stop has to leave in order
+std::atomic<bool> speaks{false};  ///< of all ranks
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
@@ -31,7 +38,20 @@ void on_signal(int signal) {
     _exit(kInterruptedExitCode);
   }
   int none = 0;
-  first_signal.compare_exchange_strong(none, signal, std::memory_order_relaxed);
+  const bool first = first_signal.compare_exchange_strong(none, signal, std::memory_order_relaxed);
+  if (first && !begun.load(std::memory_order_relaxed)) alarm(kSecondsToBeHeeded);
+}
+
+void on_alarm(int /*signal*/) {
+  if (begun.load(std::memory_order_relaxed)) return;
+  const int signal = first_signal.load(std::memory_order_relaxed);
+  comm::note_ending_signal(signal);
+  if (speaks.load(std::memory_order_relaxed)) {
+    comm::write_stderr("lockstep: stopped on request (");
+    comm::write_stderr(comm::signal_name(signal));  // short enough to need no memory
+    comm::write_stderr(") before the first step: there is nothing new to keep, and the same command starts again\n");
+  }
+  _exit(kExitStoppedEarly);
 }
 
 /// Reports the cause to the peers before it ends this process.
@@ -61,19 +81,29 @@ StopSignals::StopSignals() : minds_hangup_(!is_ignored(SIGHUP)) {
   first_signal = 0;
   interrupted = false;
   checkpoint_requests = 0;
-  note();
+  begun = false;
+  speaks = comm::launched_rank().value_or(0) == 0;
+  std::signal(SIGALRM, on_alarm);
+  take();
 }
 
 void StopSignals::note() {
+  begun = true;
+  take();
+}
+
+void StopSignals::take() {
   handle_by(on_signal, SA_RESTART);
   // The parent process may have left them blocked, and then the job could not be stopped.
   sigset_t stopping;
   sigemptyset(&stopping);
   for (const int signal : kSignals) sigaddset(&stopping, signal);
+  sigaddset(&stopping, SIGALRM);
   pthread_sigmask(SIG_UNBLOCK, &stopping, nullptr);
 }
 
 void StopSignals::release() {
+  begun = true;
   handle_by(end_by, SA_RESETHAND);
   if (const int noted = first_signal; noted != 0) std::raise(noted);
 }

@@ -10,12 +10,13 @@ namespace lockstep::app {
 /// The process's reaction to these signals. `main` owns the only object, from its first line to its last.
 class StopSignals {
  public:
-  /// Calls note().
+  /// As note(), but a request to stop that nobody has heeded after two seconds ends the process, with the exit code of
+  /// a stop: nothing is begun yet that would have to be finished, and reading and planning may take minutes.
   StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Signals are noted from here on: code that can stop in order asks stop_requested().
+  /// From here on they are noted, for as long as it takes: whoever can stop in order asks stop_requested().
   void note();
   /// Signals end the process from here on, which is the default. An earlier noted signal does so at once.
   void release();
@@ -29,6 +30,7 @@ class StopSignals {
   std::string name() const;
 
  private:
+  void take();
   void handle_by(void (*handler)(int), int flags) const;
 
   bool minds_hangup_;  ///< false if the parent process ignores it

@@ -36,11 +36,12 @@ void announce(comm::Communicator& communicator, Console& console, const Plan& pl
   for (const std::string& warning : warnings) console.warn(warning);
 }
 
-bool stopped_before_start(comm::Communicator& communicator, Console& console, const StopSignals& signals) {
+bool stopped_before_start(comm::Communicator& communicator, Console& console, StopSignals& signals) {
   std::array<double, 1> asked{signals.stop_requested() ? 1.0 : 0.0};
   communicator.all_reduce(asked);
   communicator.wait();
   if (asked[0] == 0) return false;
+  signals.note();  // heeded
   console.info(fmt::format(
       "stopped on request{} before the first step: there is nothing new to keep, and the same command starts "
       "again",

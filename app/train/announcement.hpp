@@ -12,8 +12,8 @@ namespace lockstep::app {
 /// Collective: rank 0 reports hosts, devices and the plan, and any rank's warnings about its data.
 void announce(comm::Communicator& communicator, Console& console, const Plan& plan);
 
-/// Collective: true, on all ranks, if a stop signal has reached any rank. Rank 0 then reports that nothing has been
-/// written yet, and the ranks leave together.
-bool stopped_before_start(comm::Communicator& communicator, Console& console, const StopSignals& signals);
+/// Collective: whether a stop signal has come to any rank, the same answer on all. If so rank 0 says what that means:
+/// nothing has been written yet, and the ranks leave together.
+bool stopped_before_start(comm::Communicator& communicator, Console& console, StopSignals& signals);
 
 }  // namespace lockstep::app

@@ -144,6 +144,7 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   Engine engine(session, *communicator, plan, survivors);
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
+  signals.note();
   std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);
   Stretches stretches(plan, *communicator, console, engine, origin, wall_time(job_time, launched, console, plan),
                       training.speed);

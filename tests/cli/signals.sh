@@ -202,6 +202,25 @@ sleep 0.2  # so that the signal comes before the words
 echo "seed = 5" >&5; exec 5>&-
 finish 20
 stopped_at_once
+for signal in TERM USR1; do
+  check "$signal while options are waited for that never come"
+  start "${endless[@]}" --run runs/$run --config options.ini
+  exec 5>options.ini
+  kill -$signal "$job"
+  finish 6
+  exec 5>&-
+  expect_status 75; expect_err "stopped on request \\(SIG$signal\\) before the first step"; expect_no_file runs/$run
+done
+check "or to all ranks, whose launcher answers so"
+start -n 2 "${endless[@]}" --run runs/$run --config options.ini
+exec 5>options.ini
+wait_for 20 eval '[ "$(ranks | wc -l)" = 2 ]'
+sleep 1
+kill -TERM "$job"
+finish 10
+exec 5>&-
+expect_status 75; expect_no_file runs/$run
+[ "$(grep -c 'before the first step' err)" = 1 ] || failed "said $(grep -c 'before the first step' err) times"
 check "a resume that is stopped before its first step keeps what there is"
 must_run "${options[@]}" --steps 10 --run runs/kept
 picture runs/kept >before
