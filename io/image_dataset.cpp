@@ -31,7 +31,7 @@ ImageFolderOptions options_for(const std::filesystem::path& folder, const Field&
         folder.string(), name_of(learnt.type), fmt::join(learnt.sample_shape, ", ")));
   }
   // Ranks have their own processors: one thread each.
-  return {.height = shape[0], .width = shape[1], .crop = shape[0] == shape[1], .channels = shape[2], .threads = 1};
+  return {.height = shape[0], .width = shape[1], .crop = shape[0] == shape[1], .channels = shape[2]};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -217,7 +218,13 @@ void Check::look_at_ranks() {
     cores.push_back(
         {.severity = Severity::warning, .what = warning.what, .where = "the table above", .remedy = warning.remedy});
   }
-  tell(subject("cores", counted(train_.execution.threads, "thread") + " a rank", {std::move(cores)}));
+  const auto least = std::ranges::min_element(places, {}, [](const comm::RankPlace& place) {
+    return place.cpu_group.empty() ? std::numeric_limits<double>::infinity() : place.group_cpus;
+  });
+  const std::string limit = least->cpu_group.empty() ? ""
+                                                     : fmt::format("; the control group {} on {} may use {:.3g} CPUs",
+                                                                   least->cpu_group, least->host, least->group_cpus);
+  tell(subject("cores", counted(train_.execution.threads, "thread") + " a rank" + limit, {std::move(cores)}));
   tell(subject("load", describe_load(facts_), {judge_load(facts_)}));
   std::vector<std::string> devices;
   for (const ValueGroup& group : group_by(facts_, [](const RankFacts& f) { return f.device; })) {

@@ -15,6 +15,7 @@
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/machine.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
@@ -66,7 +67,11 @@ io::Gaps gaps_of(const PackOptions& options) {
 
 io::ImageFolderOptions image_options(const PackOptions& options) {
   const ImageSize size = options.size.value_or(ImageSize{.crop = true});
-  return {.height = size.height, .width = size.width, .crop = size.crop, .channels = options.channels};
+  return {.height = size.height,
+          .width = size.width,
+          .crop = size.crop,
+          .channels = options.channels,
+          .threads = processors()};
 }
 
 io::LabelMeaning label_meaning(const PackOptions& options) {

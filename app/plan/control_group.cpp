@@ -1,7 +1,6 @@
 #include "app/plan/control_group.hpp"
 
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 namespace lockstep::app {
@@ -45,23 +44,10 @@ void look(const fs::path& folder, const Names& names, std::optional<MemoryGroup>
 
 }  // namespace
 
-std::optional<MemoryGroup> tightest_memory_group(const fs::path& groups, const fs::path& own) {
+std::optional<MemoryGroup> tightest_memory_group(const comm::ControlGroupFiles& files) {
   std::optional<MemoryGroup> tightest;
-  std::ifstream lines(own);
-  // Lines like "4:memory:/job_7/step_0", and in version 2 "0::/job_7/step_0".
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool version_2 = controllers == ",,";
-    if (!version_2 && controllers.find(",memory,") == std::string::npos) continue;
-    const Names& names = version_2 ? kVersion2 : kVersion1;
-    const fs::path root = version_2 ? groups : groups / "memory";
-    // In a container the path may be the host's, and the mount here may begin at one of its subfolders.
-    for (fs::path path = fs::path(line.substr(second + 1)).relative_path();; path = path.parent_path()) {
-      look(root / path, names, tightest);
-      if (path.empty()) break;
-    }
+  for (const comm::ControlGroup& group : comm::control_groups("memory", files)) {
+    look(group.folder, group.version == 2 ? kVersion2 : kVersion1, tightest);
   }
   return tightest;
 }

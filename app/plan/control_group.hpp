@@ -4,9 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
+
+#include "comm/session/control_groups.hpp"
 
 namespace lockstep::app {
 
@@ -18,9 +19,8 @@ struct MemoryGroup {
   std::uint64_t free() const noexcept { return used < limit ? limit - used : 0; }
 };
 
-/// The group with the least memory left among this process's groups, from its own up to the root; nullopt: none has a
-/// limit. Versions 1 and 2. `groups`: mount point of the file system of groups; `own`: list of the process's groups.
-std::optional<MemoryGroup> tightest_memory_group(const std::filesystem::path& groups = "/sys/fs/cgroup",
-                                                 const std::filesystem::path& own = "/proc/self/cgroup");
+/// Of this process's groups, from its own up to the root, the one with the least left; nullopt: none has a limit.
+/// CPUs: comm::tightest_cpu_group.
+std::optional<MemoryGroup> tightest_memory_group(const comm::ControlGroupFiles& files = {});
 
 }  // namespace lockstep::app

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 
+#include "comm/session/control_groups.hpp"
 #include "comm/session/own_cores.hpp"
 
 namespace lockstep::app {
@@ -45,7 +46,9 @@ Processor own_processor() {
 
 int processors() {
   const std::size_t own = comm::own_cores().size();
-  return static_cast<int>(own > 0 ? own : std::thread::hardware_concurrency());
+  const int count = std::max(1, static_cast<int>(own > 0 ? own : std::thread::hardware_concurrency()));
+  const std::optional<comm::CpuGroup> group = comm::tightest_cpu_group(count);
+  return group ? std::max(1, static_cast<int>(group->cpus)) : count;
 }
 
 std::optional<double> load_average() {

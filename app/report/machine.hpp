@@ -17,7 +17,7 @@ struct Processor {
 /// `cpuinfo`: as in /proc/cpuinfo. Its first processor counts.
 Processor processor_in(std::istream& cpuinfo);
 Processor own_processor();
-/// Number of processors that this process may run on.
+/// Those that this process may use: it may run on them, and its control groups leave it so many. At least 1.
 int processors();
 /// Processes that ran or were ready to, averaged over the last minute; nullopt: unknown to the system.
 std::optional<double> load_average();

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "comm/session/control_groups.hpp"
 #include "comm/session/own_cores.hpp"
 
 namespace lockstep::comm {
@@ -72,6 +73,10 @@ PeerInfo own_info() {
   info.machine = machine_identity(boot);
   info.kernel = boot.empty() ? 0 : std::hash<std::string>{}(boot);
   info.pid = static_cast<std::int32_t>(getpid());
+  if (const auto group = tightest_cpu_group()) {
+    info.cpu_group = std::hash<std::string>{}(group->name);
+    info.group_cpus = group->cpus;
+  }
   for (const int core : own_cores()) {
     const std::size_t bit = static_cast<std::size_t>(core) % (64 * info.cores.size());
     info.cores[bit / 64] |= std::uint64_t{1} << bit % 64;
@@ -114,13 +119,22 @@ ProcessState PeerTable::process_state(int rank) const {
 int PeerTable::cores_left(int threads) const {
   std::array<std::uint64_t, PeerInfo::kCoreWords> together{};
   int ranks = 0, cores = 0;
+  std::map<std::uint64_t, double> groups;
+  bool all_limited = true;
   for (int rank = 0; rank < size(); ++rank) {
     const bool same_kernel = info(rank).kernel != 0 && info(rank).kernel == info(own_rank_).kernel;
     if (rank != own_rank_ && !same_kernel) continue;
     ++ranks;
+    all_limited = all_limited && info(rank).cpu_group != 0;
+    groups[info(rank).cpu_group] = info(rank).group_cpus;
     for (std::size_t i = 0; i < together.size(); ++i) together[i] |= info(rank).cores[i];
   }
   for (const std::uint64_t word : together) cores += std::popcount(word);
+  if (all_limited) {
+    double cpus = 0;
+    for (const auto& [group, its] : groups) cpus += its;
+    cores = std::min(cores, static_cast<int>(cpus));
+  }
   return cores - threads * ranks;
 }
 

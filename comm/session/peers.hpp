@@ -14,12 +14,13 @@ namespace lockstep::comm {
 struct PeerInfo {
   static constexpr std::size_t kCoreWords = 32;
   std::array<char, 64> host{};  ///< zero-terminated, cut if longer
-  std::uint64_t machine = 0;  ///< hash of kernel boot and PID namespace: equal for processes that can signal each other
-                              ///< and map each other's memory
-  std::uint64_t kernel = 0;  ///< hash of the boot: equal for processes on the same cores, in any namespaces; 0: unknown
-  std::uint64_t segment_nonce = 0;                ///< start of its shared control segment
-  std::uint64_t segment_address = 0;              ///< address for descriptors of shared segments; 0: none
-  std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set of cores on which this process may run, modulo 2,048
+  std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal where one can signal and map the other
+  std::uint64_t kernel = 0;  ///< hash of its boot: equal where cores are the same, whatever the namespaces; 0: unknown
+  std::uint64_t segment_nonce = 0;    ///< what its shared control segment starts with
+  std::uint64_t segment_address = 0;  ///< where it sends and gets descriptors of shared segments; 0: nowhere
+  std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set: cores this process may run on, counted modulo 2,048
+  std::uint64_t cpu_group = 0;                    ///< the control group that limits its CPUs; 0: none does
+  double group_cpus = 0;                          ///< that this group's processes together may use
   std::int32_t pid = 0;
   std::int32_t pretended_machine = 0;  ///< ranks with different values treat each other as on different machines
 };
@@ -46,7 +47,7 @@ class PeerTable {
   /// The ranks of each machine, ascending; machines in the order of their lowest ranks. The same on every rank.
   std::vector<std::vector<int>> machines() const;
   ProcessState process_state(int rank) const;
-  /// True if this kernel runs more ranks, in any containers, than the cores that they may use together.
+  /// More ranks on this kernel, containers and all, than cores that they, and their control groups, may use together.
   bool oversubscribed() const { return cores_left(1) < 0; }
   /// Number of those cores, less `threads` for each of these ranks.
   int cores_left(int threads) const;

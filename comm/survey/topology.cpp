@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "comm/messages.hpp"
+#include "comm/session/control_groups.hpp"
 #include "comm/session/own_cores.hpp"
 #include "comm/session/this_process.hpp"
 #include "comm/survey/numa_nodes.hpp"
@@ -68,17 +69,19 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
   const std::vector<int> cores = own_cores();
   const std::vector<NumaNode> nodes = numa_nodes();
   const auto with_cores = std::ranges::count_if(nodes, [](const NumaNode& node) { return !node.cores.empty(); });
-  // One line per value.
-  const std::vector<std::string> texts = all_gather_text(
-      communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
-                                folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN), device, identity,
-                                folded(nodes_of(cores, nodes)), with_cores, folded(network_card_nodes())));
+  const CpuGroup group = tightest_cpu_group().value_or(CpuGroup{});
+  // One line a value.
+  const std::vector<std::string> texts =
+      all_gather_text(communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
+                                                folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN),
+                                                device, identity, folded(nodes_of(cores, nodes)), with_cores,
+                                                folded(network_card_nodes()), group.name, group.cpus));
   std::vector<RankPlace> places;
   std::map<std::string, int> ranks_on_host;
   for (const std::string& text : texts) {
     std::istringstream lines(text);
     RankPlace place;
-    std::string pid, host_cores, host_nodes;
+    std::string pid, host_cores, host_nodes, group_cpus;
     std::getline(lines, place.host);
     std::getline(lines, pid);
     std::getline(lines, place.cores);
@@ -88,9 +91,12 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
     std::getline(lines, place.nodes);
     std::getline(lines, host_nodes);
     std::getline(lines, place.card_nodes);
+    std::getline(lines, place.cpu_group);
+    std::getline(lines, group_cpus);
     place.pid = std::stoi(pid);
     place.host_cores = std::stoi(host_cores);
     place.host_nodes = std::stoi(host_nodes);
+    place.group_cpus = std::stod(group_cpus);
     place.rank = static_cast<int>(places.size());
     place.local_rank = ranks_on_host[place.host]++;
     places.push_back(std::move(place));
@@ -138,8 +144,26 @@ std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& pla
     std::set<int> usable;
     for (const RankPlace& place : host) usable.merge(unfolded(place.cores));
     const std::size_t cores = std::max(static_cast<std::size_t>(std::max(host[0].host_cores, 0)), usable.size());
-    const std::string work = threads == 1 ? plural(host.size(), "rank")
-                                          : fmt::format("{} of {} threads", plural(host.size(), "rank"), threads);
+    const auto describe = [threads](std::size_t ranks) {
+      return threads == 1 ? plural(ranks, "rank") : fmt::format("{} of {} threads", plural(ranks, "rank"), threads);
+    };
+    const std::string work = describe(host.size());
+    std::map<std::string, std::vector<const RankPlace*>> groups;
+    for (const RankPlace& place : host) {
+      if (!place.cpu_group.empty()) groups[place.cpu_group].push_back(&place);
+    }
+    bool group_is_full = false;
+    for (const auto& [name, ranks] : groups) {
+      const double cpus = ranks.front()->group_cpus;
+      if (static_cast<double>(ranks.size() * threads) <= cpus) continue;
+      group_is_full = true;
+      warnings.push_back({.host = host[0].host,
+                          .what = fmt::format("{} runs {} on {:.3g} of its {} (control group {})", host[0].host,
+                                              describe(ranks.size()), cpus, plural(cores, "core"), name),
+                          .remedy = "start fewer ranks, use fewer threads, or ask for more CPUs (Slurm: "
+                                    "--cpus-per-task, containers: --cpus)"});
+    }
+    if (group_is_full) continue;
     if (cores > 0 && host.size() * threads > cores) {
       warnings.push_back({.host = host[0].host,
                           .what = fmt::format("{} runs {} on {}", host[0].host, work, plural(cores, "core")),

@@ -19,9 +19,11 @@ struct RankPlace {
   std::string identity;         ///< unique name of the device, "0000:1b:00.0 GPU-8f3c1a2b"; empty: none
   std::string cores;            ///< cores this process may run on, as "0-3,8"
   int host_cores = 0;           ///< cores of its host; 0: unknown
-  std::string nodes = {};       ///< NUMA nodes of these cores, as "0-1"; empty: unknown
-  int host_nodes = 0;           ///< number of its host's NUMA nodes with cores; 0: unknown
-  std::string card_nodes = {};  ///< NUMA nodes of its host with a fast network's cards; empty: unknown
+  std::string nodes = {};       ///< NUMA nodes that these cores belong to, as "0-1"; empty: unknown
+  int host_nodes = 0;           ///< NUMA nodes of its host that have cores; 0: unknown
+  std::string card_nodes = {};  ///< NUMA nodes of its host that a fast network's cards are attached to; empty: unknown
+  std::string cpu_group = {};   ///< the control group that limits its CPUs; empty: none does
+  double group_cpus = 0;        ///< that this group's processes together may use
 };
 
 /// Collective. `device` and `identity` describe this rank's device, in one line each.
@@ -40,9 +42,9 @@ struct TopologyWarning {
 };
 std::string to_text(const TopologyWarning& warning);
 
-/// Finds ranks of a host bound to the same core while others are free; more ranks (x threads) than cores; ranks that
-/// may run on several NUMA nodes although they could have one each; and, in jobs of several hosts, hosts without a rank
-/// near a network card. Empty if everything is in order.
+/// Ranks of a host bound to the same core while others are free, more ranks (x threads) than cores or than their
+/// control group may use CPUs, ranks that may run on several NUMA nodes where they could have one each; of a job of
+/// several hosts, ranks none of which is near a network card. Empty when all is well.
 std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& places, int threads_per_rank);
 
 /// "rank 1", "ranks 0,2-5": ascending ranks, runs folded.

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,8 +29,7 @@ class ImageFolderSource final : public SampleSource {
         class_names_(std::move(listing.class_names)),
         remarks_(std::move(listing.remarks)),
         samples_(std::move(listing.images), options),
-        threads_(options.threads > 0 ? options.threads
-                                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
+        threads_(options.threads) {
     std::ranges::copy(samples_.remarks(), std::back_inserter(remarks_));
   }
 

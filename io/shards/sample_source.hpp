@@ -158,8 +158,8 @@ struct ImageFolderOptions {
   /// true: scaled until the shorter side fits, then the centre is cut out; false: scaled to exactly this size.
   bool crop = true;
   bool scale = true;          ///< false: all images have this size already
-  std::int64_t channels = 0;  ///< 1: grey, 3: colour, 0: grey if all images are
-  int threads = 0;            ///< number of decoding threads; 0: one per core
+  std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey where all images are
+  int threads = 1;            ///< that decode
 };
 /// A folder with one sub-folder of image files per class, at any depth: x is uint8 [height, width, channels], or uint16
 /// if images have more than 8 bits per channel; y is the class. Palettes become RGB, opacity is dropped, images are

@@ -18,7 +18,9 @@ class ControlGroup : public testing::Test {
     fs::create_directories((root_ / name).parent_path());
     std::ofstream(root_ / name) << text;
   }
-  std::optional<MemoryGroup> tightest() const { return tightest_memory_group(root_ / "sys", root_ / "own"); }
+  std::optional<MemoryGroup> tightest() const {
+    return tightest_memory_group({.groups = root_ / "sys", .own = root_ / "own"});
+  }
 
   fs::path root_ = fs::temp_directory_path() / ("lockstep-groups-" + std::to_string(getpid()));
 };

@@ -57,6 +57,15 @@ TEST(Cores, AreSharedByAllRanksOfAKernelWhateverContainersTheyAreIn) {
   EXPECT_EQ(PeerTable(1, infos).cores_left(2), -1);
   EXPECT_EQ(PeerTable(2, infos).cores_left(2), 2);
   EXPECT_FALSE(PeerTable(0, infos).oversubscribed());
+  const auto limited = [&](std::uint64_t group, double cpus) {
+    PeerInfo info = rank_on("pod", 1, 9, 0b11111111);
+    info.cpu_group = group;
+    info.group_cpus = cpus;
+    return info;
+  };
+  EXPECT_EQ(PeerTable(0, {limited(7, 1.5), limited(7, 1.5)}).cores_left(1), -1) << "one group of both";
+  EXPECT_EQ(PeerTable(0, {limited(7, 2), limited(8, 2)}).cores_left(1), 2) << "a group each";
+  EXPECT_EQ(PeerTable(0, {limited(7, 1), limited(0, 0)}).cores_left(1), 6) << "one may use all";
   EXPECT_TRUE(PeerTable(0, {rank_on("a", 1, 9, 1), rank_on("b", 2, 9, 1)}).oversubscribed());
   EXPECT_FALSE(PeerTable(0, {rank_on("a", 1, 0, 1), rank_on("a", 1, 0, 1)}).oversubscribed()) << "nobody knows";
 }

@@ -72,6 +72,21 @@ TEST(Topology, NamesRanks) {
   EXPECT_EQ(name_ranks(std::vector{0, 1, 2, 5, 7, 8}), "ranks 0-2,5,7-8");
 }
 
+TEST(TopologyWarnings, OfRanksThatTheirControlGroupLeavesTooFewCpus) {
+  const auto limited = [](int rank, const std::string& group, double cpus) {
+    RankPlace its = place(rank, "a", "0-63", 64);
+    its.cpu_group = group;
+    its.group_cpus = cpus;
+    return its;
+  };
+  EXPECT_THAT(topology_warnings({limited(0, "/g", 2), limited(1, "/g", 2)}, 1), IsEmpty());
+  EXPECT_THAT(topology_warnings({limited(0, "/g", 1), limited(1, "/h", 1)}, 1), IsEmpty());
+  const auto warnings = topology_warnings({limited(0, "/g", 1.5), limited(1, "/g", 1.5)}, 2);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].what, "a runs 2 ranks of 2 threads on 1.5 of its 64 cores (control group /g)");
+  EXPECT_THAT(warnings[0].remedy, HasSubstr("--cpus-per-task"));
+}
+
 TEST(TopologyWarnings, AreNoneWhenAllIsWell) {
   EXPECT_THAT(topology_warnings({}, 1), IsEmpty());
   EXPECT_THAT(topology_warnings({place(0, "a", "0-1", 2), place(1, "a", "0-1", 2)}, 1), IsEmpty());
