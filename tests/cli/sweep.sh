@@ -91,6 +91,16 @@ expect_status 1; expect_err 'setting 2 .* failed with exit code 1: .*setting-2.t
 expect grep -q 'not finite' runs/bad/sweep/setting-2.txt
 expect grep -q '"how":"done"' runs/bad/1/metrics.jsonl
 
+check "paths that are no UTF-8: the same command goes on with them"
+strange=$'data-\xff\xc3\xa9'
+mkdir "$strange" && cp -r data/. "$strange"
+printf -- '--hidden 4 --data %s\n' "$strange" >strange.txt
+for again in 1 2; do
+  run sweep strange.txt --batch 20 --steps 4 --run $'runs/\xfe'
+  expect_status 0; expect_silence; expect_out '^1\. +runs/\\xFE/1 '
+done
+expect grep -q '"line":"--hidden 4 --data data-\\\\xFFé"' $'runs/\xfe/sweep/rung-1-setting-1.json'
+
 check "a launcher that waits for ranks that have ended is ended"
 cat >stuck <<END
 #!$python
