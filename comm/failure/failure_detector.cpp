@@ -85,7 +85,10 @@ void FailureDetector::add_page(int rank, SharedControl& page) {
 
 Backoff::Pace FailureDetector::pace() const noexcept {
   using std::chrono::microseconds;
-  return {.spin = microseconds(oversubscribed_ ? 0 : 10), .yield = microseconds(2000), .sleep = microseconds(50)};
+  return {.spin = microseconds(oversubscribed_ ? 0 : 10),
+          .yield = microseconds(2000),
+          .sleep = microseconds(50),
+          .ceiling = microseconds(1000)};
 }
 
 void FailureDetector::rest(Backoff& backoff, int idle) const {

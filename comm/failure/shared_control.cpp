@@ -1,13 +1,8 @@
 #include "comm/failure/shared_control.hpp"
 
-#include <climits>
 #include <cstring>
-#include <ctime>
 
 #include <fmt/format.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace lockstep::comm {
 namespace {
@@ -84,15 +79,6 @@ std::string SharedControl::last_seen() const {
   if (text.empty()) return "the start";
   const std::int64_t at = step.load(std::memory_order_relaxed);
   return at < 0 ? text : fmt::format("step {}: {}", at, text);
-}
-
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::microseconds time) noexcept {
-  const timespec limit{.tv_sec = time.count() / 1'000'000, .tv_nsec = time.count() % 1'000'000 * 1000};
-  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);  // any return is a reason to check again
-}
-
-void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace lockstep::comm

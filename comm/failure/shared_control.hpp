@@ -4,11 +4,12 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "comm/session/bell.hpp"
 
 namespace lockstep::comm {
 
@@ -31,8 +32,8 @@ struct CollectiveCall {
 /// Manner of a rank's leave: in order or with an error of its own, or because it has seen another one die.
 enum class Farewell : std::uint32_t { none, own_account, of_witness };
 
-/// The first page of a rank's control segment. Zeros are a valid start, except for the step, which is -1. Only its rank
-/// writes to it, except `sleepers`.
+/// The first page of a rank's control segment; zeros are a valid start but for the step, which is -1. Only its rank
+/// writes to it, but those that sleep on its bell.
 ///
 /// A barrier (see SharedMemoryCommunicator) has a number, counted alike on all ranks. A rank's arguments of barrier n
 /// are in the half n % 2. They are overwritten at barrier n + 2, which the rank enters only after all ranks have come
@@ -40,10 +41,9 @@ enum class Farewell : std::uint32_t { none, own_account, of_witness };
 struct SharedControl {
   static constexpr std::size_t kMessageBytes = 512;
 
-  std::uint64_t nonce;  ///< equal to the rank's PeerInfo: proves that the segment is its own
-  /// Line 1, everything that a barrier without a message uses: its number, its sleeping waiters, the calls.
-  alignas(64) std::atomic<std::uint32_t> arrived;
-  std::atomic<std::uint32_t> sleepers;
+  std::uint64_t nonce;  ///< as on the rank's PeerInfo: this is really its segment
+  /// Line 1, all that a barrier without a message touches: its number, who waits for it asleep, the calls.
+  alignas(64) Bell arrived;
   std::array<std::array<std::atomic<std::uint64_t>, 3>, 2> call;
   /// Line 2: its last known activity.
   alignas(64) std::atomic<std::int64_t> step;
@@ -71,9 +71,5 @@ struct SharedControl {
 };
 
 static_assert(sizeof(SharedControl) <= 4096 && std::atomic<std::uint64_t>::is_always_lock_free);
-
-/// Sleeps until `word` differs from `seen`, futex_wake is called, or the time is up. Works across processes.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::microseconds time) noexcept;
-void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept;
 
 }  // namespace lockstep::comm

@@ -119,9 +119,7 @@ std::byte* SharedGroup::bounce(int position) const noexcept {
 void SharedGroup::barrier(const CollectiveCall& own_call) {
   SharedControl& own = own_control();
   own.set_call(++barrier_, own_call);
-  // Sequentially consistent with wait_for(): either this rank sees the sleeper, or the sleeper sees the arrival.
-  own.arrived.store(barrier_, std::memory_order_seq_cst);
-  if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(own.arrived);
+  own.arrived.ring(barrier_);
   for (int step = 1; step < size(); ++step) {
     const int peer = (position_ + step) % size();
     if (!has_arrived(peer)) wait_for(peer, own_call);
@@ -138,8 +136,8 @@ void SharedGroup::barrier(const CollectiveCall& own_call) {
 }
 
 bool SharedGroup::has_arrived(int peer) const noexcept {
-  // Compares by difference: the counter may wrap around.
-  return static_cast<std::int32_t>(control(peer).arrived.load(std::memory_order_acquire) - barrier_) >= 0;
+  // The difference, not the order: the counter may wrap around.
+  return static_cast<std::int32_t>(control(peer).arrived.value() - barrier_) >= 0;
 }
 
 void SharedGroup::wait_for(int peer, const CollectiveCall& own_call) {
@@ -160,10 +158,8 @@ void SharedGroup::wait_for(int peer, const CollectiveCall& own_call) {
       patience = detector_.patience();
       continue;
     }
-    theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t seen = theirs.arrived.load(std::memory_order_seq_cst);
-    if (static_cast<std::int32_t>(seen - barrier_) < 0) futex_wait(theirs.arrived, seen, slice());
-    theirs.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = theirs.arrived.value();
+    if (static_cast<std::int32_t>(seen - barrier_) < 0) theirs.arrived.sleep(seen, slice());
     if (has_arrived(peer)) return;
     const Clock::time_point now = Clock::now();
     if (now < next_look) continue;

@@ -78,7 +78,8 @@ class Rendezvous {
 
   void wait(std::array<MPI_Request, 3>& requests, int from, std::size_t bytes) {
     using std::chrono::microseconds;
-    Backoff backoff({.spin = {}, .yield = microseconds(1000), .sleep = microseconds(100)});
+    Backoff backoff(
+        {.spin = {}, .yield = microseconds(1000), .sleep = microseconds(100), .ceiling = microseconds(1000)});
     for (Clock::time_point next_look{};;) {
       int received = 0, sent = 0;
       MPI_Status status;

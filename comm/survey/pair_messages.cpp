@@ -33,7 +33,8 @@ struct PairMessages::Line {
   template <class Done>
   void wait(Done done) {
     using std::chrono::microseconds;
-    Backoff backoff({.spin = {}, .yield = microseconds(5000), .sleep = microseconds(100)});
+    Backoff backoff(
+        {.spin = {}, .yield = microseconds(5000), .sleep = microseconds(100), .ceiling = microseconds(1000)});
     Patience patience(deadline);
     while (!done()) {
       backoff.pause();

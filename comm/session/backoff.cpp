@@ -1,0 +1,43 @@
+#include "comm/session/backoff.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A yield that takes longer has let others run: the call alone takes less than one.
+constexpr std::chrono::microseconds kUncontested{3};
+/// One that takes longer has cost this thread its turn.
+constexpr std::chrono::milliseconds kTurn{1};
+constexpr int kWithoutYields = 10;  ///< times as long
+
+/// Turns are the kernel's matter, core by core and thread by thread, and not of a wait.
+thread_local Clock::time_point no_yield_before{};
+
+}  // namespace
+
+bool Backoff::stays_awake() noexcept {
+  const auto now = Clock::now();
+  if (!waits_) start_ = now, lent_ = 0;
+  waits_ = true;
+  waited_ = now - start_;
+  if (waited_ < pace_.spin) return true;
+  if (waited_ >= pace_.spin + pace_.yield || lent_ >= kMaxLent || now < no_yield_before) return false;
+  std::this_thread::yield();
+  const auto back = Clock::now();
+  if (back - now >= kUncontested) ++lent_;
+  if (back - now >= kTurn) no_yield_before = back + kWithoutYields * (back - now);
+  return true;
+}
+
+void Backoff::pause() {
+  constexpr int kShare = 32;
+  if (stays_awake()) return;
+  const Clock::duration first = pace_.sleep, longest = std::max(pace_.sleep, pace_.ceiling);
+  std::this_thread::sleep_for(std::clamp(waited_ / kShare, first, longest));
+}
+
+}  // namespace lockstep::comm
