@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "comm/session/backoff.hpp"
 #include "comm/session/descriptor_limit.hpp"
 #include "comm/session/launcher.hpp"
 #include "comm/session/mpi_state.hpp"
@@ -114,6 +115,24 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
       length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error code {}", code)));
 }
 
+namespace {
+
+/// Ranks wait for each other several times in it, each as Backoff does. Duplicates inherit the error handler.
+void duplicate(MPI_Comm from, MPI_Comm& to, const MpiSession::State& state) {
+  using std::chrono::microseconds;
+  constexpr const char* kCall = "MPI_Comm_idup";
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Comm_idup(from, &to, &request), kCall, state);
+  Backoff backoff({.spin = {}, .yield = microseconds(1000), .sleep = microseconds(100), .ceiling = microseconds(1000)});
+  for (int done = 0;;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), kCall, state);
+    if (done != 0) return;
+    backoff.pause();
+  }
+}
+
+}  // namespace
+
 void call_back(std::span<MPI_Request> receives) noexcept {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
   for (MPI_Request& request : receives) {
@@ -177,6 +196,7 @@ MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std
         "this MPI library cannot be called from more than one thread (MPI_THREAD_SERIALIZED): "
         "rebuild it with thread support");
   }
+  state_->yield = std::make_shared<MpiYield>();
   if (by_srun && state_->size > 1) std::this_thread::sleep_for(kUntilPeersReceive);
   try {
     rendezvous(start_limit);
@@ -209,9 +229,11 @@ void MpiSession::rendezvous(double limit) {
   } else {
     state_->peers.push_back(own.info);
   }
-  const StartGuard guard("MPI_Comm_dup", limit + kPrecedence);
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->data), "MPI_Comm_dup", *state_);  // duplicates inherit the error handler
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->status), "MPI_Comm_dup", *state_);
+  const StartGuard guard("MPI_Comm_idup", limit + kPrecedence);
+  MPI_Comm data = MPI_COMM_NULL;
+  duplicate(MPI_COMM_WORLD, data, *state_);
+  state_->data = data;
+  duplicate(MPI_COMM_WORLD, state_->status, *state_);
 }
 
 MpiSession::MpiSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -235,6 +257,7 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
   MPI_Comm part = MPI_COMM_NULL;
   const StartGuard guard("MPI_Comm_split", limit);
   if (state_->uses_mpi()) {
+    const MpiYield::WhileBlocking yields(state_->yield.get());
     check(MPI_Comm_split(state_->data, member ? first : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
   }
   if (!member) return nullptr;
@@ -247,12 +270,13 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
   state->connections = state_->connections;
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
+  state->yield = state_->yield;
   state->suspects = state_->suspects;
   state->failure_handler = state_->failure_handler;
   state->is_subset = true;
   if (!state_->uses_mpi()) return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
   state->data = part;
-  check(MPI_Comm_dup(part, &state->status), "MPI_Comm_dup", *state);
+  duplicate(part, state->status, *state);
   return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
 }
 
@@ -263,7 +287,10 @@ std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks,
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_group(state_->data, &all), "MPI_Comm_group", *state_);
   check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &living), "MPI_Group_incl", *state_);
-  check(MPI_Comm_create_group(state_->data, living, kSurvivorsTag, &part), "MPI_Comm_create_group", *state_);
+  {
+    const MpiYield::WhileBlocking yields(state_->yield.get());
+    check(MPI_Comm_create_group(state_->data, living, kSurvivorsTag, &part), "MPI_Comm_create_group", *state_);
+  }
   MPI_Group_free(&living);
   MPI_Group_free(&all);
   state_->has_lost_ranks = true;
@@ -278,9 +305,10 @@ std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks,
   state->connections = state_->connections;
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
+  state->yield = state_->yield;
   state->is_subset = true;
   state->data = part;
-  check(MPI_Comm_dup(part, &state->status), "MPI_Comm_dup", *state);
+  duplicate(part, state->status, *state);
   return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
 }
 
@@ -301,7 +329,8 @@ MpiSession::~MpiSession() {
   }
   MPI_Comm_free(&state_->data);
   MPI_Comm_free(&state_->status);
-  // MPICH 4.0 with UCX over TCP: in half of all jobs, MPI_Finalize of some ranks waits for peers that already wait.
+  state_->yield.reset();
+  // MPICH 4.0 with UCX over TCP: MPI_Finalize of some ranks waits in half of all jobs for peers that wait already.
   if (launched_by_hydra() && MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS) {
     std::fflush(nullptr);
     end_process_after(kFinalizeUnderHydra, *state_->exit_code);

@@ -18,6 +18,7 @@
 #include "comm/session/connection_watch.hpp"
 #include "comm/session/deadline.hpp"
 #include "comm/session/mpi_session.hpp"
+#include "comm/session/mpi_yield.hpp"
 #include "comm/session/peers.hpp"
 
 namespace lockstep::comm {
@@ -54,14 +55,15 @@ struct MpiSession::State {
   std::string host;
   MPI_Comm data = MPI_COMM_NULL;            ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;          ///< heartbeats and reports, so that they never match a segment
-  std::vector<PeerInfo> peers;              ///< from the rendezvous, one per rank
-  std::vector<std::uint32_t> last_reports;  ///< serial number of each rank's last report (StatusChannel)
-  std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< shared with subsets
-  std::shared_ptr<ConnectionWatch> connections;  ///< for a world of several ranks; shared with subsets
-  std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< shared with subsets
-  std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< shared with subsets
-  bool has_lost_ranks = false;  ///< true if the job continues without them
-  bool is_subset = false;       ///< true if another session owns MPI
+  std::vector<PeerInfo> peers;              ///< of all ranks, as they said at the rendezvous
+  std::vector<std::uint32_t> last_reports;  ///< serial numbers of each rank's last (StatusChannel); of the own: made
+  std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< also those of its subsets
+  std::shared_ptr<ConnectionWatch> connections;                       ///< of a world of several ranks; subsets share it
+  std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it
+  std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< subsets share it
+  std::shared_ptr<MpiYield> yield;  ///< of a world with MPI; subsets share it
+  bool has_lost_ranks = false;      ///< and goes on without them
+  bool is_subset = false;           ///< of another session, which owns MPI
   FailureHandler failure_handler;
   std::atomic<double> end_limit{600};  ///< seconds
   std::mutex ending;

@@ -35,8 +35,10 @@ void MpiAllReduce::sum(std::span<float> data) {
     const std::span<float> part = data.subspan(done, std::min(kMaxAtOnce, data.size() - done));
     count_.store(part.size(), std::memory_order_relaxed);
     entries_and_exits_.fetch_add(1, std::memory_order_release);
-    const int code =
-        MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM, state.data);
+    const int code = [&] {
+      const MpiYield::WhileBlocking yields(state.yield.get());
+      return MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM, state.data);
+    }();
     entries_and_exits_.fetch_add(1, std::memory_order_release);
     check(code, "MPI_Allreduce", state);
     done += part.size();
