@@ -212,8 +212,7 @@ void FailureDetector::wait_until_done(Collective operation, Advance advance) {
       patience.reset();
       continue;
     }
-    idle = std::min(idle + 1, 1 << 20);
-    rest(backoff, idle);
+    // After a poll: what has come while this rank slept, or had no core, counts before the time does.
     const Clock::time_point now = Clock::now();
     if (!patience) {
       patience.emplace(this->patience());
@@ -222,6 +221,8 @@ void FailureDetector::wait_until_done(Collective operation, Advance advance) {
       look_around(operation, *patience);
       next_look = now + kLookInterval;
     }
+    idle = std::min(idle + 1, 1 << 20);
+    rest(backoff, idle);
   }
 }
 

@@ -5,13 +5,16 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace lockstep::comm {
 
-/// The remaining time of a wait. It is charged in slices, and a slice counts as one second at most: a process that was
-/// itself stopped, or whose machine slept, must not blame its peers after it continues.
+/// The time a wait has left. It is charged in slices, and a slice counts as one second at most: a process that was
+/// itself stopped or whose machine slept does not come back, see an old clock and blame its peers. Seconds in which the
+/// thread wanted to run and got no core are charged in full, where the kernel counts them: on a busy machine a peer
+/// that does not come is named as soon as on a quiet one. So look for what is awaited before you ask.
 class Patience {
  public:
   /// Patience with a peer in a declared long operation, in deadlines; after that it counts as stuck.
@@ -27,7 +30,11 @@ class Patience {
   double waited() const noexcept { return charged_; }
 
  private:
+  /// Of the `elapsed` seconds since the last call, those that count.
+  double slice_of(double elapsed);
+
   std::chrono::steady_clock::time_point last_;
+  std::optional<double> without_core_;  ///< seconds without a core, by the last look; none before the first
   double deadline_;
   double most_excused_;
   double charged_ = 0;

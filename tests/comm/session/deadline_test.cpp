@@ -1,9 +1,13 @@
 #include "comm/session/deadline.hpp"
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <ctime>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "comm/session/peers.hpp"
 
@@ -24,7 +28,7 @@ TEST(Patience, ExcusesALongOperationButNotForEver) {
   Patience patience(0.01);
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(patience.exhausted(true));
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(50ms);
     patience.exhausted(true);
   }
@@ -37,6 +41,54 @@ TEST(Patience, DoesNotBlamePeersForItsOwnSleep) {
   std::this_thread::sleep_for(1500ms);  // as if this process had been stopped
   EXPECT_FALSE(patience.exhausted(false));
   EXPECT_LE(patience.waited(), 1.0);
+}
+
+void use_processor(std::chrono::nanoseconds time) {
+  const auto had = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  };
+  const auto end = had() + time;
+  while (had() < end) {
+  }
+}
+
+// As a rank beside processes that leave it one turn in seconds.
+TEST(Patience, CountsSecondsWithoutACore) {
+  cpu_set_t before{}, one;
+  sched_getaffinity(0, sizeof(before), &before);
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  }
+  std::atomic<bool> over = false;
+  const auto compete = [&] {
+    sched_setaffinity(0, sizeof(one), &one);
+    while (!over) {
+    }
+  };
+  double elapsed = 0, first_look = 0, waited = 0;
+  {
+    const std::jthread other(compete), another(compete);
+    const std::jthread rank([&] {
+      const sched_param none{};
+      sched_setaffinity(0, sizeof(one), &one);
+      sched_setscheduler(0, SCHED_IDLE, &none);
+      const auto start = std::chrono::steady_clock::now();
+      Patience patience(1000);
+      while (elapsed < 8) {
+        use_processor(3ms);
+        patience.exhausted(false);
+        elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        if (first_look == 0) first_look = elapsed;  // there is nothing to compare its count with
+      }
+      waited = patience.waited();
+      over = true;
+    });
+  }
+  EXPECT_GE(waited + first_look, 0.8 * elapsed) << "charged " << waited << " of " << elapsed << " s";
+  EXPECT_LE(waited, elapsed);
 }
 
 TEST(Suspects, TheLowestRankThatNobodySuspectsSpeaks) {
