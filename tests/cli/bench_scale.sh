@@ -78,37 +78,39 @@ check "a loss that is not finite ends the ranks that wait, too"
 run -n 2 bench scale "${small[@]}" --worlds 1 --learning-rate 1e30 --repeat 50
 expect_error 1 "not finite"
 
-# slow_down PID: once the job has said what it will time, the process gets a sixteenth of its time: less than on any
-# machine that is merely busy.
-slow_down() {
-  python3 - "$1" <<'PYTHON' &
+# Rank 1 gets a fifth of its time: whenever it has had 4 ms of a processor, it is stopped for four times as long as that
+# took, on a busy machine longer than on a quiet one.
+cat >slow_rank_1 <<'END'
+#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || "$PYTHON" slow_down.py $$ >/dev/null 2>&1 </dev/null &
+exec "$@"
+END
+chmod +x slow_rank_1
+cat >slow_down.py <<'END'
 import os, signal, sys, time
 pid = int(sys.argv[1])
+def processor_seconds():
+    return int(open("/proc/%d/schedstat" % pid).read().split()[0]) / 1e9
 try:
-    while "\n3 ranks" not in open("out").read():
-        os.kill(pid, 0)
-        time.sleep(0.002)
     while True:
+        start, had = time.monotonic(), processor_seconds()
+        while processor_seconds() < had + 0.004:
+            time.sleep(0.001)
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.06)
+        time.sleep(4 * (time.monotonic() - start))
         os.kill(pid, signal.SIGCONT)
-        time.sleep(0.004)
-except ProcessLookupError:
+except (OSError, IndexError):  # it has ended
     pass
-PYTHON
-}
-all_ranks_are_there() { [ "$(ranks | wc -l)" = 3 ]; }
+END
+export PYTHON=$python
 for transport in shared-memory ring; do
   check "a rank that is slowed down is named, $transport"
-  # Long steps with short sums: each step contains many pauses, and few of them fall into the sums.
-  start -n 3 bench scale --device cpu --transport $transport --features 64 --hidden 512,512 --batch 512 --worlds 1,3 \
-    --scaling weak --warmup 1 --repeat 30 --rounds 1 --json late.json
-  wait_for 30 all_ranks_are_there
-  slow_down "$(rank 1)"
+  # Long steps with short sums: each step meets many pauses, and few of them fall into the sums.
+  start -n 3 -w ./slow_rank_1 bench scale --device cpu --transport $transport --features 64 --hidden 512,512 \
+    --batch 512 --worlds 1,3 --scaling weak --warmup 1 --repeat 15 --rounds 1 --json late.json
   finish 120
-  wait
   expect_status 0
-  expect_out "^Of 3 ranks: rank 1 on $(hostname) works [0-9]+ % longer than the others \(in [0-9]+ of 30 steps; compute\)"
+  expect_out "^Of 3 ranks: rank 1 on $(hostname) works [0-9]+ % longer than the others \(in [0-9]+ of 15 steps; compute\)"
   expect_out "^At 3 ranks .* % waiting for rank 1 on $(hostname)"
   python3 - <<'PYTHON' || failed "the JSON does not name rank 1, late by what it was slowed down"
 import json
@@ -118,9 +120,12 @@ PYTHON
 done
 
 check "the ranks that wait outlast the deadline"
-# Longer than MPI needs to start, which counts against the deadline, too, and shorter than the work.
-run -n 2 bench scale --device cpu --hidden 512,512 --batch 2048 --worlds 1 --scaling weak --warmup 1 --repeat "$(sanitized && echo 8 || echo 100)" \
-  --rounds 1 --deadline 3
+# Four deadlines of work at the pace of this machine, now.
+long=(--device cpu --hidden 512,512 --batch 2048 --worlds 1 --scaling weak --warmup 1 --rounds 1)
+run -n 2 bench scale "${long[@]}" --repeat 3 --json pace.json
+expect_status 0
+repeats=$(python3 -c 'import json; print(max(3, round(12000 / json.loads(open("pace.json").readline())["step_ms"])))')
+run -n 2 bench scale "${long[@]}" --repeat "$repeats" --deadline 3
 expect_status 0; expect_silence
 for victim in 0 1; do
   check "rank $victim is killed while rank 0 works and rank 1 waits"
