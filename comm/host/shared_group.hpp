@@ -1,13 +1,13 @@
 /// \file
 /// Ranks of one machine and their common memory: barriers, and the windows for reductions.
 ///
-/// BARRIERS. Everything is built from one primitive: each rank has a counter in a cache line of its own. At a barrier
-/// it adds one and waits until every peer's counter has reached the same value. It polls for a while (50 us at full
-/// speed, 200 us yielding the core), then sleeps on the peer's counter (futex) in slices of 100 ms, so that it can
-/// check the deadline and identify the missing rank. The slices are 50 to 200 us if sums may overtake
-/// (network_communicator.hpp). Ranks that outnumber their cores sleep at once. A barrier costs p - 1 reads of a cache
-/// line, 0.2 us between two cores. With its counter a rank publishes its present collective: ranks in different ones
-/// stop there, before they mix their data.
+/// BARRIERS. Everything is built from one primitive: each rank has a counter in a line of its own; at a barrier it adds
+/// one and waits until every peer's counter has come as far. Waiting is: look a while (50 us at full speed, up to 200
+/// us lending the core to others), then sleep on the peer's counter (Bell) in slices of 100 ms, so that the deadline is
+/// checked and the one who has not come is known; in slices of 50 to 200 us where sums may overtake
+/// (network_communicator.hpp). Ranks that outnumber their cores sleep at once. A barrier costs p - 1
+/// reads of a line, 0.2 us between two cores. With its counter a rank publishes which collective it is in: ranks in
+/// different ones stop there, before they reduce apples into pears.
 #pragma once
 
 #include <algorithm>
