@@ -159,7 +159,7 @@ struct ImageFolderOptions {
   bool crop = true;
   bool scale = true;          ///< false: all images have this size already
   std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey where all images are
-  int threads = 1;            ///< that decode
+  int threads = 1;            ///< decoding threads
 };
 /// A folder with one sub-folder of image files per class, at any depth: x is uint8 [height, width, channels], or uint16
 /// if images have more than 8 bits per channel; y is the class. Palettes become RGB, opacity is dropped, images are

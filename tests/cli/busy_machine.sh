@@ -45,7 +45,7 @@ for transport in shared-memory ring mpi; do
   fi
 done
 
-# What a yield costs here: some kernels give away the turn of the whole session, until all others have had theirs. Sums of
+# The price of a yield here. Some kernels give away the turn of the whole session, until all others have had theirs. Sums of
 # two ranks took one or two of those before waits went to sleep.
 turn=$(setsid "$python" - <<'END'
 import os, statistics, time

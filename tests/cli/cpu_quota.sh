@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A control group that leaves a job few CPUs of its host: the plan, check and --version count those.
+# label: more
 . "$(dirname "$0")/harness.sh"
 quota=50000 group=""
 for root in /sys/fs/cgroup/cpu /sys/fs/cgroup/cpu,cpuacct /sys/fs/cgroup; do

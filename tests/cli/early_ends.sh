@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# label: more
 # seconds: 600
 # Ranks that end early, folders without room, launchers that wait for ever: the job ends in time, with rank 0's exit code.
 . "$(dirname "$0")/harness.sh"

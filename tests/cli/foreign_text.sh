@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Names that others have chosen (of columns, classes, files, data sets, tensors, owners) reach no terminal and no log as
 # they are: escapes, C1 controls, signs that turn text, ends of lines. Letters stay.
+# label: more
 . "$(dirname "$0")/harness.sh"
 cat >make.py <<'END'
 import h5py, json, numpy as np, os, struct, zlib

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # import: no checkpoint is written that info and eval refuse, and weights that are no numbers are said.
+# label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data
 pack_house house

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Classes that are drawn equally often: the same batches at any number of ranks and after a resume, beside class weights
 # where the two are the same, and what is refused.
+# label: more
 # seconds: 240
 . "$(dirname "$0")/harness.sh"
 

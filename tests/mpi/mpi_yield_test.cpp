@@ -1,4 +1,4 @@
-/// Who yields in MPI: seen in Open MPI's own switch.
+/// Yields inside MPI, as the switch of Open MPI shows them.
 #include "comm/session/mpi_yield.hpp"
 
 #include <dlfcn.h>
