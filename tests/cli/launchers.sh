@@ -34,6 +34,23 @@ status=$?
 expect_status 0
 expect_silence
 
+check "one that heeds no SIGTERM ends with its shell, however that ends"
+cat >deaf <<END
+#!$python
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("deaf.pid", "w").write(str(os.getpid()))
+time.sleep(300)
+END
+chmod +x deaf
+"$tree/slurm/stop_in_time" ./deaf >out 2>err &
+job=$!
+wait_for 20 test -s deaf.pid
+kill -9 "$job"
+wait "$job" 2>/dev/null
+job=""
+wait_for 40 eval '! kill -0 "$(cat deaf.pid)"' || kill -9 "$(cat deaf.pid)"
+
 mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "not run: this is not Open MPI"; exit; }
 [ "$(id -u)" = 0 ] || { echo "not run: only root can plant another user's folder"; exit; }
 as_user=(setpriv --reuid 65533 --regid 65533 --clear-groups)
