@@ -14,13 +14,13 @@ for user in first second; do
 done
 ./second test -x "$lockstep" || skip_all "others cannot reach $lockstep"
 mkdir -m 777 runs
-options=(train --data data --optimizer sgd --hidden 8 --batch 20 --progress off --run runs/shared)
+options=(train --data data --optimizer sgd --hidden 8 --batch 20 --progress off --run runs/ours)
 
 # A folder in which everybody may write, but for what the case takes away from others; the first user's job works there.
 begin() {
-  rm -rf runs/shared
+  rm -rf runs/ours
   start -u ./first "${options[@]}" --epochs 100000 --checkpoint-every 500
-  wait_for 30 test -s runs/shared/checkpoints/step-0000000500.h5
+  wait_for 30 test -s runs/ours/checkpoints/step-0000000500.h5
   first=$job
 }
 # second_is_refused WHAT HOW...: by a sentence that names WHAT; and the first's job ends well when it is told to stop.
@@ -42,26 +42,26 @@ second_is_refused() {
 for name in log.txt metrics.jsonl; do
   check "$name"
   begin
-  chmod 644 runs/shared/$name
-  ./second "$lockstep" check --data data --hidden 8 --batch 20 --run runs/shared --resume >check.out 2>&1 </dev/null
-  grep -q "cannot write runs/shared/$name: Permission denied" check.out || failed "check does not say it: $(cat check.out)"
-  second_is_refused "cannot write runs/shared/$name: Permission denied" --resume
+  chmod 644 runs/ours/$name
+  ./second "$lockstep" check --data data --hidden 8 --batch 20 --run runs/ours --resume >check.out 2>&1 </dev/null
+  grep -q "cannot write runs/ours/$name: Permission denied" check.out || failed "check does not say it: $(cat check.out)"
+  second_is_refused "cannot write runs/ours/$name: Permission denied" --resume
 done
 
 check "checkpoints"
 begin
-chmod 755 runs/shared/checkpoints
-second_is_refused "runs/shared/checkpoints is not writable" --resume
+chmod 755 runs/ours/checkpoints
+second_is_refused "runs/ours/checkpoints is not writable" --resume
 
 for how in --resume --force; do
   check "a sticky folder, $how"
   begin
-  chmod +t runs/shared
-  second_is_refused "cannot replace runs/shared/[a-z.]*: it belongs to another user" $how
+  chmod +t runs/ours
+  second_is_refused "cannot replace runs/ours/[a-z.]*: it belongs to another user" $how
   check "a sticky folder of checkpoints, $how"
   begin
-  chmod +t runs/shared/checkpoints
-  second_is_refused "cannot replace runs/shared/checkpoints/[a-z0-9.-]*: it belongs to another user" $how
+  chmod +t runs/ours/checkpoints
+  second_is_refused "cannot replace runs/ours/checkpoints/[a-z0-9.-]*: it belongs to another user" $how
 done
 
 check "who may write everything takes over, and the first one notices"
@@ -69,7 +69,7 @@ begin
 ./second "$lockstep" "${options[@]}" --steps 10000000 --resume >second.out 2>second.err </dev/null &
 second=$!
 finish 30
-expect_status 1; expect_err 'runs/shared belongs to another process now'
+expect_status 1; expect_err 'runs/ours belongs to another process now'
 kill -USR1 "$second"
 wait "$second"; status=$?
 expect_status 75
