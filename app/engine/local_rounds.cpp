@@ -9,16 +9,10 @@
 
 #include "app/engine/divergence.hpp"
 #include "app/report/stop_watch.hpp"
+#include "app/servers/stuck.hpp"
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {
-
-namespace {
-
-/// Limit of the ratio between another island's round time and this one's; beyond it the island counts as stuck.
-constexpr double kMaxTimesSlower = 10;
-
-}  // namespace
 
 LocalRounds::LocalRounds(const Parts& parts, const Plan& plan)
     : parts_(parts),
@@ -93,6 +87,7 @@ Trainer::Result LocalRounds::steps(Trainer& trainer) {
   const std::int64_t total = plan_.workload.work.total_steps, before = trainer.steps_done();
   Way way{.before = before, .done = before};
   Trainer::Result sums;
+  mean_rate_ = 0;
   do {
     const Trainer::Result step = make_step(trainer);
     ++way.done;
@@ -102,7 +97,8 @@ Trainer::Result LocalRounds::steps(Trainer& trainer) {
     sums.figures.samples += step.figures.samples;
     sums.figures.learning_rate = step.figures.learning_rate;
     sums.figures.gradient_norm = step.figures.gradient_norm;
-    inner_rate_ = step.figures.learning_rate;
+    // The mean over the round so far: of equal rates exactly theirs.
+    mean_rate_ += (step.figures.learning_rate - mean_rate_) / static_cast<double>(way.done - before);
     way.samples = spoilt_.empty() ? sums.figures.samples : std::numeric_limits<double>::quiet_NaN();
     if (way.done < total) {
       agree_on_what_is_due(trainer, way);
@@ -167,8 +163,8 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
   const std::span<float> velocity = !model::has_velocity(outer)
                                         ? std::span<float>()
                                         : std::span(velocity_).subspan(std::min(first, all_trained), trained);
-  model::outer_update(outer, anchor.first(trained), velocity, way.first(trained), inner_rate_);
-  // Running means and variances have no momentum: they become the mean of the islands'.
+  model::outer_update(outer, anchor.first(trained), velocity, way.first(trained), mean_rate_);
+  // Running means and variances have no momentum: beyond the mean of the islands' lies nothing.
   model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {}, way.subspan(trained));
   const std::span<float> now = weights().subspan(first, count);
   for (std::size_t i = 0; i < count; ++i) now[i] = left_.empty() ? anchor[i] : anchor[i] + (now[i] - left_[first + i]);
@@ -189,7 +185,7 @@ void LocalRounds::be_patient(std::int64_t steps_done) {
   const ExecutionOptions& execution = plan_.settings.execution;
   const std::int64_t done = steps_done - agree.round_begin(steps_done - 1);
   const double whole_round = round_.seconds() * static_cast<double>(agree.local_steps) / static_cast<double>(done);
-  parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMaxTimesSlower * whole_round);
+  parts_.communicator.set_deadline(stuck_after(execution, whole_round));
   parts_.communicator.note_activity("waiting for the other islands", steps_done);
 }
 

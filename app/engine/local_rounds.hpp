@@ -95,11 +95,11 @@ class LocalRounds {
   bool speaks_;        ///< true on the first rank of an island, which contributes the island's values
   bool apart_ = true;  ///< true while islands make local steps
   std::vector<Fragment> fragments_;
-  const Fragment* under_way_ = nullptr;  ///< fragment whose sum is under way
-  std::array<double, 1> samples_{};      ///< number of samples behind the sum under way
-  StopWatch round_;                      ///< time since the round began
-  double inner_rate_ = 0;                ///< rate of the last step
-  std::string spoilt_;                   ///< reason why training has diverged on this rank's island
+  const Fragment* under_way_ = nullptr;  ///< its sum
+  std::array<double, 1> samples_{};      ///< that the sum under way is of
+  StopWatch round_;                      ///< since the round began
+  double mean_rate_ = 0;                 ///< learning rate, over the round so far
+  std::string spoilt_;                   ///< why training has come apart on this rank's island
   std::unique_ptr<std::pmr::memory_resource> memory_;
   std::span<float> differences_;  ///< buffer of sums over all ranks
   std::vector<float> anchor_, velocity_;

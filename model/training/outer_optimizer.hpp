@@ -28,7 +28,8 @@ bool has_velocity(const OuterOptimizerOptions& options) noexcept;
 ///   momentum  v <- m v + d,  a <- a - rate v
 ///   slowmo    v <- m v + d / g,  a <- a - rate g v   (Wang et al., ICLR 2020; g: the inner learning rate)
 ///   nesterov  v <- m v + d,  a <- a - rate (d + m v)   (DiLoCo: Douillard et al. 2023)
-/// `inner_rate`: rate of the inner optimiser's last step. Throws std::invalid_argument if lengths differ.
+/// `inner_rate`: the mean over the inner optimiser's steps of the round. Throws std::invalid_argument where lengths
+/// differ.
 void outer_update(const OuterOptimizerOptions& options, std::span<float> anchor, std::span<float> velocity,
                   std::span<const float> difference, double inner_rate = 1);
 

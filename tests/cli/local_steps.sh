@@ -56,6 +56,16 @@ for way in "${ways[@]}"; do
   resumes_with_its_bytes 3 35 70
 done
 
+check "slowmo goes on after the end of a schedule without a kick"
+run -n 2 train $base --optimizer sgd --learning-rate 0.1 --schedule cosine --steps 64 --agree local=32 --islands 2 \
+  --outer-optimizer slowmo --outer-rate 1 --outer-momentum 0.8 --run runs/cosine
+expect_status 0
+before=$(loss runs/cosine)
+run -n 2 train --resume --run runs/cosine --steps 128
+expect_status 0
+python3 -c "import sys; sys.exit(not float(sys.argv[1]) < 2 * float(sys.argv[2]))" "$(loss runs/cosine)" "$before" ||
+  failed "the loss goes from $before to $(loss runs/cosine)"
+
 for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragments 3 --delay 1" \
   "--islands 3 --transport ring --delay 6 --wire int8-feedback"; do
   check "fragments that take turns: a resumed run has the bytes of one that was not stopped: $streams"

@@ -1,0 +1,16 @@
+/// \file
+/// How long ranks wait for each other where they do not take every step together.
+#pragma once
+
+#include "app/options/train_options.hpp"
+
+namespace lockstep::app {
+
+/// Seconds after which a rank that says nothing counts as stuck: ten times the longest step (or round of local steps)
+/// so far, plus both deadlines.
+inline double stuck_after(const ExecutionOptions& execution, double longest_step) noexcept {
+  constexpr double kTimesLonger = 10;
+  return execution.deadline + execution.io_deadline + kTimesLonger * longest_step;
+}
+
+}  // namespace lockstep::app
