@@ -327,6 +327,7 @@ void Run::require_unchanged_data() {
 
 /// Copies the state; the next steps change the original while rank 0 writes the copy.
 void Run::save_now() {
+  told_to_save_ = false;
   if (saved_at_ == trainer_.steps_done()) return;
   require_unchanged_data();
   communicator_.note_activity("checkpoint", trainer_.steps_done());
@@ -525,16 +526,17 @@ Trainer::Request Run::next_request(StopSignals& signals) {
           .error = error_};
 }
 
-/// True by the clock or by a request in the folder; both belong to rank 0.
+/// By the clock or the folder, which are rank 0's. A request stays until a checkpoint answers it: a round may have many
+/// steps in which this is asked.
 bool Run::checkpoint_is_due() {
   constexpr double kSecondsBetweenLooks = 1;
   if (!folder_) return false;
-  bool told = false;
   if (since_looked_.seconds() >= kSecondsBetweenLooks) {
     since_looked_.lap();
-    told = folder_->take_request("checkpoint-now");
+    told_to_save_ = folder_->take_request("checkpoint-now") || told_to_save_;
   }
-  return told || (run_.checkpoint_every.seconds > 0 && since_saved_.seconds() >= run_.checkpoint_every.seconds);
+  return told_to_save_ ||
+         (run_.checkpoint_every.seconds > 0 && since_saved_.seconds() >= run_.checkpoint_every.seconds);
 }
 
 /// The last line of a run that made steps.

@@ -149,7 +149,8 @@ class Run {
   io::IoDeadline* io_deadline_ = nullptr;
   std::int64_t steps_before_ = 0;  ///< steps done when the last step, or round, began
   bool target_reached_ = false, stopped_ = false;
-  bool owes_validation_ = false;  ///< the checkpoint was written before the validation that was due at its step
+  bool told_to_save_ = false;     ///< rank 0, by a file in the run's folder
+  bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   std::int64_t best_at_ = -1;           ///< step of the best validation that this process has seen
   std::int64_t validated_before_ = -1;  ///< last step validated by the run that this one resumes
