@@ -14,8 +14,9 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::string_view kArrivalMagic = "lockstep arrivals 2\n";
-constexpr std::uint16_t kRoundEnd = 0xffff;
+constexpr std::string_view kArrivalMagic = "lockstep arrivals 3\n", kNarrowMagic = "lockstep arrivals 2\n";
+static_assert(kArrivalMagic.size() == kNarrowMagic.size());
+constexpr std::int32_t kRoundEnd = -1;
 constexpr std::uint32_t kHashBegin = 2166136261u;
 
 /// FNV-1a, goes on from `hash`.
@@ -24,8 +25,15 @@ std::uint32_t arrival_hash(std::uint32_t hash, std::string_view bytes) {
   return hash;
 }
 
-/// What the end of a round says of all before it.
-std::uint16_t folded(std::uint32_t hash) { return static_cast<std::uint16_t>(hash ^ hash >> 16); }
+/// An arrival as format 2 has it, in which the end of a round folds its checksum.
+struct NarrowArrival {
+  static constexpr std::uint16_t kRoundEnd = 0xffff;
+  std::uint16_t worker = 0;
+  std::uint16_t late = 0;
+};
+
+/// What the end of a round says of all before it, in a field of so many bits.
+std::uint32_t checksum_of(std::uint32_t hash, int bits) { return bits == 16 ? (hash ^ hash >> 16) & 0xffff : hash; }
 
 template <class Value>
 std::string_view bytes_of(const Value& value) {
@@ -46,7 +54,7 @@ void ArrivalRecord::append(std::string_view bytes) {
 
 void ArrivalRecord::add(const Arrival& arrival) { append(bytes_of(arrival)); }
 
-void ArrivalRecord::end_round() { append(bytes_of(Arrival{.worker = kRoundEnd, .late = folded(hash_)})); }
+void ArrivalRecord::end_round() { append(bytes_of(Arrival{.worker = kRoundEnd, .late = checksum_of(hash_, 32)})); }
 
 void ArrivalScript::end_at(std::int64_t last) {
   updates.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(last - head.first, 0, std::ssize(updates))));
@@ -57,52 +65,104 @@ std::filesystem::path arrivals_of(const std::filesystem::path& file, int server)
   return server == 0 ? file : std::filesystem::path(fmt::format("{}.{}", file.string(), server));
 }
 
+namespace {
+
+/// The arrivals behind the head of a file, and where each ends.
+class ArrivalReader {
+ public:
+  explicit ArrivalReader(std::string_view bytes)
+      : bytes_(bytes),
+        bits_(bytes.starts_with(kNarrowMagic) ? 16 : 32),
+        at_(kArrivalMagic.size() + sizeof(ArrivalHead)),
+        hash_(arrival_hash(kHashBegin, bytes.substr(0, at_))) {}
+
+  int bits() const noexcept { return bits_; }
+  /// Of the byte behind what next() has read.
+  std::size_t at() const noexcept { return at_; }
+  /// False: there is no whole one.
+  bool next(Arrival& arrival) {
+    const std::size_t size = bits_ == 16 ? sizeof(NarrowArrival) : sizeof(Arrival);
+    if (at_ + size > bytes_.size()) return false;
+    const std::string_view own = bytes_.substr(at_, size);
+    if (bits_ == 16) {
+      NarrowArrival narrow;
+      std::memcpy(&narrow, own.data(), size);
+      arrival = {.worker = narrow.worker == NarrowArrival::kRoundEnd ? kRoundEnd : narrow.worker, .late = narrow.late};
+    } else {
+      std::memcpy(&arrival, own.data(), size);
+    }
+    is_whole_ = arrival.late == checksum_of(hash_, bits_);
+    hash_ = arrival_hash(hash_, own);
+    at_ += size;
+    return true;
+  }
+  /// The last one, an end of a round, has the checksum of all before it.
+  bool is_whole() const noexcept { return is_whole_; }
+
+ private:
+  std::string_view bytes_;
+  int bits_;
+  std::size_t at_;
+  std::uint32_t hash_;
+  bool is_whole_ = false;
+};
+
+}  // namespace
+
 ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead& of) {
+  const auto refuse = [&](const std::string& why) -> void {
+    throw std::runtime_error(fmt::format("--replay {}: {}", path.string(), why));
+  };
   std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw std::runtime_error(fmt::format("--replay {}: there is no such file, or it cannot be read", path.string()));
+  if (!file) refuse("there is no such file, or it cannot be read");
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::size_t begin = kArrivalMagic.size() + sizeof(ArrivalHead);
-  if (bytes.size() < begin || !bytes.starts_with(kArrivalMagic)) {
-    throw std::runtime_error(
-        fmt::format("--replay {}: this is no record of arrivals (arrivals-0 of a run folder)", path.string()));
+  if (bytes.size() < kArrivalMagic.size() + sizeof(ArrivalHead) ||
+      !(bytes.starts_with(kArrivalMagic) || bytes.starts_with(kNarrowMagic))) {
+    refuse("this is no record of arrivals (arrivals-0 of a run folder)");
   }
   ArrivalScript script;
   std::memcpy(&script.head, bytes.data() + kArrivalMagic.size(), sizeof script.head);
   if (script.head.workers != of.workers || script.head.sums != of.sums) {
-    throw std::runtime_error(fmt::format("--replay {}: it is of {} workers {}, and this run has {} {}", path.string(),
-                                         script.head.workers, script.head.sums != 0 ? "in sums" : "each by itself",
-                                         of.workers, of.sums != 0 ? "in sums" : "each by itself"));
+    refuse(fmt::format("it is of {} workers {}, and this run has {} {}", script.head.workers,
+                       script.head.sums != 0 ? "in sums" : "each by itself", of.workers,
+                       of.sums != 0 ? "in sums" : "each by itself"));
   }
   if (script.head.first != of.first) {
-    throw std::runtime_error(fmt::format(
-        "--replay {}: it begins after update {}, and this run after {}: begin where that run began (--resume FILE)",
-        path.string(), script.head.first, of.first));
+    refuse(fmt::format("it begins after update {}, and this run after {}: begin where that run began (--resume FILE)",
+                       script.head.first, of.first));
   }
-  std::uint32_t hash = arrival_hash(kHashBegin, std::string_view(bytes).substr(0, begin));
-  for (std::size_t at = begin; at + sizeof(Arrival) <= bytes.size(); at += sizeof(Arrival)) {
-    Arrival arrival;
-    std::memcpy(&arrival, bytes.data() + at, sizeof arrival);
-    const std::uint32_t before = std::exchange(hash, arrival_hash(hash, bytes_of(arrival)));
+  const bool sums = script.head.sums != 0;
+  std::vector<std::int64_t> last(static_cast<std::size_t>(std::max(0, of.workers)), script.head.first - 1);
+  ArrivalReader reader(bytes);
+  Arrival arrival;
+  for (std::size_t at = reader.at(); reader.next(arrival); at = reader.at()) {
     if (arrival.worker == kRoundEnd) {
-      if (arrival.late != folded(before)) {
-        throw std::runtime_error(fmt::format("--replay {}: damaged before byte {}", path.string(), at));
-      }
+      if (!reader.is_whole()) refuse(fmt::format("damaged before byte {}", at));
       script.round_ends.push_back(script.end());
       continue;
     }
-    const bool sums = script.head.sums != 0;
-    if (!sums || script.updates.empty() || static_cast<std::uint16_t>(script.end() - 1) != arrival.late) {
-      script.updates.emplace_back();
-    }
+    const auto is_of_last_update = [&] {
+      const std::int64_t number = script.end() - 1;
+      return (reader.bits() == 16 ? static_cast<std::uint16_t>(number) : static_cast<std::uint32_t>(number)) ==
+             arrival.late;
+    };
+    if (!sums || script.updates.empty() || !is_of_last_update()) script.updates.emplace_back();
     std::vector<Arrival>& update = script.updates.back();
     // A gradient is of weights that this process has had; of a sum, it counts once, and in its turn.
     const bool possible =
-        sums ? static_cast<std::uint16_t>(script.end() - 1) == arrival.late &&
+        sums ? is_of_last_update() &&
                    std::ranges::none_of(update, [&](const Arrival& other) { return other.worker == arrival.worker; })
              : arrival.late < script.updates.size();
-    if (arrival.worker >= script.head.workers || !possible) {
-      throw std::runtime_error(fmt::format("--replay {}: damaged at byte {}", path.string(), at));
+    if (arrival.worker < 0 || arrival.worker >= script.head.workers || !possible) {
+      refuse(fmt::format("damaged at byte {}", at));
+    }
+    // A worker reads weights after its gradient before has made an update: only then may 16 bits have run over.
+    const std::int64_t before = std::exchange(last[static_cast<std::size_t>(arrival.worker)], script.end() - 1);
+    if (!sums && reader.bits() == 16 && script.end() - 1 - before > 0x10000) {
+      refuse(
+          fmt::format("update {} is of a gradient that may be more than 65,535 updates late, which a record of this "
+                      "older format cannot tell: it cannot be repeated",
+                      script.end() - 1));
     }
     update.push_back(arrival);
   }

@@ -3,9 +3,10 @@
 /// kept in the run folder, and what --replay repeats.
 ///
 /// A file `arrivals-N` holds the updates of one process that began with N steps done; where each of several servers
-/// makes them in an order of its own, those of the others are in `arrivals-N.1` and so on. It is a head, then four
-/// bytes for each gradient that counted (its rank; by how many updates it was late, or in sums the last 16 bits of the
-/// update's number) and four for each end of a round, which hold a checksum of all before them.
+/// makes them in an order of its own, those of the others are in `arrivals-N.1` and so on. It is a head, then eight
+/// bytes for each gradient that counted (its rank; by how many updates it was late, or in sums the last 32 bits of the
+/// update's number) and eight for each end of a round, which hold a checksum of all before them. Files of format 2,
+/// which have half as many bytes for each of these, are read, too.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@
 namespace lockstep::app {
 
 struct Arrival {
-  std::uint16_t worker = 0;
-  std::uint16_t late = 0;
+  std::int32_t worker = 0;
+  std::uint32_t late = 0;
 };
 
 struct ArrivalHead {

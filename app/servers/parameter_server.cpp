@@ -419,7 +419,7 @@ std::int64_t ParameterServer::next_scripted(const Worker& worker) const {
 /// What is next in the script, as long as it is here, and everybody has read what it changes.
 void ParameterServer::apply_scripted() {
   while (part_.version() < script_->end()) {
-    Worker& next = workers_[script_->at(part_.version()).front().worker];
+    Worker& next = workers_[static_cast<std::size_t>(script_->at(part_.version()).front().worker)];
     if (!next.has_gradient || next.scripted != part_.version()) return;
     for (const Worker& worker : workers_) {
       const bool reads = worker.reads_for >= part_.version() && worker.reads_for != worker.scripted;
@@ -460,7 +460,7 @@ void ParameterServer::apply_each(Worker& from) {
   const std::int64_t staleness = part_.version() - from.read_version;
   if (record_) {
     record_->add(
-        {.worker = static_cast<std::uint16_t>(&from - workers_.data()), .late = static_cast<std::uint16_t>(staleness)});
+        {.worker = static_cast<std::int32_t>(&from - workers_.data()), .late = static_cast<std::uint32_t>(staleness)});
   }
   ++figures_.staleness[std::min(static_cast<std::size_t>(staleness), ServerFigures::kHistogram - 1)];
   if (from.note.samples > 0) {
@@ -505,7 +505,7 @@ bool ParameterServer::apply_sum() {
     worker.has_gradient = false;
     count(worker.note);
     if (record_) {
-      record_->add({.worker = static_cast<std::uint16_t>(index), .late = static_cast<std::uint16_t>(number)});
+      record_->add({.worker = static_cast<std::int32_t>(index), .late = static_cast<std::uint32_t>(number)});
     }
   }
   decided_.reset();

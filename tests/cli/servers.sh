@@ -97,12 +97,12 @@ for mode in "${modes[@]}" "quorum=3 --servers shared"; do  # the next cases cont
       python3 - runs/first/arrivals-0 odd <<'END'
 import struct, sys
 whole = open(sys.argv[1], "rb").read()
-head = len("lockstep arrivals 2\n") + 16
-gradients = [at for at in range(head, len(whole), 4) if whole[at:at + 2] != b"\xff\xff"]  # the other entries end rounds
-kept = whole[:gradients[100]]  # the gradients of three workers
+head = len("lockstep arrivals 3\n") + 16
+gradients = [at for at in range(head, len(whole), 8) if whole[at:at + 4] != b"\xff\xff\xff\xff"]  # the others end rounds
+kept = whole[:gradients[100]]  # of three workers
 value = 2166136261
 for byte in kept: value = (value ^ byte) * 16777619 & 0xffffffff
-open(sys.argv[2], "wb").write(kept + struct.pack("<HH", 0xffff, (value ^ value >> 16) & 0xffff))
+open(sys.argv[2], "wb").write(kept + struct.pack("<II", 0xffffffff, value))
 END
       run -n 4 train $train --replay odd --run runs/other
       expect_error 1 '--replay odd: it ends after 100 gradients, in the middle of a step of 3 workers: take the record of a whole run'
@@ -111,7 +111,7 @@ END
 done
 check "a record that ends early, as that of a killed run, is said to"
 size=$(stat -c %s runs/first/arrivals-0)
-head -c $((size - size / 2 / 4 * 4)) runs/first/arrivals-0 >half
+head -c $((size - size / 2 / 8 * 8)) runs/first/arrivals-0 >half
 run -n 4 train $train --replay half --run runs/half
 expect_status 0; expect_out 'done at step 200'
 expect_err '--replay .*half: its record ends at step [0-9]+, and this run at step 200: in the steps after it gradients count as they come'
@@ -137,7 +137,7 @@ expect_error 1 'it is of 4 workers in sums, and this run has 3 in sums'
 head -c 30 runs/first/arrivals-0 >cut
 run -n 4 train $train --replay cut --run runs/other
 expect_error 1 'this is no record of arrivals'
-python3 -c 'import sys; b = bytearray(open("runs/first/arrivals-0", "rb").read()); b[-6] ^= 1; open("bent", "wb").write(b)'
+python3 -c 'import sys; b = bytearray(open("runs/first/arrivals-0", "rb").read()); b[-12] ^= 1; open("bent", "wb").write(b)'
 run -n 4 train $train --replay bent --run runs/other
 expect_error 1 '--replay bent: damaged (at|before) byte [0-9]+'
 run -n 2 train $base --agree local=5 --replay cut --run runs/other

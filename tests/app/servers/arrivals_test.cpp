@@ -48,7 +48,7 @@ TEST_F(ArrivalsTest, GradientsComeBackInTheirOrderWithTheEndsOfRounds) {
   const ArrivalScript script = read_arrivals(file_, each_);
   EXPECT_EQ(script.end(), 13);
   EXPECT_EQ(script.at(10).front().worker, 2);
-  EXPECT_EQ(script.at(11).front().late, 1);
+  EXPECT_EQ(script.at(11).front().late, 1u);
   EXPECT_EQ(script.at(12).size(), 1u);
   EXPECT_EQ(script.round_ends, (std::vector<std::int64_t>{12, 13}));
 }
@@ -64,16 +64,62 @@ TEST_F(ArrivalsTest, ARecordThatIsTakenPieceByPieceIsTheSame) {
   EXPECT_EQ(record.take(), "");
 }
 
-TEST_F(ArrivalsTest, ASumHasAllItsGradientsAlsoWhereSixteenBitsOfItsNumberBeginAnew) {
-  std::vector<Arrival> round;
-  for (const std::uint16_t update : {0xfffe, 0xffff, 0, 1}) {
-    round.push_back({.worker = 1, .late = update});
-    round.push_back({.worker = 0, .late = update});
+TEST_F(ArrivalsTest, ASumHasAllItsGradientsAlsoWhereTheBitsOfItsNumberBeginAnew) {
+  for (const std::int64_t first : {0x1fffeLL, 0x1fffffffeLL}) {
+    const ArrivalHead head{.first = first, .workers = 3, .sums = 1};
+    std::vector<Arrival> round;
+    for (std::int64_t update = first; update < first + 4; ++update) {
+      round.push_back({.worker = 1, .late = static_cast<std::uint32_t>(update)});
+      round.push_back({.worker = 0, .late = static_cast<std::uint32_t>(update)});
+    }
+    write(record_of(head, {round}));
+    const ArrivalScript script = read_arrivals(file_, head);
+    EXPECT_EQ(script.end(), first + 4);
+    for (std::int64_t update = first; update < script.end(); ++update) EXPECT_EQ(script.at(update).size(), 2u);
   }
-  write(record_of(sums_, {round}));
-  const ArrivalScript script = read_arrivals(file_, sums_);
-  EXPECT_EQ(script.end(), 0x1fffe + 4);
-  for (std::int64_t update = 0x1fffe; update < script.end(); ++update) EXPECT_EQ(script.at(update).size(), 2u);
+}
+
+TEST_F(ArrivalsTest, AGradientMayBeMoreThan65535UpdatesLate) {
+  constexpr std::uint32_t kLate = 70'000;
+  std::vector<Arrival> round(kLate, Arrival{.worker = 1, .late = 0});
+  round.push_back({.worker = 2, .late = kLate});
+  write(record_of(each_, {round}));
+  EXPECT_EQ(read_arrivals(file_, each_).at(10 + kLate).front().late, kLate);
+}
+
+/// As format 2 has them: half as many bytes.
+std::string narrow_record_of(const ArrivalHead& head, const std::vector<Arrival>& round) {
+  std::string bytes = record_of(head, {});
+  bytes[bytes.find('3')] = '2';
+  const auto put = [&](std::uint32_t worker, std::uint32_t late) {
+    for (const std::uint32_t value : {worker, late}) {
+      bytes += {static_cast<char>(value & 0xff), static_cast<char>(value >> 8 & 0xff)};
+    }
+  };
+  for (const Arrival& arrival : round) put(static_cast<std::uint32_t>(arrival.worker), arrival.late);
+  std::uint32_t hash = 2166136261u;
+  for (const char byte : bytes) hash = (hash ^ static_cast<std::uint8_t>(byte)) * 16777619u;
+  put(0xffff, hash ^ hash >> 16);
+  return bytes;
+}
+
+TEST_F(ArrivalsTest, RecordsOfTheNarrowFormatAreReadUnlessTheirBitsMayHaveRunOver) {
+  write(narrow_record_of(each_, {{.worker = 2, .late = 0}, {.worker = 0, .late = 1}}));
+  EXPECT_EQ(read_arrivals(file_, each_).at(11).front().late, 1u);
+  write(narrow_record_of(
+      sums_, {{.worker = 0, .late = 0xfffe}, {.worker = 1, .late = 0xfffe}, {.worker = 2, .late = 0xffff}}));
+  EXPECT_EQ(read_arrivals(file_, sums_).end(), 0x1fffe + 2);
+  std::string bent = narrow_record_of(each_, {{.worker = 2, .late = 0}});
+  bent[bent.size() - 8] = 1;
+  EXPECT_THAT(refusal(bent, each_), HasSubstr("damaged before byte"));
+
+  std::vector<Arrival> round(0xffff, Arrival{.worker = 1, .late = 0});
+  round.push_back({.worker = 2, .late = 0xffff});
+  write(narrow_record_of(each_, round));
+  EXPECT_EQ(read_arrivals(file_, each_).at(10 + 0xffff).front().late, 0xffffu);
+  round.back() = {.worker = 1, .late = 0};
+  round.push_back({.worker = 2, .late = 0});
+  EXPECT_THAT(refusal(narrow_record_of(each_, round), each_), HasSubstr("may be more than 65,535 updates late"));
 }
 
 TEST_F(ArrivalsTest, WhatComesBehindTheLastWholeRoundIsLeftOut) {
@@ -109,7 +155,7 @@ TEST_F(ArrivalsTest, WhatCannotBeIsRefusedInASentence) {
   EXPECT_THAT(refusal(head, {.first = 0, .workers = 3}), HasSubstr("begins after update 10, and this run after 0"));
   EXPECT_THAT(refusal(record_of(each_, {{{.worker = 3, .late = 0}}}), each_), HasSubstr("damaged at byte"));
   EXPECT_THAT(refusal(record_of(each_, {{{.worker = 1, .late = 1}}}), each_), HasSubstr("damaged at byte"));
-  const Arrival one{.worker = 1, .late = 0xfffe};
+  const Arrival one{.worker = 1, .late = 0x1fffe};
   EXPECT_EQ(refusal(record_of(sums_, {{one}}), sums_), "");
   EXPECT_THAT(refusal(record_of(sums_, {{one, one}}), sums_), HasSubstr("damaged at byte"));
   EXPECT_THAT(refusal(record_of(sums_, {{{.worker = 1, .late = 5}}}), sums_), HasSubstr("damaged at byte"));
@@ -125,7 +171,7 @@ TEST_F(ArrivalsTest, ABitThatHasTurnedIsNoticedAlsoWhereWhatComesOfItCouldBe) {
       bent[byte] = static_cast<char>(bent[byte] ^ (1 << bit));
       // An end that became another entry makes its round incomplete.
       const std::string said = refusal(bent, each_);
-      EXPECT_TRUE(said.find("damaged") != std::string::npos || byte >= whole.size() - 4) << byte << ' ' << bit << said;
+      EXPECT_TRUE(said.find("damaged") != std::string::npos || byte >= whole.size() - 8) << byte << ' ' << bit << said;
     }
   }
 }
