@@ -29,7 +29,7 @@ std::string agreement_text(const TrainOptions& options) {
   std::string text;
   if (options.agree == usual.agree) return text;
   for (const char* const name : {"agree", "islands", "agree-after", "outer-optimizer", "outer-rate", "outer-momentum",
-                                 "fragments", "delay", "servers", "staleness", "stale-rate", "compensation"}) {
+                                 "fragments", "delay", "servers", "staleness", "stale-rate"}) {
     const std::string value = option_text(options, name);
     if (value == option_text(usual, name)) continue;
     text += text.empty() ? value : fmt::format(", {} {}", name, value);

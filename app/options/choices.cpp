@@ -110,7 +110,7 @@ std::vector<Choice<model::OptimizerKind>> choices() {
 template <>
 std::vector<Choice<StaleRate>> choices() {
   using enum StaleRate;
-  return {{"keep", keep}, {"scale", scale}, {"compensate", compensate}};
+  return {{"keep", keep}, {"scale", scale}};
 }
 
 template <>

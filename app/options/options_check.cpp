@@ -4,20 +4,32 @@
 namespace lockstep::app {
 namespace {
 
-/// Options of train that no check uses. They are accepted so that the job's command line can stay unchanged.
-constexpr std::string_view kWithoutEffect[] = {"shuffle",      "label-smoothing",
-                                               "momentum",     "trust",
-                                               "beta1",        "beta2",
-                                               "epsilon",      "l2",
-                                               "weight-decay", "clip-norm",
-                                               "clip-value",   "learning-rate",
-                                               "decay-rate",   "decay-steps",
-                                               "staircase",    "final-learning-rate",
-                                               "power",        "seed",
-                                               "compensation", "evaluate-average",
-                                               "min-delta",    "roll-back-factor",
-                                               "time-limit",   "report-every",
-                                               "tensorboard",  "histograms-every",
+/// Options of train that no check looks at. They are read, lest the job's command line must be changed.
+constexpr std::string_view kWithoutEffect[] = {"shuffle",
+                                               "label-smoothing",
+                                               "momentum",
+                                               "trust",
+                                               "beta1",
+                                               "beta2",
+                                               "epsilon",
+                                               "l2",
+                                               "weight-decay",
+                                               "clip-norm",
+                                               "clip-value",
+                                               "learning-rate",
+                                               "decay-rate",
+                                               "decay-steps",
+                                               "staircase",
+                                               "final-learning-rate",
+                                               "power",
+                                               "seed",
+                                               "evaluate-average",
+                                               "min-delta",
+                                               "roll-back-factor",
+                                               "time-limit",
+                                               "report-every",
+                                               "tensorboard",
+                                               "histograms-every",
                                                "progress"};
 
 constexpr std::string_view kCheckUsage =

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,11 +83,30 @@ bool is_share(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// The one rule of every resumed run: options that `give` does not assign keep their values. A value that leaves a
-/// decision open (auto) does not undo the decision. Validation data belong to their training data.
+struct Remembered {
+  std::string configuration;
+  bool compensated = false;
+};
+
+/// Runs of before could compensate gradients for their delay (--stale-rate compensate, --compensation LAMBDA).
+Remembered without_compensation(const std::string& configuration) {
+  Remembered remembered;
+  std::istringstream lines(configuration);
+  for (std::string line; std::getline(lines, line); remembered.configuration += '\n') {
+    if (line.starts_with("compensation =")) continue;
+    const bool compensates = line == "stale-rate = compensate";
+    remembered.compensated = remembered.compensated || compensates;
+    remembered.configuration += compensates ? "stale-rate = keep" : line;
+  }
+  return remembered;
+}
+
+/// The one rule of every run that goes on: what `give` does not assign is as it was before. What leaves a decision open
+/// (auto) does not undo it. Validation data go with the data that they were beside.
 template <class Give>
 void go_on_with(OptionTable& table, const Before& before, Give give) {
-  apply_ini(before.configuration, before.name, table, before.source);
+  const Remembered remembered = without_compensation(before.configuration);
+  apply_ini(remembered.configuration, before.name, table, before.source);
   Option &data = *table.find("data"), &validation = *table.find("validation");
   if (!before.run.empty()) {
     for (Option* const path : {&data, &validation}) {
@@ -97,6 +117,12 @@ void go_on_with(OptionTable& table, const Before& before, Give give) {
   table.find("run")->reset();  // the present run's folder is always given
   const std::string data_before = data.text();
   give();
+  if (remembered.compensated && table.find("stale-rate")->source() == before.source) {
+    throw UsageError(
+        fmt::format("{}: this run compensated its gradients for their delay (stale-rate = compensate), "
+                    "which is gone: give --stale-rate keep or scale to go on without it",
+                    before.name));
+  }
   const bool others = data.source() != before.source && !same_data(data.text(), data_before);
   if (others && validation.source() == before.source && !is_share(validation.text())) validation.reset();
 }
@@ -235,7 +261,7 @@ TrainOptions parse_train(const std::vector<std::string>& arguments) { return par
 TrainOptions train_options_from_ini(const std::string& ini) {
   TrainOptions options;
   OptionTable table = train_table(options);
-  apply_ini(ini, "stored configuration", table);
+  apply_ini(without_compensation(ini).configuration, "stored configuration", table);
   settle(table, options);
   return options;
 }

@@ -159,9 +159,8 @@ struct ServerChoice {
 
 /// Treatment of stale gradients, whose weights have changed since.
 enum class StaleRate {
-  keep,        ///< used unchanged
-  scale,       ///< the learning rate is divided by the number of updates in between
-  compensate,  ///< the gradient is corrected for the new weights
+  keep,   ///< nothing
+  scale,  ///< the learning rate is divided by the number of updates in between
 };
 
 /// Options of agreement on the weights.
@@ -176,9 +175,8 @@ struct AgreeOptions : AgreeMode {
   ServerChoice servers;
   std::int64_t staleness = -1;  ///< limit of steps between the fastest and the slowest rank; -1: none
   StaleRate stale_rate = StaleRate::keep;
-  double compensation = 0.04;    ///< strength of StaleRate::compensate
-  std::filesystem::path replay;  ///< a file of recorded arrivals to repeat; "": none
-  /// True if the step after `steps_done` is a local one.
+  std::filesystem::path replay;  ///< a file of arrivals to repeat; "": none
+  /// The step after so many is one of islands by themselves.
   bool is_apart(std::int64_t steps_done) const noexcept { return local_steps > 0 && steps_done >= after; }
   /// Number of steps done when the round of the step after `steps_done` began. A step of all ranks is a round of its
   /// own.

@@ -555,11 +555,8 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
   table
       .add_choice("stale-rate", options.stale_rate, "HOW",
                   "what becomes of a gradient of weights that have changed since: keep (it stays as it is), scale (the "
-                  "learning rate is divided by the updates in between), compensate (it is moved to the new weights)")
+                  "learning rate is divided by the updates in between)")
       .only_with("agree", {"async"});
-  table.add("compensation", options.compensation, "LAMBDA", "how far, to first order")
-      .at_least(0)
-      .only_with("stale-rate", {"compensate"});
   table
       .add("replay", options.replay, "FILE",
            "repeat a run of async or a quorum bit for bit: the order of its gradients, arrivals-N of its folder")

@@ -68,9 +68,6 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
                                                                .mpi = mpi,
                                                                .window = &memory_.window});
   }
-  for (Worker& worker : workers_) {
-    if (!sums_ && plan.settings.agree.stale_rate == StaleRate::compensate) worker.read.resize(part_.place().count);
-  }
   figures_.accepted.assign(workers_.size(), 0.0);
   figures_.dropped.assign(workers_.size(), 0.0);
 }
@@ -464,7 +461,6 @@ void ParameterServer::apply_each(Worker& from) {
   }
   ++figures_.staleness[std::min(static_cast<std::size_t>(staleness), ServerFigures::kHistogram - 1)];
   if (from.note.samples > 0) {
-    if (agree.stale_rate == StaleRate::compensate && staleness > 0) part_.compensate(from.read, agree.compensation);
     const double base = part_.learning_rate();
     // Zhang et al., IJCAI 2016, "Staleness-aware async-SGD".
     const double rate =
@@ -564,7 +560,6 @@ bool ParameterServer::write_weights(int index) {
   Worker& worker = workers_[static_cast<std::size_t>(index)];
   const std::span<const float> now = part_.weights();
   worker.read_version = part_.version();
-  if (!worker.read.empty()) std::copy(now.begin(), now.end(), worker.read.begin());
   float* const theirs = memory_.workers_weights[static_cast<std::size_t>(index)];
   if (theirs == nullptr) return false;
   std::copy(now.begin(), now.end(), theirs + part_.place().offset);

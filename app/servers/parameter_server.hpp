@@ -128,7 +128,6 @@ class ParameterServer {
     comm::ServerNote note;
     std::vector<float> gradient;  ///< that has come in messages and waits
     float* source = nullptr;      ///< this server's part of the gradient that waits
-    std::vector<float> read;      ///< weights that it computes with, for compensation
     std::int64_t read_version = 0;
     std::int64_t has_version = -1;      ///< of the weights that it has; -1: not known
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet

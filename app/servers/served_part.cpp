@@ -51,14 +51,6 @@ double ServedPart::gradient_squares() {
   return status_.posted().gradient_squares;
 }
 
-void ServedPart::compensate(std::span<const float> read, double lambda) {
-  const std::span<float> g = gradients(), now = weights();
-  const std::size_t end = place_.offset + place_.count;
-  const std::size_t trained = std::clamp(state_.table().trained_elements(), place_.offset, end) - place_.offset;
-  const auto factor = static_cast<float>(lambda);
-  for (std::size_t i = 0; i < trained; ++i) g[i] += factor * g[i] * g[i] * (now[i] - read[i]);
-}
-
 double ServedPart::learning_rate() const { return schedule_.at(std::min(step(), plan_.workload.work.total_steps - 1)); }
 
 void ServedPart::update(double rate, double squares) {

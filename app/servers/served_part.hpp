@@ -52,10 +52,6 @@ class ServedPart {
 
   /// The sum of the squares of gradients().
   double gradient_squares();
-  /// The gradients are of the weights `read`, and become about those of the weights as they are: + lambda g^2 (now -
-  /// read), by element. Zheng et al., ICML 2017, "Asynchronous stochastic gradient descent with delay compensation":
-  /// the Hessian is approximated by the gradient's own outer product, of which the diagonal is kept.
-  void compensate(std::span<const float> read, double lambda);
   /// Of the next update.
   double learning_rate() const;
   /// `squares`: of the gradients of all parts.

@@ -687,6 +687,12 @@ TEST(NetworkRows, ReadOlderConfigurations) {
   EXPECT_EQ(o.network, model::with_defaults({.name = "gpt", .values = {{"width", 64}, {"context", 32}}}));
 }
 
+TEST(AgreeRows, ReadConfigurationsThatCompensatedForDelays) {
+  const TrainOptions o = train_options_from_ini("agree = async\nstale-rate = compensate\ncompensation = 0.1\n");
+  EXPECT_EQ(o.agree.stale_rate, StaleRate::keep);
+  EXPECT_TRUE(o.agree.asynchronous);
+}
+
 std::string help_of(const Arguments& arguments) {
   try {
     parse_train(arguments);
