@@ -182,7 +182,10 @@ void Stretches::go_back(const Divergence& divergence) {
   std::optional<io::RunFolder> folder = stretch_->run().leave();
   return_to_checkpoint(communicator_, origin_, plan_, stretch_->run().record(), divergence.good_step());
   stretch_.reset();
-  engine_.backend().forget_recordings();  // recordings refer to the previous stretch's memory
+  engine_.backend().forget_recordings();  // they know the memory of the stretch
+  engine_.forget_residuals();             // of steps that are not to have been
+  // Also between the parameters, where no backward pass writes: a sum in blocks spreads there what is not finite.
+  engine_.backend().fill_zero(engine_.training().parameters.gradients());
   ++course_.roll_backs;
   course_.rate_factor *= options.roll_back_factor;
   console_.warn(fmt::format("{}. Going back to {} with {:.4g} times the learning rate (roll-back {} of {})",

@@ -46,6 +46,13 @@ for n in 1 3; do
   expect [ "$(grep -c '"kind":"train","step":30,' runs/back-$n/metrics.jsonl)" = 1 ]
 done
 
+check "what rounding on the wire held back of the steps that came apart is forgotten"
+int8=("${train[@]/#16/256,256}" --optimizer momentum --momentum 0.5 --learning-rate 0.1 --transport ring --all-reduce ring --wire int8-feedback)
+must_run -n 2 "${int8[@]}" --run runs/calm-int8
+run -n 2 train --resume runs/calm-int8/checkpoints/step-0000000020.h5 --run runs/back-int8 --learning-rate 1e30 "${back_to_a_tenth[@]}"
+expect_status 0; expect_err 'Going back to runs/calm-int8/.*/step-0000000020\.h5'
+expect python3 same_weights.py runs/{calm,back}-int8/checkpoints/step-0000000060.h5
+
 check "a run that resumes keeps the smaller rate"
 run -n 2 train --run runs/back-1 --resume --steps 80
 expect_status 0; expect_out 'lr 0\.1 '
