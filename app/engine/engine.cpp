@@ -72,7 +72,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
     const std::size_t gradients = network.parameters().updated_elements() * sizeof(float);
     const std::size_t kept = tree_ ? static_cast<std::size_t>(tree_->most_kept()) * gradients : 0;
-    const std::size_t shown = plan.servers ? comm::HostWindow::bytes(communicator.size()) : 0;
+    const std::size_t shown = plan.servers ? comm::HostWindow::bytes(communicator) : 0;
     gradient_memory_ =
         (plan.servers ? communicator : stepping()).reduction_memory(shown + comm::rounded_up(gradients) + kept);
     if (plan.servers) window_.emplace(session, communicator, *gradient_memory_);

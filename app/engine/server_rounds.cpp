@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +9,7 @@
 #include "app/engine/divergence.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
+#include "app/servers/stuck.hpp"
 #include "comm/agreement.hpp"
 #include "comm/servers/changed_blocks.hpp"
 
@@ -17,27 +17,16 @@ namespace lockstep::app {
 
 namespace {
 
-/// How much longer than its own step a worker waits for a word of the servers, which may wait for others.
-constexpr double kMaxTimesLonger = 10;
 constexpr double kSecondsBetweenGlances = 0.1;
 
 comm::ServerNote worker_note(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
 
-comm::ServerMessages::Options worker_options(const Plan& plan, comm::HostWindow& window,
-                                             const std::shared_ptr<comm::TurnMutex>& mpi) {
-  const Servers& servers = *plan.servers;
+comm::ServerMessages::Options worker_options(const Servers& servers, comm::HostWindow& window) {
   comm::ServerMessages::Options options{.send = comm::ServerMessages::Lane::to_servers,
                                         .receive = comm::ServerMessages::Lane::to_workers,
                                         .peers = {},
-                                        .most_values = {},
-                                        .mpi = mpi,
                                         .window = &window};
-  for (int server = 0; server < servers.count; ++server) {
-    options.peers.push_back(servers.rank_of(server));
-    const std::size_t part = served_part(servers, plan.workload.network->parameters().updated_elements(), server).count;
-    const auto lost = static_cast<std::size_t>(servers.workers);  // of the coordinator's words
-    options.most_values.push_back(window.reaches(options.peers.back()) ? lost : std::max(lost, part));
-  }
+  for (int server = 0; server < servers.count; ++server) options.peers.push_back(servers.rank_of(server));
   return options;
 }
 
@@ -58,7 +47,6 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
       servers_(*plan.servers),
       rank_(parts.communicator.rank()),
       sums_(plan.settings.agree.sums_on_servers()),
-      mpi_(std::make_shared<comm::TurnMutex>()),
       arena_(parts.training.parameters.elements()) {
   model::ParameterState& own = parts.training.parameters;
   std::span<float> weights = own.weight_elements(model::Weights::current);
@@ -68,16 +56,14 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
                         .gradients = mapped(parts.communicator, own.gradient_elements()),
                         .workers_weights = {}};
     if (!sums_) memory.workers_weights = mapped(parts.communicator, weights);
-    server_.emplace(parts.session, plan, server, mpi_, std::move(memory));
+    server_.emplace(parts.session, plan, server, std::move(memory));
     weights = server_->all_weights();
   }
   if (sums_) servers_weights_ = mapped(parts.communicator, weights);
-  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(plan, parts.window, mpi_));
-  const ExecutionOptions& execution = plan.settings.execution;
+  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(servers_, parts.window));
   work_.emplace(parts.session, parts.communicator, parts.window,
-                comm::SurvivorWork::Options{.limit_seconds = execution.deadline + execution.io_deadline,
-                                            .dispensable = [this](int rank) { return is_dispensable(rank); },
-                                            .mpi = mpi_});
+                comm::SurvivorWork::Options{.limit_seconds = stuck_after(plan.settings.execution, 0),
+                                            .dispensable = [this](int rank) { return is_dispensable(rank); }});
 }
 
 void ServerRounds::begin(const ServedCourse& course) {
@@ -122,10 +108,7 @@ void ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
   for (const int dead : parts_.communicator.dead_peers()) {
     if (std::ranges::find(seen_dead_, dead) != seen_dead_.end()) continue;
-    if (!is_dispensable(dead)) {
-      const std::lock_guard lock(*mpi_);
-      parts_.communicator.look_at_peers();  // throws with what is known of it
-    }
+    if (!is_dispensable(dead)) parts_.communicator.look_at_peers();  // throws with what is known of it
     seen_dead_.push_back(dead);
     if (to_servers_) {
       comm::ServerNote note = worker_note(Say::lost);
@@ -151,38 +134,21 @@ void ServerRounds::see_the_dead(const std::vector<int>& dead, const std::functio
 }
 
 template <class Done>
-void ServerRounds::wait(const char* what, Done done, Drive drive) {
+void ServerRounds::wait(const char* what, Done done) {
   const StopWatch watch;
   StopWatch since_look;
   bool near = true;
   for (int server = 0; server < servers_.count; ++server) {
     near = near && parts_.window.reaches(servers_.rank_of(server));
   }
-  // A server beside this worker: this thread sees to it while it waits awake, else that one's own does.
-  constexpr comm::HostWindow::End kServer = comm::HostWindow::End::server;
-  const bool beside = server_.has_value() && to_servers_.has_value();
-  const bool drives = drive == Drive::yes && beside && near && !parts_.window.oversubscribed();
   comm::MessageWait waiting(parts_.window,
-                            {.end = comm::HostWindow::End::worker, .near = near, .lends = beside && !drives});
-  std::uint32_t rings = drives ? parts_.window.rings(kServer) : 0;
-  if (drives) parts_.window.mute(kServer);
+                            {.end = comm::HostWindow::End::worker, .near = near, .lends = server_.has_value()});
+  // A server that waits for a worker that is stuck says so first, when it is its turn among the ranks.
+  constexpr double kSecondsToSpeak = 7;
   const ExecutionOptions& execution = plan_.settings.execution;
-  const double most = 2 * (execution.deadline + execution.io_deadline) + kMaxTimesLonger * step_seconds_;
-  const auto let_it_see = [&] {
-    if (drives) parts_.window.unmute(kServer, rings, server_->awaited());
-  };
+  const double most = stuck_after(execution, longest_) + execution.deadline + kSecondsToSpeak;
   for (waiting.look(); !done(); waiting.look()) {
-    if (drives) {
-      rings = parts_.window.rings(kServer);
-      server_->drive();
-    }
-    if (!drives) {
-      waiting.pause(to_servers_ && !to_servers_->all_sent());
-    } else if (!waiting.stays_awake()) {
-      let_it_see();
-      waiting.pause(false);
-      parts_.window.mute(kServer);
-    }
+    waiting.pause(to_servers_ && !to_servers_->all_sent());
     if (since_look.seconds() < kSecondsBetweenGlances) continue;
     since_look.lap();
     look();
@@ -192,16 +158,28 @@ void ServerRounds::wait(const char* what, Done done, Drive drive) {
                       rank_, what, watch.seconds()));
     }
   }
-  let_it_see();
   waited_ += watch.seconds();
 }
 
-ServerRounds::Word ServerRounds::wait_for_word() {
-  Word word;
+/// The next message of a server that is not only of a death.
+std::optional<comm::ServerMessages::Received> ServerRounds::hear() {
+  while (const auto message = to_servers_->poll()) {
+    if (message->note.kind != static_cast<std::int32_t>(Say::lost)) return message;
+    dead_.push_back(static_cast<int>(message->note.step));
+  }
+  return std::nullopt;
+}
+
+/// The coordinator's. The weights that it brings are taken.
+comm::ServerNote ServerRounds::wait_for_word() {
+  comm::ServerNote word;
   wait("a word", [&] {
-    const auto message = to_servers_->poll();
-    if (message) word = {.note = message->note, .dead = {message->values.begin(), message->values.end()}};
-    return message.has_value();
+    const auto message = hear();
+    if (!message) return false;
+    word = message->note;
+    longest_ = std::max(longest_, word.longest);
+    brought_ = (word.flags & kBrought) != 0 && take_weights(*message, word.version);
+    return true;
   });
   return word;
 }
@@ -216,39 +194,42 @@ bool ServerRounds::read_in_place(int server, std::int64_t version) {
   return parts_.window.read(rank, version, theirs, weights.subspan(part.offset, part.count));
 }
 
+/// A server's part, of version `least` or a later one. False: it changes, and has to be asked for again.
+bool ServerRounds::take_weights(const comm::ServerMessages::Received& message, std::int64_t least) {
+  const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
+  const comm::Slice part = served_part(servers_, weights.size(), message.peer);
+  const std::span<float> own = weights.subspan(part.offset, part.count);
+  const bool in_place = (message.note.flags & kInPlace) != 0, packed = (message.note.flags & kPacked) != 0;
+  const bool answers =
+      message.note.kind == static_cast<std::int32_t>(Say::part) || (message.note.flags & kBrought) != 0;
+  if (answers && packed && comm::unpack_blocks(message.values, own)) return true;
+  if (answers && !packed && message.values.size() == (in_place ? 0 : part.count)) {
+    std::ranges::copy(message.values, own.begin());
+    return !in_place || !sums_ || read_in_place(message.peer, least);
+  }
+  throw comm::PeerError(
+      fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please report it", message.peer,
+                  message.values.size(), part.count));
+}
+
 /// The servers' weights, of the word's version or later ones.
 void ServerRounds::pull(const comm::ServerNote& word) {
   comm::ServerNote note = worker_note(Say::pull);
   note.version = word.version;
-  const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
+  note.longest = longest_;
   int missing = 0;
-  for (int server = 0; server < servers_.count; ++server) {
-    const bool here = server == 0 && (word.flags & kInPlace) != 0;  // by the coordinator
-    if (here || read_in_place(server, word.version)) continue;
+  for (int server = brought_ ? 1 : 0; server < servers_.count; ++server) {
+    if (read_in_place(server, word.version)) continue;
     to_servers_->send(server, note);
     ++missing;
   }
   wait("the parameters", [&] {
-    while (const auto message = to_servers_->poll()) {
-      const comm::Slice part = served_part(servers_, weights.size(), message->peer);
-      const std::span<float> own = weights.subspan(part.offset, part.count);
-      const bool packed = (message->note.flags & kPacked) != 0;
-      const bool in_place = (message->note.flags & kInPlace) != 0;
-      if (message->note.kind != static_cast<std::int32_t>(Say::part) ||
-          (packed     ? !comm::unpack_blocks(message->values, own)
-           : in_place ? !message->values.empty()
-                      : message->values.size() != part.count)) {
-        throw comm::PeerError(
-            fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please "
-                        "report it",
-                        message->peer, message->values.size(), part.count));
-      }
-      if (!packed && !in_place) std::ranges::copy(message->values, own.begin());
-      if (in_place && sums_ && !read_in_place(message->peer, word.version)) {  // the next update has begun
+    while (const auto message = hear()) {
+      if (take_weights(*message, word.version)) {
+        --missing;
+      } else {
         to_servers_->send(message->peer, note);
-        continue;
       }
-      --missing;
     }
     return missing == 0;
   });
@@ -264,18 +245,14 @@ void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool w
   note.loss = result.figures.loss_sum;
   note.metric = result.figures.metric_sum;
   note.squares = spoilt_.empty() ? parts_.training.status.posted().gradient_squares : 0;
+  note.longest = longest_;
   const std::span<const float> gradients = parts_.training.parameters.gradient_elements();
-  // One of a sum that others are missing of wakes nobody; who is late wants to be told so.
-  const int coordinator = servers_.rank_of(0);
-  const bool late = !parts_.window.reaches(coordinator) || parts_.window.version(coordinator) > step;
-  const comm::HostWindow::Haste haste =
-      sums_ && !late && !wants_end ? comm::HostWindow::Haste::with_others : comm::HostWindow::Haste::at_once;
   for (int server = 0; server < servers_.count; ++server) {
     const comm::Slice part = served_part(servers_, gradients.size(), server);
     const std::span<const float> own = gradients.subspan(part.offset, part.count);
     if (parts_.window.reaches(servers_.rank_of(server))) {
       note.flags = flags | kInPlace;
-      to_servers_->send(server, note, {}, haste);
+      to_servers_->send(server, note);
       continue;
     }
     comm::find_blocks_not_zero(own, blocks_);
@@ -287,9 +264,8 @@ void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool w
 
 /// What the coordinator says besides: rank 0 reports it.
 void ServerRounds::tell(const comm::ServerNote& word, const Calls& calls) {
-  const auto steps = static_cast<std::int64_t>(word.divisor);
-  if (rank_ != 0 || steps <= reported_.step || steps >= plan_.workload.work.total_steps) return;
-  calls.report(unreported(steps, {word.loss, word.metric, word.samples, word.rate, std::sqrt(word.squares)}));
+  if (rank_ != 0 || word.done <= reported_.step || word.done >= plan_.workload.work.total_steps) return;
+  calls.report(unreported(word.done, {word.loss, word.metric, word.samples, word.rate, std::sqrt(word.squares)}));
 }
 
 StepFigures ServerRounds::unreported(std::int64_t steps, const std::vector<double>& sums) {
@@ -329,12 +305,12 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
   for (;;) {
     parts_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
     const double waited = waited_;
-    const auto [word, dead] = wait_for_word();
-    see_the_dead(dead, calls.warn);
+    const comm::ServerNote word = wait_for_word();
+    see_the_dead(dead_, calls.warn);
     tell(word, calls);
     if (word.kind == static_cast<std::int32_t>(Say::pause)) {
       for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, worker_note(Say::bye));
-      dead_ = wait_for_word().dead;  // the end of the round
+      wait_for_word();  // the end of the round
       see_the_dead(dead_, calls.warn);
       wait("the end of a round", [&] { return to_servers_->all_sent(); });
       return;
@@ -347,7 +323,7 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
     trainer.start_at(word.step, trainer.epoch(), trainer.next_position());
     const Trainer::Result result = make_step(trainer);
     ++own_steps_;
-    step_seconds_ = std::max(step_seconds_, watch.seconds());
+    longest_ = std::max(longest_, watch.seconds());
     const Trainer::Request wanted = calls.ask();
     push(result, word.step, !spoilt_.empty() || wanted.stop || wanted.save || wanted.save_due || !wanted.error.empty());
   }
@@ -369,13 +345,11 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
           server_failed_ = true;
         }
         served = true;
-        parts_.window.ring(rank_, comm::HostWindow::End::worker, comm::HostWindow::Haste::at_once);
+        parts_.window.ring(rank_, comm::HostWindow::End::worker);
       });
       work(trainer, calls);
       // The other workers' last gradients may still come to the server of this one.
-      parts_.window.ring(rank_, comm::HostWindow::End::server, comm::HostWindow::Haste::at_once);
-      wait(
-          "the others' gradients", [&] { return served.load(); }, Drive::no);
+      wait("the others' gradients", [&] { return served.load(); });
       beside.join();
       if (server_failed_) std::rethrow_exception(server_error_);
     } else if (server_) {
@@ -398,9 +372,8 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   if (!servers_.trains(rank_)) dead_ = server_->lost_workers();
   const Trainer::Request wanted = calls.ask();
   const StopWatch agreeing;
-  const ExecutionOptions& execution = plan_.settings.execution;
-  const double usual = execution.deadline;
-  const double patience = usual + execution.io_deadline + kMaxTimesLonger * step_seconds_;
+  const double usual = plan_.settings.execution.deadline;
+  const double patience = stuck_after(plan_.settings.execution, longest_);
   parts_.communicator.note_activity("waiting for the other ranks", before);
   const bool speaks = server_ && server_->coordinates();
   const ServerFigures figures = speaks ? server_->figures() : ServerFigures{};
@@ -495,6 +468,7 @@ std::string ServerRounds::report(const std::function<void(const std::string&)>& 
   if (server_ && server_->coordinates()) {
     const ServerFigures& figures = server_->figures();
     std::copy(figures.staleness.begin(), figures.staleness.end(), own.begin());
+    own.back() = figures.empty;
     std::copy(figures.accepted.begin(), figures.accepted.end(), own.begin() + ServerFigures::kHistogram);
     std::copy(figures.dropped.begin(), figures.dropped.end(),
               own.begin() + static_cast<std::ptrdiff_t>(ServerFigures::kHistogram + workers));
@@ -521,6 +495,9 @@ std::string ServerRounds::report(const std::function<void(const std::string&)>& 
   for (std::size_t i = first; i < first + 2 * workers; ++i) gradients += sums[i];
   std::string text = fmt::format("gradients accepted, rank by rank: {}", list(first, "{:.0f}"));
   if (sums_) text += fmt::format("; dropped: {}", list(first + workers, "{:.0f}"));
+  if (const double empty = sums[sums.size() - 1]; empty > 0) {
+    text += fmt::format("; {:.0f} of them of no sample: in a step of few samples some ranks have none", empty);
+  }
   if (!sums_) {
     std::vector<std::string> bars;
     for (std::size_t i = 0; i < ServerFigures::kHistogram; ++i) {

@@ -72,20 +72,16 @@ class ServerRounds {
   void work(Trainer& trainer, const Calls& calls);
   Trainer::Result make_step(Trainer& trainer);
   void jump_to(std::int64_t step, const Calls& calls);
-  struct Word {
-    comm::ServerNote note;
-    std::vector<int> dead;
-  };
-  Word wait_for_word();
+  std::optional<comm::ServerMessages::Received> hear();
+  comm::ServerNote wait_for_word();
   bool read_in_place(int server, std::int64_t version);
+  bool take_weights(const comm::ServerMessages::Received& message, std::int64_t least);
   void pull(const comm::ServerNote& word);
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
   void tell(const comm::ServerNote& word, const Calls& calls);
-  /// Whether a worker that waits sees to the server beside it.
-  enum class Drive { no, yes };
   /// Until `done`; peers are watched meanwhile.
   template <class Done>
-  void wait(const char* what, Done done, Drive drive = Drive::yes);
+  void wait(const char* what, Done done);
   void look();
   bool is_dispensable(int rank) const;
   void see_the_dead(const std::vector<int>& dead, const std::function<void(const std::string&)>& warn);
@@ -98,7 +94,6 @@ class ServerRounds {
   const Servers servers_;
   int rank_;
   bool sums_;
-  std::shared_ptr<comm::TurnMutex> mpi_;
   std::optional<ParameterServer> server_;
   std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
   std::optional<comm::SurvivorWork> work_;          ///< of all between rounds
@@ -109,12 +104,12 @@ class ServerRounds {
   std::int64_t replay_ends_ = -1;
   std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples
   std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
-  bool spares_survivors_ = comm::launcher_spares_survivors();
-  double step_seconds_ = 0;     ///< the longest step of this worker
-  double waited_ = 0;           ///< seconds for servers
+  double longest_ = 0;                                      ///< seconds of a step, as far as this worker knows
+  double waited_ = 0;                                       ///< seconds for servers
   std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
   std::vector<int> warned_;     ///< rank 0: of these
-  std::vector<int> dead_;       ///< as the coordinator has said at the last round's end: collectives go on without them
+  std::vector<int> dead_;       ///< as the coordinator has said by the last round's end: collectives go on without them
+  bool brought_ = false;        ///< the weights of the coordinator are here, of the last go
   StepFigures reported_;        ///< sums of what has been reported
   std::string spoilt_;          ///< why this worker's training has come apart
   std::vector<std::uint32_t> blocks_;

@@ -92,6 +92,7 @@ std::optional<Admission::Word> Admission::next_of_script() {
 }
 
 std::optional<Admission::Word> Admission::next() {
+  if (decided_) return std::nullopt;
   if (options_.script) return next_of_script();
   const std::int64_t begun = updates_ + (sums() ? 0 : count(State::works));
   for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -115,22 +116,20 @@ Admission::Verdict Admission::arrived(int index) {
   if (worker.state == State::lost) return Verdict::dropped;
   ++worker.clock;
   if (!sums()) {
-    ++worker.accepted;
     worker.state = State::waits;
     ++updates_;
     return Verdict::update;
   }
-  if (worker.step < updates_) {
-    ++worker.dropped;
+  if (worker.step < updates_ + (decided_ ? 1 : 0)) {
     worker.state = State::waits;
     return Verdict::dropped;
   }
-  ++worker.accepted;
   worker.state = State::contributed;
   return count(State::contributed) >= quorum() ? Verdict::update : Verdict::waits;
 }
 
-std::vector<int> Admission::contributors() const {
+std::vector<int> Admission::decide() {
+  decided_ = true;
   std::vector<int> found;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i].state == State::contributed) found.push_back(static_cast<int>(i));
@@ -140,6 +139,7 @@ std::vector<int> Admission::contributors() const {
 
 void Admission::updated() {
   ++updates_;
+  decided_ = false;
   for (Worker& worker : workers_) {
     if (worker.state == State::contributed) worker.state = State::waits;
   }
@@ -148,7 +148,7 @@ void Admission::updated() {
 bool Admission::lost(int index) {
   at(index).state = State::lost;
   const int ready = count(State::contributed);
-  return sums() && ready > 0 && ready >= quorum();
+  return sums() && !decided_ && ready > 0 && ready >= quorum();
 }
 
 std::vector<int> Admission::missing() const {

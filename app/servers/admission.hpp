@@ -49,10 +49,11 @@ class Admission {
   void drain();
   /// The next worker that waits and may be told something.
   std::optional<Word> next();
-  /// A gradient of this worker has come. After `update` in sums: contributors(), then updated().
+  /// A gradient of this worker has come. After `update` in sums: decide(), then updated().
   Verdict arrived(int worker);
-  /// Of the sum that is complete, in rank order.
-  std::vector<int> contributors() const;
+  /// Whose gradients make the sum that is complete, in rank order: what comes from here on is too late for it, and
+  /// nobody is told anything until it is updated().
+  std::vector<int> decide();
   /// The update is made: in sums those who contributed wait again.
   void updated();
   /// The worker has died. True where a sum is complete without it.
@@ -62,13 +63,8 @@ class Admission {
   /// Gradients of an update, as few as there are workers left.
   int quorum() const noexcept;
   int living() const noexcept;
-  /// Gradients that the sum at hand lacks.
-  int wanting() const noexcept { return quorum() - count(State::contributed); }
   /// Everybody pauses.
   bool over() const noexcept;
-  /// Gradients per worker.
-  std::int64_t accepted(int worker) const { return at(worker).accepted; }
-  std::int64_t dropped(int worker) const { return at(worker).dropped; }
   /// Whose gradient is under way.
   std::vector<int> missing() const;
 
@@ -78,7 +74,6 @@ class Admission {
     State state = State::pauses;
     std::int64_t step = 0;   ///< in sums: that it works on
     std::int64_t clock = 0;  ///< gradients brought
-    std::int64_t accepted = 0, dropped = 0;
   };
   Worker& at(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
   const Worker& at(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
@@ -91,6 +86,7 @@ class Admission {
   Options options_;
   std::vector<Worker> workers_;
   std::int64_t updates_, target_;
+  bool decided_ = false;  ///< on the sum at hand
 };
 
 }  // namespace lockstep::app

@@ -2,20 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/servers/stuck.hpp"
 #include "comm/host/summation.hpp"
 
 namespace lockstep::app {
 
 namespace {
 
-/// How much longer than the longest step so far a worker may take before it counts as stuck.
-constexpr double kMaxTimesLongerStep = 10;
 constexpr double kSecondsBetweenGlances = 0.1;
 
 std::vector<int> ranks_of_workers(const Servers& servers) {
@@ -24,20 +22,11 @@ std::vector<int> ranks_of_workers(const Servers& servers) {
   return ranks;
 }
 
-/// Workers of this host say in a note that a gradient is there; all hear who is lost.
-std::vector<std::size_t> most_values_of(const ServedMemory& memory, std::size_t workers, std::size_t part) {
-  std::vector<std::size_t> most;
-  for (std::size_t worker = 0; worker < workers; ++worker)
-    most.push_back(memory.gradients[worker] != nullptr ? 0 : part);
-  return most;
-}
-
 comm::ServerNote note_of(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
 
 }  // namespace
 
-ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, int index,
-                                 const std::shared_ptr<comm::TurnMutex>& mpi, ServedMemory memory)
+ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, int index, ServedMemory memory)
     : plan_(plan),
       servers_(*plan.servers),
       memory_(std::move(memory)),
@@ -48,9 +37,6 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
       to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
                             .receive = comm::ServerMessages::Lane::to_servers,
                             .peers = ranks_of_workers(servers_),
-                            .most_values =
-                                most_values_of(memory_, static_cast<std::size_t>(workers_count_), part_.place().count),
-                            .mpi = mpi,
                             .window = &memory_.window}),
       workers_(static_cast<std::size_t>(workers_count_)),
       session_(session) {
@@ -60,12 +46,9 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
       if (other != index) others.push_back(servers_.rank_of(other));
     }
     squares_.assign(others.size(), 0.0);
-    const std::vector<std::size_t> most(others.size(), static_cast<std::size_t>(workers_count_));
     to_servers_.emplace(session, comm::ServerMessages::Options{.send = comm::ServerMessages::Lane::between_servers,
                                                                .receive = comm::ServerMessages::Lane::between_servers,
                                                                .peers = std::move(others),
-                                                               .most_values = most,
-                                                               .mpi = mpi,
                                                                .window = &memory_.window});
   }
   figures_.accepted.assign(workers_.size(), 0.0);
@@ -75,9 +58,11 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
 void ParameterServer::load(const model::ParameterState& from, const ServedCourse& course) {
   part_.load(from, course);
   spoilt_.clear();
-  for (Worker& worker : workers_) worker.has_version = -1;
+  for (Worker& worker : workers_) {
+    worker.has_version = worker.scripted = worker.reads_for = -1;
+    worker.has_gradient = false;
+  }
   figures_.loss = figures_.metric = figures_.samples = 0;
-  for (Worker& worker : workers_) worker.scripted = worker.reads_for = -1;
   script_.reset();
   if (!coordinates() && sums_) return;
   const ArrivalHead head{.first = part_.version(), .workers = workers_count_, .sums = sums_ ? 1 : 0};
@@ -108,8 +93,6 @@ void ParameterServer::begin_admission() {
 
 void ParameterServer::serve(std::int64_t steps, const Look& look, const std::stop_token& stop) {
   comm::MessageWait waiting = message_wait();
-  const ExecutionOptions& execution = plan_.settings.execution;
-  stop_ = &stop;
   byes_ = static_cast<int>(lost_.size());
   ended_ = false;
   for (Worker& worker : workers_) worker.paused = worker.listens = false;
@@ -118,12 +101,6 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
   since_heard_.lap();
   StopWatch since_look;
   const auto over_on_all_sides = [&] { return over() && ended_ && all_sent(); };
-  std::unique_lock serving(serving_);
-  /// Ends the round for drive(), too, whatever ends it here. Before `serving` does.
-  struct Serving {
-    bool& is;
-    ~Serving() { is = false; }
-  } const round{is_serving_ = true};
   if (script_ && part_.version() >= script_->end()) script_.reset();
   while (!stop.stop_requested()) {
     waiting.look();
@@ -132,26 +109,33 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
     if (heard) {
       waiting.reset();
     } else {
-      const bool sending = !all_sent();
-      const std::uint32_t lacks = lacking();
-      serving.unlock();
-      waiting.pause(sending, lacks);
-      serving.lock();
+      waiting.pause(!all_sent());
     }
     if (since_look.seconds() < kSecondsBetweenGlances) continue;
     since_look.lap();
     if (look) look();
-    const double most = execution.deadline + execution.io_deadline + kMaxTimesLongerStep * longest_;
-    if (since_heard_.seconds() < most) continue;
-    std::vector<int> silent;
-    for (int worker = 0; worker < workers_count_; ++worker) {
-      if (!workers_[static_cast<std::size_t>(worker)].paused) silent.push_back(worker);
-    }
-    throw comm::PeerError(fmt::format("server {}: no gradient has come for {:.0f} s from {} {}; look at what they do",
-                                      index_, since_heard_.seconds(), silent.size() == 1 ? "rank" : "ranks",
-                                      fmt::join(silent, ", ")));
+    if (since_heard_.seconds() > stuck_after(plan_.settings.execution, longest_)) give_up();
   }
   if (record_ && over()) record_->end_round();
+}
+
+/// Nobody has said anything for too long.
+void ParameterServer::give_up() const {
+  std::vector<int> silent;
+  if (own_squares_) {  // the workers wait for this update
+    for (int server = 0; server < servers_.count; ++server) {
+      if (server != index_) silent.push_back(servers_.rank_of(server));
+    }
+    throw comm::PeerError(fmt::format("server {}: the other servers ({}) do not come to update {} for {:.0f} s", index_,
+                                      fmt::join(silent, ", "), part_.version() + 1, since_heard_.seconds()));
+  }
+  if (admission_) silent = admission_->missing();
+  for (int worker = 0; silent.empty() && worker < workers_count_; ++worker) {
+    if (!workers_[static_cast<std::size_t>(worker)].paused) silent.push_back(worker);
+  }
+  throw comm::PeerError(fmt::format("server {}: no gradient has come for {:.0f} s from {} {}; look at what they do",
+                                    index_, since_heard_.seconds(), silent.size() == 1 ? "rank" : "ranks",
+                                    fmt::join(silent, ", ")));
 }
 
 comm::MessageWait ParameterServer::message_wait() {
@@ -163,16 +147,18 @@ comm::MessageWait ParameterServer::message_wait() {
           {.end = comm::HostWindow::End::server, .near = near, .lends = servers_.trains(session_.rank())}};
 }
 
-/// Hears what has come, and does it. False: nothing.
+/// One pass: hears as many messages as there are peers, and does what they ask for. False: there was none.
 bool ParameterServer::progress() {
   bool heard = false;
   if (admission_) tell_workers();
-  while (const auto message = to_workers_.poll()) {
+  for (int worker = 0; worker < workers_count_; ++worker) {
+    const auto message = to_workers_.poll();
+    if (!message) break;
     hear(*message);
     heard = true;
     if (admission_) tell_workers();
   }
-  while (to_servers_) {
+  for (int other = 1; other < servers_.count; ++other) {
     const auto message = to_servers_->poll();
     if (!message) break;
     hear_server(*message);
@@ -185,33 +171,17 @@ bool ParameterServer::progress() {
   return heard;
 }
 
-void ParameterServer::drive() {
-  const std::unique_lock serving(serving_, std::try_to_lock);
-  if (serving && is_serving_) progress();
-}
-
-std::uint32_t ParameterServer::awaited() {
-  const std::lock_guard serving(serving_);
-  return lacking();
-}
-
-/// Messages that it takes until there is something to do, but for those that say so.
-std::uint32_t ParameterServer::lacking() const {
-  if (!sums_) return 1;
-  if (admission_) return static_cast<std::uint32_t>(std::max(1, admission_->wanting()));
-  return decided_ ? 1 : std::numeric_limits<std::uint16_t>::max();
-}
-
 bool ParameterServer::all_sent() { return to_workers_.all_sent() && (!to_servers_ || to_servers_->all_sent()); }
 
 bool ParameterServer::over() const { return byes_ == workers_count_ && !decided_; }
 
+void ParameterServer::tell_others(const comm::ServerNote& note, std::span<const float> values) {
+  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, note, values);
+}
+
 void ParameterServer::say_end() {
-  const std::vector<float> lost = lost_values();
-  for (int worker = 0; worker < workers_count_; ++worker) to_workers_.send(worker, note_of(Say::end), lost);
-  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) {
-    to_servers_->send(other, note_of(Say::end), lost);
-  }
+  for (int worker = 0; worker < workers_count_; ++worker) to_workers_.send(worker, note_of(Say::end));
+  tell_others(note_of(Say::end));
   ended_ = true;
 }
 
@@ -223,18 +193,15 @@ void ParameterServer::lost(int index) {
                     "goes on from the last checkpoint.",
                     session_.describe(index), servers_.on(index) >= 0 ? ": it keeps parameters" : ""));
   }
-  if (!admission_) {  // the coordinator decides when
-    comm::ServerNote note = note_of(Say::lost);
-    note.step = index;
-    return to_servers_->send(0, note);
-  }
-  if (ended_) return;  // said in the next round
   comm::ServerNote note = note_of(Say::lost);
   note.step = index;
-  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, note);
+  if (!admission_) return to_servers_->send(0, note);  // the coordinator decides when
+  if (ended_) return;                                  // said in the next round
   const bool complete = admission_->lost(index);
   leave_out(index);
-  if (complete && !decided_) decide();
+  tell_others(note);
+  for (int worker = 0; worker < workers_count_; ++worker) to_workers_.send(worker, note);
+  if (complete) decide();
 }
 
 void ParameterServer::lost_between_rounds(int index) {
@@ -264,30 +231,35 @@ void ParameterServer::drain() {
   to_servers_->send(0, note_of(Say::drain));  // the coordinator is the first of the others
 }
 
-/// The coordinator's word to everybody who waits for it.
+/// The coordinator's word to every worker that waits for it.
 void ParameterServer::tell_workers() {
   while (const auto word = admission_->next()) {
     comm::ServerNote note = note_of(word->goes_on ? Say::go : Say::pause);
     note.step = word->step;
     note.version = sums_ ? part_.version() : 0;
+    note.done = part_.step();
     note.samples = figures_.samples;
     note.loss = figures_.loss;
     note.metric = figures_.metric;
     note.squares = figures_.gradient_norm * figures_.gradient_norm;
     note.rate = figures_.learning_rate;
-    note.divisor = static_cast<double>(part_.step());
+    note.longest = longest_;
     Worker& worker = workers_[static_cast<std::size_t>(word->worker)];
-    if (!sums_ && word->goes_on && worker.listens && !script_ && write_weights(word->worker)) {
-      note.flags = kInPlace;
-    }
     worker.since_go.lap();
-    to_workers_.send(word->worker, note, lost_values());
+    // Until it has been heard in this round its weights are not its own to be written.
+    if (word->goes_on && worker.listens && (sums_ || !script_)) {
+      note.flags = kBrought;
+      send_weights(word->worker, note);
+    } else {
+      to_workers_.send(word->worker, note);
+    }
   }
 }
 
 void ParameterServer::hear(const comm::ServerMessages::Received& message) {
   Worker& worker = workers_[static_cast<std::size_t>(message.peer)];
   worker.listens = true;
+  longest_ = std::max(longest_, message.note.longest);
   switch (static_cast<Say>(message.note.kind)) {
     case Say::pull:
       worker.wants = message.note.version;
@@ -309,7 +281,7 @@ void ParameterServer::hear(const comm::ServerMessages::Received& message) {
       }
       return answer_pulls();
     case Say::push:
-      longest_ = std::max(longest_, coordinates() ? worker.since_go.seconds() : 0.0);
+      if (coordinates()) longest_ = std::max(longest_, worker.since_go.seconds());
       return take(message.peer, message);
     case Say::bye:
       worker.paused = true;
@@ -356,7 +328,7 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
   if (at_once) {
     if (admission_) {
       admission_->arrived(index);
-      count(message.note);
+      count(index);
     }
     read_gradient(message, part_.gradients());
     return apply_each(worker);
@@ -379,6 +351,7 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
       return;
     case Admission::Verdict::dropped:
       worker.has_gradient = false;
+      ++figures_.dropped[static_cast<std::size_t>(index)];
       return;
   }
 }
@@ -426,8 +399,9 @@ void ParameterServer::apply_scripted() {
     }
     next.has_gradient = false;
     if (admission_) {
-      admission_->arrived(script_->at(part_.version()).front().worker);
-      count(next.note);
+      const int worker = static_cast<int>(&next - workers_.data());
+      admission_->arrived(worker);
+      count(worker);
     }
     std::copy_n(next.source, part_.place().count, part_.gradients().begin());
     apply_each(next);
@@ -435,19 +409,22 @@ void ParameterServer::apply_scripted() {
   }
 }
 
-/// An accepted gradient's.
-void ParameterServer::count(const comm::ServerNote& note) {
+/// Its gradient is accepted.
+void ParameterServer::count(int worker) {
+  const comm::ServerNote& note = workers_[static_cast<std::size_t>(worker)].note;
   figures_.loss += note.loss;
   figures_.metric += note.metric;
   figures_.samples += note.samples;
+  figures_.empty += note.samples > 0 ? 0 : 1;
+  ++figures_.accepted[static_cast<std::size_t>(worker)];
 }
 
 void ParameterServer::decide() {
-  decided_ = admission_->contributors();
+  decided_ = admission_->decide();
   const std::vector<float> members(decided_->begin(), decided_->end());
   comm::ServerNote note = note_of(Say::decided);
   note.step = part_.version();
-  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, note, members);
+  tell_others(note, members);
   apply_sum();
 }
 
@@ -472,13 +449,44 @@ void ParameterServer::apply_each(Worker& from) {
   answer_pulls();
 }
 
-/// An update of a sum, once all that was decided on is here. False: it is not.
+/// An update of a sum, once all gradients that were decided on are here, and then what the other servers say of theirs.
+/// False: something is missing.
 bool ParameterServer::apply_sum() {
+  for (const int index : *decided_) {
+    const Worker& worker = workers_[static_cast<std::size_t>(index)];
+    if (!worker.has_gradient || worker.note.step != part_.version()) return false;
+  }
+  if (!own_squares_) sum_gradients();
+  if (squares_heard_ + 1 < servers_.count) return false;
+  double samples = 0;
+  for (const int index : *decided_) samples += workers_[static_cast<std::size_t>(index)].note.samples;
+  const std::int64_t number = part_.version();
+  if (samples > 0) {
+    update(part_.learning_rate(), squares_of_all());
+  } else {
+    part_.pass();
+  }
+  own_squares_.reset();
+  squares_heard_ = 0;
+  for (const int index : *decided_) {
+    workers_[static_cast<std::size_t>(index)].has_gradient = false;
+    count(index);
+    if (record_) {
+      record_->add({.worker = index, .late = static_cast<std::uint32_t>(number)});
+    }
+  }
+  decided_.reset();
+  if (admission_) admission_->updated();
+  answer_pulls();
+  return true;
+}
+
+/// Those that were decided on, in the order of the ranks; and tells the other servers of the squares.
+void ParameterServer::sum_gradients() {
   std::vector<float*> terms;
   double samples = 0, divisor = 0;
   for (const int index : *decided_) {
-    Worker& worker = workers_[static_cast<std::size_t>(index)];
-    if (!worker.has_gradient || worker.note.step != part_.version()) return false;
+    const Worker& worker = workers_[static_cast<std::size_t>(index)];
     terms.push_back(worker.source);
     samples += worker.note.samples;
     divisor = std::max(divisor, worker.note.divisor);
@@ -494,49 +502,17 @@ bool ParameterServer::apply_sum() {
     const auto scale = static_cast<float>(divisor / samples);
     for (float& element : gradients) element *= scale;
   }
-  const std::int64_t number = part_.version();
-  update(part_.learning_rate(), sum_squares(part_.gradient_squares()));
-  for (const int index : *decided_) {
-    Worker& worker = workers_[static_cast<std::size_t>(index)];
-    worker.has_gradient = false;
-    count(worker.note);
-    if (record_) {
-      record_->add({.worker = static_cast<std::int32_t>(index), .late = static_cast<std::uint32_t>(number)});
-    }
-  }
-  decided_.reset();
-  if (admission_) admission_->updated();
-  answer_pulls();
-  return true;
+  own_squares_ = part_.gradient_squares();
+  comm::ServerNote note = note_of(Say::squares);
+  note.squares = *own_squares_;
+  tell_others(note);
 }
 
-/// Over all servers, in their order. The others are in the same update: each has the gradients already, or they come
-/// without anybody's further doing.
-double ParameterServer::sum_squares(double own) {
-  if (!to_servers_) return own;
-  comm::ServerNote note = note_of(Say::squares);
-  note.squares = own;
-  for (int other = 0; other < to_servers_->peers(); ++other) to_servers_->send(other, note);
-  comm::MessageWait pauses(memory_.window,
-                           {.end = comm::HostWindow::End::server, .lends = memory_.window.oversubscribed()});
-  const StopWatch waiting;
-  while (squares_heard_ < to_servers_->peers()) {
-    pauses.look();
-    if (const auto message = to_servers_->poll()) {
-      hear_server(*message);
-      continue;
-    }
-    if (stop_->stop_requested()) return own;
-    if (waiting.seconds() > plan_.settings.execution.deadline + kMaxTimesLongerStep * longest_) {
-      throw comm::PeerError(fmt::format("server {}: the other servers do not come to update {} for {:.0f} s", index_,
-                                        part_.version() + 1, waiting.seconds()));
-    }
-    pauses.pause(!all_sent());
-  }
-  squares_heard_ = 0;
+/// In the order of the servers.
+double ParameterServer::squares_of_all() const {
   double sum = 0;
   for (int server = 0, other = 0; server < servers_.count; ++server) {
-    sum += server == index_ ? own : squares_[static_cast<std::size_t>(other++)];
+    sum += server == index_ ? *own_squares_ : squares_[static_cast<std::size_t>(other++)];
   }
   return sum;
 }
@@ -557,13 +533,29 @@ void ParameterServer::update(double rate, double squares) {
 
 /// A worker reads this version: where it is within reach, its own weights are that from here on. False: it is not.
 bool ParameterServer::write_weights(int index) {
-  Worker& worker = workers_[static_cast<std::size_t>(index)];
-  const std::span<const float> now = part_.weights();
-  worker.read_version = part_.version();
   float* const theirs = memory_.workers_weights[static_cast<std::size_t>(index)];
   if (theirs == nullptr) return false;
+  const std::span<const float> now = part_.weights();
   std::copy(now.begin(), now.end(), theirs + part_.place().offset);
   return true;
+}
+
+/// The worker computes with this version from here on.
+void ParameterServer::send_weights(int index, comm::ServerNote note) {
+  Worker& worker = workers_[static_cast<std::size_t>(index)];
+  worker.read_version = part_.version();
+  if (sums_ ? memory_.window.reaches(index) : write_weights(index)) {
+    note.flags |= kInPlace;
+    return to_workers_.send(index, note);
+  }
+  const std::span<const float> now = part_.weights();
+  if (part_.since(worker.has_version, blocks_) && comm::pack_blocks(now, blocks_, packed_)) {
+    note.flags |= kPacked;
+    to_workers_.send(index, note, packed_);
+  } else {
+    to_workers_.send(index, note, now);
+  }
+  worker.has_version = part_.version();
 }
 
 void ParameterServer::answer_pulls() {
@@ -573,29 +565,13 @@ void ParameterServer::answer_pulls() {
     worker.wants.reset();
     comm::ServerNote note = note_of(Say::part);
     note.version = part_.version();
-    if (sums_ ? memory_.window.reaches(static_cast<int>(i)) : write_weights(static_cast<int>(i))) {
-      note.flags = kInPlace;
-      to_workers_.send(static_cast<int>(i), note);
-      continue;
-    }
-    const std::span<const float> now = part_.weights();
-    if (part_.since(worker.has_version, blocks_) && comm::pack_blocks(now, blocks_, packed_)) {
-      note.flags = kPacked;
-      to_workers_.send(static_cast<int>(i), note, packed_);
-    } else {
-      to_workers_.send(static_cast<int>(i), note, now);
-    }
-    worker.has_version = part_.version();
+    send_weights(static_cast<int>(i), note);
   }
 }
 
 const ServerFigures& ParameterServer::figures() {
   figures_.updates = part_.version();
   figures_.bytes = static_cast<double>(to_workers_.bytes() + (to_servers_ ? to_servers_->bytes() : 0));
-  for (int worker = 0; admission_ && worker < workers_count_; ++worker) {
-    figures_.accepted[static_cast<std::size_t>(worker)] = static_cast<double>(admission_->accepted(worker));
-    figures_.dropped[static_cast<std::size_t>(worker)] = static_cast<double>(admission_->dropped(worker));
-  }
   return figures_;
 }
 

@@ -3,10 +3,11 @@
 /// the workers' gradients of that part, updates it, and hands it out.
 ///
 /// WHAT IS SAID. A worker hears `go` from the first server, the coordinator, which decides when each worker may begin
-/// and which gradients count (Admission). It asks every server for its part (`pull`), gets it with its version
-/// (`part`), computes, and sends every server that part of the gradient (`push`). When it hears `pause` it says `bye`
-/// to all. Where updates are sums the coordinator tells the other servers whose gradients make each update (`decided`),
-/// so all parts take and drop the same ones, and the servers sum the squares of their parts for the norm (`squares`).
+/// and which gradients count (Admission); with it come the coordinator's weights. It asks every other server for its
+/// part (`pull`), gets it with its version (`part`), computes, and sends every server that part of the gradient
+/// (`push`). When it hears `pause` it says `bye` to all. Where updates are sums the coordinator tells the other servers
+/// whose gradients make each update (`decided`), so all parts take and drop the same ones, and the servers sum the
+/// squares of their parts for the norm (`squares`).
 ///
 /// WHAT THE RESULT IS. A sum is made in the order of the ranks and updated as --agree all does: with all ranks in it,
 /// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
@@ -21,11 +22,14 @@
 /// WHAT IS LEFT OUT. Blocks of a gradient that are zero (rows of a word embedding that no batch has met) do not travel,
 /// nor do, with plain SGD, those of the weights that a worker has already.
 ///
-/// WHAT COMES APART. A worker whose loss or gradient is not finite sends zeros and asks for the end of the round; a sum
-/// that is not finite changes nothing, and ends the round, too. All ranks are told there.
+/// DIVERGENCE. A worker whose loss or gradient is not finite sends zeros and asks for the end of the round; a sum that
+/// is not finite changes nothing, and ends the round, too. All ranks are told there.
 ///
-/// WHO DIES. Whoever sees that a worker has died tells the coordinator (`lost`), which goes on without it and tells the
-/// others; who is left is the same for everybody when the coordinator has said `end` after the last `bye`.
+/// DEATHS. A rank that sees that a worker has died tells the coordinator (`lost`), which goes on without it and tells
+/// all others; they have all heard the same when the coordinator says `end` after the last `bye`.
+///
+/// PATIENCE. The coordinator measures the longest step and says it with `go`; workers pass it on with what they send,
+/// so that all servers and workers wait equally long (stuck_after).
 #pragma once
 
 #include <array>
@@ -33,7 +37,6 @@
 #include <functional>
 #include <memory>
 #include <memory_resource>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -57,6 +60,7 @@ enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squar
 inline constexpr std::int32_t kWantsEnd = 1;  ///< of a push: the round is to end
 inline constexpr std::int32_t kPacked = 2;    ///< the values are blocks of the part
 inline constexpr std::int32_t kInPlace = 4;   ///< they lie in the host's common memory
+inline constexpr std::int32_t kBrought = 8;   ///< of a go: the coordinator's weights are its values, or lie there
 
 /// What the ranks of a host have in memory that all of them map.
 struct ServedMemory {
@@ -66,15 +70,17 @@ struct ServedMemory {
   std::vector<float*> workers_weights;           ///< likewise; where each gradient is an update
 };
 
-/// What the coordinator knows of a run's gradients.
+/// What the coordinator knows of the gradients.
 struct ServerFigures {
   static constexpr std::size_t kHistogram = 17;  ///< the last counts what is staler
   std::int64_t updates = 0;                      ///< of this process and those before
-  double loss = 0, metric = 0, samples = 0;      ///< sums over the accepted, of this process
+  double loss = 0, metric = 0, samples = 0;      ///< sums over the accepted since load()
   double gradient_norm = 0, learning_rate = 0;   ///< of the last update
-  double bytes = 0;                              ///< to and from this server
-  std::array<double, kHistogram> staleness{};    ///< gradients by updates between reading the weights and arriving
-  std::vector<double> accepted, dropped;         ///< per worker
+  // Of this process, before a roll-back, too:
+  double bytes = 0;                            ///< to and from this server
+  double empty = 0;                            ///< accepted gradients of no sample
+  std::array<double, kHistogram> staleness{};  ///< gradients by updates between reading the weights and arriving
+  std::vector<double> accepted, dropped;       ///< per worker
 };
 
 class ParameterServer {
@@ -82,10 +88,8 @@ class ParameterServer {
   /// What a rank gets done while it serves; called every 0.1 s or so, and must not block.
   using Look = std::function<void()>;
 
-  /// The server of this rank, number `index`. `session`, `plan` and what `memory` refers to outlive it; `mpi`: see
-  /// ServerMessages.
-  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, const std::shared_ptr<comm::TurnMutex>& mpi,
-                  ServedMemory memory);
+  /// The server of this rank, number `index`. `session`, `plan` and what `memory` refers to outlive it.
+  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, ServedMemory memory);
 
   bool coordinates() const noexcept { return index_ == 0; }
   /// Takes its part of all state. Between rounds.
@@ -102,11 +106,6 @@ class ParameterServer {
   /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
   /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
   void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
-  /// Does what there is to do of a round under way: for a worker on this rank that waits, while serve() sleeps in
-  /// another thread. Nothing happens where that one is awake. Throws as serve().
-  void drive();
-  /// What serve() would wait for.
-  std::uint32_t awaited();
   /// The round is to end. From the thread that serves.
   void drain();
   /// A worker has died. From the thread that serves. Throws comm::PeerError where the others cannot go on.
@@ -145,13 +144,17 @@ class ParameterServer {
   void take(int worker, const comm::ServerMessages::Received& message);
   void read_gradient(const comm::ServerMessages::Received& message, std::span<float> into);
   bool write_weights(int worker);
-  void count(const comm::ServerNote& note);
+  void count(int worker);
   void apply_each(Worker& from);
   void decide();
   bool apply_sum();
-  double sum_squares(double own);
+  void sum_gradients();
+  double squares_of_all() const;
   void update(double rate, double squares);
   void answer_pulls();
+  void send_weights(int worker, comm::ServerNote note);
+  void tell_others(const comm::ServerNote& note, std::span<const float> values = {});
+  [[noreturn]] void give_up() const;
   void leave_out(int worker);
   void apply_scripted();
   std::int64_t next_scripted(const Worker& worker) const;
@@ -159,11 +162,9 @@ class ParameterServer {
   void tell_workers();
   bool over() const;
   bool progress();
-  std::uint32_t lacking() const;
   bool all_sent();
   comm::MessageWait message_wait();
   void say_end();
-  std::vector<float> lost_values() const { return {lost_.begin(), lost_.end()}; }
 
   const Plan& plan_;
   const Servers servers_;
@@ -176,7 +177,8 @@ class ParameterServer {
   std::optional<Admission> admission_;              ///< the coordinator's
   std::vector<Worker> workers_;
   std::optional<std::vector<int>> decided_;  ///< whose gradients make the next update
-  std::vector<double> squares_;              ///< of the other servers, for the update under way
+  std::optional<double> own_squares_;        ///< of the sum that waits for those of the other servers
+  std::vector<double> squares_;              ///< theirs
   int squares_heard_ = 0;
   std::shared_ptr<ArrivalScript> script_;  ///< that is repeated, until its end
   std::optional<ArrivalRecord> record_;
@@ -189,9 +191,6 @@ class ParameterServer {
   comm::MpiSession& session_;
   double longest_ = 0;  ///< seconds of a worker's step
   StopWatch since_heard_;
-  const std::stop_token* stop_ = nullptr;
-  std::mutex serving_;       ///< of the round under way: held by who sees to it
-  bool is_serving_ = false;  ///< there is one
   ServerFigures figures_;
 };
 

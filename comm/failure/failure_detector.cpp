@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -100,6 +101,7 @@ void FailureDetector::rest(Backoff& backoff, int idle) const {
 void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective operation) {
   wait_until_done(operation, [&] {
     int complete = 0;
+    const std::lock_guard lock(*state_.mpi);
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &complete, MPI_STATUSES_IGNORE),
           "MPI_Testall", state_);
     return complete ? Progress::done : Progress::none;
@@ -116,6 +118,7 @@ void FailureDetector::broadcast(std::span<std::byte> data, int root) {
     const std::span<std::byte> piece = data.subspan(offset, std::min(kPiece, data.size() - offset));
     const std::span<MPI_Request> request = std::span(requests).subspan(pieces++ % requests.size(), 1);
     wait_for(request, Collective::broadcast);
+    const std::lock_guard lock(*state_.mpi);
     check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, state_.data, request.data()),
           "MPI_Ibcast", state_);
     offset += piece.size();

@@ -47,15 +47,19 @@ StatusChannel::~StatusChannel() {
     thread_.request_stop();
     thread_.join();
   }
-  try {
-    forget_delivered();
-  } catch (const std::exception&) {  // on an error all of them are kept
+  {
+    const std::lock_guard lock(*state_.mpi);
+    try {
+      forget_delivered();
+    } catch (const std::exception&) {  // then all of them are kept
+    }
   }
   // A peer may receive an outstanding message at any time until MPI ends.
   if (!outgoing_.empty()) state_.kept->add(std::make_shared<std::list<Outgoing>>(std::move(outgoing_)));
 }
 
 void StatusChannel::poll() {
+  const std::lock_guard lock(*state_.mpi);
   for (;;) {
     int there = 0;
     MPI_Status status;
@@ -96,6 +100,7 @@ void StatusChannel::forget_delivered() {
 }
 
 void StatusChannel::send(Report report) {
+  const std::lock_guard lock(*state_.mpi);
   report.origin = state_.rank;
   report.serial = ++state_.last_reports[static_cast<std::size_t>(state_.rank)];
   send_to_contacts(report, -1);

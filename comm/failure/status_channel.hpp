@@ -63,8 +63,7 @@ class StatusChannel {
   /// True if some peer is in a long operation and sent a heartbeat recently.
   bool anybody_is_busy() const;
 
-  /// Between these two calls a thread sends a heartbeat every quarter of the deadline (5 s at most). During that time
-  /// only this thread calls MPI. Cheap: the thread stays.
+  /// Between the two a thread sends a heartbeat every quarter of the deadline (5 s at most). Cheap: the thread stays.
   void start_heartbeat();
   void stop_heartbeat() noexcept;
   /// Sets the text of heartbeats; any thread may call it.
@@ -87,7 +86,8 @@ class StatusChannel {
   };
 
   void take_in(const Report& report);
-  /// Sends to all contacts except `source`.
+  // The next two under MPI's mutex.
+  /// To all contacts but `source`.
   void send_to_contacts(const Report& report, int source);
   void forget_delivered();
   void send_heartbeats(const std::stop_token& stop);

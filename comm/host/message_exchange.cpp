@@ -1,6 +1,7 @@
 #include "comm/host/message_exchange.hpp"
 
 #include <algorithm>
+#include <mutex>
 
 #include "comm/host/ring_schedule.hpp"
 #include "comm/session/mpi_state.hpp"
@@ -23,6 +24,7 @@ void for_each_piece(std::size_t bytes, Visit visit) {
 
 void MessageExchange::start(const Round& round) {
   MPI_Comm const data = detector_.state().data;
+  const std::lock_guard lock(*detector_.state().mpi);
   lengths_.clear();
   receives_.clear();
   sends_.clear();
@@ -47,6 +49,7 @@ void MessageExchange::start(const Round& round) {
 }
 
 Progress MessageExchange::advance(Collective operation) {
+  const std::lock_guard lock(*detector_.state().mpi);
   const bool progress = take_received(operation);
   const bool more = take_sent();
   if (received_ == receives_.size() && sent_ == sends_.size()) return Progress::done;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -29,8 +30,11 @@ class MessageExchange {
   /// Does all work that needs no waiting; done when all messages have arrived and left. Throws PeerError. `operation`:
   /// the present collective, for messages.
   Progress advance(Collective operation);
-  /// Cancels receives that an error has left posted into the round's memory.
-  void call_back() noexcept { comm::call_back(receives_); }
+  /// After an error, receives are still posted into the memory of the round.
+  void call_back() noexcept {
+    const std::lock_guard lock(*detector_.state().mpi);
+    comm::call_back(receives_);
+  }
 
  private:
   /// Takes the next pieces that have arrived, in their order; true if there were any.

@@ -2,27 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <utility>
 
+#include "comm/host/pieces.hpp"
 #include "comm/session/launcher.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
 namespace {
 
-/// Largest piece of one sum. Each finished piece is progress: over 100 Mbit/s a piece of 16 MiB takes three seconds.
-constexpr std::size_t kMaxAtOnce = std::size_t{16} << 20;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
 CommunicatorOptions in_full(CommunicatorOptions options) {
   options.wire = WireFormat::fp32;
   return options;
-}
-
-/// Calls work(offset, length) for each piece of at most kMaxAtOnce bytes.
-template <class Work>
-void for_each_piece(std::size_t bytes, std::size_t most, Work work) {
-  for (std::size_t offset = 0; offset < bytes; offset += most) work(offset, std::min(most, bytes - offset));
 }
 
 }  // namespace
@@ -53,7 +47,7 @@ void MpiCommunicator::sum(std::span<T> data, MPI_Datatype type, Collective opera
   detector().enter();
   const std::span<std::byte> bytes = std::as_writable_bytes(data);
   if (is_own(bytes)) {
-    return for_each_piece(bytes.size(), kMaxAtOnce, [&](std::size_t offset, std::size_t length) {
+    return for_each_piece(bytes.size(), kPieceBytes, [&](std::size_t offset, std::size_t length) {
       sum_bytes(bytes.subspan(offset, length), sizeof(T), type, operation);
     });
   }
@@ -71,9 +65,12 @@ void MpiCommunicator::sum_bytes(std::span<std::byte> data, std::size_t element_b
   MpiSession::State& state = detector().state();
   std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
   try {
-    check(MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size() / element_bytes), type, MPI_SUM,
-                         state.data, request.data()),
-          "MPI_Iallreduce", state);
+    {
+      const std::lock_guard lock(*state.mpi);
+      check(MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size() / element_bytes), type, MPI_SUM,
+                           state.data, request.data()),
+            "MPI_Iallreduce", state);
+    }
     detector().wait_for(request, operation);
   } catch (...) {
     for (const Block& block : blocks_) state.kept->add(block);
@@ -88,6 +85,7 @@ void MpiCommunicator::begin_urgent(std::span<double> data) {
   urgent_ = data;
   auto* const copy = reinterpret_cast<double*>(urgent_buffer_->writable_block().data());
   std::ranges::copy(data, copy);
+  const std::lock_guard lock(*state.mpi);
   check(MPI_Iallreduce(MPI_IN_PLACE, copy, static_cast<int>(data.size()), MPI_DOUBLE, MPI_SUM, state.status,
                        &urgent_request_),
         "MPI_Iallreduce", state);
@@ -95,6 +93,7 @@ void MpiCommunicator::begin_urgent(std::span<double> data) {
 
 Progress MpiCommunicator::advance_urgent() {
   int complete = 0;
+  const std::lock_guard lock(*detector().state().mpi);
   check(MPI_Test(&urgent_request_, &complete, MPI_STATUS_IGNORE), "MPI_Test", detector().state());
   if (!complete) return Progress::none;
   std::ranges::copy_n(reinterpret_cast<const double*>(urgent_buffer_->block().data()),

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <utility>
 
 #include <sys/prctl.h>
 
+#include "comm/host/pieces.hpp"
 #include "comm/host/schedule_times.hpp"
 #include "comm/host/tree_sum.hpp"
 #include "comm/session/mpi_state.hpp"
@@ -251,7 +253,7 @@ void NetworkCommunicator::run_tree_sum(const TreeTerms& terms) {
   MpiSession::State& state = detector_.state();
   detector_.enter();
   const Slice own = own_slice(terms.data.size(), rank());
-  const auto bytes = [](std::size_t count) { return static_cast<int>(count * sizeof(float)); };
+  constexpr std::size_t kPiece = kPieceBytes / sizeof(float);
   received_.resize(tree.steps_over_subtrees().size() * own.count);
   subtrees_.clear();
   requests_.clear();
@@ -259,31 +261,41 @@ void NetworkCommunicator::run_tree_sum(const TreeTerms& terms) {
     for (int k = 0; k < tree.subtrees(peer); ++k) {
       float* const place = received_.data() + subtrees_.size() * own.count;
       subtrees_.push_back(peer != rank() ? place : terms.subtree(k, tree.subtrees(peer)).data() + own.offset);
-      if (peer == rank() || own.count == 0) continue;
-      check(MPI_Irecv(place, bytes(own.count), MPI_BYTE, peer, kTreeTag, state.data, &requests_.emplace_back()),
-            "MPI_Irecv", state, peer);
+      if (peer == rank()) continue;
+      for_each_piece(own.count, kPiece, [&](std::size_t offset, std::size_t count) {
+        const std::lock_guard lock(*state.mpi);
+        check(MPI_Irecv(place + offset, static_cast<int>(count), MPI_FLOAT, peer, kTreeTag, state.data,
+                        &requests_.emplace_back()),
+              "MPI_Irecv", state, peer);
+      });
     }
   }
   const std::size_t receives = requests_.size();
   for (int distance = 1; distance < size(); ++distance) {  // different ranks send to different ranks at a time
     const int owner = (rank() + distance) % size();
     const Slice theirs = own_slice(terms.data.size(), owner);
-    for (int k = 0; k < tree.subtrees(rank()) && theirs.count > 0; ++k) {
+    for (int k = 0; k < tree.subtrees(rank()); ++k) {
       const float* const part = terms.subtree(k, tree.subtrees(rank())).data() + theirs.offset;
-      check(MPI_Isend(part, bytes(theirs.count), MPI_BYTE, owner, kTreeTag, state.data, &requests_.emplace_back()),
-            "MPI_Isend", state, owner);
+      for_each_piece(theirs.count, kPiece, [&](std::size_t offset, std::size_t count) {
+        const std::lock_guard lock(*state.mpi);
+        check(MPI_Isend(part + offset, static_cast<int>(count), MPI_FLOAT, owner, kTreeTag, state.data,
+                        &requests_.emplace_back()),
+              "MPI_Isend", state, owner);
+      });
     }
   }
   try {
     std::size_t done = 0;
     detector_.wait_until_done(Collective::all_reduce, [&] {
       const std::size_t before = done;
+      const std::lock_guard lock(*state.mpi);
       for (int complete = 1; done < requests_.size() && complete; done += complete ? 1 : 0) {
         check(MPI_Test(&requests_[done], &complete, MPI_STATUS_IGNORE), "MPI_Test", state);
       }
       return done == requests_.size() ? Progress::done : done > before ? Progress::some : Progress::none;
     });
   } catch (...) {
+    const std::lock_guard lock(*state.mpi);
     call_back(std::span(requests_).first(receives));
     throw;
   }

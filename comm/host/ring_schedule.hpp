@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -121,8 +122,11 @@ class RingSchedule {
     memory_.sends.assign(ahead_, MPI_REQUEST_NULL);
   }
 
-  /// After an error receives may still be posted, into the data and the staging memory; this cancels them.
-  ~RingSchedule() { call_back(memory_.receives); }
+  /// After an error receives may still be posted, into the data and the staging memory.
+  ~RingSchedule() {
+    const std::lock_guard lock(*state_.mpi);
+    call_back(memory_.receives);
+  }
   RingSchedule(const RingSchedule&) = delete;
   RingSchedule& operator=(const RingSchedule&) = delete;
 
@@ -215,6 +219,7 @@ class RingSchedule {
     const Slice target = segment(posted_, Direction::in);
     void* const buffer =
         kRounds || reduces(posted_.step) ? static_cast<void*>(incoming(posts_)) : &data_[target.offset];
+    const std::lock_guard lock(*state_.mpi);
     check(MPI_Irecv(buffer, static_cast<int>(Code::bytes(target.count)), MPI_BYTE, ring_.previous, ring_.tag,
                     state_.data, &memory_.receives[posts_ % ahead_]),
           "MPI_Irecv", state_, ring_.previous);
@@ -234,9 +239,12 @@ class RingSchedule {
     const Slice source = segment(started_, Direction::out);
     if (started_.step == first_) load(source);
     const void* const buffer = packed(source);
-    check(MPI_Isend(buffer, static_cast<int>(Code::bytes(source.count)), MPI_BYTE, ring_.following, ring_.tag,
-                    state_.data, &memory_.sends[starts_ % ahead_]),
-          "MPI_Isend", state_, ring_.following);
+    {
+      const std::lock_guard lock(*state_.mpi);
+      check(MPI_Isend(buffer, static_cast<int>(Code::bytes(source.count)), MPI_BYTE, ring_.following, ring_.tag,
+                      state_.data, &memory_.sends[starts_ % ahead_]),
+            "MPI_Isend", state_, ring_.following);
+    }
     if (started_.step == first_ && !reduces(first_)) handler_.unload(source);
     ++starts_;
     started_ = next(started_, Direction::out);
@@ -256,20 +264,33 @@ class RingSchedule {
     }
   }
 
-  /// Messages of one sender and tag arrive in order, so only the oldest of each direction is tested.
+  struct Tested {
+    bool complete = false;
+    int bytes = 0;
+    int code = MPI_SUCCESS;
+  };
+  /// The oldest receive.
+  Tested test_receive() {
+    const std::lock_guard lock(*state_.mpi);
+    int complete = 0, bytes = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&memory_.receives[receipts_ % ahead_], &complete, &status);
+    if (code == MPI_SUCCESS && complete) {
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_, ring_.previous);
+    }
+    return {.complete = complete != 0, .bytes = bytes, .code = code};
+  }
+
+  /// Messages of one sender and tag arrive in order, so only the oldest of each direction is asked for.
   bool take_received() {
     bool progress = false;
     for (int taken = 0; receipts_ < posts_ && taken < kTakenAtOnce; ++taken) {
-      int complete = 0;
-      MPI_Status status;
-      const int code = MPI_Test(&memory_.receives[receipts_ % ahead_], &complete, &status);
+      const auto [complete, bytes, code] = test_receive();
       const Slice target = segment(received_, Direction::in);
       const std::size_t expected = Code::bytes(target.count);
       if (is_truncation(code)) throw LengthError{-1, expected};
       check(code, "MPI_Test", state_, ring_.previous);
       if (!complete) break;
-      int bytes = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_, ring_.previous);
       if (static_cast<std::size_t>(bytes) != expected) throw LengthError{bytes, expected};
       take_in(target);
       const bool final = received_.step >= ring_.size - 2;
@@ -287,6 +308,7 @@ class RingSchedule {
     bool progress = false;
     while (departures_ < starts_) {
       int complete = 0;
+      const std::lock_guard lock(*state_.mpi);
       check(MPI_Test(&memory_.sends[departures_ % ahead_], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_,
             ring_.following);
       if (!complete) break;

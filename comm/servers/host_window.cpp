@@ -1,5 +1,6 @@
 #include "comm/servers/host_window.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -18,10 +19,8 @@ namespace lockstep::comm {
 
 namespace {
 
-/// Sleeps end now and then: who waits looks after its peers.
+/// Sleeps end now and then: a rank that waits looks after its peers.
 constexpr std::chrono::milliseconds kLongestSleep{20};
-/// What a ring of haste counts: more than anybody waits for.
-constexpr std::uint32_t kOfHaste = 1 << 16;
 
 Backoff::Pace pace_of_messages(bool near, bool lends) {
   using std::chrono::microseconds;
@@ -36,9 +35,17 @@ std::size_t HostWindow::slot_bytes(int ranks) noexcept {
   return (kNote + static_cast<std::size_t>(ranks) * sizeof(float) + kLine - 1) / kLine * kLine;
 }
 
-std::size_t HostWindow::bytes(int ranks) noexcept {
-  const std::size_t boxes = static_cast<std::size_t>(ranks) * kLanes;
+std::size_t HostWindow::bytes(int ranks, int near) noexcept {
+  const std::size_t boxes = static_cast<std::size_t>(near) * kLanes;
   return rounded_up(sizeof(Control) + boxes * (sizeof(Mailbox) + kSlots * slot_bytes(ranks)));
+}
+
+std::size_t HostWindow::bytes(Communicator& communicator) {
+  std::vector<double> near(static_cast<std::size_t>(communicator.size()), 0.0);
+  near[static_cast<std::size_t>(communicator.rank())] = communicator.ranks_sharing_memory();
+  communicator.all_reduce(std::span(near));
+  communicator.wait();
+  return bytes(communicator.size(), static_cast<int>(*std::ranges::max_element(near)));
 }
 
 HostWindow::HostWindow(MpiSession& session, const Communicator& communicator, std::pmr::memory_resource& memory)
@@ -46,17 +53,23 @@ HostWindow::HostWindow(MpiSession& session, const Communicator& communicator, st
       slot_bytes_(slot_bytes(communicator.size())),
       most_bytes_(slot_bytes_ - sizeof(std::uint32_t)),
       oversubscribed_(PeerTable(session.state().rank, session.state().peers).oversubscribed()) {
-  const std::size_t all = bytes(communicator.size());
+  const int near = communicator.ranks_sharing_memory();
+  const std::size_t all = bytes(communicator.size(), near);
   auto* const own = static_cast<std::byte*>(memory.allocate(all, alignof(Control)));
-  for (std::byte* const at : communicator.mapped({own, all})) controls_.push_back(reinterpret_cast<Control*>(at));
+  int position = 0;
+  for (std::byte* const at : communicator.mapped({own, all})) {
+    controls_.push_back(reinterpret_cast<Control*>(at));
+    positions_.push_back(at == nullptr ? -1 : position++);
+  }
   new (own) Control{};
   for (int from = 0; from < communicator.size(); ++from) {
+    if (!reaches(from)) continue;
     for (int lane = 0; lane < kLanes; ++lane) new (&mailbox(rank_, from, lane)) Mailbox{};
   }
 }
 
 HostWindow::Mailbox& HostWindow::mailbox(int of, int from, int lane) const noexcept {
-  const auto number = static_cast<std::size_t>(from * kLanes + lane);
+  const auto number = static_cast<std::size_t>(positions_[static_cast<std::size_t>(from)] * kLanes + lane);
   return *reinterpret_cast<Mailbox*>(reinterpret_cast<std::byte*>(control(of) + 1) +
                                      number * (sizeof(Mailbox) + kSlots * slot_bytes_));
 }
@@ -93,37 +106,20 @@ void HostWindow::take(int rank, int lane) noexcept {
   taken.store(taken.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-void HostWindow::ring(int rank, End end, Haste haste) noexcept {
+void HostWindow::ring(int rank, End end) noexcept {
   Bell& bell = control(rank)->bells[static_cast<int>(end)];
-  const std::uint32_t more = haste == Haste::at_once ? kOfHaste : 1;
   // Sequentially consistent against sleep(): either this sees the sleeper, or the sleeper sees the ring.
-  const std::uint32_t rings = bell.rings.fetch_add(more, std::memory_order_seq_cst) + more;
-  if (bell.sleepers.load(std::memory_order_seq_cst) == 0 || bell.muted.load(std::memory_order_seq_cst) != 0) return;
-  if (static_cast<std::int32_t>(rings - bell.awaited.load(std::memory_order_relaxed)) >= 0) futex_wake_all(bell.rings);
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  if (bell.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(bell.rings);
 }
 
 std::uint32_t HostWindow::rings(End end) const noexcept { return own_bell(end).rings.load(std::memory_order_acquire); }
 
-void HostWindow::sleep(End end, std::uint32_t seen, std::uint32_t awaited, std::chrono::milliseconds most) noexcept {
+void HostWindow::sleep(End end, std::uint32_t seen) noexcept {
   Bell& bell = own_bell(end);
-  bell.awaited.store(seen + awaited, std::memory_order_relaxed);
   bell.sleepers.store(1, std::memory_order_seq_cst);
-  const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
-  if (static_cast<std::int32_t>(rings - (seen + awaited)) < 0) {
-    futex_wait(bell.rings, rings, most);
-  }
+  if (bell.rings.load(std::memory_order_seq_cst) == seen) futex_wait(bell.rings, seen, kLongestSleep);
   bell.sleepers.store(0, std::memory_order_seq_cst);
-}
-
-void HostWindow::mute(End end) noexcept { own_bell(end).muted.store(1, std::memory_order_seq_cst); }
-
-void HostWindow::unmute(End end, std::uint32_t seen, std::uint32_t awaited) noexcept {
-  Bell& bell = own_bell(end);
-  bell.awaited.store(seen + awaited, std::memory_order_relaxed);
-  bell.muted.store(0, std::memory_order_seq_cst);
-  if (static_cast<std::int32_t>(bell.rings.load(std::memory_order_seq_cst) - (seen + awaited)) >= 0) {
-    futex_wake_all(bell.rings);
-  }
 }
 
 HostWindow::Change::Change(HostWindow& window, std::int64_t version) : window_(window), version_(version) {
@@ -155,13 +151,13 @@ MessageWait::MessageWait(HostWindow& window, const Options& options)
       options_(options),
       backoff_(pace_of_messages(options.near, options.lends || window.oversubscribed())) {}
 
-void MessageWait::pause(bool sending, std::uint32_t awaited) {
+void MessageWait::pause(bool sending) {
   if (!options_.near || sending) {
     constexpr std::chrono::microseconds kMoment{50};
     if (!backoff_.stays_awake()) std::this_thread::sleep_for(kMoment);
     return;
   }
-  if (!backoff_.stays_awake()) window_.sleep(options_.end, seen_, awaited, kLongestSleep);
+  if (!backoff_.stays_awake()) window_.sleep(options_.end, seen_);
 }
 
 }  // namespace lockstep::comm

@@ -3,12 +3,12 @@
 /// sleeps, and which version of the weights lies there. Gradients and weights themselves lie in arenas of such memory,
 /// so that nobody copies them into messages.
 ///
-/// MAILBOXES. A rank has one for each rank and lane that sends to it: a ring of notes with one writer and one reader,
-/// without locks.
+/// MAILBOXES. A rank has one for each lane of each rank of its host: a ring of notes with one writer and one reader,
+/// without locks. Ranks of other hosts take no memory but for their number in a list of ranks.
 ///
-/// BELLS. A rank has one for its worker and one for its server. Who has left a note rings the receiver's; who waits
-/// counts the rings, looks for notes, and sleeps (futex) until the bell has rung often enough. Nobody polls meanwhile,
-/// so that where ranks outnumber cores those who compute have them. A gradient that makes no sum yet wakes nobody.
+/// BELLS. A rank has one for its worker and one for its server. Whoever has left a note rings the receiver's. A rank
+/// that waits remembers how often its bell has rung, looks for notes, and sleeps (futex) until it rings again, 20 ms at
+/// most: where ranks outnumber cores those that compute have them.
 ///
 /// VERSIONS. Readers take a server's weights while it may begin to change them. It marks the change before and after,
 /// and a reader that has met one knows that (a sequence lock). Within a process, where the server is a thread beside
@@ -36,11 +36,13 @@ class HostWindow {
   enum class End { worker, server };
   static constexpr int kLanes = 5;
   static constexpr std::size_t kNote = 128;  ///< bytes of a note; behind it is room for a number for each rank
-  /// Taken from the memory where there are so many ranks.
-  static std::size_t bytes(int ranks) noexcept;
+  /// Taken from the memory where there are so many ranks, and `near` of them on a host.
+  static std::size_t bytes(int ranks, int near) noexcept;
+  /// Collective: the most that a rank takes, the same on all.
+  static std::size_t bytes(Communicator& communicator);
 
-  /// Collective. `memory` is reduction_memory() of the communicator, and on all ranks this takes the same place in it.
-  /// All outlive this.
+  /// Collective. `memory` is reduction_memory() of the communicator, and on all ranks of a host this takes the same
+  /// place in it. All outlive this.
   HostWindow(MpiSession& session, const Communicator& communicator, std::pmr::memory_resource& memory);
 
   /// This one is among the ranks that share memory with `rank` (or is it).
@@ -57,20 +59,12 @@ class HostWindow {
   /// That one is read.
   void take(int rank, int lane) noexcept;
 
-  enum class Haste {
-    at_once,      ///< whoever sleeps wakes
-    with_others,  ///< once there are as many as it waits for
-  };
-  /// That end of a rank within reach.
-  void ring(int rank, End end, Haste haste) noexcept;
-  /// Grows with each ring at this rank's end, by 1 with those of no haste.
+  /// That end of a rank within reach: wakes it.
+  void ring(int rank, End end) noexcept;
+  /// Grows with each ring at this rank's end.
   std::uint32_t rings(End end) const noexcept;
-  /// Until so many (< 65,536) rings have come since rings() was `seen`, or one of haste, or the time is up.
-  void sleep(End end, std::uint32_t seen, std::uint32_t awaited, std::chrono::milliseconds most) noexcept;
-  /// From here on another thread of this rank sees to that end, and rings wake nobody.
-  void mute(End end) noexcept;
-  /// No more, since rings() was `seen`: the one that sleeps waits for so many.
-  void unmute(End end, std::uint32_t seen, std::uint32_t awaited) noexcept;
+  /// Until the bell has rung since rings() was `seen`; 20 ms at most.
+  void sleep(End end, std::uint32_t seen) noexcept;
 
   /// Scope of a change to the weights of this rank's server, which are of `version` after it.
   class Change {
@@ -95,9 +89,7 @@ class HostWindow {
  private:
   struct Bell {
     alignas(64) std::atomic<std::uint32_t> rings;
-    std::atomic<std::uint32_t> awaited;  ///< what `rings` is to become
     std::atomic<std::uint32_t> sleepers;
-    std::atomic<std::uint32_t> muted;
   };
   struct Control {
     Bell bells[2];
@@ -121,6 +113,7 @@ class HostWindow {
   std::size_t slot_bytes_, most_bytes_;
   bool oversubscribed_;
   std::vector<Control*> controls_;  ///< of each rank; nullptr: out of reach
+  std::vector<int> positions_;      ///< of each rank among those within reach
   std::mutex changing_;             ///< of this rank's weights: for its own threads
 };
 
@@ -137,11 +130,8 @@ class MessageWait {
 
   /// Before polls: what comes from here on ends the next pause.
   void look() noexcept { seen_ = window_.rings(options_.end); }
-  /// The first part of a pause: true while it is short.
-  bool stays_awake() noexcept { return backoff_.stays_awake(); }
-  /// After polls without result. `sending`: what this end has sent has not left yet, and needs it awake. `awaited`: so
-  /// many messages are needed.
-  void pause(bool sending, std::uint32_t awaited = 1);
+  /// After polls without result. `sending`: what this end has sent has not left yet, and needs it awake.
+  void pause(bool sending);
   /// There was a message.
   void reset() noexcept { backoff_.reset(); }
 

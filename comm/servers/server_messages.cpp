@@ -1,6 +1,8 @@
 #include "comm/servers/server_messages.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <deque>
@@ -17,7 +19,9 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kFirstServerTag = 81;  // of no collective
+using Clock = std::chrono::steady_clock;
+
+constexpr int kFirstServerTag = 81;  // of no collective; notes and the values behind them share one, in their order
 
 int server_tag(ServerMessages::Lane lane) { return kFirstServerTag + static_cast<int>(lane); }
 
@@ -25,6 +29,12 @@ HostWindow::End receiver_of(ServerMessages::Lane lane) {
   using Lane = ServerMessages::Lane;
   return lane == Lane::to_servers || lane == Lane::between_servers ? HostWindow::End::server : HostWindow::End::worker;
 }
+
+/// What a message between hosts begins with.
+struct MessageHead {
+  ServerNote note;
+  std::uint64_t values = 0;  ///< that follow
+};
 
 static_assert(static_cast<int>(ServerMessages::Lane::from_judge) + 1 == HostWindow::kLanes);
 static_assert(sizeof(ServerNote) + sizeof(std::uint32_t) <= HostWindow::kNote);
@@ -35,97 +45,115 @@ static_assert(sizeof(ServerNote) + sizeof(std::uint32_t) <= HostWindow::kNote);
 struct ServerMessages::Lines {
   MpiSession::State& state;
   Options options;
-  std::vector<std::vector<std::byte>> received;  ///< of each peer
-  std::vector<MPI_Request> receives;
-  std::optional<std::size_t> taken;  ///< whose message the caller reads: its receive is posted with the next poll
-  std::size_t next = 0;              ///< peer that is looked at first: nobody is overheard for long
-  struct Sent {
-    std::vector<std::byte> bytes;
-    MPI_Request request = MPI_REQUEST_NULL;
-    int peer = 0;
+  struct Peer {
+    MessageHead head;
+    std::vector<float> values;
+    MPI_Request head_comes = MPI_REQUEST_NULL, values_come = MPI_REQUEST_NULL;
+    std::deque<std::vector<std::byte>> left_over;  ///< notes that its mailbox had no room for
+    bool is_whole = false;                         ///< its message from another host is there
+    bool forgotten = false;
   };
-  std::list<Sent> sent, spare;
+  std::vector<Peer> peers;
+  std::optional<std::size_t> taken = {};  ///< whose message the caller reads: the next poll makes room for another
+  std::size_t next = 0;                   ///< peer whose turn it is
+  struct Sent {
+    MessageHead head;
+    std::vector<float> values;
+    std::array<MPI_Request, 2> requests;
+    std::size_t peer = 0;
+  };
+  std::list<Sent> sent = {}, spare = {};
   std::uint64_t bytes = 0;
-  std::vector<bool> forgotten;
-  std::vector<std::deque<std::vector<std::byte>>> left_over;  ///< for whom the mailbox is full
-  bool uses_mpi = false;                                      ///< for some peer
+  bool uses_mpi = false;               ///< for some peer
+  Clock::time_point returned_at = {};  ///< when the message that is taken was handed out
 
   HostWindow& window() const { return *options.window; }
-  bool near(std::size_t peer) const { return window().reaches(options.peers[peer]); }
+  int rank(std::size_t peer) const { return options.peers[peer]; }
+  bool near(std::size_t peer) const { return window().reaches(rank(peer)); }
   int lane_to() const { return static_cast<int>(options.send); }
   int lane_from() const { return static_cast<int>(options.receive); }
+
   void leave_what_is_left() {
-    for (std::size_t peer = 0; peer < left_over.size(); ++peer) {
-      auto& notes = left_over[peer];
-      const bool any = !notes.empty();
-      while (!notes.empty() && window().leave(options.peers[peer], lane_to(), notes.front(), {})) notes.pop_front();
-      if (any) window().ring(options.peers[peer], receiver_of(options.send), HostWindow::Haste::at_once);
+    for (std::size_t peer = 0; peer < peers.size(); ++peer) {
+      auto& notes = peers[peer].left_over;
+      if (notes.empty()) continue;
+      while (!notes.empty() && window().leave(rank(peer), lane_to(), notes.front(), {})) notes.pop_front();
+      window().ring(rank(peer), receiver_of(options.send));
     }
-  }
-  Received received_of(std::size_t peer, std::span<const std::byte> data) {
-    if (data.size() < sizeof(ServerNote)) {
-      throw PeerError(
-          fmt::format("a message of rank {} has {} bytes, fewer than its head; this is a bug in lockstep, "
-                      "please report it",
-                      options.peers[peer], data.size()));
-    }
-    next = (peer + 1) % options.peers.size();
-    taken = peer;
-    bytes += data.size();
-    Received message{.peer = static_cast<int>(peer), .note = {}, .values = {}};
-    std::memcpy(static_cast<void*>(&message.note), data.data(), sizeof message.note);
-    message.values = {reinterpret_cast<const float*>(data.data() + sizeof message.note),
-                      (data.size() - sizeof message.note) / sizeof(float)};
-    return message;
   }
 
+  // What follows calls MPI: under its mutex.
   void post(std::size_t peer) {
-    check(MPI_Irecv(received[peer].data(), static_cast<int>(received[peer].size()), MPI_BYTE, options.peers[peer],
-                    server_tag(options.receive), state.data, &receives[peer]),
-          "MPI_Irecv", state, options.peers[peer]);
+    peers[peer].is_whole = false;
+    check(MPI_Irecv(&peers[peer].head, sizeof(MessageHead), MPI_BYTE, rank(peer), server_tag(options.receive),
+                    state.data, &peers[peer].head_comes),
+          "MPI_Irecv", state, rank(peer));
   }
-  bool is_forgotten(int rank) const {
-    const auto peer = std::ranges::find(options.peers, rank) - options.peers.begin();
-    return forgotten[static_cast<std::size_t>(peer)];
+  bool has_come(MPI_Request& request, std::size_t peer) {
+    int done = 0;
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", state, rank(peer));
+    return done != 0;
+  }
+  /// Whether a whole message of a peer on another host is there.
+  bool look_at(std::size_t peer) {
+    Peer& from = peers[peer];
+    if (from.is_whole || from.forgotten) return from.is_whole;
+    if (from.values_come == MPI_REQUEST_NULL) {
+      if (!has_come(from.head_comes, peer)) return false;
+      from.values.resize(from.head.values);
+      if (from.values.empty()) return from.is_whole = true;
+      check(MPI_Irecv(from.values.data(), static_cast<int>(from.values.size()), MPI_FLOAT, rank(peer),
+                      server_tag(options.receive), state.data, &from.values_come),
+            "MPI_Irecv", state, rank(peer));
+    }
+    return from.is_whole = has_come(from.values_come, peer);
   }
   /// What was sent to the forgotten stays, for MPI may still read it.
   void test_sent() {
     for (auto entry = sent.begin(); entry != sent.end();) {
-      if (is_forgotten(entry->peer)) {
-        ++entry;
-        continue;
-      }
-      int done = 0;
-      check(MPI_Test(&entry->request, &done, MPI_STATUS_IGNORE), "MPI_Test", state, entry->peer);
       const auto here = entry++;
+      if (peers[here->peer].forgotten) continue;
+      int done = 0;
+      check(MPI_Testall(2, here->requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall", state, rank(here->peer));
       if (done) spare.splice(spare.end(), sent, here);
     }
+  }
+  /// Lets MPI move what travels. True: some peer's message is whole.
+  bool progress() {
+    const std::lock_guard lock(*state.mpi);
+    test_sent();
+    bool any = false;
+    for (std::size_t peer = 0; peer < peers.size(); ++peer) any = (!near(peer) && look_at(peer)) || any;
+    return any;
+  }
+  bool is_sending() const {
+    return std::ranges::any_of(sent, [this](const Sent& message) { return !peers[message.peer].forgotten; });
+  }
+  bool values_travel() const {
+    return is_sending() ||
+           std::ranges::any_of(peers, [](const Peer& peer) { return peer.values_come != MPI_REQUEST_NULL; });
+  }
+
+  Received hand_out(std::size_t peer, const ServerNote& note, std::span<const float> values) {
+    next = (peer + 1) % peers.size();
+    taken = peer;
+    bytes += sizeof note + values.size_bytes();
+    if (uses_mpi) returned_at = Clock::now();
+    return {.peer = static_cast<int>(peer), .note = note, .values = values};
+  }
+  Received hand_out(std::size_t peer) { return hand_out(peer, peers[peer].head.note, peers[peer].values); }
+  Received hand_out(std::size_t peer, std::span<const std::byte> data) {
+    ServerNote note;
+    std::memcpy(&note, data.data(), sizeof note);
+    data = data.subspan(sizeof note);
+    return hand_out(peer, note, {reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)});
   }
 };
 
 ServerMessages::ServerMessages(MpiSession& session, const Options& options)
-    : lines_(std::make_shared<Lines>(Lines{.state = session.state(),
-                                           .options = options,
-                                           .received = {},
-                                           .receives = {},
-                                           .taken = {},
-                                           .sent = {},
-                                           .spare = {},
-                                           .forgotten = {},
-                                           .left_over = {}})) {
-  for (std::size_t peer = 0; peer < options.peers.size(); ++peer) {
-    const std::size_t most = options.most_values[peer];
-    const std::size_t bytes = lines_->near(peer) ? 0 : sizeof(ServerNote) + most * sizeof(float);
-    if (bytes > INT_MAX) {
-      throw std::invalid_argument(
-          fmt::format("{} parameters in one message are more than MPI can count: give more --servers", most));
-    }
-    lines_->received.emplace_back(bytes);
-  }
-  lines_->receives.assign(options.peers.size(), MPI_REQUEST_NULL);
-  lines_->forgotten.assign(options.peers.size(), false);
-  lines_->left_over.resize(options.peers.size());
-  const std::lock_guard lock(*options.mpi);
+    : lines_(std::make_shared<Lines>(Lines{
+          .state = session.state(), .options = options, .peers = std::vector<Lines::Peer>(options.peers.size())})) {
+  const std::lock_guard lock(*lines_->state.mpi);
   for (std::size_t peer = 0; peer < options.peers.size(); ++peer) {
     if (lines_->near(peer)) continue;
     lines_->post(peer);
@@ -134,87 +162,95 @@ ServerMessages::ServerMessages(MpiSession& session, const Options& options)
 }
 
 ServerMessages::~ServerMessages() {
-  const std::lock_guard lock(*lines_->options.mpi);
-  call_back(lines_->receives);
+  const std::lock_guard lock(*lines_->state.mpi);
   bool busy = !lines_->sent.empty();
-  for (const MPI_Request& request : lines_->receives) busy = busy || request != MPI_REQUEST_NULL;
+  for (Lines::Peer& peer : lines_->peers) {
+    call_back({&peer.head_comes, 1});
+    call_back({&peer.values_come, 1});
+    busy = busy || peer.forgotten || peer.head_comes != MPI_REQUEST_NULL || peer.values_come != MPI_REQUEST_NULL;
+  }
   if (busy) lines_->state.kept->add(lines_);
 }
 
-int ServerMessages::peers() const noexcept { return static_cast<int>(lines_->options.peers.size()); }
+int ServerMessages::peers() const noexcept { return static_cast<int>(lines_->peers.size()); }
 
-void ServerMessages::send(int peer, const ServerNote& note, std::span<const float> values, HostWindow::Haste haste) {
+void ServerMessages::send(int peer, const ServerNote& note, std::span<const float> values) {
   Lines& lines = *lines_;
   const auto index = static_cast<std::size_t>(peer);
-  if (lines.forgotten[index]) return;
-  const std::span<const std::byte> head = std::as_bytes(std::span(&note, 1)), tail = std::as_bytes(values);
-  lines.bytes += head.size() + tail.size();
+  Lines::Peer& to = lines.peers[index];
+  if (to.forgotten) return;
+  lines.bytes += sizeof note + values.size_bytes();
   if (lines.near(index)) {
+    const std::span<const std::byte> head = std::as_bytes(std::span(&note, 1)), tail = std::as_bytes(values);
     if (head.size() + tail.size() > lines.window().most_bytes()) {
       throw std::invalid_argument(
           fmt::format("{} values are more than a mailbox of a host takes at a time", values.size()));
     }
-    auto& before = lines.left_over[index];
-    if (!before.empty() || !lines.window().leave(lines.options.peers[index], lines.lane_to(), head, tail)) {
-      before.emplace_back(head.begin(), head.end());
-      before.back().insert(before.back().end(), tail.begin(), tail.end());
+    if (!to.left_over.empty() || !lines.window().leave(lines.rank(index), lines.lane_to(), head, tail)) {
+      to.left_over.emplace_back(head.begin(), head.end());
+      to.left_over.back().insert(to.left_over.back().end(), tail.begin(), tail.end());
     }
-    return lines.window().ring(lines.options.peers[index], receiver_of(lines.options.send), haste);
+    return lines.window().ring(lines.rank(index), receiver_of(lines.options.send));
+  }
+  if (values.size() > INT_MAX) {
+    throw std::invalid_argument(
+        fmt::format("{} parameters in one message are more than MPI can count: give more --servers", values.size()));
   }
   if (lines.spare.empty()) lines.spare.emplace_back();
-  Lines::Sent& entry = lines.spare.front();
-  entry.bytes.resize(head.size() + tail.size());
-  entry.peer = lines.options.peers[index];
-  std::memcpy(entry.bytes.data(), head.data(), head.size());
-  if (!tail.empty()) std::memcpy(entry.bytes.data() + head.size(), tail.data(), tail.size());
+  Lines::Sent& message = lines.spare.front();
+  message.head = {.note = note, .values = values.size()};
+  message.values.assign(values.begin(), values.end());
+  message.requests.fill(MPI_REQUEST_NULL);
+  message.peer = index;
   lines.sent.splice(lines.sent.end(), lines.spare, lines.spare.begin());
-  const std::lock_guard lock(*lines.options.mpi);
-  check(MPI_Isend(entry.bytes.data(), static_cast<int>(entry.bytes.size()), MPI_BYTE, entry.peer,
-                  server_tag(lines.options.send), lines.state.data, &entry.request),
-        "MPI_Isend", lines.state, entry.peer);
+  const int rank = lines.rank(index), tag = server_tag(lines.options.send);
+  const std::lock_guard lock(*lines.state.mpi);
+  check(MPI_Isend(&message.head, sizeof(MessageHead), MPI_BYTE, rank, tag, lines.state.data, &message.requests[0]),
+        "MPI_Isend", lines.state, rank);
+  if (values.empty()) return;
+  check(MPI_Isend(message.values.data(), static_cast<int>(values.size()), MPI_FLOAT, rank, tag, lines.state.data,
+                  &message.requests[1]),
+        "MPI_Isend", lines.state, rank);
 }
 
 std::optional<ServerMessages::Received> ServerMessages::poll() {
   Lines& lines = *lines_;
-  const std::vector<int>& ranks = lines.options.peers;
-  if (lines.taken && lines.near(*lines.taken)) {
-    lines.window().take(ranks[*std::exchange(lines.taken, std::nullopt)], lines.lane_from());
-  } else if (lines.taken) {
-    const std::lock_guard lock(*lines.options.mpi);
-    lines.post(*std::exchange(lines.taken, std::nullopt));
+  Clock::duration owed{0};  // to MPI
+  if (lines.taken) {
+    const std::size_t peer = *std::exchange(lines.taken, std::nullopt);
+    if (lines.uses_mpi) owed = Clock::now() - lines.returned_at;
+    if (lines.near(peer)) {
+      lines.window().take(lines.rank(peer), lines.lane_from());
+    } else {
+      const std::lock_guard lock(*lines.state.mpi);
+      lines.post(peer);
+    }
   }
   lines.leave_what_is_left();
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const std::size_t peer = (lines.next + i) % ranks.size();
-    if (!lines.near(peer) || lines.forgotten[peer]) continue;
-    const auto note = lines.window().note_of(ranks[peer], lines.lane_from());
-    if (!note.empty()) return lines.received_of(peer, note);
+  if (lines.uses_mpi) {
+    const auto until = Clock::now() + owed;
+    while (!lines.progress() && lines.values_travel() && Clock::now() < until) continue;
   }
-  if (!lines.uses_mpi) return std::nullopt;
-  const std::lock_guard lock(*lines.options.mpi);
-  lines.test_sent();
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const std::size_t peer = (lines.next + i) % ranks.size();
-    if (lines.receives[peer] == MPI_REQUEST_NULL) continue;
-    int done = 0, count = 0;
-    MPI_Status status;
-    check(MPI_Test(&lines.receives[peer], &done, &status), "MPI_Test", lines.state, ranks[peer]);
-    if (!done) continue;
-    check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count", lines.state, ranks[peer]);
-    return lines.received_of(peer, std::span(lines.received[peer]).first(static_cast<std::size_t>(count)));
+  for (std::size_t i = 0; i < lines.peers.size(); ++i) {
+    const std::size_t peer = (lines.next + i) % lines.peers.size();
+    if (lines.peers[peer].forgotten) continue;
+    if (!lines.near(peer)) {
+      if (lines.peers[peer].is_whole) return lines.hand_out(peer);
+    } else if (const auto note = lines.window().note_of(lines.rank(peer), lines.lane_from()); !note.empty()) {
+      return lines.hand_out(peer, note);
+    }
   }
   return std::nullopt;
 }
 
 bool ServerMessages::all_sent() {
-  lines_->leave_what_is_left();
-  for (const auto& notes : lines_->left_over) {
-    if (!notes.empty()) return false;
-  }
-  if (!lines_->uses_mpi) return true;
-  const std::lock_guard lock(*lines_->options.mpi);
-  lines_->test_sent();
-  return std::ranges::all_of(lines_->sent, [this](const Lines::Sent& sent) { return lines_->is_forgotten(sent.peer); });
+  Lines& lines = *lines_;
+  lines.leave_what_is_left();
+  if (std::ranges::any_of(lines.peers, [](const Lines::Peer& peer) { return !peer.left_over.empty(); })) return false;
+  if (!lines.uses_mpi) return true;
+  const std::lock_guard lock(*lines.state.mpi);
+  lines.test_sent();
+  return !lines.is_sending();
 }
 
 std::uint64_t ServerMessages::bytes() const noexcept { return lines_->bytes; }
@@ -222,13 +258,16 @@ std::uint64_t ServerMessages::bytes() const noexcept { return lines_->bytes; }
 void ServerMessages::forget(int peer) {
   Lines& lines = *lines_;
   const auto index = static_cast<std::size_t>(peer);
-  const std::lock_guard lock(*lines.options.mpi);
-  lines.forgotten[index] = true;
+  Lines::Peer& dead = lines.peers[index];
   if (lines.taken == index) lines.taken.reset();
-  lines.left_over[index].clear();
-  if (lines.receives[index] == MPI_REQUEST_NULL) return;
-  MPI_Cancel(&lines.receives[index]);
-  MPI_Request_free(&lines.receives[index]);
+  dead.forgotten = true;
+  dead.left_over.clear();
+  const std::lock_guard lock(*lines.state.mpi);
+  for (MPI_Request* const request : {&dead.head_comes, &dead.values_come}) {
+    if (*request == MPI_REQUEST_NULL) continue;
+    MPI_Cancel(request);
+    MPI_Request_free(request);
+  }
 }
 
 }  // namespace lockstep::comm

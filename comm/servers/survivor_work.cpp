@@ -28,18 +28,14 @@ constexpr std::chrono::seconds kUntilSeen{10};
 bool among(const std::vector<int>& ranks, int rank) { return std::ranges::find(ranks, rank) != ranks.end(); }
 
 /// Of rank 0 all others are peers, by rank; of the others rank 0.
-ServerMessages::Options judging_options(const MpiSession& session, HostWindow& window,
-                                        const std::shared_ptr<TurnMutex>& mpi) {
+ServerMessages::Options judging_options(const MpiSession& session, HostWindow& window) {
   using Lane = ServerMessages::Lane;
   const bool judges = session.rank() == 0;
   ServerMessages::Options options{.send = judges ? Lane::from_judge : Lane::to_judge,
                                   .receive = judges ? Lane::to_judge : Lane::from_judge,
                                   .peers = {},
-                                  .most_values = {},
-                                  .mpi = mpi,
                                   .window = &window};
   for (int rank = judges ? 1 : 0; rank < (judges ? session.size() : 1); ++rank) options.peers.push_back(rank);
-  options.most_values.assign(options.peers.size(), static_cast<std::size_t>(session.size()));
   return options;
 }
 
@@ -50,7 +46,7 @@ SurvivorWork::SurvivorWork(MpiSession& session, SurvivorCommunicator& communicat
       communicator_(communicator),
       window_(window),
       options_(std::move(options)),
-      messages_(session, judging_options(session, window, options_.mpi)) {
+      messages_(session, judging_options(session, window)) {
   communicator_.set_while_waiting([this] { look_while_waiting(); });
 }
 

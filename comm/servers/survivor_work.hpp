@@ -36,10 +36,9 @@ namespace lockstep::comm {
 class SurvivorWork {
  public:
   struct Options {
-    double limit_seconds =
-        60;  ///< that rank 0 waits for a word, or the others for its, while nobody says that it is busy
+    /// Rank 0 waits so long for a word, or the others for its, while nobody says that it is busy.
+    double limit_seconds = 60;
     std::function<bool(int)> dispensable;  ///< the others can go on without this rank of the job
-    std::shared_ptr<TurnMutex> mpi;
   };
   /// Collective. All outlive this.
   SurvivorWork(MpiSession& session, SurvivorCommunicator& communicator, HostWindow& window, Options options);

@@ -96,8 +96,30 @@ void end_process_after(std::chrono::duration<double> limit, int exit_code, std::
   }).detach();
 }
 
-/// Exit code of a process that waits for its turn to report. Static and atomic, because a signal handler can reach only
-/// static storage, and may run in any thread.
+/// Open MPI lets the other ranks live when one calls MPI_Abort (--agree async, quorum).
+bool launcher_spares_others() {
+  const char* const recovery = std::getenv("OMPI_MCA_orte_enable_recovery");
+  return recovery != nullptr && recovery != std::string_view("0");
+}
+
+/// What MPI_Abort does elsewhere, for the ranks of this machine: those that wait for their turn to speak end without a
+/// word, and a second later all others.
+void end_neighbours(const PeerTable& peers, int own_rank) {
+  constexpr std::chrono::milliseconds kBetween{50};
+  constexpr int kRounds = 20;
+  for (int round = 0; round <= kRounds; ++round) {
+    for (int rank = 0; rank < peers.size(); ++rank) {
+      const ProcessState state = rank == own_rank ? ProcessState::gone : peers.process_state(rank);
+      const bool runs = state == ProcessState::running || state == ProcessState::blocked;
+      if (round == kRounds && (runs || state == ProcessState::stopped)) kill(peers.info(rank).pid, SIGKILL);
+      if (round < kRounds && runs) kill(peers.info(rank).pid, SIGCONT);
+    }
+    if (round < kRounds) std::this_thread::sleep_for(kBetween);
+  }
+}
+
+/// Of a process that waits for its turn to speak. A signal handler can reach nothing but static storage, and any thread
+/// may be the one it runs in.
 std::atomic<int> silent_exit_code = 1;
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -256,6 +278,7 @@ std::unique_ptr<MpiSession> MpiSession::group(int first, int ranks, double limit
 std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, double limit) {
   MPI_Comm part = MPI_COMM_NULL;
   const StartGuard guard("MPI_Comm_split", limit);
+  const std::lock_guard lock(*state_->mpi);
   if (state_->uses_mpi()) {
     const MpiYield::WhileBlocking yields(state_->yield.get());
     check(MPI_Comm_split(state_->data, member ? first : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
@@ -270,7 +293,7 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
   state->connections = state_->connections;
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
-  state->yield = state_->yield;
+  state->mpi = state_->mpi;
   state->suspects = state_->suspects;
   state->failure_handler = state_->failure_handler;
   state->is_subset = true;
@@ -283,6 +306,7 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
 std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks, double limit) {
   constexpr int kSurvivorsTag = 91;  // used by no collective
   const StartGuard guard("MPI_Comm_create_group", limit);
+  const std::lock_guard lock(*state_->mpi);
   MPI_Group all = MPI_GROUP_NULL, living = MPI_GROUP_NULL;
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_group(state_->data, &all), "MPI_Comm_group", *state_);
@@ -305,7 +329,7 @@ std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks,
   state->connections = state_->connections;
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
-  state->yield = state_->yield;
+  state->mpi = state_->mpi;
   state->is_subset = true;
   state->data = part;
   duplicate(part, state->status, *state);
@@ -317,6 +341,7 @@ std::string MpiSession::describe(int rank) const { return PeerTable(this->rank()
 MpiSession::~MpiSession() {
   if (!state_->uses_mpi()) return;
   if (state_->is_subset) {
+    const std::lock_guard lock(*state_->mpi);
     MPI_Comm_free(&state_->data);
     MPI_Comm_free(&state_->status);
     return;
@@ -436,7 +461,7 @@ void MpiSession::abort(int exit_code, std::string_view message) noexcept {
   silent_exit_code = exit_code;
   if (!speaks_first) std::signal(SIGCONT, [](int) { _exit(silent_exit_code); });
   try {
-    end_process_after(delay + 2 * limit, exit_code);
+    end_process_after(delay + 3 * limit, exit_code);
     if (state_->connections) state_->connections->take_leave();
     state_->leave_taking->say_all();
     std::this_thread::sleep_for(delay);
@@ -444,6 +469,9 @@ void MpiSession::abort(int exit_code, std::string_view message) noexcept {
     if (!line.ends_with('\n')) line += '\n';
     write_stderr(line);
     if (launched_by_hydra()) std::this_thread::sleep_for(kUntilHydraHasRead);
+    if (launcher_spares_others()) {
+      end_neighbours(PeerTable(state_->rank, state_->peers, state_->first_rank), state_->rank);
+    }
     std::signal(SIGTERM, SIG_DFL);
     end_process_after(limit, exit_code);
     if (state_->uses_mpi()) MPI_Abort(MPI_COMM_WORLD, exit_code);

@@ -20,6 +20,7 @@
 #include "comm/session/mpi_session.hpp"
 #include "comm/session/mpi_yield.hpp"
 #include "comm/session/peers.hpp"
+#include "comm/session/turn_mutex.hpp"
 
 namespace lockstep::comm {
 
@@ -57,6 +58,9 @@ struct MpiSession::State {
   MPI_Comm status = MPI_COMM_NULL;          ///< heartbeats and reports, so that they never match a segment
   std::vector<PeerInfo> peers;              ///< of all ranks, as they said at the rendezvous
   std::vector<std::uint32_t> last_reports;  ///< serial numbers of each rank's last (StatusChannel); of the own: made
+  /// Held inside each call of MPI but those of its start and its end (MPI_THREAD_SERIALIZED): a heartbeat may come
+  /// while a worker and the server beside it talk to others. Shared by subsets.
+  std::shared_ptr<TurnMutex> mpi = std::make_shared<TurnMutex>();
   std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< also those of its subsets
   std::shared_ptr<ConnectionWatch> connections;                       ///< of a world of several ranks; subsets share it
   std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it

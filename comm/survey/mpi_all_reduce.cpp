@@ -36,7 +36,7 @@ void MpiAllReduce::sum(std::span<float> data) {
     count_.store(part.size(), std::memory_order_relaxed);
     entries_and_exits_.fetch_add(1, std::memory_order_release);
     const int code = [&] {
-      const MpiYield::WhileBlocking yields(state.yield.get());
+      const std::lock_guard lock(*state.mpi);
       return MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM, state.data);
     }();
     entries_and_exits_.fetch_add(1, std::memory_order_release);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <mutex>
 #include <vector>
 
 #include <fmt/format.h>
@@ -48,16 +49,19 @@ struct PairMessages::Line {
   void wait_for(MPI_Request& request) {
     wait([&] {
       int done = 0;
+      const std::lock_guard lock(*state.mpi);
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", state, peer);
       return done != 0;
     });
   }
 
   void send(const std::byte* from, std::size_t bytes, MPI_Request& request) {
+    const std::lock_guard lock(*state.mpi);
     check(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, kPairTag, state.data, &request), "MPI_Isend", state,
           peer);
   }
   void receive(std::byte* to, std::size_t bytes, MPI_Request& request) {
+    const std::lock_guard lock(*state.mpi);
     check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, kPairTag, state.data, &request), "MPI_Irecv", state,
           peer);
   }

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/host/pieces.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -99,6 +100,19 @@ TEST_P(GradientReduction, OrderedTermsGiveTheBitsOfOneRank) {
       }
     }
   }
+}
+
+TEST(TreeSum, OfMoreThanAPieceForEachRankIsThatOfAllElements) {
+  if (session().size() != 2) GTEST_SKIP() << "two ranks are enough for so many elements";
+  const auto communicator = communicator_over(kRing);
+  const SummationTree tree(2, 2);
+  std::vector<float> data(4 * (kPieceBytes / sizeof(float)) + 11);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = uneven_term(i, communicator->rank());
+  communicator->all_reduce(TreeTerms{.tree = &tree, .data = data});
+  communicator->wait();
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < data.size(); ++i) wrong += data[i] != uneven_term(i, 0) + uneven_term(i, 1);
+  EXPECT_EQ(wrong, 0u);
 }
 
 TEST_P(GradientReduction, OrderedTermsNeedTheirMemory) {

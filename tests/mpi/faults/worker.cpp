@@ -59,10 +59,9 @@ void be_overtaken(int rank, const std::string& folder) {
 /// for the ranks that have finished.
 int die_behind_the_work(MpiSession& session, const CommunicatorOptions& options, const std::string& folder) {
   SurvivorCommunicator communicator(session, options);
-  const auto memory = communicator.reduction_memory(HostWindow::bytes(session.size()));
+  const auto memory = communicator.reduction_memory(HostWindow::bytes(communicator));
   HostWindow window(session, communicator, *memory);
-  SurvivorWork survivors(session, communicator, window,
-                         {.dispensable = [](int rank) { return rank == 2; }, .mpi = std::make_shared<TurnMutex>()});
+  SurvivorWork survivors(session, communicator, window, {.dispensable = [](int rank) { return rank == 2; }});
   std::ofstream(folder + "/pid." + std::to_string(session.rank())) << getpid() << std::endl;
   const std::vector<int> dead = survivors.run([&] {
     communicator.barrier();
@@ -75,10 +74,9 @@ int die_behind_the_work(MpiSession& session, const CommunicatorOptions& options,
 /// Rounds of work that do not need rank 1 or 2, until FOLDER/stop exists: weights from rank 0, and sums.
 int go_on(MpiSession& session, const CommunicatorOptions& options, const std::string& folder) {
   SurvivorCommunicator communicator(session, options);
-  const auto memory = communicator.reduction_memory(HostWindow::bytes(session.size()));
+  const auto memory = communicator.reduction_memory(HostWindow::bytes(communicator));
   HostWindow window(session, communicator, *memory);
-  SurvivorWork survivors(session, communicator, window,
-                         {.dispensable = [](int rank) { return rank > 0; }, .mpi = std::make_shared<TurnMutex>()});
+  SurvivorWork survivors(session, communicator, window, {.dispensable = [](int rank) { return rank > 0; }});
   const auto said = [&](const std::string& what) {
     return "rank " + std::to_string(session.rank()) + " " + what + " " + std::to_string(communicator.size());
   };
