@@ -104,8 +104,9 @@ class ServerRounds {
   std::int64_t replay_ends_ = -1;
   std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples
   std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
-  double longest_ = 0;                                      ///< seconds of a step, as far as this worker knows
-  double waited_ = 0;                                       ///< seconds for servers
+  bool spares_survivors_ = comm::launcher_spares_survivors();
+  double longest_ = 0;          ///< seconds of a step, as far as this worker knows
+  double waited_ = 0;           ///< seconds for servers
   std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
   std::vector<int> warned_;     ///< rank 0: of these
   std::vector<int> dead_;       ///< as the coordinator has said by the last round's end: collectives go on without them

@@ -72,35 +72,6 @@ void require_reproducible(const TrainOptions& options, const model::Network& net
   if (network.synchronizes()) refuse("--sync-batch-norm", "batch statistics are those of a virtual rank");
 }
 
-/// What servers do to the mathematics.
-std::string format_servers(const Servers& servers, const AgreeOptions& agree, std::size_t elements) {
-  const std::string keep =
-      servers.shared && servers.count == 1 ? std::string("rank 0 keeps the parameters beside its training")
-      : servers.shared ? fmt::format("every rank keeps 1/{} of the parameters beside its training", servers.count)
-      : servers.count == 1
-          ? fmt::format("rank {} keeps the parameters, {} train", servers.rank_of(0), counted(servers.workers, "rank"))
-          : fmt::format("ranks {} to {} keep 1/{} of the parameters each, {} train", servers.rank_of(0),
-                        servers.rank_of(servers.count - 1), servers.count, counted(servers.workers, "rank"));
-  const std::string bytes = format_bytes(2 * elements * sizeof(float));
-  std::string rule;
-  if (agree.quorum > 0) {
-    rule = fmt::format("an update is the mean of the first {} of {} gradients of a step, later ones are dropped whole",
-                       agree.quorum, servers.workers);
-  } else if (agree.staleness == 0) {
-    rule = "an update is the sum of all gradients of a step, in rank order: what --agree all computes";
-  } else {
-    rule = fmt::format(
-        "every gradient is an update as soon as it comes, {} make a step; {}{}", counted(servers.workers, "update"),
-        agree.staleness < 0 ? std::string("nothing bounds how far ranks are apart")
-                            : fmt::format("the fastest rank is at most {} ahead", counted(agree.staleness, "step")),
-        agree.stale_rate == StaleRate::scale ? "; the learning rate is divided by the staleness" : "");
-  }
-  return fmt::format("agreement: {}; {}; {} per gradient and rank. {}\n", keep, rule, bytes,
-                     agree.asynchronous && agree.staleness == 0
-                         ? "Runs repeat bit for bit"
-                         : "What a run computes depends on who comes first: it does not repeat bit for bit");
-}
-
 /// Throws UsageError where servers cannot keep the parameters.
 void require_servers(const TrainOptions& options, const Place& place, const model::Network& network,
                      const Workload& workload, const Servers& servers) {

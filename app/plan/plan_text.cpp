@@ -78,10 +78,7 @@ std::string format_servers(const Servers& servers, const AgreeOptions& agree, st
         "every gradient is an update as soon as it comes, {} make a step; {}{}", counted(servers.workers, "update"),
         agree.staleness < 0 ? std::string("nothing bounds how far ranks are apart")
                             : fmt::format("the fastest rank is at most {} ahead", counted(agree.staleness, "step")),
-        agree.stale_rate == StaleRate::scale ? "; the learning rate is divided by the staleness"
-        : agree.stale_rate == StaleRate::compensate
-            ? fmt::format("; gradients are compensated for their delay, lambda {}", agree.compensation)
-            : "");
+        agree.stale_rate == StaleRate::scale ? "; the learning rate is divided by the staleness" : "");
   }
   return fmt::format("agreement: {}; {}; {} per gradient and rank. {}\n", keep, rule, bytes,
                      agree.asynchronous && agree.staleness == 0

@@ -96,12 +96,6 @@ void end_process_after(std::chrono::duration<double> limit, int exit_code, std::
   }).detach();
 }
 
-/// Open MPI lets the other ranks live when one calls MPI_Abort (--agree async, quorum).
-bool launcher_spares_others() {
-  const char* const recovery = std::getenv("OMPI_MCA_orte_enable_recovery");
-  return recovery != nullptr && recovery != std::string_view("0");
-}
-
 /// What MPI_Abort does elsewhere, for the ranks of this machine: those that wait for their turn to speak end without a
 /// word, and a second later all others.
 void end_neighbours(const PeerTable& peers, int own_rank) {
@@ -294,6 +288,7 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
   state->mpi = state_->mpi;
+  state->yield = state_->yield;
   state->suspects = state_->suspects;
   state->failure_handler = state_->failure_handler;
   state->is_subset = true;
@@ -330,6 +325,7 @@ std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks,
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
   state->mpi = state_->mpi;
+  state->yield = state_->yield;
   state->is_subset = true;
   state->data = part;
   duplicate(part, state->status, *state);
@@ -469,7 +465,7 @@ void MpiSession::abort(int exit_code, std::string_view message) noexcept {
     if (!line.ends_with('\n')) line += '\n';
     write_stderr(line);
     if (launched_by_hydra()) std::this_thread::sleep_for(kUntilHydraHasRead);
-    if (launcher_spares_others()) {
+    if (launcher_spares_survivors()) {
       end_neighbours(PeerTable(state_->rank, state_->peers, state_->first_rank), state_->rank);
     }
     std::signal(SIGTERM, SIG_DFL);

@@ -37,6 +37,7 @@ void MpiAllReduce::sum(std::span<float> data) {
     entries_and_exits_.fetch_add(1, std::memory_order_release);
     const int code = [&] {
       const std::lock_guard lock(*state.mpi);
+      const MpiYield::WhileBlocking yields(state.yield.get());
       return MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM, state.data);
     }();
     entries_and_exits_.fetch_add(1, std::memory_order_release);

@@ -98,7 +98,7 @@ import struct, sys
 whole = open(sys.argv[1], "rb").read()
 head = len("lockstep arrivals 3\n") + 16
 gradients = [at for at in range(head, len(whole), 8) if whole[at:at + 4] != b"\xff\xff\xff\xff"]  # the others end rounds
-kept = whole[:gradients[100]]  # of three workers
+kept = whole[:gradients[100]]  # the gradients of three workers
 value = 2166136261
 for byte in kept: value = (value ^ byte) * 16777619 & 0xffffffff
 open(sys.argv[2], "wb").write(kept + struct.pack("<II", 0xffffffff, value))
