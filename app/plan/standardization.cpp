@@ -27,7 +27,7 @@ namespace {
 using Kind = Normalization::Kind;
 
 constexpr std::int64_t kMaxFeatures = 65'536;  ///< limit, because a checkpoint stores them all
-constexpr double kLarge = 1000;                 ///< inputs for which plain gradient descent diverges
+constexpr double kLarge = 1000;                ///< inputs for which plain gradient descent diverges
 
 bool is_plain(model::OptimizerKind kind) {
   using enum model::OptimizerKind;
