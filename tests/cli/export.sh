@@ -94,7 +94,7 @@ check "usage"
 run export runs/a --out weights
 expect_error 2 "--format.*the end of --out does not say which"
 run export runs/a --format npz --out a.onnx
-expect_error 2 "--format.*npz.*onnx or safetensors"
+expect_error 2 "--format: npz is not one of onnx and safetensors"
 run export runs/a --format onnx
 expect_error 2 "--out"
 run export --out a.onnx

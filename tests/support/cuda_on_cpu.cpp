@@ -1,5 +1,3 @@
-// glibc's check of longjmp() does not support other stacks.
-#undef _FORTIFY_SOURCE
 #include "support/cuda_on_cpu.hpp"
 
 #include <algorithm>

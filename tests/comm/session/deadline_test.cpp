@@ -28,7 +28,7 @@ TEST(Patience, ExcusesALongOperationButNotForEver) {
   Patience patience(0.01);
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(patience.exhausted(true));
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 6; ++i) {
     std::this_thread::sleep_for(50ms);
     patience.exhausted(true);
   }
