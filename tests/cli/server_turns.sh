@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Servers hear everybody in turn, keep requests, wait as long as they say, and account for every gradient.
+# label: more
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
