@@ -33,7 +33,7 @@ while read -r program; do
   programs=$((programs + 1))
   has_safe_path "$program" || failed "$(basename "$program") looks for libraries in a relative folder"
   sanitized || is_hardened "$program" || failed "$(basename "$program") is not read-only after its start"
-done < <(find "$build" -maxdepth 3 -type f \( -perm -u+x -o -name '*.so' \) -exec sh -c 'head -c 4 "$1" | grep -q ELF' sh {} \; -print)
+done < <(find "$build" -maxdepth 3 -path "$build/CMakeFiles" -prune -o -type f \( -perm -u+x -o -name '*.so' \) -exec sh -c 'head -c 4 "$1" | grep -q ELF' sh {} \; -print)
 [ "$programs" -gt 3 ] || failed "only $programs programs found in $build"
 
 check "every program that is installed"
