@@ -96,7 +96,7 @@ std::string lines_of(std::span<const RankText> said) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-/// What one rank says is a line; names of files and data in it may hold ends of lines.
+/// One rank's text as one line: names of files and data in it may hold ends of lines.
 std::string in_one_line(std::string_view text) {
   std::string line;
   for (const char letter : text) line += letter == '\n' ? "\\n" : std::string(1, letter);

@@ -28,9 +28,9 @@ FOREIGN = {
     "mpirun": "--bind-to --map-by --hostfile --oversubscribe",
     "apptainer": "--bind",
 }
-PLAIN = ["io", "model", "slurm", "tests/app", "tests/cli", "tests/cluster", "tests/comm", "tests/golden",
-         "tests/gpu", "tests/io", "tests/learning", "tests/model", "tests/mpi", "tests/networks", "tests/peers",
-         "tests/support", "tests/torture"]
+PLAIN = ["app", "comm", "io", "model", "slurm", "tests/app", "tests/cli", "tests/cluster", "tests/comm",
+         "tests/golden", "tests/gpu", "tests/io", "tests/learning", "tests/model", "tests/mpi", "tests/networks",
+         "tests/peers", "tests/support", "tests/torture"]
 OPENING = re.compile(r"(Of|Where|What|Who|That|Whether|How)\b")
 ENDING = re.compile(r"(of|where|what|who|that|whether) ")  # a trailing comment continues its line's name with it
 MARK = re.compile(r"///<|///|//|/\*\*?|#+")

@@ -1,5 +1,5 @@
 /// \file
-/// Whether the weights of a network are numbers at all.
+/// The check that the weights of a network are numbers at all.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class FiniteWeights {
   float value_ = 0;
 };
 
-/// Of the weights that a network computes with: its parameters, or their average.
+/// Checks the weights that a network computes with: its parameters, or their average.
 FiniteWeights finite_weights(const model::ParameterState& state, const model::ParameterTable& table, bool average);
 
 }  // namespace lockstep::app

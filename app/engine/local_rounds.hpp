@@ -96,7 +96,7 @@ class LocalRounds {
   bool apart_ = true;  ///< true while islands make local steps
   std::vector<Fragment> fragments_;
   const Fragment* under_way_ = nullptr;  ///< its sum
-  std::array<double, 1> samples_{};      ///< that the sum under way is of
+  std::array<double, 1> samples_{};      ///< samples behind the sum under way
   StopWatch round_;                      ///< since the round began
   double mean_rate_ = 0;                 ///< learning rate, over the round so far
   std::string spoilt_;                   ///< why training has come apart on this rank's island

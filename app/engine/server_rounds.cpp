@@ -30,7 +30,7 @@ comm::ServerMessages::Options worker_options(const Servers& servers, comm::HostW
   return options;
 }
 
-/// Where each rank has what this one has at `values`.
+/// Addresses, in this process, of each rank's copy of `values`.
 std::vector<float*> mapped(const comm::Communicator& communicator, std::span<float> values) {
   std::vector<float*> everywhere;
   for (std::byte* const at : communicator.mapped(std::as_writable_bytes(values))) {
@@ -69,7 +69,7 @@ void ServerRounds::begin(const ServedCourse& course) {
     if (server_) server_->load(parts_.training.parameters, course);
   });
   if (plan_.replay.empty()) return;
-  // Of sums the coordinator's record is that of all.
+  // The coordinator's record of sums is that of all servers.
   std::vector<double> ends(sums_ ? 1 : static_cast<std::size_t>(servers_.count), 0.0);
   if (server_ && (!sums_ || server_->coordinates())) {
     ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->script_end());
@@ -115,7 +115,7 @@ void ServerRounds::look() {
   }
 }
 
-/// What the coordinator knows of the dead.
+/// Takes in the coordinator's knowledge of the dead; rank 0 warns of them.
 void ServerRounds::see_the_dead(const std::vector<int>& dead, const std::function<void(const std::string&)>& warn) {
   for (const int rank : dead) {
     if (std::ranges::find(seen_dead_, rank) == seen_dead_.end()) seen_dead_.push_back(rank);
@@ -240,7 +240,7 @@ void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool w
   }
 }
 
-/// What the coordinator says besides: rank 0 reports it.
+/// Rank 0 reports the figures that come with the coordinator's word.
 void ServerRounds::tell(const comm::ServerNote& word, const Calls& calls) {
   if (rank_ != 0 || word.done <= reported_.step || word.done >= plan_.workload.work.total_steps) return;
   calls.report(unreported(word.done, {word.loss, word.metric, word.samples, word.rate, std::sqrt(word.squares)}));
@@ -265,7 +265,8 @@ void ServerRounds::jump_to(std::int64_t step, const Calls& calls) {
   if (carried.elements() > 0) carried.reset(model::Purpose::training, 0, plan_.workload.model.sequences);
 }
 
-/// Of this worker alone. One whose training has come apart brings zeros from there on, until the round ends.
+/// Makes a step of this worker alone. A worker whose training has come apart brings zeros from there on, until the
+/// round ends.
 Trainer::Result ServerRounds::make_step(Trainer& trainer) {
   try {
     if (spoilt_.empty()) return trainer.step({});
@@ -313,7 +314,7 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   {
     server_failed_ = false;
     std::atomic<bool> served = false;
-    std::jthread beside;  // where this thread fails, it is told to stop and waited for
+    std::jthread beside;  // told to stop, and waited for, if this thread fails
     if (server_ && servers_.trains(rank_)) {
       beside = std::jthread([&, steps](const std::stop_token& stop) {
         try {
@@ -409,7 +410,7 @@ void ServerRounds::collect() {
     if (server_) {
       server_->download(group, values);
     } else if (values.size() > parameters.updated_elements()) {
-      parameters.download_group(group, values);  // what is frozen is not sent
+      parameters.download_group(group, values);  // servers send no frozen parameters
     }
     for (int server = 0; server < servers_.count; ++server) {
       const comm::Slice part = served_part(servers_, parameters.updated_elements(), server);

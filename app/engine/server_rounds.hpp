@@ -45,9 +45,9 @@ class ServerRounds {
   void begin(const ServedCourse& course);
   /// After begin(): so many steps are done where the record that is repeated (--replay) ends; -1: there is none.
   std::int64_t replay_ends() const noexcept { return replay_ends_; }
-  /// What a round asks of the rank that it runs on.
+  /// The calls that a round makes on its rank.
   struct Calls {
-    std::function<Trainer::Request()> ask;                ///< what this rank wants, after each of its steps
+    std::function<Trainer::Request()> ask;                ///< this rank's request, after each of its steps
     std::function<void(const StepFigures&)> report;       ///< rank 0: what has been done since the last call
     std::function<void(const std::string&)> warn;         ///< rank 0
     std::function<void(int, const std::string&)> record;  ///< rank 0: bytes for a server's file of arrivals
@@ -91,12 +91,12 @@ class ServerRounds {
   bool sums_;
   std::optional<ParameterServer> server_;
   std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
-  std::optional<comm::SurvivorWork> work_;          ///< of all between rounds
+  std::optional<comm::SurvivorWork> work_;          ///< work of all ranks between rounds
   std::vector<float> arena_;
-  std::exception_ptr server_error_;  ///< of the thread; guarded by server_failed_
+  std::exception_ptr server_error_;  ///< the server thread's; guarded by server_failed_
   std::atomic<bool> server_failed_ = false;
   std::int64_t replay_ends_ = -1;
-  std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples
+  std::int64_t own_steps_ = 0;                              ///< steps of this worker, in its samples
   std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
   bool spares_survivors_ = comm::launcher_spares_survivors();
   double longest_ = 0;          ///< seconds of a step, as far as this worker knows
@@ -107,7 +107,7 @@ class ServerRounds {
   StepFigures reported_;        ///< sums of what has been reported
   std::string spoilt_;          ///< why this worker's training has come apart
   std::vector<std::uint32_t> blocks_;
-  std::vector<float> packed_;  ///< of the gradient
+  std::vector<float> packed_;  ///< blocks of the gradient
 };
 
 }  // namespace lockstep::app

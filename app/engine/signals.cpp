@@ -24,8 +24,8 @@ constexpr unsigned kSecondsToBeHeeded = 2;
 std::atomic<int> first_signal{0};
 std::atomic<bool> interrupted{false};
 std::atomic<int> checkpoint_requests{0};
-std::atomic<bool> begun{false};   ///< what a stop has to leave in order
-std::atomic<bool> speaks{false};  ///< of all ranks
+std::atomic<bool> begun{false};   ///< true once a stop has something to leave in order
+std::atomic<bool> speaks{false};  ///< true on the one rank that speaks for all
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {

@@ -55,7 +55,7 @@ class TrainedModel {
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
   /// The constant predictor for the labels that the network was trained on; empty if the checkpoint does not store it.
   const ConstantPredictor& constant() const noexcept { return constant_; }
-  /// Whether its weights are finite.
+  /// The result of the check that its weights are finite.
   const FiniteWeights& finite() const noexcept { return finite_; }
   /// Names of the numbers that it predicts, or of the labels; empty: not known.
   std::vector<std::string> target_names() const;

@@ -71,8 +71,8 @@ void require_tensors(const io::SafetensorsFile& file, const model::Network& netw
   }
 }
 
-/// What the file says of its data and tokens is believed as `info` and `eval` will have to: a checkpoint that they
-/// refuse is not written.
+/// Checks the file's description of its data and tokens as `info` and `eval` do later: the import writes no checkpoint
+/// that they refuse.
 void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord& record) {
   const io::NetworkIdentity& network = record.network;
   const auto require = [&](bool holds, const char* what) {

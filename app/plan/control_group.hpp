@@ -19,7 +19,7 @@ struct MemoryGroup {
   std::uint64_t free() const noexcept { return used < limit ? limit - used : 0; }
 };
 
-/// Of this process's groups, from its own up to the root, the one with the least left; nullopt: none has a limit.
+/// The group with the least left among this process's groups, from its own up to the root; nullopt: none has a limit.
 /// CPUs: comm::tightest_cpu_group.
 std::optional<MemoryGroup> tightest_memory_group(const comm::ControlGroupFiles& files = {});
 

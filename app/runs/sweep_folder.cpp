@@ -104,7 +104,7 @@ bool SweepFolder::create(const SweepTask& task, std::int64_t number) {
   return true;
 }
 
-/// Whether its holder has released it, has ended, or has been silent for too long.
+/// True if its holder has released it, has ended, or has been silent for too long.
 bool SweepFolder::is_over(const fs::path& claim) const {
   const std::string text = io::read_whole(claim).value_or("");
   if (text.starts_with(kReleased)) return true;

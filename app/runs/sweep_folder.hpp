@@ -1,6 +1,6 @@
 /// \file
-/// What several processes that share a sweep's folder know of each other: which training is done, with what result, and
-/// which one somebody is at. Small files in FOLDER/sweep.
+/// Shared knowledge of several processes at one sweep: which training is done, with what result, and which one a
+/// process is at. It lies in small files in FOLDER/sweep.
 ///
 /// A claim is a file that its holder creates, and that exists only if nobody had it before: rung-1-setting-3.claim,
 /// then .claim.2 and so on, each of which succeeds the one before when that is lost or released. The last one counts.
@@ -48,7 +48,7 @@ class SweepFolder {
   /// container cannot look into another one: on one kernel kShortSilence seconds and the lock of its claim, which the
   /// kernel has taken from it, tell that it has ended. Throws io::FileError.
   bool claim(const SweepTask& task);
-  /// Whether no other process has taken the task over.
+  /// True if no other process has taken the task over.
   bool holds() const;
   void release();
   /// The heartbeat: at least every kHeartbeat seconds while the claim is held.

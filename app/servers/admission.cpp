@@ -42,7 +42,7 @@ void Admission::begin_round(std::int64_t target) {
 void Admission::drain() {
   if (options_.script) return;  // its rounds end where they did
   if (sums()) {
-    // Of a step that some have begun, all of it; of one that nobody has, nothing.
+    // The round completes a step that some have begun, and leaves out one that nobody has.
     const bool begun = std::ranges::any_of(workers_, [&](const Worker& worker) {
       return worker.state == State::contributed || (worker.state == State::works && worker.step == updates_);
     });

@@ -24,16 +24,16 @@ class Admission {
   struct Options {
     int workers = 1;
     int quorum = 0;                              ///< gradients of an update; 0: each by itself
-    std::optional<std::int64_t> staleness = {};  ///< of quorum 0: no bound
+    std::optional<std::int64_t> staleness = {};  ///< bound with quorum 0; nullopt: none
     std::int64_t updates = 0;                    ///< made before
-    /// What is to be repeated: while it lasts it decides, not who comes first.
+    /// The record to repeat: while it lasts it decides, not the order of arrival.
     std::shared_ptr<const ArrivalScript> script = {};
   };
-  /// What a worker is told.
+  /// The answer to a worker.
   struct Word {
     int worker = 0;
     bool goes_on = false;   ///< else it pauses until the next round
-    std::int64_t step = 0;  ///< that it is to make, 0-based: of a sum, or whole steps of all workers
+    std::int64_t step = 0;  ///< step that it is to make, 0-based: of a sum, or whole steps of all workers
   };
   enum class Verdict {
     update,   ///< it makes an update: alone, or with those that came before

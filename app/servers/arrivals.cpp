@@ -32,7 +32,7 @@ struct NarrowArrival {
   std::uint16_t late = 0;
 };
 
-/// What the end of a round says of all before it, in a field of so many bits.
+/// The checksum that the end of a round has of all before it, in a field of so many bits.
 std::uint32_t checksum_of(std::uint32_t hash, int bits) { return bits == 16 ? (hash ^ hash >> 16) & 0xffff : hash; }
 
 template <class Value>
@@ -77,7 +77,7 @@ class ArrivalReader {
         hash_(arrival_hash(kHashBegin, bytes.substr(0, at_))) {}
 
   int bits() const noexcept { return bits_; }
-  /// Of the byte behind what next() has read.
+  /// Position of the byte behind those that next() has read.
   std::size_t at() const noexcept { return at_; }
   /// False: there is no whole one.
   bool next(Arrival& arrival) {

@@ -32,10 +32,10 @@ struct ArrivalHead {
 /// A run to be repeated.
 struct ArrivalScript {
   ArrivalHead head;
-  std::vector<std::vector<Arrival>> updates;  ///< who made each
+  std::vector<std::vector<Arrival>> updates;  ///< arrivals that made each
   std::vector<std::int64_t> round_ends;       ///< updates made by then, ascending
 
-  /// What comes after so many updates is forgotten.
+  /// Forgets everything after so many updates.
   void end_at(std::int64_t last);
   std::int64_t end() const noexcept { return head.first + static_cast<std::int64_t>(updates.size()); }
   const std::vector<Arrival>& at(std::int64_t update) const {
@@ -49,7 +49,7 @@ class ArrivalRecord {
   explicit ArrivalRecord(const ArrivalHead& head);
   void add(const Arrival& arrival);
   void end_round();
-  /// What has come since the last call.
+  /// Takes the bytes that have come since the last call.
   std::string take() { return std::exchange(bytes_, {}); }
 
  private:
@@ -59,7 +59,8 @@ class ArrivalRecord {
   std::uint32_t hash_;
 };
 
-/// Of one server where each gradient is an update: those of the first server are in `file`, of the others beside it.
+/// The file of one server's arrivals if each gradient is an update: `file` for the first server, one beside it for each
+/// of the others.
 std::filesystem::path arrivals_of(const std::filesystem::path& file, int server);
 
 /// Up to the last end of a round: behind it a process may have died in the middle of a write.

@@ -384,7 +384,8 @@ std::int64_t ParameterServer::next_scripted(const Worker& worker) const {
   return -1;
 }
 
-/// What is next in the script, as long as it is here, and everybody has read what it changes.
+/// Makes the script's next updates, as long as their gradients are here and everybody has read the weights that they
+/// change.
 void ParameterServer::apply_scripted() {
   while (part_.version() < script_->end()) {
     Worker& next = workers_[static_cast<std::size_t>(script_->at(part_.version()).front().worker)];

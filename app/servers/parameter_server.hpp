@@ -53,25 +53,25 @@ namespace lockstep::app {
 /// The kinds of messages.
 enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squares, drain, lost, end };
 /// ServerNote::flags.
-inline constexpr std::int32_t kWantsEnd = 1;  ///< of a push: the round is to end
+inline constexpr std::int32_t kWantsEnd = 1;  ///< a push asks for the end of the round
 inline constexpr std::int32_t kPacked = 2;    ///< the values are blocks of the gradient
 inline constexpr std::int32_t kInPlace = 4;   ///< they lie in the host's common memory
-inline constexpr std::int32_t kBrought = 8;   ///< of a go: the coordinator's weights are its values, or lie there
+inline constexpr std::int32_t kBrought = 8;   ///< a go brings the coordinator's weights, as values or in that memory
 
-/// What the ranks of a host have in memory that all of them map.
+/// Data of a host's ranks in memory that all of them map.
 struct ServedMemory {
   comm::HostWindow& window;
-  std::vector<float*> gradients;  ///< of each rank; nullptr: out of reach
+  std::vector<float*> gradients;  ///< gradients of each rank; nullptr: out of reach
   std::vector<float*> weights;    ///< likewise, those that it computes with
 };
 
-/// What the coordinator knows of the gradients.
+/// The coordinator's figures of the gradients.
 struct ServerFigures {
   static constexpr std::size_t kHistogram = 17;  ///< the last counts what is staler
-  std::int64_t updates = 0;                      ///< of this process and those before
+  std::int64_t updates = 0;                      ///< updates of this process and those before
   double loss = 0, metric = 0, samples = 0;      ///< sums over the accepted since load()
-  double gradient_norm = 0, learning_rate = 0;   ///< of the last update
-  // Of this process, before a roll-back, too:
+  double gradient_norm = 0, learning_rate = 0;   ///< values at the last update
+  // Totals of this process, including those before a roll-back:
   double bytes = 0;                            ///< to and from this server
   double empty = 0;                            ///< accepted gradients of no sample
   std::array<double, kHistogram> staleness{};  ///< gradients by updates between reading the weights and arriving
@@ -80,7 +80,7 @@ struct ServerFigures {
 
 class ParameterServer {
  public:
-  /// What a rank gets done while it serves; called every 0.1 s or so, and must not block.
+  /// Other work of a rank while it serves; called every 0.1 s or so, and must not block.
   using Look = std::function<void()>;
 
   /// The server of this rank, number `index`. `session`, `plan` and what `memory` refers to outlive it.
@@ -89,14 +89,14 @@ class ParameterServer {
   bool coordinates() const noexcept { return index_ == 0; }
   /// Takes its part of all state. Between rounds.
   void load(const model::ParameterState& from, const ServedCourse& course);
-  /// Where a record is repeated, after load(): updates made when this server's ends; else 0.
+  /// After load(): updates made at the end of this server's record, if one is repeated; else 0.
   std::int64_t script_end() const noexcept { return script_ ? script_->end() : 0; }
-  /// Then: those of all servers go as far as this, and no further.
+  /// Sets the end of a repeated record: those of all servers go as far as this, and no further.
   void follow_script(std::int64_t end);
-  /// What arrived since the last call, as a file of arrivals has it: the coordinator's, and where each gradient is an
-  /// update every server's.
+  /// The arrivals since the last call, as a file of arrivals has them: the coordinator's, and every server's if each
+  /// gradient is an update.
   std::string take_record() { return record_ ? record_->take() : std::string(); }
-  /// What is not finite in the sums of the last round; empty: nothing.
+  /// A message about a sum of the last round that is not finite; empty: all are finite.
   const std::string& spoilt() const noexcept { return spoilt_; }
   /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
   /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
@@ -115,17 +115,17 @@ class ParameterServer {
   const ServerFigures& figures();
 
  private:
-  /// What a worker has sent and is not used yet, or what it reads meanwhile.
+  /// A worker's messages that are not used yet, or its reads meanwhile.
   struct Worker {
     comm::ServerNote note;
-    std::vector<float> gradient;  ///< that has come in messages and waits
+    std::vector<float> gradient;  ///< waits, having come in messages
     float* source = nullptr;      ///< this server's part of the gradient that waits
     std::int64_t read_version = 0;
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
     bool has_gradient = false;
-    // Of a replay: updates, of this server.
-    std::int64_t scripted = -1;   ///< that its gradient makes
-    std::int64_t reads_for = -1;  ///< that it has read, or wants to read, the weights for
+    // In a replay, as numbers of this server's updates:
+    std::int64_t scripted = -1;   ///< update that its gradient makes
+    std::int64_t reads_for = -1;  ///< update for which it has read, or wants to read, the weights
     bool paused = false;          ///< or dead
     bool listens = false;         ///< has been heard in this round: it waits for weights when it is told so
     StopWatch since_go;
@@ -168,10 +168,10 @@ class ParameterServer {
   std::optional<Admission> admission_;              ///< the coordinator's
   std::vector<Worker> workers_;
   std::optional<std::vector<int>> decided_;  ///< whose gradients make the next update
-  std::optional<double> own_squares_;        ///< of the sum that waits for those of the other servers
+  std::optional<double> own_squares_;        ///< squares of the sum that waits for those of the other servers
   std::vector<double> squares_;              ///< theirs
   int squares_heard_ = 0;
-  std::shared_ptr<ArrivalScript> script_;  ///< that is repeated, until its end
+  std::shared_ptr<ArrivalScript> script_;  ///< record that is repeated, until its end
   std::optional<ArrivalRecord> record_;
   std::string spoilt_;
   int byes_ = 0;  ///< and deaths

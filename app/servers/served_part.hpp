@@ -1,5 +1,5 @@
 /// \file
-/// What a server keeps: its part of the parameters and of the optimiser's state, and how that changes.
+/// A server's part of the parameters and of the optimiser's state, and the updates that change it.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@
 
 namespace lockstep::app {
 
-/// Where a run is that servers take over.
+/// The position of a run that servers take over.
 struct ServedCourse {
   std::int64_t steps = 0;            ///< done
-  double rate_factor = 1;            ///< of the learning rate, after roll-backs
+  double rate_factor = 1;            ///< factor of the learning rate, after roll-backs
   std::int64_t optimizer_since = 0;  ///< the step after which the optimiser's state began
 };
 
 /// Each update gives the weights their next version.
 class ServedPart {
  public:
-  /// Of the server number `index`. A step is of so many updates. `plan` outlives this.
+  /// The part of server number `index`. A step has so many updates. `plan` outlives this.
   ServedPart(const Plan& plan, int index, std::int64_t updates_per_step);
 
   void load(const model::ParameterState& from, const ServedCourse& course);
-  /// Of all updated weights.
+  /// The part's place among all updated weights.
   const comm::Slice& place() const noexcept { return place_; }
   /// Updates made.
   std::int64_t version() const noexcept { return version_; }
@@ -40,14 +40,14 @@ class ServedPart {
   std::span<const float> weights() {
     return state_.weight_elements(model::Weights::current).subspan(place_.offset, place_.count);
   }
-  /// What the next update is of.
+  /// The gradients for the next update.
   std::span<float> gradients() { return state_.gradient_elements().subspan(place_.offset, place_.count); }
   /// out = the part of a group; `out` is an arena.
   void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
 
   /// The sum of the squares of gradients().
   double gradient_squares();
-  /// Of the next update.
+  /// The learning rate of the next update.
   double learning_rate() const;
   /// `squares`: of the gradients of all parts.
   void update(double rate, double squares);

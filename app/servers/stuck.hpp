@@ -1,5 +1,5 @@
 /// \file
-/// How long ranks wait for each other where they do not take every step together.
+/// The time that ranks wait for each other if they do not take every step together.
 #pragma once
 
 #include "app/options/train_options.hpp"

@@ -183,7 +183,7 @@ void Stretches::go_back(const Divergence& divergence) {
   return_to_checkpoint(communicator_, origin_, plan_, stretch_->run().record(), divergence.good_step());
   stretch_.reset();
   engine_.backend().forget_recordings();  // they know the memory of the stretch
-  engine_.forget_residuals();             // of steps that are not to have been
+  engine_.forget_residuals();             // they come from steps that no longer count
   // Also between the parameters, where no backward pass writes: a sum in blocks spreads there what is not finite.
   engine_.backend().fill_zero(engine_.training().parameters.gradients());
   ++course_.roll_backs;

@@ -1,7 +1,6 @@
 /// \file
-/// What workers and servers on one host show each other in memory that all of them map: mailboxes, and bells that wake
-/// ranks that sleep. Gradients and weights themselves lie in arenas of such memory, so that nobody copies them into
-/// messages.
+/// Memory that workers and servers on one host map in common: mailboxes, and bells that wake ranks that sleep.
+/// Gradients and weights themselves lie in arenas of such memory, so that nobody copies them into messages.
 ///
 /// MAILBOXES. A rank has one for each lane of each rank of its host: a ring of notes with one writer and one reader,
 /// without locks. Ranks of other hosts take no memory but for their number in a list of ranks.
@@ -51,10 +50,10 @@ class HostWindow {
   std::size_t most_bytes() const noexcept { return most_bytes_; }
   /// The oldest note of a rank within reach that has not been taken; empty: there is none.
   std::span<const std::byte> note_of(int rank, int lane) const noexcept;
-  /// That one is read.
+  /// Marks that note as read.
   void take(int rank, int lane) noexcept;
 
-  /// That end of a rank within reach: wakes it.
+  /// Wakes that end of a rank within reach.
   void ring(int rank, End end) noexcept;
   /// Grows with each ring at this rank's end.
   std::uint32_t rings(End end) const noexcept;
@@ -85,12 +84,12 @@ class HostWindow {
   int rank_;
   std::size_t slot_bytes_, most_bytes_;
   bool oversubscribed_;
-  std::vector<Control*> controls_;  ///< of each rank; nullptr: out of reach
-  std::vector<int> positions_;      ///< of each rank among those within reach
+  std::vector<Control*> controls_;  ///< one for each rank; nullptr: out of reach
+  std::vector<int> positions_;      ///< index of each rank among those within reach
 };
 
-/// How an end waits between polls without result: where all that may send are on this host a while at full speed,
-/// unless others need the core, then asleep until the bell rings; else asleep for a moment.
+/// An end's wait between polls without result. If all that may send are on this host, it stays at full speed for a
+/// while, unless others need the core, then sleeps until the bell rings; else it sleeps for a moment.
 class MessageWait {
  public:
   struct Options {

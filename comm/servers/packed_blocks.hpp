@@ -16,7 +16,7 @@ namespace lockstep::comm {
 /// Elements. Parameters begin at multiples of it.
 inline constexpr std::size_t kBlockElements = 64;
 
-/// Of the blocks that hold anything but zeros (a zero of the other sign is something).
+/// Finds the numbers of the blocks that hold anything but zeros (a zero of the other sign is something).
 void find_blocks_not_zero(std::span<const float> values, std::vector<std::uint32_t>& blocks);
 /// False, and nothing, where that would be no shorter than the values themselves.
 bool pack_blocks(std::span<const float> values, std::span<const std::uint32_t> blocks, std::vector<float>& packed);

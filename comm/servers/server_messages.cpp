@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kFirstServerTag = 81;  // of no collective; notes and the values behind them share one, in their order
+constexpr int kFirstServerTag = 81;  // no collective has it; notes and the values behind them share one, in their order
 
 int server_tag(ServerMessages::Lane lane) { return kFirstServerTag + static_cast<int>(lane); }
 
@@ -30,10 +30,10 @@ HostWindow::End receiver_of(ServerMessages::Lane lane) {
   return lane == Lane::to_servers || lane == Lane::between_servers ? HostWindow::End::server : HostWindow::End::worker;
 }
 
-/// What a message between hosts begins with.
+/// The beginning of a message between hosts.
 struct MessageHead {
   ServerNote note;
-  std::uint64_t values = 0;  ///< that follow
+  std::uint64_t values = 0;  ///< number of values that follow
 };
 
 static_assert(static_cast<int>(ServerMessages::Lane::from_judge) + 1 == HostWindow::kLanes);
@@ -82,7 +82,7 @@ struct ServerMessages::Lines {
     }
   }
 
-  // What follows calls MPI: under its mutex.
+  // The functions below call MPI: under its mutex.
   void post(std::size_t peer) {
     peers[peer].is_whole = false;
     check(MPI_Irecv(&peers[peer].head, sizeof(MessageHead), MPI_BYTE, rank(peer), server_tag(options.receive),
@@ -94,7 +94,7 @@ struct ServerMessages::Lines {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", state, rank(peer));
     return done != 0;
   }
-  /// Whether a whole message of a peer on another host is there.
+  /// True if a whole message of a peer on another host is there.
   bool look_at(std::size_t peer) {
     Peer& from = peers[peer];
     if (from.is_whole || from.forgotten) return from.is_whole;
@@ -108,7 +108,7 @@ struct ServerMessages::Lines {
     }
     return from.is_whole = has_come(from.values_come, peer);
   }
-  /// What was sent to the forgotten stays, for MPI may still read it.
+  /// Messages to the forgotten stay, for MPI may still read them.
   void test_sent() {
     for (auto entry = sent.begin(); entry != sent.end();) {
       const auto here = entry++;

@@ -25,7 +25,7 @@
 
 namespace lockstep::comm {
 
-/// What a message says besides its values. What the fields mean is the protocol's matter.
+/// A message's fields besides its values. Their meaning is the protocol's matter.
 struct ServerNote {
   std::int32_t kind = 0;
   std::int32_t flags = 0;
@@ -35,7 +35,7 @@ struct ServerNote {
 
 class ServerMessages {
  public:
-  /// Who hears whom: messages of a lane come from the same lane of the other side.
+  /// A lane says who hears whom: its messages come from the same lane of the other side.
   enum class Lane { to_servers, to_workers, between_servers, to_judge, from_judge };
   struct Options {
     Lane send, receive;

@@ -27,7 +27,7 @@ SurvivorCommunicator::SurvivorCommunicator(MpiSession& session, Calling calling,
   if (options_.all_reduce.measured) options_.all_reduce = {.limits = all_reduce_limits()};  // those left keep them
 }
 
-/// What is called may be set later.
+/// Makes options whose call may be set later.
 SurvivorCommunicator::Calling SurvivorCommunicator::calling(CommunicatorOptions options) {
   const auto call = std::make_shared<std::function<void()>>();
   options.while_waiting = [call] {
@@ -38,12 +38,12 @@ SurvivorCommunicator::Calling SurvivorCommunicator::calling(CommunicatorOptions 
 
 SurvivorCommunicator::~SurvivorCommunicator() {
   *while_waiting_ = nullptr;
-  // Where ranks have died MPI does not end in order: nobody goes before all have heard what was said last.
+  // MPI does not end in order if ranks have died: nobody goes before all have heard the last messages.
   if (worlds_.size() > 1 && std::uncaught_exceptions() == 0) {
     try {
       ForwardingCommunicator::do_barrier();
       ForwardingCommunicator::do_join();
-    } catch (const std::exception&) {  // who does not come has died, or is stuck in its end
+    } catch (const std::exception&) {  // a rank that does not come has died, or is stuck in its end
     }
   }
   for (std::size_t i = 0; i + 1 < worlds_.size(); ++i) {

@@ -45,7 +45,7 @@ class SurvivorCommunicator final : public ForwardingCommunicator {
 
  private:
   struct World {
-    std::unique_ptr<MpiSession> session;  ///< of those left; nullptr: of all
+    std::unique_ptr<MpiSession> session;  ///< session of those left; nullptr: that of all
     std::unique_ptr<Communicator> communicator;
   };
   struct Calling {
@@ -66,7 +66,7 @@ class SurvivorCommunicator final : public ForwardingCommunicator {
 
   MpiSession& session_;
   CommunicatorOptions options_;
-  std::shared_ptr<std::function<void()>> while_waiting_;  ///< that all communicators call
+  std::shared_ptr<std::function<void()>> while_waiting_;  ///< function that all communicators call
   std::vector<int> living_;
   std::vector<World> worlds_;  ///< those before stay: their ranks are not all here to end them
 };

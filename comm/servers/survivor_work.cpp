@@ -20,14 +20,14 @@ namespace {
 enum Word : std::int32_t { kDone, kAgain, kGiveUp };
 
 constexpr std::chrono::milliseconds kBetweenDeadLooks{100};
-/// Who dies so long after another is left out together with it: ranks of a host without memory, say.
+/// Ranks that die at most so long after another are left out together with it: those of a host without memory, say.
 constexpr std::chrono::milliseconds kTogether{500};
-/// What it may take until somebody has seen the death because of which a call of MPI has failed here.
+/// The longest time until somebody has seen the death because of which a call of MPI has failed here.
 constexpr std::chrono::seconds kUntilSeen{10};
 
 bool among(const std::vector<int>& ranks, int rank) { return std::ranges::find(ranks, rank) != ranks.end(); }
 
-/// Of rank 0 all others are peers, by rank; of the others rank 0.
+/// The peers of rank 0 are all others, by rank; the peer of the others is rank 0.
 ServerMessages::Options judging_options(const MpiSession& session, HostWindow& window) {
   using Lane = ServerMessages::Lane;
   const bool judges = session.rank() == 0;
@@ -155,7 +155,7 @@ void SurvivorWork::expect_dispensable() {
                   session_.describe(*missed)));
 }
 
-/// What has been said. Of messages that fail one end has died, which is seen elsewhere.
+/// Takes in the messages that have come. One end of a message that fails has died, which is seen elsewhere.
 void SurvivorWork::take_in() {
   try {
     while (const auto message = messages_.poll()) {
@@ -171,7 +171,7 @@ void SurvivorWork::take_in() {
       } else {
         dead_.assign(message->values.begin(), message->values.end());
         verdict_ = kind == kDone;
-        return;  // what comes next is of the next attempt
+        return;  // later messages belong to the next attempt
       }
     }
   } catch (const MpiCallError&) {
@@ -186,7 +186,8 @@ void SurvivorWork::say(int peer, std::int32_t kind) {
   }
 }
 
-/// Where there are more of them than said before: rank 0 to those that may wait for them, the others to rank 0.
+/// Tells of the dead if there are more than told before: rank 0 tells those that may wait for them, the others tell
+/// rank 0.
 void SurvivorWork::tell_of_the_dead() {
   if (told_ == dead_.size()) return;
   told_ = dead_.size();

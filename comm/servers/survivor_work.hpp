@@ -75,8 +75,8 @@ class SurvivorWork {
   HostWindow& window_;
   Options options_;
   ServerMessages messages_;
-  std::exception_ptr error_;  ///< of the work's end
-  // Of this attempt; while a collective is under way the thread that drives it has them.
+  std::exception_ptr error_;  ///< exception that ended the work
+  // State of this attempt; while a collective is under way the thread that drives it has it.
   std::int64_t attempt_ = 0;  ///< the first is 1; the same on all ranks
   bool working_ = false;      ///< not judging yet
   bool whole_ = true;         ///< this rank has done it; of rank 0: and all whom it has heard

@@ -18,7 +18,7 @@ namespace lockstep::comm {
 
 class Backoff {
  public:
-  /// How long at full speed, how long after that yielding at most, and how long the sleeps are then: the first, and the
+  /// Times of a wait: at full speed, after that yielding at most, and the length of the sleeps then: the first, and the
   /// longest (none: all are as the first).
   struct Pace {
     std::chrono::microseconds spin, yield, sleep, ceiling = {};
@@ -41,7 +41,7 @@ class Backoff {
   Pace pace_;
   bool waits_ = false;
   int lent_ = 0;
-  Clock::time_point start_{};  ///< of the wait
+  Clock::time_point start_{};  ///< beginning of the wait
   Clock::duration waited_{};   ///< up to the last poll
 };
 

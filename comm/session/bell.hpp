@@ -1,5 +1,5 @@
 /// \file
-/// How one rank wakes others of its host: a number in memory that all of them map, and a sleep until it changes.
+/// One rank wakes others of its host by a number in memory that all of them map: they sleep until it changes.
 ///
 /// NO LOST WAKE-UP. A sleeper counts itself before it looks at the number, and who changes it does so before looking
 /// for sleepers, in one order for all (sequentially consistent): either the sleeper sees the change, or the other sees
@@ -16,7 +16,7 @@ namespace lockstep::comm {
 /// Zeros are a valid start: memory fresh from the system is a bell that has not rung.
 class Bell {
  public:
-  /// What was written before the ring that set this is seen after it.
+  /// A reader of this value sees all that was written before the ring that set it.
   std::uint32_t value() const noexcept { return value_.load(std::memory_order_acquire); }
   /// Sets another value and wakes all that sleep. Of one rank only.
   void ring(std::uint32_t value) noexcept;

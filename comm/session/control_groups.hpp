@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// Where the file system of groups is mounted, and the list of a process's groups.
+/// The folder that the file system of groups is mounted at, and the list of a process's groups.
 struct ControlGroupFiles {
   std::filesystem::path groups = "/sys/fs/cgroup";
   std::filesystem::path own = "/proc/self/cgroup";
@@ -27,7 +27,7 @@ std::vector<ControlGroup> control_groups(std::string_view controller, const Cont
 
 struct CpuGroup {
   std::string name;  ///< its folder
-  double cpus = 0;   ///< that all its processes together may use: 1.5 is three CPUs for half of the time
+  double cpus = 0;   ///< CPUs that all its processes together may use: 1.5 is three CPUs for half of the time
 };
 
 /// The one of this process's groups that may use fewest CPUs, by its quota (cpu.max) or its set of CPUs; nullopt: none

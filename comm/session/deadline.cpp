@@ -8,7 +8,7 @@ namespace lockstep::comm {
 
 namespace {
 
-/// How long this thread has been ready to run without a core; nothing where the kernel does not tell.
+/// The time that this thread has been ready to run without a core; nothing if the kernel does not tell.
 std::optional<double> seconds_without_core() {
   double ran = 0, waited = 0;  // nanoseconds
   std::ifstream file("/proc/thread-self/schedstat");

@@ -30,7 +30,7 @@ class Patience {
   double waited() const noexcept { return charged_; }
 
  private:
-  /// Of the `elapsed` seconds since the last call, those that count.
+  /// Those of the `elapsed` seconds since the last call that count.
   double slice_of(double elapsed);
 
   std::chrono::steady_clock::time_point last_;

@@ -71,8 +71,8 @@ void warn_of_full_folders() {
 /// Hydra ends a job without the words that it has not read yet: 2 of some 100 were lost, none after this.
 constexpr std::chrono::milliseconds kUntilHydraHasRead{100};
 
-constexpr int kExitCodeDescriptor =
-    3;  ///< of a pipe to slurm/stop_in_time, under a launcher whose exit code says nothing
+/// The descriptor of a pipe to slurm/stop_in_time, under a launcher whose exit code says nothing.
+constexpr int kExitCodeDescriptor = 3;
 
 /// As soon as the work is done: the launcher learns it also where this process then waits for ranks that have died.
 void leave_exit_code(int exit_code) {
@@ -96,8 +96,8 @@ void end_process_after(std::chrono::duration<double> limit, int exit_code, std::
   }).detach();
 }
 
-/// What MPI_Abort does elsewhere, for the ranks of this machine: those that wait for their turn to speak end without a
-/// word, and a second later all others.
+/// Does for the ranks of this machine what MPI_Abort does elsewhere: those that wait for their turn to speak end
+/// without a word, and a second later all others.
 void end_neighbours(const PeerTable& peers, int own_rank) {
   constexpr std::chrono::milliseconds kBetween{50};
   constexpr int kRounds = 20;
@@ -112,8 +112,8 @@ void end_neighbours(const PeerTable& peers, int own_rank) {
   }
 }
 
-/// Of a process that waits for its turn to speak. A signal handler can reach nothing but static storage, and any thread
-/// may be the one it runs in.
+/// The exit code of a process that waits for its turn to speak. A signal handler can reach nothing but static storage,
+/// and any thread may be the one it runs in.
 std::atomic<int> silent_exit_code = 1;
 static_assert(std::atomic<int>::is_always_lock_free);
 

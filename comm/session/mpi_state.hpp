@@ -56,18 +56,18 @@ struct MpiSession::State {
   std::string host;
   MPI_Comm data = MPI_COMM_NULL;            ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;          ///< heartbeats and reports, so that they never match a segment
-  std::vector<PeerInfo> peers;              ///< of all ranks, as they said at the rendezvous
+  std::vector<PeerInfo> peers;              ///< descriptions of all ranks, as they gave them at the rendezvous
   std::vector<std::uint32_t> last_reports;  ///< serial numbers of each rank's last (StatusChannel); of the own: made
   /// Held inside each call of MPI but those of its start and its end (MPI_THREAD_SERIALIZED): a heartbeat may come
   /// while a worker and the server beside it talk to others. Shared by subsets.
   std::shared_ptr<TurnMutex> mpi = std::make_shared<TurnMutex>();
   std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< also those of its subsets
-  std::shared_ptr<ConnectionWatch> connections;                       ///< of a world of several ranks; subsets share it
+  std::shared_ptr<ConnectionWatch> connections;  ///< only in a world of several ranks; subsets share it
   std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it
   std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< subsets share it
-  std::shared_ptr<MpiYield> yield;  ///< of a world with MPI; subsets share it
+  std::shared_ptr<MpiYield> yield;  ///< only in a world with MPI; subsets share it
   bool has_lost_ranks = false;      ///< and goes on without them
-  bool is_subset = false;           ///< of another session, which owns MPI
+  bool is_subset = false;           ///< part of another session, which owns MPI
   FailureHandler failure_handler;
   std::atomic<double> end_limit{600};  ///< seconds
   std::mutex ending;

@@ -1,5 +1,5 @@
 /// \file
-/// Who yields while a rank waits in MPI: MPI itself in calls that block, and nobody in its polls.
+/// MPI itself yields while a rank waits in calls that block; nobody yields in its polls.
 ///
 /// Open MPI yields in every poll that finds nothing where ranks outnumber cores. That gives the core away in the middle
 /// of a look, and beside other busy processes for a whole round of turns (backoff.hpp): a rank that wakes, looks and

@@ -16,11 +16,11 @@ struct PeerInfo {
   std::array<char, 64> host{};  ///< zero-terminated, cut if longer
   std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal where one can signal and map the other
   std::uint64_t kernel = 0;  ///< hash of its boot: equal where cores are the same, whatever the namespaces; 0: unknown
-  std::uint64_t segment_nonce = 0;    ///< what its shared control segment starts with
-  std::uint64_t segment_address = 0;  ///< where it sends and gets descriptors of shared segments; 0: nowhere
+  std::uint64_t segment_nonce = 0;    ///< number at the start of its shared control segment
+  std::uint64_t segment_address = 0;  ///< place where it sends and gets descriptors of shared segments; 0: none
   std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set: cores this process may run on, counted modulo 2,048
   std::uint64_t cpu_group = 0;                    ///< the control group that limits its CPUs; 0: none does
-  double group_cpus = 0;                          ///< that this group's processes together may use
+  double group_cpus = 0;                          ///< CPUs that this group's processes together may use
   std::int32_t pid = 0;
   std::int32_t pretended_machine = 0;  ///< ranks with different values treat each other as on different machines
 };

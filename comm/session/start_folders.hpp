@@ -20,8 +20,8 @@ struct StartFolder {
 /// there. Empty where MPI is not known to make any.
 std::vector<StartFolder> start_folders();
 
-/// What is wrong with the first of them that is missing, read-only or too full: "/tmp has 0 KiB left, less than the
-/// 8192 KiB that MPI needs there: TMPDIR chooses another". "": nothing.
+/// The fault of the first of them that is missing, read-only or too full: "/tmp has 0 KiB left, less than the
+/// 8192 KiB that MPI needs there: TMPDIR chooses another". "": none.
 std::string obstacle_in(const std::vector<StartFolder>& folders);
 
 }  // namespace lockstep::comm

@@ -43,7 +43,7 @@ class StartGuard {
   InterfaceLists lists_;
   std::vector<StartFolder> folders_;
   double turn_;          ///< seconds that this rank waits longer than rank 0
-  void (*before_)(int);  ///< what SIGCONT did
+  void (*before_)(int);  ///< earlier handler of SIGCONT
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;

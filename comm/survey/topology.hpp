@@ -23,7 +23,7 @@ struct RankPlace {
   int host_nodes = 0;           ///< NUMA nodes of its host that have cores; 0: unknown
   std::string card_nodes = {};  ///< NUMA nodes of its host that a fast network's cards are attached to; empty: unknown
   std::string cpu_group = {};   ///< the control group that limits its CPUs; empty: none does
-  double group_cpus = 0;        ///< that this group's processes together may use
+  double group_cpus = 0;        ///< CPUs that this group's processes together may use
 };
 
 /// Collective. `device` and `identity` describe this rank's device, in one line each.
