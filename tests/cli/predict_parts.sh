@@ -7,7 +7,7 @@ pack_small data
 pack_small data/validation --seed 7
 # Enough for some seconds of two ranks: the first second is noted.
 must_run train --data data --optimizer sgd --validation data/validation --hidden 1024,512 --batch 20 --steps 2 --progress off --run runs/wide
-must_run pack --format synthetic --samples 8000 --features 20 --classes 5 --out large
+must_run pack --format synthetic --samples 16000 --features 20 --classes 5 --out large
 large=(predict runs/wide --data large --batch 1)
 check "a killed job goes on where it was, and the bytes are the same"
 run "${large[@]}" --out whole.h5
