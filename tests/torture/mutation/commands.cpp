@@ -1,9 +1,12 @@
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "app/engine/signals.hpp"
 #include "app/options/options.hpp"
@@ -14,6 +17,7 @@
 #include "app/train/train.hpp"
 #include "comm/agreement.hpp"
 #include "comm/session/mpi_session.hpp"
+#include "io/files/durable_file.hpp"
 #include "io/files/file_error.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_writer.hpp"
@@ -24,6 +28,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Sends the standard output of its scope nowhere: it belongs to the torture's table.
+class Silence {
+ public:
+  Silence() : out_(::dup(STDOUT_FILENO)) {
+    const io::Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    std::fflush(stdout);
+    ::dup2(nowhere.get(), STDOUT_FILENO);
+  }
+  ~Silence() {
+    std::fflush(stdout);
+    ::dup2(out_.get(), STDOUT_FILENO);
+  }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  io::Descriptor out_;
+};
+
 /// `lockstep train`, as a process that no launcher has started.
 void train(std::vector<std::string> options) {
   static app::StopSignals signals;
@@ -33,6 +56,7 @@ void train(std::vector<std::string> options) {
   static char** argv = names;
   static comm::MpiSession session(argc, argv);
   options.insert(options.end(), {"--progress", "off", "--no-tensorboard", "--device", "cpu"});
+  const Silence silence;
   try {
     app::run_train(session, app::read_train_command(options), signals);
   } catch (const comm::AgreedError& error) {  // a FileError that all ranks know, or another refusal
@@ -77,7 +101,7 @@ const app::ArrivalHead kHead{.first = 0, .workers = 3, .sums = 0};
 void record_arrivals(const fs::path& folder) {
   app::ArrivalRecord record(kHead);
   for (int round = 0; round < 6; ++round) {
-    for (int worker = 0; worker < 3; ++worker) record.add({.worker = static_cast<std::uint16_t>(worker), .late = 1});
+    for (int worker = 0; worker < 3; ++worker) record.add({.worker = static_cast<std::uint16_t>(worker), .late = 0});
     record.end_round();
   }
   std::ofstream(folder / "arrivals-0", std::ios::binary) << record.take();
