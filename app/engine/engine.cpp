@@ -79,7 +79,8 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     state_options.gradient_memory = gradient_memory_.get();
     if (plan.shards_optimizer || plan.servers) {
       parameter_memory_ = (plan.servers ? communicator : stepping()).reduction_memory(arena, comm::MemoryUse::gathered);
-      state_options.parameter_memory = parameter_memory_.get();
+      const bool of_server = update_ == Trainer::Update::elsewhere_of_sums && plan.servers->on(rank_) >= 0;
+      state_options.parameter_memory = of_server ? nullptr : parameter_memory_.get();
     }
   }
   const bool all_at_first = plan.settings.agree.after > 0 && plan.islands;
@@ -114,9 +115,12 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
       training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody, terms);
   if (plan.servers) {
-    server_rounds_.emplace(
-        ServerRounds::Parts{.session = session, .communicator = *survivors, .training = *training_, .window = *window_},
-        plan);
+    server_rounds_.emplace(ServerRounds::Parts{.session = session,
+                                               .communicator = *survivors,
+                                               .training = *training_,
+                                               .window = *window_,
+                                               .weight_memory = parameter_memory_.get()},
+                           plan);
   }
   if (plan.islands) {
     rounds_.emplace(LocalRounds::Parts{.communicator = communicator,

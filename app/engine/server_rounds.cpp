@@ -11,7 +11,7 @@
 #include "app/report/stop_watch.hpp"
 #include "app/servers/stuck.hpp"
 #include "comm/agreement.hpp"
-#include "comm/servers/packed_blocks.hpp"
+#include "comm/servers/changed_blocks.hpp"
 
 namespace lockstep::app {
 
@@ -49,12 +49,17 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
       sums_(plan.settings.agree.sums_on_servers()),
       arena_(parts.training.parameters.elements()) {
   model::ParameterState& own = parts.training.parameters;
+  std::span<float> weights = own.weight_elements(model::Weights::current);
   if (const int server = servers_.on(rank_); server >= 0) {
-    server_.emplace(parts.session, plan, server,
-                    ServedMemory{.window = parts.window,
-                                 .gradients = mapped(parts.communicator, own.gradient_elements()),
-                                 .weights = mapped(parts.communicator, own.weight_elements(model::Weights::current))});
+    ServedMemory memory{.window = parts.window,
+                        .weights = sums_ ? parts.weight_memory : nullptr,
+                        .gradients = mapped(parts.communicator, own.gradient_elements()),
+                        .workers_weights = {}};
+    if (!sums_) memory.workers_weights = mapped(parts.communicator, weights);
+    server_.emplace(parts.session, plan, server, std::move(memory));
+    weights = server_->all_weights();
   }
+  if (sums_) servers_weights_ = mapped(parts.communicator, weights);
   if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(servers_, parts.window));
   work_.emplace(parts.session, parts.communicator, parts.window,
                 comm::SurvivorWork::Options{.limit_seconds = stuck_after(plan.settings.execution, 0),
@@ -173,25 +178,38 @@ comm::ServerNote ServerRounds::wait_for_word() {
     if (!message) return false;
     word = message->note;
     longest_ = std::max(longest_, word.longest);
-    if ((word.flags & kBrought) != 0) take_weights(*message);
+    brought_ = (word.flags & kBrought) != 0 && take_weights(*message, word.version);
     return true;
   });
   return word;
 }
 
-/// A server's part, which it has written here, or which is the message.
-void ServerRounds::take_weights(const comm::ServerMessages::Received& message) {
+/// A server of sums has its weights within reach, of the version of the word or a later one. False: it has not.
+bool ServerRounds::read_in_place(int server, std::int64_t version) {
+  const int rank = servers_.rank_of(server);
+  if (!sums_ || !parts_.window.reaches(rank)) return false;
+  const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
+  const comm::Slice part = served_part(servers_, weights.size(), server);
+  const std::span<const float> theirs(servers_weights_[static_cast<std::size_t>(rank)] + part.offset, part.count);
+  return parts_.window.read(rank, version, theirs, weights.subspan(part.offset, part.count));
+}
+
+/// A server's part, of version `least` or a later one. False: it changes, and has to be asked for again.
+bool ServerRounds::take_weights(const comm::ServerMessages::Received& message, std::int64_t least) {
   const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
   const comm::Slice part = served_part(servers_, weights.size(), message.peer);
-  const bool in_place = (message.note.flags & kInPlace) != 0;
+  const std::span<float> own = weights.subspan(part.offset, part.count);
+  const bool in_place = (message.note.flags & kInPlace) != 0, packed = (message.note.flags & kPacked) != 0;
   const bool answers =
       message.note.kind == static_cast<std::int32_t>(Say::part) || (message.note.flags & kBrought) != 0;
-  if (!answers || message.values.size() != (in_place ? 0 : part.count)) {
-    throw comm::PeerError(
-        fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please report it",
-                    message.peer, message.values.size(), part.count));
+  if (answers && packed && comm::unpack_blocks(message.values, own)) return true;
+  if (answers && !packed && message.values.size() == (in_place ? 0 : part.count)) {
+    std::ranges::copy(message.values, own.begin());
+    return !in_place || !sums_ || read_in_place(message.peer, least);
   }
-  std::ranges::copy(message.values, weights.subspan(part.offset).begin());
+  throw comm::PeerError(
+      fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please report it", message.peer,
+                  message.values.size(), part.count));
 }
 
 /// The servers' weights, of the word's version or later ones.
@@ -200,16 +218,20 @@ void ServerRounds::pull(const comm::ServerNote& word) {
   note.version = word.version;
   note.longest = longest_;
   int missing = 0;
-  for (int server = (word.flags & kBrought) != 0 ? 1 : 0; server < servers_.count; ++server, ++missing) {
+  for (int server = brought_ ? 1 : 0; server < servers_.count; ++server) {
+    if (read_in_place(server, word.version)) continue;
     to_servers_->send(server, note);
+    ++missing;
   }
   wait("the parameters", [&] {
-    for (; missing > 0; --missing) {
-      const auto message = hear();
-      if (!message) return false;
-      take_weights(*message);
+    while (const auto message = hear()) {
+      if (take_weights(*message, word.version)) {
+        --missing;
+      } else {
+        to_servers_->send(message->peer, note);
+      }
     }
-    return true;
+    return missing == 0;
   });
   parts_.training.parameters.refresh_compute_copy(model::Weights::current);
 }

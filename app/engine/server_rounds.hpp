@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -37,6 +38,9 @@ class ServerRounds {
     comm::SurvivorCommunicator& communicator;  ///< between the host memories of all ranks
     model::Training& training;
     comm::HostWindow& window;
+    /// Memory that the ranks of a host share: for servers' weights where these are read there (sums), else the
+    /// workers'.
+    std::pmr::memory_resource* weight_memory;
   };
   /// `plan` has servers, and outlives the rounds.
   ServerRounds(const Parts& parts, const Plan& plan);
@@ -70,7 +74,8 @@ class ServerRounds {
   void jump_to(std::int64_t step, const Calls& calls);
   std::optional<comm::ServerMessages::Received> hear();
   comm::ServerNote wait_for_word();
-  void take_weights(const comm::ServerMessages::Received& message);
+  bool read_in_place(int server, std::int64_t version);
+  bool take_weights(const comm::ServerMessages::Received& message, std::int64_t least);
   void pull(const comm::ServerNote& word);
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
   void tell(const comm::ServerNote& word, const Calls& calls);
@@ -93,7 +98,8 @@ class ServerRounds {
   std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
   std::optional<comm::SurvivorWork> work_;          ///< work of all ranks between rounds
   std::vector<float> arena_;
-  std::exception_ptr server_error_;  ///< the server thread's; guarded by server_failed_
+  std::vector<float*> servers_weights_;  ///< weights on each rank that keeps sums; nullptr: out of reach
+  std::exception_ptr server_error_;      ///< error of the thread; guarded by server_failed_
   std::atomic<bool> server_failed_ = false;
   std::int64_t replay_ends_ = -1;
   std::int64_t own_steps_ = 0;                              ///< steps of this worker, in its samples
@@ -104,6 +110,7 @@ class ServerRounds {
   std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
   std::vector<int> warned_;     ///< rank 0: of these
   std::vector<int> dead_;       ///< as the coordinator has said by the last round's end: collectives go on without them
+  bool brought_ = false;        ///< the weights of the coordinator are here, of the last go
   StepFigures reported_;        ///< sums of what has been reported
   std::string spoilt_;          ///< why this worker's training has come apart
   std::vector<std::uint32_t> blocks_;

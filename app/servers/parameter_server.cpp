@@ -9,7 +9,6 @@
 
 #include "app/servers/stuck.hpp"
 #include "comm/host/summation.hpp"
-#include "comm/servers/packed_blocks.hpp"
 
 namespace lockstep::app {
 
@@ -34,7 +33,7 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
       index_(index),
       workers_count_(servers_.workers),
       sums_(plan.settings.agree.sums_on_servers()),
-      part_(plan, index, sums_ ? 1 : workers_count_),
+      part_(plan, index, memory_.window, memory_.weights, sums_ ? 1 : workers_count_),
       to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
                             .receive = comm::ServerMessages::Lane::to_servers,
                             .peers = ranks_of_workers(servers_),
@@ -60,7 +59,7 @@ void ParameterServer::load(const model::ParameterState& from, const ServedCourse
   part_.load(from, course);
   spoilt_.clear();
   for (Worker& worker : workers_) {
-    worker.scripted = worker.reads_for = -1;
+    worker.has_version = worker.scripted = worker.reads_for = -1;
     worker.has_gradient = false;
   }
   figures_.loss = figures_.metric = figures_.samples = 0;
@@ -357,6 +356,8 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
   }
 }
 
+/// Whoever sends blocks has tables of which each batch meets a few rows. Plain SGD leaves the others alone, so the
+/// weights may travel in blocks, too; with other optimisers all that was ever met changes in every update.
 void ParameterServer::read_gradient(const comm::ServerMessages::Received& message, std::span<float> into) {
   if ((message.note.flags & kInPlace) != 0) {
     std::copy_n(memory_.gradients[static_cast<std::size_t>(message.peer)] + part_.place().offset, into.size(),
@@ -372,6 +373,7 @@ void ParameterServer::read_gradient(const comm::ServerMessages::Received& messag
                     index_, message.peer, message.values.size(), into.size()));
   }
   if (!packed) std::ranges::copy(message.values, into.begin());
+  if (packed && plan_.workload.optimizer.kind == model::OptimizerKind::sgd) part_.watch_changes();
 }
 
 /// The update of this worker after the one that it has read for, or brought; -1: there is none.
@@ -530,15 +532,31 @@ void ParameterServer::update(double rate, double squares) {
   figures_.gradient_norm = std::sqrt(squares);
 }
 
+/// A worker reads this version: where it is within reach, its own weights are that from here on. False: it is not.
+bool ParameterServer::write_weights(int index) {
+  float* const theirs = memory_.workers_weights[static_cast<std::size_t>(index)];
+  if (theirs == nullptr) return false;
+  const std::span<const float> now = part_.weights();
+  std::copy(now.begin(), now.end(), theirs + part_.place().offset);
+  return true;
+}
+
 /// The worker computes with this version from here on.
 void ParameterServer::send_weights(int index, comm::ServerNote note) {
+  Worker& worker = workers_[static_cast<std::size_t>(index)];
+  worker.read_version = part_.version();
+  if (sums_ ? memory_.window.reaches(index) : write_weights(index)) {
+    note.flags |= kInPlace;
+    return to_workers_.send(index, note);
+  }
   const std::span<const float> now = part_.weights();
-  workers_[static_cast<std::size_t>(index)].read_version = part_.version();
-  float* const theirs = memory_.weights[static_cast<std::size_t>(index)];
-  if (theirs == nullptr) return to_workers_.send(index, note, now);
-  std::ranges::copy(now, theirs + part_.place().offset);
-  note.flags |= kInPlace;
-  to_workers_.send(index, note);
+  if (part_.since(worker.has_version, blocks_) && comm::pack_blocks(now, blocks_, packed_)) {
+    note.flags |= kPacked;
+    to_workers_.send(index, note, packed_);
+  } else {
+    to_workers_.send(index, note, now);
+  }
+  worker.has_version = part_.version();
 }
 
 void ParameterServer::answer_pulls() {

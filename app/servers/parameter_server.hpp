@@ -13,11 +13,14 @@
 /// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
 /// is scaled to the mean over the samples that are there.
 ///
-/// WEIGHTS take one of two ways: on one host the server writes them to where the worker has its own, which waits
-/// meanwhile; between hosts they are a message.
+/// WHAT STAYS IN PLACE. On one host gradients are read where the worker has them: it writes the next one only when it
+/// has been told to. Weights of sums are read where the server has them; each update waits for gradients of who has
+/// read the ones before, and who is late and meets a change reads again. Of gradients each by itself the server writes
+/// the weights to where the worker has its own, which waits meanwhile. Then `go` of the coordinator brings the weights,
+/// too.
 ///
-/// GRADIENTS are read where the worker has them, on one host: it writes the next one only when it has been told to.
-/// Between hosts they are a message, without the blocks that are zero (rows of a word embedding that no batch has met).
+/// WHAT IS LEFT OUT. Blocks of a gradient that are zero (rows of a word embedding that no batch has met) do not travel,
+/// nor do, with plain SGD, those of the weights that a worker has already.
 ///
 /// DIVERGENCE. A worker whose loss or gradient is not finite sends zeros and asks for the end of the round; a sum that
 /// is not finite changes nothing, and ends the round, too. All ranks are told there.
@@ -33,6 +36,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -53,16 +57,17 @@ namespace lockstep::app {
 /// The kinds of messages.
 enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squares, drain, lost, end };
 /// ServerNote::flags.
-inline constexpr std::int32_t kWantsEnd = 1;  ///< a push asks for the end of the round
-inline constexpr std::int32_t kPacked = 2;    ///< the values are blocks of the gradient
+inline constexpr std::int32_t kWantsEnd = 1;  ///< flag of a push: the round is to end
+inline constexpr std::int32_t kPacked = 2;    ///< the values are blocks of the part
 inline constexpr std::int32_t kInPlace = 4;   ///< they lie in the host's common memory
 inline constexpr std::int32_t kBrought = 8;   ///< a go brings the coordinator's weights, as values or in that memory
 
 /// Data of a host's ranks in memory that all of them map.
 struct ServedMemory {
   comm::HostWindow& window;
-  std::vector<float*> gradients;  ///< gradients of each rank; nullptr: out of reach
-  std::vector<float*> weights;    ///< likewise, those that it computes with
+  std::pmr::memory_resource* weights = nullptr;  ///< memory for the weights of a server of sums
+  std::vector<float*> gradients;                 ///< gradients on each rank; nullptr: out of reach
+  std::vector<float*> workers_weights;           ///< likewise; where each gradient is an update
 };
 
 /// The coordinator's figures of the gradients.
@@ -109,6 +114,8 @@ class ParameterServer {
   void lost_between_rounds(int worker);
   /// Those who have died, ascending: the same on all ranks after a round.
   const std::vector<int>& lost_workers() const noexcept { return lost_; }
+  /// All updated ones, of which its part is its own.
+  std::span<float> all_weights() { return part_.all_weights(); }
   /// out = this server's part of a group; `out` is an arena.
   void download(std::string_view group, std::span<float> out) const { part_.download(group, out); }
   /// The coordinator's are whole.
@@ -121,6 +128,7 @@ class ParameterServer {
     std::vector<float> gradient;  ///< waits, having come in messages
     float* source = nullptr;      ///< this server's part of the gradient that waits
     std::int64_t read_version = 0;
+    std::int64_t has_version = -1;      ///< version of its weights; -1: unknown
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
     bool has_gradient = false;
     // In a replay, as numbers of this server's updates:
@@ -135,6 +143,7 @@ class ParameterServer {
   void hear_server(const comm::ServerMessages::Received& message);
   void take(int worker, const comm::ServerMessages::Received& message);
   void read_gradient(const comm::ServerMessages::Received& message, std::span<float> into);
+  bool write_weights(int worker);
   void count(int worker);
   void apply_each(Worker& from);
   void decide();
@@ -173,6 +182,8 @@ class ParameterServer {
   int squares_heard_ = 0;
   std::shared_ptr<ArrivalScript> script_;  ///< record that is repeated, until its end
   std::optional<ArrivalRecord> record_;
+  std::vector<std::uint32_t> blocks_;
+  std::vector<float> packed_;
   std::string spoilt_;
   int byes_ = 0;  ///< and deaths
   std::vector<int> lost_;

@@ -9,25 +9,29 @@ namespace lockstep::app {
 
 namespace {
 
-model::ParameterStateOptions state_of_part(const Plan& plan, const comm::Slice& place) {
-  model::ParameterStateOptions options{.optimizer = plan.workload.optimizer};
+model::ParameterStateOptions state_of_part(const Plan& plan, const comm::Slice& place,
+                                           std::pmr::memory_resource* weights) {
+  model::ParameterStateOptions options{.optimizer = plan.workload.optimizer, .parameter_memory = weights};
   if (plan.servers->count > 1) options.owned = {{.offset = place.offset, .count = place.count}};
   return options;
 }
 
 }  // namespace
 
-ServedPart::ServedPart(const Plan& plan, int index, std::int64_t updates_per_step)
+ServedPart::ServedPart(const Plan& plan, int index, comm::HostWindow& window, std::pmr::memory_resource* weights,
+                       std::int64_t updates_per_step)
     : plan_(plan),
+      window_(window),
       updates_per_step_(updates_per_step),
       place_(served_part(*plan.servers, plan.workload.network->parameters().updated_elements(), index)),
       backend_(make_backend(plan.place, plan.settings.execution)),
-      state_(*backend_, plan.workload.network->parameters(), state_of_part(plan, place_)),
+      state_(*backend_, plan.workload.network->parameters(), state_of_part(plan, place_, weights)),
       status_(*backend_, {}),
       optimizer_(*backend_, state_, status_, plan.workload.optimizer),
       schedule_(plan.schedule) {}
 
 void ServedPart::load(const model::ParameterState& from, const ServedCourse& course) {
+  const comm::HostWindow::Change change(window_, course.steps * updates_per_step_);
   std::vector<float> arena(from.elements());
   for (const std::string& group : from.state_groups()) {
     const std::span<float> values = std::span(arena).first(from.group_elements(group));
@@ -37,6 +41,7 @@ void ServedPart::load(const model::ParameterState& from, const ServedCourse& cou
   version_ = course.steps * updates_per_step_;
   optimizer_since_ = course.optimizer_since * updates_per_step_;
   schedule_ = plan_.schedule.scaled(course.rate_factor);
+  changed_ = {};
 }
 
 double ServedPart::gradient_squares() {
@@ -49,10 +54,21 @@ double ServedPart::gradient_squares() {
 double ServedPart::learning_rate() const { return schedule_.at(std::min(step(), plan_.workload.work.total_steps - 1)); }
 
 void ServedPart::update(double rate, double squares) {
+  const comm::HostWindow::Change change(window_, version_ + 1);
   status_.write({.gradient_squares = squares});
   optimizer_.prepare(rate, version_ - optimizer_since_);
   optimizer_.update();
   ++version_;
+  if (changed_.has_begun()) changed_.see(weights(), version_);
+}
+
+void ServedPart::pass() {
+  ++version_;
+  const comm::HostWindow::Change change(window_, version_);
+}
+
+void ServedPart::watch_changes() {
+  if (!changed_.has_begun()) changed_.begin(weights(), version_);
 }
 
 }  // namespace lockstep::app

@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
+#include "comm/servers/changed_blocks.hpp"
+#include "comm/servers/host_window.hpp"
 #include "model/backend.hpp"
 #include "model/state/parameter_state.hpp"
 #include "model/state/step_status_buffer.hpp"
@@ -25,11 +28,13 @@ struct ServedCourse {
   std::int64_t optimizer_since = 0;  ///< the step after which the optimiser's state began
 };
 
-/// Each update gives the weights their next version.
+/// Each update gives the weights their next version. Readers of this host see that in the window.
 class ServedPart {
  public:
-  /// The part of server number `index`. A step has so many updates. `plan` outlives this.
-  ServedPart(const Plan& plan, int index, std::int64_t updates_per_step);
+  /// The part of the server `index`. `weights`: memory for all weights; nullptr: the heap. A step has so many updates.
+  /// `plan`, `window` and that memory outlive this.
+  ServedPart(const Plan& plan, int index, comm::HostWindow& window, std::pmr::memory_resource* weights,
+             std::int64_t updates_per_step);
 
   void load(const model::ParameterState& from, const ServedCourse& course);
   /// The part's place among all updated weights.
@@ -37,10 +42,10 @@ class ServedPart {
   /// Updates made.
   std::int64_t version() const noexcept { return version_; }
   std::int64_t step() const noexcept { return version_ / updates_per_step_; }
-  std::span<const float> weights() {
-    return state_.weight_elements(model::Weights::current).subspan(place_.offset, place_.count);
-  }
-  /// The gradients for the next update.
+  /// All updated ones, of which the part is its own.
+  std::span<float> all_weights() { return state_.weight_elements(model::Weights::current); }
+  std::span<float> weights() { return all_weights().subspan(place_.offset, place_.count); }
+  /// Content of the next update.
   std::span<float> gradients() { return state_.gradient_elements().subspan(place_.offset, place_.count); }
   /// out = the part of a group; `out` is an arena.
   void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
@@ -52,10 +57,16 @@ class ServedPart {
   /// `squares`: of the gradients of all parts.
   void update(double rate, double squares);
   /// The next version is as this one.
-  void pass() noexcept { ++version_; }
+  void pass();
+
+  /// From here on since() knows which weights change.
+  void watch_changes();
+  /// The numbers of the blocks (comm::ChangedBlocks) that have changed since a version. False: not known.
+  bool since(std::int64_t version, std::vector<std::uint32_t>& blocks) const { return changed_.since(version, blocks); }
 
  private:
   const Plan& plan_;
+  comm::HostWindow& window_;
   std::int64_t updates_per_step_;
   comm::Slice place_;
   std::unique_ptr<model::Backend> backend_;
@@ -65,6 +76,7 @@ class ServedPart {
   model::LearningRateSchedule schedule_;
   std::int64_t version_ = 0;
   std::int64_t optimizer_since_ = 0;  ///< updates
+  comm::ChangedBlocks changed_;
 };
 
 }  // namespace lockstep::app

@@ -1,6 +1,7 @@
 /// \file
-/// Memory that workers and servers on one host map in common: mailboxes, and bells that wake ranks that sleep.
-/// Gradients and weights themselves lie in arenas of such memory, so that nobody copies them into messages.
+/// Memory that workers and servers on one host map in common: mailboxes, bells that wake ranks that sleep, and the
+/// version of the weights that lie there. Gradients and weights themselves lie in arenas of such memory, so that
+/// nothing copies them into messages.
 ///
 /// MAILBOXES. A rank has one for each lane of each rank of its host: a ring of notes with one writer and one reader,
 /// without locks. Ranks of other hosts take no memory but for their number in a list of ranks.
@@ -8,6 +9,10 @@
 /// BELLS. A rank has one for its worker and one for its server. Whoever has left a note rings the receiver's. A rank
 /// that waits remembers how often its bell has rung, looks for notes, and sleeps (futex) until it rings again, 20 ms at
 /// most: where ranks outnumber cores those that compute have them.
+///
+/// VERSIONS. Readers take a server's weights while it may begin to change them. It marks the change before and after,
+/// and a reader that has met one knows that (a sequence lock). Within a process, where the server is a thread beside
+/// the reader, they exclude each other.
 #pragma once
 
 #include <atomic>
@@ -15,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -60,6 +66,26 @@ class HostWindow {
   /// Until the bell has rung since rings() was `seen`; 20 ms at most.
   void sleep(End end, std::uint32_t seen) noexcept;
 
+  /// Scope of a change to the weights of this rank's server, which are of `version` after it.
+  class Change {
+   public:
+    Change(HostWindow& window, std::int64_t version);
+    ~Change();
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    HostWindow& window_;
+    std::int64_t version_;
+  };
+  /// to = from, weights of the server on `rank`, which is within reach. False, and `to` is unspecified: they are of a
+  /// version before `least`, or have begun to change.
+  bool read(int rank, std::int64_t least, std::span<const float> from, std::span<float> to);
+  /// The last version of the weights on a rank within reach; -1: none.
+  std::int64_t version(int rank) const noexcept {
+    return static_cast<std::int64_t>(control(rank)->version.load(std::memory_order_relaxed) / 2) - 1;
+  }
+
  private:
   struct Bell {
     alignas(64) std::atomic<std::uint32_t> rings;
@@ -67,7 +93,9 @@ class HostWindow {
   };
   struct Control {
     Bell bells[2];
+    alignas(64) std::atomic<std::uint64_t> version;  ///< 0: none; twice the version and 2; odd: it changes
   };
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   /// Notes follow it, kSlots of them, each the number of its bytes and these.
   struct Mailbox {
     alignas(64) std::atomic<std::uint32_t> left;
@@ -84,8 +112,9 @@ class HostWindow {
   int rank_;
   std::size_t slot_bytes_, most_bytes_;
   bool oversubscribed_;
-  std::vector<Control*> controls_;  ///< one for each rank; nullptr: out of reach
-  std::vector<int> positions_;      ///< index of each rank among those within reach
+  std::vector<Control*> controls_;  ///< control block of each rank; nullptr: out of reach
+  std::vector<int> positions_;      ///< position of each rank among those within reach
+  std::mutex changing_;             ///< guards changes of this rank's weights: for its own threads
 };
 
 /// An end's wait between polls without result. If all that may send are on this host, it stays at full speed for a

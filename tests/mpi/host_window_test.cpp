@@ -125,5 +125,32 @@ TEST(HostWindow, RanksOfOtherHostsTakeNoMailboxes) {
   shown.together();
 }
 
+TEST(HostWindow, WeightsAreReadInAVersionAndNotWhileTheyChange) {
+  Shown shown(kSharedMemory);
+  std::vector<float> read(shown.weights.size());
+  const auto reads = [&](std::int64_t least) {
+    const int from = shown.before();
+    return shown.window.read(from, least, {shown.of_rank[static_cast<std::size_t>(from)], read.size()}, read);
+  };
+  EXPECT_FALSE(reads(0)) << "there are none";
+  shown.together();
+  {
+    const HostWindow::Change change(shown.window, 7);
+    std::ranges::fill(shown.weights, 7.0f);
+    if (shown.communicator->size() > 1) {
+      shown.together();
+      EXPECT_FALSE(reads(0)) << "they change";
+      shown.together();
+    }
+  }
+  shown.together();
+  EXPECT_EQ(shown.window.version(shown.before()), 7);
+  EXPECT_FALSE(reads(8));
+  EXPECT_TRUE(reads(7));
+  EXPECT_EQ(read.back(), 7.0f);
+  EXPECT_TRUE(reads(3));
+  shown.together();
+}
+
 }  // namespace
 }  // namespace lockstep::comm

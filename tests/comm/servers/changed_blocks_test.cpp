@@ -1,4 +1,4 @@
-#include "comm/servers/packed_blocks.hpp"
+#include "comm/servers/changed_blocks.hpp"
 
 #include <cstdint>
 #include <numeric>
@@ -11,7 +11,7 @@ namespace {
 
 using Blocks = std::vector<std::uint32_t>;
 
-TEST(PackedBlocks, OnlyBlocksThatHoldSomethingArePackedAndComeBackInTheirPlaces) {
+TEST(ChangedBlocks, OnlyBlocksThatHoldSomethingArePackedAndComeBackInTheirPlaces) {
   for (const std::size_t elements : {65u, 128u, 1000u, 1024u}) {
     std::vector<float> values(elements, 0.0f), packed;
     Blocks blocks;
@@ -27,7 +27,7 @@ TEST(PackedBlocks, OnlyBlocksThatHoldSomethingArePackedAndComeBackInTheirPlaces)
   }
 }
 
-TEST(PackedBlocks, TheSignOfAZeroIsKept) {
+TEST(ChangedBlocks, TheSignOfAZeroIsKept) {
   std::vector<float> values(200, 0.0f);
   values[70] = -0.0f;
   Blocks blocks;
@@ -35,7 +35,7 @@ TEST(PackedBlocks, TheSignOfAZeroIsKept) {
   EXPECT_EQ(blocks, Blocks{1});
 }
 
-TEST(PackedBlocks, NothingIsPackedThatWouldNotBeShorter) {
+TEST(ChangedBlocks, NothingIsPackedThatWouldNotBeShorter) {
   std::vector<float> values(4 * kBlockElements), packed;
   std::iota(values.begin(), values.end(), 1.0f);
   Blocks blocks;
@@ -46,7 +46,7 @@ TEST(PackedBlocks, NothingIsPackedThatWouldNotBeShorter) {
   EXPECT_FALSE(pack_blocks(std::vector<float>(), {}, packed));
 }
 
-TEST(PackedBlocks, WhatIsNoneIsRefused) {
+TEST(ChangedBlocks, WhatIsNoneIsRefused) {
   std::vector<float> values(3 * kBlockElements, 0.0f), packed;
   values[0] = values[150] = 1;
   Blocks blocks;
@@ -58,6 +58,26 @@ TEST(PackedBlocks, WhatIsNoneIsRefused) {
   }
   std::vector<float> shorter(2 * kBlockElements);
   EXPECT_FALSE(unpack_blocks(packed, shorter)) << "its third block is not there";
+}
+
+TEST(ChangedBlocks, TellsWhichBlocksHaveChangedSinceAVersion) {
+  std::vector<float> values(5 * kBlockElements, 1.0f);
+  ChangedBlocks changed;
+  Blocks blocks;
+  EXPECT_FALSE(changed.since(0, blocks)) << "it has not begun";
+  changed.begin(values, 10);
+  EXPECT_FALSE(changed.since(9, blocks)) << "what was before is not known";
+  values[0] = 2;
+  changed.see(values, 11);
+  values[4 * kBlockElements] = 2;
+  changed.see(values, 12);
+  changed.see(values, 13);
+  ASSERT_TRUE(changed.since(10, blocks));
+  EXPECT_EQ(blocks, (Blocks{0, 4}));
+  ASSERT_TRUE(changed.since(11, blocks));
+  EXPECT_EQ(blocks, Blocks{4});
+  ASSERT_TRUE(changed.since(12, blocks));
+  EXPECT_EQ(blocks, Blocks{});
 }
 
 }  // namespace

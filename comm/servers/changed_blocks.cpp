@@ -1,4 +1,4 @@
-#include "comm/servers/packed_blocks.hpp"
+#include "comm/servers/changed_blocks.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -59,6 +59,30 @@ bool unpack_blocks(std::span<const float> packed, std::span<float> values) {
     left = left.subspan(length);
   }
   return left.empty();
+}
+
+void ChangedBlocks::begin(std::span<const float> now, std::int64_t version) {
+  last_.assign(now.begin(), now.end());
+  versions_.assign(block_count(now.size()), version);
+  begun_ = version;
+}
+
+void ChangedBlocks::see(std::span<const float> now, std::int64_t version) {
+  for (std::size_t block = 0; block < versions_.size(); ++block) {
+    const std::size_t first = block * kBlockElements, length = block_length(now.size(), block);
+    if (std::memcmp(now.data() + first, last_.data() + first, length * sizeof(float)) == 0) continue;
+    std::copy_n(now.data() + first, length, last_.data() + first);
+    versions_[block] = version;
+  }
+}
+
+bool ChangedBlocks::since(std::int64_t version, std::vector<std::uint32_t>& blocks) const {
+  if (!has_begun() || version < begun_) return false;
+  blocks.clear();
+  for (std::size_t block = 0; block < versions_.size(); ++block) {
+    if (versions_[block] > version) blocks.push_back(static_cast<std::uint32_t>(block));
+  }
+  return true;
 }
 
 }  // namespace lockstep::comm
