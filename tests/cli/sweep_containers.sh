@@ -61,4 +61,4 @@ wait_for 30 grep -q 'runs/frozen/1: another process has taken it over' out
 expect_no_file runs/frozen/sweep/rung-1-setting-1.json
 kill -TERM "$frozen"; finish 30
 expect_status 75
-kill -9 "$container"; wait "$container" 2>/dev/null
+kill -9 "$container"; wait "$container" 2>/dev/null || true
