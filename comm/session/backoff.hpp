@@ -3,7 +3,7 @@
 /// then asleep between them. Who can be woken sleeps on a Bell (bell.hpp) instead of the last.
 ///
 /// FEW YIELDS. On a core that nobody else wants a yield returns at once, and polls go on for as long as the pace says.
-/// Where others want it, the yield may give away more than this thread's turn: since Linux 6.12 that of its whole
+/// On a contended core the yield may give away more than this thread's turn: since Linux 6.12 that of its whole
 /// session or container, and it returns when every other one has had its turn, 16 ms later beside ten busy processes on
 /// two cores. A wait therefore lends its core kMaxLent times and then sleeps. A thread that has waited for its turn
 /// does without yields for ten times as long, in this wait and the next ones. A sleeper keeps its claim on the core and
