@@ -193,9 +193,10 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
           "--resume FILE --new-optimizer-state");
     }
     if (record.seed != wanted.seed) {
-      throw std::runtime_error(
-          fmt::format("the checkpoint was trained with --seed {}, not {}: the order of the samples would change",
-                      record.seed, wanted.seed));
+      throw std::runtime_error(fmt::format(
+          "{}: the checkpoint was trained with --seed {}, not {}: the order of the samples would change. Give "
+          "--seed {}, or start a new run",
+          plan.settings.run.folder.string(), record.seed, wanted.seed, record.seed));
     }
   });
   const AgreeOptions was = train_options_from_ini(record.configuration).agree;
