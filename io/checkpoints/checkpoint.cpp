@@ -151,7 +151,9 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
   for (const FoundCheckpoint& found : list_checkpoints(options_.folder)) {
     if (lies_behind(found)) own_.insert(found.step);
   }
-  move_best(best(options_.goes_on_from));
+  const std::vector<fs::path> best = this->best(options_.goes_on_from);
+  move_best(best);
+  prune(options_.goes_on_from, best);
 }
 
 bool CheckpointWriter::lies_behind(const FoundCheckpoint& found) const {

@@ -144,8 +144,8 @@ struct CheckpointWriterOptions {
 class CheckpointWriter {
  public:
   /// The folder must exist, and the caller must own the run. Removes unfinished files of earlier writers, temporaries
-  /// and parts. Moves `latest` to the checkpoint from which the run continues, because an earlier writer may have died
-  /// before it could do so.
+  /// and parts. Moves the links and removes older checkpoints up to the one from which the run continues, as write()
+  /// does: an earlier writer may have died before it could do so, and a run that has no step left writes no other.
   explicit CheckpointWriter(CheckpointWriterOptions options);
   /// Blocks until the checkpoint is on the device; calls from several threads take turns. A checkpoint of the same step
   /// is replaced. `split`: the rest of the state, in parts that are already written. Returns the final path. Throws

@@ -235,6 +235,28 @@ TEST(Checkpoint, ABestLinkThatIsNotTrueAnyMoreGoes) {
   EXPECT_FALSE(fs::is_symlink(best)) << "nobody keeps what it points at";
 }
 
+TEST(Checkpoint, AResumedRunFinishesWhatAKilledWriterLeft) {
+  const TemporaryFolder folder;
+  CheckpointWriterOptions options = keep_best(folder.path(), 1);
+  options.keep = 9;
+  {
+    CheckpointWriter killed(options);  // as if between the rename of its last file and what follows
+    for (const auto& [step, metric] : {std::pair{10, 0.9}, {20, 0.5}, {30, 0.6}, {40, 0.7}, {50, 0.8}}) {
+      killed.validated(step, metric);
+      write_sample(killed, step);
+    }
+    fs::remove(folder.path() / "latest");
+    fs::remove(folder.path() / "best");
+  }
+  options.keep = 2;
+  options.goes_on_from = 40;
+  options.metrics = {{10, 0.9}, {20, 0.5}, {30, 0.6}, {40, 0.7}};
+  const CheckpointWriter after(options);
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(50, 40, 30, 10)) << "a later step is not this run's";
+  EXPECT_EQ(verify_checkpoint(folder.path() / "latest").step, 40);
+  EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 10);
+}
+
 TEST(Checkpoint, TheHistoryIsReadAlone) {
   const TemporaryFolder folder;
   CheckpointWriter writer({.folder = folder.path()});
