@@ -161,42 +161,46 @@ bool is_of_run(const fs::path& file, const fs::path& run) {
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
                      const Plan& plan) {
   const io::TrainingRecord& wanted = plan.record;
+  const RunOptions& run = plan.settings.run;
+  const std::string source =
+      (run.resume.from == Resume::From::file ? run.resume.file : run.folder / "checkpoints").string();
   all_succeed_or_usage(communicator, [&] {
     if (!same_network(record.network, wanted.network)) {
       throw std::runtime_error(
-          fmt::format("the checkpoint is of another network ({}) than this one ({}): give the same --model options, or "
-                      "start a new run",
-                      io::to_text(record.network), io::to_text(wanted.network)));
+          fmt::format("{}: the checkpoint is of another network ({}) than this one ({}): give the same --model "
+                      "options, or start a new run",
+                      source, io::to_text(record.network), io::to_text(wanted.network)));
     }
-    const bool new_optimizer = plan.settings.run.new_optimizer_state;
+    const bool new_optimizer = run.new_optimizer_state;
     if (record.optimizer != wanted.optimizer && !new_optimizer) {
       throw std::runtime_error(fmt::format(
-          "the checkpoint was trained with --optimizer {}, not {}: give the same, or go on in a new run with "
+          "{}: the checkpoint was trained with --optimizer {}, not {}: give the same, or go on in a new run with "
           "--resume FILE --new-optimizer-state",
-          record.optimizer, wanted.optimizer));
+          source, record.optimizer, wanted.optimizer));
     }
     if (record.dataset != wanted.dataset) {
       throw std::runtime_error(
-          fmt::format("{} is not the data that the checkpoint was trained on: its place in the epoch means nothing "
-                      "there. Give the same --data, or start a new run",
-                      plan.workload.paths.training.string()));
+          fmt::format("{} is not the data that the checkpoint in {} was trained on: its place in the epoch means "
+                      "nothing there. Give the same --data, or start a new run",
+                      plan.workload.paths.training.string(), source));
     }
     const TrainOptions before = train_options_from_ini(record.configuration);
     const AgreeOptions &was = before.agree, &is = plan.settings.agree;
     if (was.local_steps > 0 && is.local_steps > 0 && was.islands != is.islands) {
-      throw UsageError(fmt::format("the checkpoint holds the optimisers of {} islands, not {}: give --islands {}",
-                                   was.islands, is.islands, was.islands));
+      throw UsageError(fmt::format("{}: the checkpoint holds the optimisers of {} islands, not {}: give --islands {}",
+                                   source, was.islands, is.islands, was.islands));
     }
     if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0 && !new_optimizer) {
-      throw UsageError(
-          "the checkpoint keeps no average of the weights: leave out --average-decay, or go on in a new run with "
-          "--resume FILE --new-optimizer-state");
+      throw UsageError(fmt::format(
+          "{}: the checkpoint keeps no average of the weights: leave out --average-decay, or go on in a new "
+          "run with --resume FILE --new-optimizer-state",
+          source));
     }
     if (record.seed != wanted.seed) {
       throw std::runtime_error(fmt::format(
           "{}: the checkpoint was trained with --seed {}, not {}: the order of the samples would change. Give "
           "--seed {}, or start a new run",
-          plan.settings.run.folder.string(), record.seed, wanted.seed, record.seed));
+          source, record.seed, wanted.seed, record.seed));
     }
   });
   const AgreeOptions was = train_options_from_ini(record.configuration).agree;

@@ -11,8 +11,11 @@
 namespace lockstep::comm {
 
 std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "unknown host";
+  char buffer[256] = {};
+  if (gethostname(buffer, sizeof(buffer) - 1) != 0 || buffer[0] == '\0') return "unknown host";
+  std::string name = buffer;
+  std::ranges::replace_if(name, [](unsigned char c) { return c <= ' ' || c > '~'; }, '?');
+  return name;
 }
 
 std::uint64_t random_nonce() {

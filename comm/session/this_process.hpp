@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-/// Name of this machine; "unknown host" if it has none.
+/// Name of this machine, with ? for what is not printable ASCII; "unknown host" if it has none.
 std::string host_name();
 
 /// A random number from the system's entropy, never 0: identifies a process to another.

@@ -128,6 +128,17 @@ printf '\x1b]0;o\x07 = 1\n' >>runs/table/config.ini
 harmless info runs/table; harmless report runs/table --out page.html; harmless check --run runs/table
 harmless train --config runs/table/config.ini --run runs/three
 
+check "a host's name"
+strange=(unshare --map-root-user --uts sh -c 'printf "a\033]0;b" >/proc/sys/kernel/hostname && exec "$@"' sh)
+if "${strange[@]}" true 2>/dev/null; then
+  "${strange[@]}" "$lockstep" bench all-reduce --max 4 --repeat 1 --json host.json >out 2>err
+  status=$?
+  expect_status 0; nothing_commands out; nothing_commands err
+  expect grep -q '"host": *"a?]0;b"' host.json
+else
+  echo "not run: no host name can be set here"
+fi
+
 check "a model's own text: as it is for programs, visible on a terminal"
 must_run pack --format text --tokenizer byte --x text.txt --out text
 must_run train --data text --model gpt --layers 1 --width 16 --heads 1 --context 16 --steps 60 --batch 16 --run runs/text \

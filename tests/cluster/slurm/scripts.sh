@@ -43,6 +43,21 @@ expect_state COMPLETED
 expect_out 'by mpirun --bind-to core: two ranks tried with srun --mpi=pmi2 did not find each other.*; srun --mpi=list has no pmi7'
 expect_out 'done at step 20'
 
+check "Open MPI's files lie in a folder of the job's own on every node, and none stays there"
+cat >folders <<'END'
+#!/bin/sh
+[ "$1" = --version ] || echo "$(hostname) $OMPI_MCA_orte_tmpdir_base $(ls "$OMPI_MCA_orte_tmpdir_base")"
+END
+chmod +x folders
+on_login env LOCKSTEP="$PWD/folders" LOCKSTEP_LAUNCHER=mpirun timeout 120 salloc --nodes=3 --ntasks-per-node=1 "$tree/slurm/launch" \
+  train >out 2>err
+status=$?
+expect_status 0
+for node in n1 n2 n3; do
+  expect_out "^$node /tmp/lockstep\.[^ ]+ ompi\.$node\."
+  [ -z "$(on_node $node find /tmp -maxdepth 1 -name 'lockstep.*')" ] || failed "$node: $(on_node $node ls /tmp)"
+done
+
 check "by hand in an allocation"
 for launcher in srun mpirun; do
   on_login env LOCKSTEP_LAUNCHER=$launcher timeout 120 salloc --nodes=3 --ntasks-per-node=2 "$tree/slurm/launch" train "${options[@]}" \
