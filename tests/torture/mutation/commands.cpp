@@ -55,6 +55,7 @@ void train(std::vector<std::string> options) {
   static char* names[] = {name, nullptr};
   static char** argv = names;
   static comm::MpiSession session(argc, argv);
+  session.set_end_limit(1e9);  // the process goes on when the training is done
   options.insert(options.end(), {"--progress", "off", "--no-tensorboard", "--device", "cpu"});
   const Silence silence;
   try {
