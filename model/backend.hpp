@@ -1,7 +1,8 @@
 /// \file
-/// The coarse operations that networks are made of. One implementation per kind of device: cpu/ (fp32, fast), cuda/
-/// (one GPU), reference/ (float64, obvious). Network code is written once against this class and its two departments:
-/// images() (image_operations.hpp) and sequences() (sequence_operations.hpp).
+/// The coarse operations that networks are made of. One implementation per kind of device: cpu/ (fp32) and
+/// cuda/ (one GPU); tests compare both with tests/model/reference/ (float64, obvious). Network code is written once
+/// against this class and its two departments: images() (image_operations.hpp) and sequences()
+/// (sequence_operations.hpp).
 ///
 /// Conventions: activations are [batch, features] row-major in compute_type(); weights are [inputs, outputs] row-major.
 /// Parameters, their gradients and the optimiser's state are kept in master_type(); GEMMs read parameters in
@@ -129,7 +130,7 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "cuda", "reference"
+  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "cuda"
   virtual std::string description() const = 0;         ///< "cpu: OpenBLAS 0.3.21 SkylakeX, loops x86-64-v4, 1 thread"
   /// Identifies everything besides the inputs that determines the bits of results.
   virtual std::string arithmetic() const { return description(); }
@@ -307,8 +308,8 @@ struct BackendOptions {
   double worth_padding = kFlopsPerCopiedByte;  ///< cuda: FLOPs per byte above which products use padded copies
   int reserved_processors = 0;  ///< cuda: streaming multiprocessors that use_processors() leaves to communication
 };
-/// The factory that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws
-/// std::invalid_argument (unknown name), DeviceError (no such device, or built without CUDA).
+/// The factory that knows which backends were compiled. name: "cpu" or "cuda". Throws std::invalid_argument
+/// (unknown name), DeviceError (no such device, or built without CUDA).
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 
 }  // namespace lockstep::model

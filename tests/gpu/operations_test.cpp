@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/subject.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "model/sample_data.hpp"
 
 namespace lockstep::model::test {
@@ -46,7 +47,7 @@ class Operations : public testing::TestWithParam<Precision> {
   const Precision precision_ = GetParam();
   const double limit_ = limit_of(precision_);
   std::unique_ptr<Backend> device_;
-  const std::unique_ptr<Backend> reference_ = make_backend("reference");
+  const std::unique_ptr<Backend> reference_ = std::make_unique<ReferenceBackend>();
 };
 
 struct LinearCase {

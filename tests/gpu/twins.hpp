@@ -15,6 +15,7 @@
 
 #include "gpu/subject.hpp"
 #include "model/activation_table.hpp"
+#include "model/reference/reference_backend.hpp"
 
 namespace lockstep::model::test {
 
@@ -74,7 +75,7 @@ class Twins : public testing::TestWithParam<Precision> {
   const Precision precision_ = GetParam();
   Random random_;
   std::unique_ptr<Backend> device_;
-  const std::unique_ptr<Backend> reference_ = make_backend("reference");
+  const std::unique_ptr<Backend> reference_ = std::make_unique<ReferenceBackend>();
 };
 
 }  // namespace lockstep::model::test

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/subject.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "model/sample_data.hpp"
 #include "model/update_rule.hpp"
 
@@ -110,7 +111,7 @@ class Update : public testing::TestWithParam<Precision> {
   void SetUp() override {
     if (!offers(GetParam())) GTEST_SKIP() << "this device has no " << name_of(GetParam());
   }
-  const std::unique_ptr<Backend> reference_ = make_backend("reference");
+  const std::unique_ptr<Backend> reference_ = std::make_unique<ReferenceBackend>();
 };
 
 TEST_P(Update, EveryOptimizer) {

@@ -1,6 +1,6 @@
 // Compares every kernel of model/cuda/image_kernels.hpp on the host (support/cuda_on_cpu.hpp) with the float64
-// operations of model/reference/: odd shapes, empty batches, unaligned tensors, guards around each, three orders of
-// threads with the same bits.
+// operations of tests/model/reference/: odd shapes, empty batches, unaligned tensors, guards around each, three orders
+// of threads with the same bits.
 #include <algorithm>
 #include <array>
 #include <cmath>

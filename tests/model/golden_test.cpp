@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "golden_file.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "now.hpp"
 
 namespace lockstep::model {
@@ -27,7 +28,7 @@ struct LayerDifferences {
 };
 
 LayerDifferences replay(const Case& golden, std::string_view backend_name) {
-  const auto backend = make_backend(backend_name);
+  const auto backend = make_backend_or_reference(backend_name);
   const auto widths = numbers<std::int64_t>(text(golden, "widths"));
   const bool classifies = text(golden, "loss") == "softmax";
   NetworkOptions layers{.name = "linear"};

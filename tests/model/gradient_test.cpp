@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "model/layers/dense_chain.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "network_harness.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
@@ -44,7 +45,7 @@ void expect_slopes(std::vector<double>& x, const std::vector<double>& gradient, 
 }
 
 TEST(Gradient, LinearLayerWithEachActivation) {
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 4, in = 5, out = 3;
   for (const Activation activation : kActivations) {
     auto x = samples<double>("x", batch * in), w = samples<double>("w", in * out), bias = samples<double>("b", out);
@@ -75,7 +76,7 @@ TEST(Gradient, LinearLayerWithEachActivation) {
 }
 
 TEST(Gradient, SoftmaxCrossEntropy) {
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 5, classes = 4;
   auto logits = samples<double>("logits", batch * classes, 3);
   auto answer = labels(batch, classes);
@@ -93,7 +94,7 @@ TEST(Gradient, SoftmaxCrossEntropy) {
 }
 
 TEST(Gradient, MeanSquaredError) {
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 5, outputs = 3;
   auto predictions = samples<double>("p", batch * outputs);
   auto targets = samples<float>("t", batch * outputs);
@@ -111,7 +112,7 @@ TEST(Gradient, MeanSquaredError) {
 }
 
 TEST(Gradient, BinaryCrossEntropy) {
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 5, outputs = 3;
   for (const float smoothing : {0.0f, 0.1f}) {
     auto logits = samples<double>("logits", batch * outputs, 3);
@@ -133,7 +134,7 @@ TEST(Gradient, BinaryCrossEntropy) {
 
 /// Errors on both sides of the change in Huber's loss, none closer than a step to a corner.
 TEST(Gradient, OtherErrors) {
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 9, outputs = 3;
   for (const ErrorLoss of_error : {ErrorLoss::absolute, ErrorLoss::huber}) {
     auto predictions = samples<double>("p", batch * outputs, 2);
@@ -153,7 +154,7 @@ TEST(Gradient, OtherErrors) {
 }
 
 TEST(Gradient, WeightsOfRows) {
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 7, outputs = 3;
   auto weight = test::weights(batch), targets = samples<float>("t", batch * outputs), there = binary(batch * outputs);
   auto answer = labels(batch, outputs);

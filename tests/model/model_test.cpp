@@ -9,6 +9,7 @@
 
 #include "model/device_workspaces.hpp"
 #include "model/layers/dense_chain.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "model/state/memory_plan.hpp"
 #include "model/training/training.hpp"
 #include "now.hpp"
@@ -347,7 +348,7 @@ TEST(PredictionOfTokens, WhatFollowsKnownPositionsIsWhatTheWholeWindowSays) {
       {.name = "gpt", .values = {{"layers", std::int64_t{2}}, {"width", std::int64_t{8}}, {"heads", std::int64_t{2}}}},
       {.features = kContext, .outputs = kVocabulary, .image = {}, .tokens = true});
   for (const char* const name : {"cpu", "reference"}) {
-    const auto backend = make_backend(name);
+    const auto backend = make_backend_or_reference(name);
     SeededTraining whole(*backend, *network, {.max_batch = 1, .sample_type = ElementType::int32}, {});
     SeededTraining grown(*backend, *network, {.max_batch = 1, .sample_type = ElementType::int32}, {});
     ASSERT_TRUE(grown.model.continues());
@@ -550,7 +551,7 @@ TEST_F(ModelTest, RefusesBatchesAndGroupsThatDoNotFit) {
   arena.pop_back();
   EXPECT_THROW(training.parameters.upload_group("parameters", arena), std::invalid_argument);
   EXPECT_THROW(Training(*backend_, *network_, {.max_batch = 0}, {}), std::invalid_argument);
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   Training exact(*reference, *network_, {}, {});
   EXPECT_THROW(exact.parameters.gradient_elements(), std::invalid_argument);
 }

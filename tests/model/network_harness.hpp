@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/network.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
 
@@ -31,7 +32,7 @@ class NetworkInDoubles {
   /// Weights are sample data, scaled so that numbers neither vanish nor explode: scales around 1, the rest smaller with
   /// more inputs.
   NetworkInDoubles(std::unique_ptr<Network> made, std::int64_t max_batch)
-      : backend(make_backend("reference")),
+      : backend(std::make_unique<ReferenceBackend>()),
         network(std::move(made)),
         parameters(table().arena_elements()),
         gradients(table().arena_elements()),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/formulas/gate.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "model/update_rule.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
@@ -56,7 +57,7 @@ class OptimizerFormula : public ::testing::TestWithParam<std::tuple<const char*,
 
 TEST_P(OptimizerFormula, MatchesFloat64OverSeveralSteps) {
   const auto& [backend_name, kind, variant] = GetParam();
-  const auto backend = make_backend(backend_name, {.threads = variant == 3 ? 2 : 1});
+  const auto backend = make_backend_or_reference(backend_name, {.threads = variant == 3 ? 2 : 1});
   OptimizerOptions options{.kind = kind};
   if (variant == 1) options.weight_decay = 0.1;
   if (variant == 2) {
@@ -160,7 +161,7 @@ TEST(Optimizer, ClipsByNormOnlyAboveIt) {
 TEST(Optimizer, AClosedGateLeavesEverythingAlone) {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   for (const char* name : {"cpu", "reference"}) {
-    const auto backend = make_backend(name);
+    const auto backend = make_backend_or_reference(name);
     const auto size = size_of(backend->master_type()) * 40 / sizeof(double);
     const std::vector<UpdateSlice> slices{{0, 40, true}};
     for (const auto& [squares, non_finite] :

@@ -16,6 +16,7 @@
 #include "model/cuda/attention_library.hpp"
 #include "model/cuda/cudnn_plans.hpp"
 #include "model/cuda/device_memory.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "support/cudnn_on_cpu.hpp"
 
 namespace lockstep::model::test {
@@ -60,7 +61,7 @@ struct Call {
   std::vector<float> numbers(std::int64_t count) { return random.numbers(count, Precision::bf16, 2); }
 
   void expect_exact() const {
-    const auto reference = make_backend("reference");
+    const auto reference = std::make_unique<ReferenceBackend>();
     std::vector<double> exact_joint = widened(joint.fetch()), exact_d_y = widened(d_y.fetch());
     std::vector<double> exact_y(exact_d_y.size()), exact_d_joint(exact_joint.size());
     std::vector<double> exact_sums(static_cast<std::size_t>(kSamples * shape.heads * shape.context));

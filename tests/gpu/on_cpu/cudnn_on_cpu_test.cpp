@@ -20,6 +20,7 @@
 #include "model/cuda/cudnn_plans.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/handles.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "support/runtime_on_cpu.hpp"
 
 namespace lockstep::model::test {
@@ -44,7 +45,7 @@ std::vector<Convolution> shapes() {
 /// Compares the library's three convolutions with the float64 reference.
 TEST(ConvolutionsOnCpu, AreThoseOfTheReference) {
   constexpr std::int64_t kImages = 3;
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   for (const Convolution& shape : shapes()) {
     const ElementType bf16 = ElementType::bfloat16;
     SCOPED_TRACE(fmt::format("{} x {} x {}, window {} x {} by {}", shape.in.height, shape.in.width, shape.in.channels,

@@ -43,4 +43,9 @@ class ReferenceBackend final : public HostBackend {
   ReferenceSequences sequences_;
 };
 
+/// make_backend(), or the reference for the name "reference".
+inline std::unique_ptr<Backend> make_backend_or_reference(std::string_view name, const BackendOptions& options = {}) {
+  return name == "reference" ? std::make_unique<ReferenceBackend>() : make_backend(name, options);
+}
+
 }  // namespace lockstep::model
