@@ -124,6 +124,23 @@ struct StageBytes {
 /// Selects whether an update keeps UpdateArenas::average.
 enum class Averaging { no, yes };
 
+/// The operations of a device behind the checked ones of Backend, besides those that all hosts share; as in
+/// image_operations.hpp.
+#define LOCKSTEP_OPERATIONS(VOID, BODY)                                                                      \
+  VOID do_convert_input(const Tensor&, const InputTransform&, const Tensor&) BODY;                           \
+  VOID do_linear_forward(const Tensor&, const Tensor&, const Tensor&, Activation, const Tensor&) BODY;       \
+  VOID do_linear_backward(const LinearBackwardOperands&, Activation, Accumulate) BODY;                       \
+  VOID do_softmax_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;       \
+  VOID do_mean_error(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;                  \
+  VOID do_binary_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;        \
+  VOID do_add(const Tensor&, const Tensor&) BODY;                                                            \
+  VOID do_sum_of_squares(const Tensor&, const Tensor&, Accumulate) BODY;                                     \
+  VOID do_add_l2_gradient(const Tensor&, const Tensor&, float, std::span<const UpdateSlice>) BODY;           \
+  VOID do_update(const UpdateArenas&, OptimizerKind, Averaging, const Tensor&, std::span<const UpdateSlice>, \
+                 const UpdateGate&) BODY;                                                                    \
+  VOID do_upload(std::span<const float>, const Tensor&) BODY;                                                \
+  VOID do_download(const Tensor&, std::span<float>) BODY;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -262,30 +279,12 @@ class Backend {
   virtual void do_reserve_stages(int slots, const StageBytes& bytes) = 0;
   virtual StagedBatch do_stage(int slot, const StagedBatch& batch) = 0;
   virtual void do_release_stage(int slot) = 0;
-  virtual void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) = 0;
-  virtual void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
-                                 const Tensor& y) = 0;
-  virtual void do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
-                                  Accumulate accumulate) = 0;
-  virtual void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
-                                        const Tensor& sums) = 0;
-  virtual void do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                             const Tensor& sums) = 0;
-  virtual void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
-                                       const Tensor& sums) = 0;
-  virtual void do_add(const Tensor& x, const Tensor& to) = 0;
-  virtual void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) = 0;
+  LOCKSTEP_OPERATIONS(virtual void, { missing_operation(__func__); })
   virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;
-  virtual void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
-                                  std::span<const UpdateSlice> slices) = 0;
-  virtual void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
-                         std::span<const UpdateSlice> slices, const UpdateGate& gate) = 0;
   virtual void do_cast(const Tensor& in, const Tensor& out) = 0;
   virtual void do_fill_zero(const Tensor& x) = 0;
   virtual void do_write(std::span<const std::byte> host, const Tensor& to) = 0;
   virtual void do_read(const Tensor& from, std::span<std::byte> host) = 0;
-  virtual void do_upload(std::span<const float> host, const Tensor& to) = 0;
-  virtual void do_download(const Tensor& from, std::span<float> host) = 0;
 
   bool is_number(const Tensor& x) const noexcept;
 

@@ -189,10 +189,6 @@ void ImageOperations::add_image_gradient(const Convolution& shape, const Tensor&
   do_add_image_gradient(shape, w, d_y, d_x);
 }
 
-void ImageOperations::do_add_image_gradient(const Convolution&, const Tensor&, const Tensor&, const Tensor&) {
-  throw std::logic_error("add_image_gradient: this device says that it adds, and does not");
-}
-
 void ImageOperations::max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   require_shape(shape, "max_pool_forward");
   require(is(x, types_.compute, x.rows, shape.in.elements()), "max_pool_forward",

@@ -87,6 +87,31 @@ struct BatchNormBackwardOperands {
   Tensor forward_sums, sums, d_x;
 };
 
+/// The operations of a device behind the checked ones of ImageOperations, in their order. A device that has all of them
+/// declares them by (void, override). One that a device lacks throws std::logic_error.
+#define LOCKSTEP_IMAGE_OPERATIONS(VOID, BODY)                                                                        \
+  VOID do_augment(const Tensor&, const Tensor&, const Augmentation&, const Tensor&) BODY;                            \
+  VOID do_convolution_forward(const Convolution&, const Tensor&, const Tensor&, const Tensor&, Activation,           \
+                              const Tensor&) BODY;                                                                   \
+  VOID do_convolution_backward(const Convolution&, const LinearBackwardOperands&, Activation, Accumulate) BODY;      \
+  VOID do_max_pool_forward(const Pool&, const Tensor&, const Tensor&, const Tensor&) BODY;                           \
+  VOID do_max_pool_backward(const Pool&, const Tensor&, const Tensor&, const Tensor&) BODY;                          \
+  VOID do_global_average_forward(const ImageShape&, const Tensor&, const Tensor&) BODY;                              \
+  VOID do_global_average_backward(const ImageShape&, const Tensor&, const Tensor&) BODY;                             \
+  VOID do_response_normalization_forward(const ResponseNormalization&, const Tensor&, const Tensor&) BODY;           \
+  VOID do_response_normalization_backward(const ResponseNormalization&, const Tensor&, const Tensor&, const Tensor&, \
+                                          const Tensor&) BODY;                                                       \
+  VOID do_subsample_forward(const ImageShape&, const ImageShape&, std::int64_t, const Tensor&, const Tensor&) BODY;  \
+  VOID do_subsample_backward(const ImageShape&, const ImageShape&, std::int64_t, const Tensor&, const Tensor&) BODY; \
+  VOID do_batch_norm_sums(const BatchNorm&, const Tensor&, const Tensor&) BODY;                                      \
+  VOID do_batch_norm_forward(const BatchNorm&, const BatchNormForwardOperands&) BODY;                                \
+  VOID do_batch_norm_statistics(const BatchNorm&, const Tensor&, double, Accumulate, const Tensor&, const Tensor&)   \
+      BODY;                                                                                                          \
+  VOID do_batch_norm_inference(const BatchNorm&, const BatchNormInferenceOperands&) BODY;                            \
+  VOID do_batch_norm_inference_backward(const BatchNorm&, const BatchNormInferenceBackwardOperands&) BODY;           \
+  VOID do_batch_norm_backward_sums(const BatchNorm&, const BatchNormBackwardSumsOperands&, Accumulate) BODY;         \
+  VOID do_batch_norm_backward(const BatchNorm&, const BatchNormBackwardOperands&) BODY;
+
 class ImageOperations {
  public:
   virtual ~ImageOperations() = default;
@@ -169,34 +194,11 @@ class ImageOperations {
   const OperationTypes& types() const noexcept { return types_; }
 
  private:
-  virtual void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) = 0;
-  virtual void do_convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
-                                      Activation activation, const Tensor& y) = 0;
-  virtual void do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
-                                       Activation activation, Accumulate accumulate) = 0;
-  virtual void do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x);
-  virtual void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) = 0;
-  virtual void do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) = 0;
-  virtual void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) = 0;
-  virtual void do_global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) = 0;
-  virtual void do_response_normalization_forward(const ResponseNormalization& norm, const Tensor& x,
-                                                 const Tensor& y) = 0;
-  virtual void do_response_normalization_backward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
-                                                  const Tensor& d_y, const Tensor& d_x) = 0;
-  virtual void do_subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
-                                    const Tensor& y) = 0;
-  virtual void do_subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
-                                     const Tensor& d_y, const Tensor& d_x) = 0;
-  virtual void do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) = 0;
-  virtual void do_batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) = 0;
-  virtual void do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
-                                        const Tensor& d_mean, const Tensor& d_variance) = 0;
-  virtual void do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) = 0;
-  virtual void do_batch_norm_inference_backward(const BatchNorm& norm,
-                                                const BatchNormInferenceBackwardOperands& operands) = 0;
-  virtual void do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
-                                           Accumulate accumulate) = 0;
-  virtual void do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) = 0;
+  LOCKSTEP_IMAGE_OPERATIONS(virtual void, { missing_operation(__func__); })
+  virtual void do_add_image_gradient(const Convolution&, const Tensor& /*w*/, const Tensor& /*d_y*/,
+                                     const Tensor& /*d_x*/) {
+    missing_operation(__func__);
+  }
 
   OperationTypes types_;
 };

@@ -2,6 +2,8 @@
 /// Types that all operations share.
 #pragma once
 
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "model/tensor.hpp"
@@ -34,5 +36,10 @@ struct OperationTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;
 };
+
+/// For virtual functions do_OPERATION() that a device does not implement; `function`: its __func__.
+[[noreturn]] inline void missing_operation(const char* function) {
+  throw std::logic_error(std::string(function).substr(3) + ": the backend lacks this operation");
+}
 
 }  // namespace lockstep::model

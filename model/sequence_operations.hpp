@@ -69,6 +69,25 @@ struct LstmBackwardOperands {
       {};  ///< gates of the step behind these, as its own call left them; absent: these steps are the last
 };
 
+/// The operations of a device behind the checked ones of SequenceOperations, in their order. A device that has all of
+/// them declares them by (void, override). One that a device lacks throws std::logic_error.
+#define LOCKSTEP_SEQUENCE_OPERATIONS(VOID, BODY)                                                                  \
+  VOID do_to_time_major(const Tensor&, const Tensor&) BODY;                                                       \
+  VOID do_embedding_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&) BODY;                     \
+  VOID do_embedding_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&) BODY;        \
+  VOID do_project_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                      \
+  VOID do_project_backward(const Tensor&, const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&) \
+      BODY;                                                                                                       \
+  VOID do_layer_norm_forward(const LayerNormForwardOperands&) BODY;                                               \
+  VOID do_layer_norm_backward(const LayerNormBackwardOperands&, Accumulate) BODY;                                 \
+  VOID do_gelu_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                         \
+  VOID do_gelu_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&) BODY;                            \
+  VOID do_dropout(const Tensor&, const Tensor&, const Dropout&, const Tensor&) BODY;                              \
+  VOID do_attention_forward(const Attention&, const AttentionForwardOperands&) BODY;                              \
+  VOID do_attention_backward(const Attention&, const AttentionBackwardOperands&) BODY;                            \
+  VOID do_lstm_forward(const Lstm&, const LstmForwardOperands&) BODY;                                             \
+  VOID do_lstm_backward(const Lstm&, const LstmBackwardOperands&) BODY;
+
 class SequenceOperations {
  public:
   virtual ~SequenceOperations() = default;
@@ -136,23 +155,7 @@ class SequenceOperations {
   const OperationTypes& types() const noexcept { return types_; }
 
  private:
-  virtual void do_to_time_major(const Tensor& tokens, const Tensor& out) = 0;
-  virtual void do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                                    const Tensor& y) = 0;
-  virtual void do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
-                                     const Tensor& d_table, const Tensor& d_positions) = 0;
-  virtual void do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) = 0;
-  virtual void do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
-                                   const Tensor& d_table, const Tensor& d_x) = 0;
-  virtual void do_layer_norm_forward(const LayerNormForwardOperands& operands) = 0;
-  virtual void do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) = 0;
-  virtual void do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) = 0;
-  virtual void do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias) = 0;
-  virtual void do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) = 0;
-  virtual void do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) = 0;
-  virtual void do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) = 0;
-  virtual void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) = 0;
-  virtual void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) = 0;
+  LOCKSTEP_SEQUENCE_OPERATIONS(virtual void, { missing_operation(__func__); })
 
   OperationTypes types_;
 };

@@ -27,25 +27,7 @@ class CpuBackend : public HostBackend {
   SequenceOperations& sequences() noexcept override { return sequences_; }
 
  private:
-  void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
-  void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
-                         const Tensor& y) override;
-  void do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
-                          Accumulate accumulate) override;
-  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
-                                const Tensor& sums) override;
-  void do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                     const Tensor& sums) override;
-  void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
-                               const Tensor& sums) override;
-  void do_add(const Tensor& x, const Tensor& to) override;
-  void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
-  void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
-                          std::span<const UpdateSlice> slices) override;
-  void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
-                 std::span<const UpdateSlice> slices, const UpdateGate& gate) override;
-  void do_upload(std::span<const float> host, const Tensor& to) override;
-  void do_download(const Tensor& from, std::span<float> host) override;
+  LOCKSTEP_OPERATIONS(void, override)
 
   /// Sum over blocks of [0, count) of at least `smallest`: block(begin, count) is one block's part. The number of
   /// blocks depends on count alone and the parts are added in order, so the number of threads does not change the

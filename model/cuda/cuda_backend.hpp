@@ -61,34 +61,16 @@ class CudaBackend final : public Backend {
   void do_reserve_stages(int slots, const StageBytes& bytes) override;
   StagedBatch do_stage(int slot, const StagedBatch& batch) override;
   void do_release_stage(int slot) override;
-  void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
-  void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
-                         const Tensor& y) override;
-  void do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
-                          Accumulate accumulate) override;
+  LOCKSTEP_OPERATIONS(void, override)
   void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                               const Tensor& y) override;
   void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                        const Tensor& d_z_sums) override;
-  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
-                                const Tensor& sums) override;
-  void do_mean_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                     const Tensor& sums) override;
-  void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
-                               const Tensor& sums) override;
-  void do_add(const Tensor& x, const Tensor& to) override;
-  void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
   void do_report_loss(const Tensor& sums, const Tensor& status) override;
-  void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
-                          std::span<const UpdateSlice> slices) override;
-  void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
-                 std::span<const UpdateSlice> slices, const UpdateGate& gate) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor& x) override;
   void do_write(std::span<const std::byte> host, const Tensor& to) override;
   void do_read(const Tensor& from, std::span<std::byte> host) override;
-  void do_upload(std::span<const float> host, const Tensor& to) override;
-  void do_download(const Tensor& from, std::span<float> host) override;
 
   /// True from Hopper on; before it a separate pass is faster than the product's epilogue (as llm.c found on the A100).
   bool fuses_gelu() const noexcept { return device_.major >= 9 && precision_ == Precision::bf16; }

@@ -9,10 +9,6 @@ namespace lockstep::model {
 
 OperationRecorder::OperationRecorder() : images_(*this), sequences_(*this) {}
 
-void OperationRecorder::refuse(const char* operation) {
-  throw std::logic_error(fmt::format("{} is no operation of inference", operation));
-}
-
 ValueNumber OperationRecorder::read(const Tensor& tensor) const {
   const auto* const begin = static_cast<const std::byte*>(tensor.data);
   for (auto held = held_.rbegin(); held != held_.rend(); ++held) {

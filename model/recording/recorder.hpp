@@ -30,7 +30,6 @@ class OperationRecorder final : public HostBackend {
   void record(const OperationKind& kind, std::vector<ValueNumber> inputs, const Tensor& output) {
     record(kind, std::move(inputs), std::span(&output, 1));
   }
-  [[noreturn]] static void refuse(const char* operation);
 
   std::string_view name() const noexcept override { return "recorder"; }
   std::string description() const override { return "recorder: computes nothing"; }
@@ -47,50 +46,15 @@ class OperationRecorder final : public HostBackend {
         : ImageOperations({ElementType::float32, ElementType::float32}), recorder_(recorder) {}
 
    private:
-    void do_augment(const Tensor&, const Tensor&, const Augmentation&, const Tensor&) override { refuse("augment"); }
     void do_convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
                                 Activation activation, const Tensor& y) override;
-    void do_convolution_backward(const Convolution&, const LinearBackwardOperands&, Activation, Accumulate) override {
-      refuse("convolution_backward");
-    }
     void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) override;
-    void do_max_pool_backward(const Pool&, const Tensor&, const Tensor&, const Tensor&) override {
-      refuse("max_pool_backward");
-    }
     void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) override;
-    void do_global_average_backward(const ImageShape&, const Tensor&, const Tensor&) override {
-      refuse("global_average_backward");
-    }
     void do_response_normalization_forward(const ResponseNormalization& norm, const Tensor& x,
                                            const Tensor& y) override;
-    void do_response_normalization_backward(const ResponseNormalization&, const Tensor&, const Tensor&, const Tensor&,
-                                            const Tensor&) override {
-      refuse("response_normalization_backward");
-    }
     void do_subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
                               const Tensor& y) override;
-    void do_subsample_backward(const ImageShape&, const ImageShape&, std::int64_t, const Tensor&,
-                               const Tensor&) override {
-      refuse("subsample_backward");
-    }
-    void do_batch_norm_sums(const BatchNorm&, const Tensor&, const Tensor&) override { refuse("batch_norm_sums"); }
-    void do_batch_norm_forward(const BatchNorm&, const BatchNormForwardOperands&) override {
-      refuse("batch_norm_forward");
-    }
-    void do_batch_norm_statistics(const BatchNorm&, const Tensor&, double, Accumulate, const Tensor&,
-                                  const Tensor&) override {
-      refuse("batch_norm_statistics");
-    }
     void do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) override;
-    void do_batch_norm_inference_backward(const BatchNorm&, const BatchNormInferenceBackwardOperands&) override {
-      refuse("batch_norm_inference_backward");
-    }
-    void do_batch_norm_backward_sums(const BatchNorm&, const BatchNormBackwardSumsOperands&, Accumulate) override {
-      refuse("batch_norm_backward_sums");
-    }
-    void do_batch_norm_backward(const BatchNorm&, const BatchNormBackwardOperands&) override {
-      refuse("batch_norm_backward");
-    }
 
     OperationRecorder& recorder_;
   };
@@ -104,55 +68,20 @@ class OperationRecorder final : public HostBackend {
     void do_to_time_major(const Tensor& tokens, const Tensor& out) override;
     void do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
                               const Tensor& y) override;
-    void do_embedding_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&) override {
-      refuse("embedding_backward");
-    }
     void do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) override;
-    void do_project_backward(const Tensor&, const Tensor&, const Tensor&, Accumulate, const Tensor&,
-                             const Tensor&) override {
-      refuse("project_backward");
-    }
     void do_layer_norm_forward(const LayerNormForwardOperands& operands) override;
-    void do_layer_norm_backward(const LayerNormBackwardOperands&, Accumulate) override {
-      refuse("layer_norm_backward");
-    }
     void do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) override;
-    void do_gelu_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&) override { refuse("gelu_backward"); }
-    void do_dropout(const Tensor&, const Tensor&, const Dropout&, const Tensor&) override { refuse("dropout"); }
     void do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) override;
-    void do_attention_backward(const Attention&, const AttentionBackwardOperands&) override {
-      refuse("attention_backward");
-    }
     void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) override;
-    void do_lstm_backward(const Lstm&, const LstmBackwardOperands&) override { refuse("lstm_backward"); }
 
     OperationRecorder& recorder_;
   };
 
-  void do_convert_input(const Tensor&, const InputTransform&, const Tensor&) override { refuse("convert_input"); }
   void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                          const Tensor& y) override;
-  void do_linear_backward(const LinearBackwardOperands&, Activation, Accumulate) override { refuse("linear_backward"); }
-  void do_softmax_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override {
-    refuse("softmax_cross_entropy");
-  }
-  void do_mean_error(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override { refuse("mean_error"); }
-  void do_binary_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override {
-    refuse("binary_cross_entropy");
-  }
   void do_add(const Tensor& x, const Tensor& to) override;
-  void do_sum_of_squares(const Tensor&, const Tensor&, Accumulate) override { refuse("sum_of_squares"); }
-  void do_add_l2_gradient(const Tensor&, const Tensor&, float, std::span<const UpdateSlice>) override {
-    refuse("add_l2_gradient");
-  }
-  void do_update(const UpdateArenas&, OptimizerKind, Averaging, const Tensor&, std::span<const UpdateSlice>,
-                 const UpdateGate&) override {
-    refuse("update");
-  }
   void do_cast(const Tensor& in, const Tensor& out) override;
-  void do_fill_zero(const Tensor&) override { refuse("fill_zero"); }
-  void do_upload(std::span<const float>, const Tensor&) override { refuse("upload"); }
-  void do_download(const Tensor&, std::span<float>) override { refuse("download"); }
+  void do_fill_zero(const Tensor&) override { missing_operation(__func__); }
 
   /// A range of memory and its value.
   struct Held {
