@@ -57,12 +57,12 @@ void Backend::reserve_stages(int slots, const StageBytes& bytes) {
   do_reserve_stages(stages_, stage_bytes_);
 }
 
-StagedBatch Backend::stage(int slot, const StagedBatch& batch) {
-  const auto& [x, y, keys, weights] = batch;
+Batch Backend::stage(int slot, const Batch& batch) {
+  const auto& [x, y, keys, weights, first_sequence, begins] = batch;
   require(slot >= 0 && slot < stages_, "stage", "no such slot: reserve_stages comes first");
-  require(is(x, x.type, x.rows, x.columns) && is(y, y.type, x.rows, y.columns), "stage",
-          "x and y must have one number of rows and be there");
-  require(!keys.present() || is(keys, ElementType::uint64, x.rows, 1), "stage", "keys must be uint64 [batch, 1]");
+  require(is(x, x.type, x.rows, x.columns), "stage", "x must be there");
+  require(absent_or(y, y.type, x.rows, y.columns), "stage", "x and y must have one number of rows");
+  require(absent_or(keys, ElementType::uint64, x.rows, 1), "stage", "keys must be uint64 [batch, 1]");
   require(absent_or(weights, ElementType::float32, x.rows, 1), "stage", "weights must be float32 [batch, 1]");
   require(x.bytes() <= stage_bytes_.x && y.bytes() <= stage_bytes_.y && keys.bytes() <= stage_bytes_.keys &&
               weights.bytes() <= stage_bytes_.weights,

@@ -110,11 +110,23 @@ struct UpdateGate {
   Tensor gradient_squares;  ///< sum of squares of the gradients; not finite: nothing is written
 };
 
-/// A batch in memory that operations can read.
-struct StagedBatch {
-  Tensor x, y;
-  Tensor keys;          ///< uint64 [samples, 1], keys of random draws (randomness.hpp); empty in evaluation
-  Tensor weights = {};  ///< float32 [samples, 1], weights of the loss (LossOptions::weights); empty: 1 each
+/// A batch of samples, in host memory or in memory that operations can read.
+struct Batch {
+  /// [samples, features]: uint8, float32 or float64 (images as stored, before augmentation), or int32 tokens. May have
+  /// no rows: the rank still takes part, and the other members do not matter.
+  Tensor x = {};
+  /// int32 [samples, 1] classes, int32 [samples, context] with tokens, or float32 [samples, outputs] for losses of
+  /// numbers and labels; absent where nothing reads it.
+  Tensor y = {};
+  Tensor keys = {};  ///< uint64 [samples, 1], keys of random draws (randomness.hpp); absent: nothing is random
+  Tensor weights =
+      {};  ///< float32 [samples, 1], weights of the loss in training (LossOptions::weights); absent: 1 each
+  /// For networks with recurrent state: index of the first sample's sequence among this rank's sequences, and whether
+  /// the sequences begin anew (with zero state).
+  std::int64_t first_sequence = 0;
+  bool begins = true;
+
+  std::int64_t count() const noexcept { return x.rows; }  ///< samples
 };
 /// Largest size of each part of a batch, in bytes.
 struct StageBytes {
@@ -177,10 +189,9 @@ class Backend {
   /// the memory grows, and earlier staged batches are lost.
   void reserve_stages(int slots, const StageBytes& bytes);
   /// Starts to copy a batch to slot `slot`, where operations enqueued from here on can read it; on a host they read the
-  /// host memory itself. batch: host memory; x uint8, int32, float32 or float64; y int32 or float32; keys uint64 or
-  /// none; weights float32 or none. The host memory must stay unchanged until wait_staged() (on a host: as long as the
-  /// operations use it).
-  StagedBatch stage(int slot, const StagedBatch& batch);
+  /// host memory itself. The host memory must stay unchanged until wait_staged() (on a host: as long as the operations
+  /// use it).
+  Batch stage(int slot, const Batch& batch);
   /// Marks the operations enqueued so far as the last that read `slot`.
   void release_stage(int slot);
   /// Waits until the host memory passed to stage() is no longer needed.
@@ -277,7 +288,7 @@ class Backend {
 
  private:
   virtual void do_reserve_stages(int slots, const StageBytes& bytes) = 0;
-  virtual StagedBatch do_stage(int slot, const StagedBatch& batch) = 0;
+  virtual Batch do_stage(int slot, const Batch& batch) = 0;
   virtual void do_release_stage(int slot) = 0;
   LOCKSTEP_OPERATIONS(virtual void, { missing_operation(__func__); })
   virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "model/operation_checks.hpp"
+
 namespace lockstep::model {
 
 namespace {
@@ -54,40 +56,35 @@ std::size_t BatchStage::slot_bytes(const Network& network, const ModelOptions& o
          (slot.x + slot.y + slot.keys + slot.weights);
 }
 
-BatchStage::Staged BatchStage::stage(int slot, const Batch& batch, bool with_keys) {
-  if (batch.count < 0 || batch.count > options_.max_batch) {
+Batch BatchStage::stage(int slot, Batch batch) {
+  const std::int64_t count = batch.count();
+  if (count < 0 || count > options_.max_batch) {
     throw std::invalid_argument(
-        fmt::format("a batch of {} samples: this model takes 0 to {}", batch.count, options_.max_batch));
+        fmt::format("a batch of {} samples: this model takes 0 to {}", count, options_.max_batch));
   }
-  if (batch.count > 0 && (batch.x == nullptr || batch.y == nullptr)) {
-    throw std::invalid_argument("a batch without samples or targets");
-  }
-  if (batch.first_sequence < 0 || batch.first_sequence + batch.count > options_.most_sequences()) {
+  if (batch.first_sequence < 0 || batch.first_sequence + count > options_.most_sequences()) {
     throw std::invalid_argument(fmt::format("a batch of sequences {} to {}: this model has {}", batch.first_sequence,
-                                            batch.first_sequence + batch.count, options_.most_sequences()));
+                                            batch.first_sequence + count, options_.most_sequences()));
   }
-  // Tensors cannot be const; the samples are only read.
   const bool tokens = network_.sample_shape().tokens;
+  if (batch.weights.present() && (!options_.weighted || tokens)) {
+    throw std::invalid_argument("a batch with weights: this model takes none");
+  }
+  const std::int64_t features = stored_features(network_, options_), targets = target_columns(network_, options_.loss);
   const bool classifies = options_.loss == LossKind::softmax_cross_entropy;
-  const Tensor x{const_cast<void*>(batch.x), batch.count == 0 && tokens ? ElementType::int32 : batch.x_type,
-                 batch.count, stored_features(network_, options_)};
-  const Tensor y{const_cast<void*>(batch.y), classifies ? ElementType::int32 : ElementType::float32, batch.count,
-                 target_columns(network_, options_.loss)};
-  Tensor keys;
-  if (batch.keys != nullptr && with_keys) {
-    keys = {const_cast<std::uint64_t*>(batch.keys), ElementType::uint64, batch.count, 1};
+  const ElementType y_type = classifies ? ElementType::int32 : ElementType::float32;
+  if (count == 0) {
+    batch.x = {nullptr, tokens ? ElementType::int32 : options_.sample_type, 0, features};
+    batch.y = {nullptr, y_type, 0, targets};
   }
-  Tensor weights;
-  if (batch.weights != nullptr) {
-    if (!options_.weighted || tokens) throw std::invalid_argument("a batch with weights: this model takes none");
-    weights = {const_cast<float*>(batch.weights), ElementType::float32, batch.count, 1};
-  }
-  return {backend_.stage(slot, {.x = x, .y = y, .keys = keys, .weights = weights}), batch.first_sequence};
+  require(is(batch.x, batch.x.type, count, features), "stage", "x must be [samples, features of the network]");
+  require(absent_or(batch.y, y_type, count, targets), "stage", "y must be the targets of the loss");
+  return backend_.stage(slot, batch);
 }
 
 void BatchStage::stage_next(const Batch& batch) {
   const int slot = (current_slot_ + 1) % kTrainingSlots;
-  slots_[static_cast<std::size_t>(slot)] = stage(slot, batch, true);
+  slots_[static_cast<std::size_t>(slot)] = stage(slot, batch);
   current_slot_ = slot;
 }
 
@@ -96,13 +93,15 @@ void BatchStage::release_current() {
   backend_.release_stage(released_slot_);
 }
 
-BatchStage::Staged BatchStage::stage_for_evaluation(const Batch& batch) {
-  return stage(evaluation_slot(), batch, false);
+Batch BatchStage::stage_for_evaluation(const Batch& batch) {
+  Batch without_keys = batch;
+  without_keys.keys = {};
+  return stage(evaluation_slot(), without_keys);
 }
 
 void BatchStage::release_evaluation() { backend_.release_stage(evaluation_slot()); }
 
-Tensor BatchStage::network_input(const StagedBatch& batch) {
+Tensor BatchStage::network_input(const Batch& batch) {
   if (network_.sample_shape().tokens) return batch.x;
   const InputTransform& transform = options_.input_transform;
   const bool augmented = options_.augmentation.has_value();

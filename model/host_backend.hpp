@@ -35,7 +35,7 @@ class HostBackend : public Backend {
 
  private:
   void do_reserve_stages(int, const StageBytes&) override {}
-  StagedBatch do_stage(int, const StagedBatch& batch) override { return batch; }
+  Batch do_stage(int, const Batch& batch) override { return batch; }
   void do_release_stage(int) override {}
   void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_cast(const Tensor& in, const Tensor& out) override;

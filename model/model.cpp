@@ -14,6 +14,10 @@ const ModelOptions& checked(const ModelOptions& options) {
   throw std::invalid_argument(fmt::format("max_batch is {}: need room for at least one sample", options.max_batch));
 }
 
+void require_targets(const Batch& batch) {
+  if (batch.count() > 0 && !batch.y.present()) throw std::invalid_argument("a batch without targets");
+}
+
 Purpose purpose_of(const ParameterState& parameters) {
   return parameters.has_gradients() ? Purpose::training : Purpose::evaluation;
 }
@@ -42,11 +46,12 @@ void Model::require_training(const char* operation) const {
 
 void Model::stage(const Batch& batch) {
   require_training("stage");
+  require_targets(batch);
   stage_.stage_next(batch);
-  if (batch.begins) recurrent_state_.reset(Purpose::training, batch.first_sequence, batch.count);
+  if (batch.begins) recurrent_state_.reset(Purpose::training, batch.first_sequence, batch.count());
 }
 
-Pass Model::pass(const BatchStage::Staged& batch, Weights weights, Purpose purpose) {
+Pass Model::pass(const Batch& batch, Weights weights, Purpose purpose) {
   return {.backend = backend_,
           .table = network_.parameters(),
           .memory = {.parameters = parameters_.in_compute_type(weights),
@@ -56,9 +61,9 @@ Pass Model::pass(const BatchStage::Staged& batch, Weights weights, Purpose purpo
                      .state_layout = &recurrent_state_.layout(),
                      .state = recurrent_state_.data(purpose),
                      .first_sequence = batch.first_sequence},
-          .batch = batch.data.x.rows,
-          .input = stage_.network_input(batch.data),
-          .keys = batch.data.keys,
+          .batch = batch.count(),
+          .input = stage_.network_input(batch),
+          .keys = batch.keys,
           .training = purpose == Purpose::training};
 }
 
@@ -84,11 +89,11 @@ void Model::loss(const Pass& pass, const Tensor& output, const Tensor& y, const 
   }
 }
 
-LossOptions Model::loss_options(double scale, const BatchStage::Staged& batch) const {
+LossOptions Model::loss_options(double scale, const Batch& batch) const {
   return {.scale = scale / static_cast<double>(network_.positions()),
           .want_gradient = true,
           .smoothing = options_.label_smoothing,
-          .weights = batch.data.weights};
+          .weights = batch.weights};
 }
 
 Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor& sums) {
@@ -99,7 +104,7 @@ Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor&
   here.share = static_cast<double>(here.batch) * scale;
   if (options_.sum_over_ranks) here.sum_over_ranks = &options_.sum_over_ranks;
   const Tensor output = network_.forward(here);
-  loss(here, output, stage_.current().data.y, loss_options(scale, stage_.current()), to);
+  loss(here, output, stage_.current().y, loss_options(scale, stage_.current()), to);
   return {.pass = here, .d_output = output, .accumulate = accumulate};
 }
 
@@ -110,20 +115,21 @@ void Model::backward(const Forward& forward, const GradientReady& ready) {
 /// use(pass, output, y) enqueues the consumer of the output.
 template <class Use>
 void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use) {
-  const BatchStage::Staged here = stage_.stage_for_evaluation(batch);
-  if (batch.begins) recurrent_state_.reset(Purpose::evaluation, batch.first_sequence, batch.count);
+  const Batch here = stage_.stage_for_evaluation(batch);
+  if (batch.begins) recurrent_state_.reset(Purpose::evaluation, batch.first_sequence, batch.count());
   Pass evaluation = pass(here, weights, Purpose::evaluation);
   evaluation.positions = positions;
   if (positions.count > 0) {
     evaluation.input = evaluation.input.reshaped(network_.positions(), 1).row_range(positions.first, positions.count);
   }
   if (weights == Weights::average) parameters_.refresh_compute_copy(weights);
-  use(evaluation, network_.forward(evaluation), here.data.y);
+  use(evaluation, network_.forward(evaluation), here.y);
   if (weights == Weights::average) parameters_.refresh_compute_copy(Weights::current);
   stage_.release_evaluation();
 }
 
 LossSums Model::evaluate(const Batch& batch, Weights weights, std::span<float> outputs) {
+  require_targets(batch);
   Tensor all;
   evaluate_output(batch, weights, {}, [&](const Pass& pass, const Tensor& output, const Tensor& y) {
     backend_.fill_zero(evaluation_sums_.tensor());
@@ -140,17 +146,15 @@ void Model::predict(const Batch& batch, Weights weights, Pass::Positions positio
     throw std::invalid_argument("a prediction has as many values as the network has outputs");
   }
   const std::int64_t end = positions.first + positions.count;
-  if (batch.count != 1 || positions.first < 0 || positions.count < 1 || end > network_.positions()) {
+  if (batch.count() != 1 || positions.first < 0 || positions.count < 1 || end > network_.positions()) {
     throw std::invalid_argument("a prediction is of at least one position of one sample");
   }
-  Batch with_targets = batch;
-  if (batch.y == nullptr) with_targets.y = batch.x;  // tokens: y has x's type; nothing reads it
   Tensor outputs;
   const bool some = continues();
   const auto last = [&](const Pass&, const Tensor& output, const Tensor&) {
     outputs = output.row_range(some ? positions.count - 1 : end - 1, 1).slice({0, out.size()});
   };
-  evaluate_output(with_targets, weights, some ? positions : Pass::Positions{}, last);
+  evaluate_output(batch, weights, some ? positions : Pass::Positions{}, last);
   backend_.download(outputs, out);
 }
 
@@ -175,7 +179,7 @@ void Model::download_rows(const Tensor& output, std::span<float> out) {
 std::string Model::locate_not_finite() {
   const auto finite = [&](const Tensor& tensor) { return std::isfinite(sum_of_squares_now(backend_, tensor)); };
   const auto& parameters = network_.parameters().all();
-  const BatchStage::Staged& worked = stage_.released();
+  const Batch& worked = stage_.released();
   const Pass again = pass(worked, Weights::current, Purpose::training);
   if (!network_.sample_shape().tokens && !finite(again.input)) return "input";
   for (const Parameter& parameter : parameters) {
@@ -189,7 +193,7 @@ std::string Model::locate_not_finite() {
   backend_.fill_zero(evaluation_sums_.tensor());
   LossOptions options = loss_options(1, worked);
   options.want_gradient = parameters_.has_gradients();
-  loss(again, output, worked.data.y, options, evaluation_sums_.tensor());
+  loss(again, output, worked.y, options, evaluation_sums_.tensor());
   if (!std::isfinite(evaluation_sums_.read_now()[0])) return "loss";
   if (!parameters_.has_gradients()) return "";
   network_.backward(again, output, Accumulate::no, {});

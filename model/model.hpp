@@ -61,14 +61,14 @@ class Model {
   /// Sums over the rows (samples, or positions of samples) of the batch, without its weights. `outputs`: receives the
   /// network's outputs for the rows, in the layout of predict(); empty: not stored. Synchronises.
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current, std::span<float> outputs = {});
-  /// For generating text: the network's output for the last of the positions [first, end) of the batch's one sample; y
-  /// may be nullptr. Computes only these positions if continues() and the preceding calls have computed the earlier
-  /// positions of the same tokens, with the same weights and without other work in between. Otherwise computes all
-  /// positions, whatever `first` is. Synchronises.
+  /// For generating text: the network's output for the last of the positions [first, end) of the batch's one
+  /// sample; nothing reads y. Computes only these positions if continues() and the preceding calls have computed the
+  /// earlier positions of the same tokens, with the same weights and without other work in between. Otherwise computes
+  /// all positions, whatever `first` is. Synchronises.
   void predict(const Batch& batch, Weights weights, Pass::Positions positions, std::span<float> out);
   /// Tells whether predict() can compute the new positions alone.
   bool continues() const noexcept { return network_.reuses_positions() && backend_.is_host(); }
-  /// The outputs for all rows of the batch, [rows, outputs]; y may not be nullptr, but nothing reads it. Synchronises.
+  /// The outputs for all rows of the batch, [rows, outputs]; nothing reads y. Synchronises.
   void predict(const Batch& batch, Weights weights, std::span<float> out);
 
   /// Runs forward and backward once more on the batch that was released last, and says where the first non-finite
@@ -77,8 +77,8 @@ class Model {
   std::string locate_not_finite();
 
  private:
-  Pass pass(const BatchStage::Staged& batch, Weights weights, Purpose purpose);
-  LossOptions loss_options(double scale, const BatchStage::Staged& batch) const;
+  Pass pass(const Batch& batch, Weights weights, Purpose purpose);
+  LossOptions loss_options(double scale, const Batch& batch) const;
   void loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options, const Tensor& sums);
   template <class Use>
   void evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use);

@@ -71,4 +71,10 @@ struct Tensor {
   }
 };
 
+/// View of host memory that is only read.
+template <class T>
+Tensor host_tensor(const T* data, std::int64_t rows, std::int64_t columns) {
+  return {const_cast<T*>(data), ElementTypeOf<T>::value, rows, columns};
+}
+
 }  // namespace lockstep::model

@@ -63,20 +63,22 @@ class ResidentInput {
       : own_(app::share_of(work, rank, world).sequences.count),
         accumulate_(app::share_of(work, rank, world).micro_steps),
         step_count_(work.global_batch),
-        x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32) {
+        features_(network.sample_shape().features),
+        targets_(network.sample_shape().tokens ? features_
+                 : options.regression          ? network.sample_shape().outputs
+                                               : 1),
+        x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32),
+        y_type_(options.regression ? model::ElementType::float32 : model::ElementType::int32) {
     const model::SampleShape& shape = network.sample_shape();
     const auto rows = static_cast<std::size_t>(work.largest_part);
-    const auto targets = static_cast<std::size_t>(shape.tokens         ? shape.features
-                                                  : options.regression ? shape.outputs
-                                                                       : 1);
     std::uint32_t stream = static_cast<std::uint32_t>(rank) * 2 * kResidentBatches;
     const auto fill = [&](std::pmr::vector<float>& values, bool numbers) {
       numbers ? fill_random(values, stream) : fill_random_indices(values, stream, shape.outputs);
       ++stream;
     };
     for (std::uint32_t i = 0; i < kResidentBatches; ++i) {
-      fill(x_.emplace_back(rows * static_cast<std::size_t>(shape.features), memory), !shape.tokens);
-      fill(y_.emplace_back(rows * targets, memory), options.regression);
+      fill(x_.emplace_back(rows * static_cast<std::size_t>(features_), memory), !shape.tokens);
+      fill(y_.emplace_back(rows * static_cast<std::size_t>(targets_), memory), options.regression);
     }
     keys_.resize(rows);
     for (std::size_t i = 0; i < rows; ++i)
@@ -86,19 +88,18 @@ class ResidentInput {
   MicroBatch next() {
     const std::int64_t micro = count_ % accumulate_;
     const auto i = static_cast<std::size_t>(count_++ % kResidentBatches);
-    return {.batch = {.x = x_[i].data(),
-                      .x_type = x_type_,
-                      .y = y_[i].data(),
-                      .count = share_of(own_, micro, accumulate_),
-                      .keys = keys_.data(),
+    const std::int64_t count = share_of(own_, micro, accumulate_);
+    return {.batch = {.x = {x_[i].data(), x_type_, count, features_},
+                      .y = {y_[i].data(), y_type_, count, targets_},
+                      .keys = model::host_tensor(keys_.data(), count, 1),
                       .begins = count_ == 1},
             .step_count = step_count_,
             .next_position = count_};
   }
 
  private:
-  std::int64_t own_, accumulate_, step_count_, count_ = 0;
-  model::ElementType x_type_;
+  std::int64_t own_, accumulate_, step_count_, features_, targets_, count_ = 0;
+  model::ElementType x_type_, y_type_;
   std::vector<std::pmr::vector<float>> x_, y_;
   std::vector<std::uint64_t> keys_;
 };

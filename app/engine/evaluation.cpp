@@ -23,12 +23,11 @@ class Reader {
         y_(static_cast<std::size_t>(most) * dataset.y_bytes(), memory) {}
 
   model::Batch read(std::span<const std::int64_t> samples) {
-    dataset_.read(samples, io::kNoEpoch, std::span(x_).first(samples.size() * dataset_.x_bytes()),
-                  std::span(y_).first(samples.size() * dataset_.y_bytes()));
-    return {.x = x_.data(),
-            .x_type = element_type(dataset_.x_type()),
-            .y = y_.data(),
-            .count = static_cast<std::int64_t>(samples.size())};
+    const std::span x = std::span(x_).first(samples.size() * dataset_.x_bytes());
+    const std::span y = std::span(y_).first(samples.size() * dataset_.y_bytes());
+    dataset_.read(samples, io::kNoEpoch, x, y);
+    return {.x = tensor_of(x, dataset_.x_type(), std::ssize(samples)),
+            .y = tensor_of(y, dataset_.y_type(), std::ssize(samples))};
   }
   /// Labels or targets of the first `samples` samples of the last read.
   std::span<const std::byte> targets(std::size_t samples) const {

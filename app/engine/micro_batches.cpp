@@ -23,7 +23,8 @@ const io::InputBatch& BatchFeed::wait() {
 BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int ranks) {
   const Workload& workload = plan.workload;
   // A rank contributes a part of servers' sums, or a gradient of its own.
-  return {.x_type = element_type(workload.training->x_type()),
+  return {.x_type = workload.training->x_type(),
+          .y_type = workload.training->y_type(),
           .seed = workload.seed,
           .stateful = is_recurrent(*workload.network),
           .most = workload.work.largest_part,
@@ -45,12 +46,10 @@ MicroBatch BatchFeed::next() {
   std::transform(input.samples.begin(), input.samples.end(), keys_.begin(),
                  [&](std::int64_t sample) { return model::sample_key(options_.seed, input.epoch, sample); });
   if (options_.weights != nullptr) options_.weights->write(input.samples, input.y, weights_);
-  return {.batch = {.x = input.x.data(),
-                    .x_type = options_.x_type,
-                    .y = input.y.data(),
-                    .count = input.count,
-                    .keys = keys_.data(),
-                    .weights = weights_.empty() ? nullptr : weights_.data(),
+  return {.batch = {.x = tensor_of(input.x, options_.x_type, input.count),
+                    .y = tensor_of(input.y, options_.y_type, input.count),
+                    .keys = model::host_tensor(keys_.data(), input.count, 1),
+                    .weights = weights_.empty() ? model::Tensor{} : model::host_tensor(weights_.data(), input.count, 1),
                     .first_sequence = input.first_sequence,
                     .begins = options_.stateful && input.position == 0},
           .step_count = samples_together(input.step_count),

@@ -32,7 +32,7 @@ struct MicroBatch {
 class BatchFeed {
  public:
   struct Options {
-    model::ElementType x_type = model::ElementType::float32;
+    io::FileType x_type = io::FileType::float32, y_type = io::FileType::int32;
     std::uint64_t seed = 1;
     bool stateful = false;                        ///< sequences begin anew with each epoch
     std::int64_t most = 1;                        ///< largest number of samples of a micro-batch

@@ -89,7 +89,7 @@ RankStatus Trainer::enqueue(const Request& request) {
     const MicroStep at{
         .index = static_cast<std::int32_t>(micro), .is_first = micro == 0, .is_last = micro + 1 == accumulate_};
     const MicroBatch& batch = input_.next();
-    own.samples += static_cast<double>(batch.batch.count);
+    own.samples += static_cast<double>(batch.batch.count());
     if (at.is_last) prepare_update(own);
     replay(at, [this, at] {
       const model::Model::Forward output = forward(at);
@@ -113,7 +113,7 @@ void Trainer::replay(MicroStep at, const Work& work) {
   const std::array<std::int64_t, 7> key{at.is_first,
                                         at.is_last,
                                         parts_.training.model.slot(),
-                                        micro.batch.count,
+                                        micro.batch.count(),
                                         micro.step_count,
                                         micro.batch.first_sequence,
                                         parts_.tree != nullptr ? at.index : 0};

@@ -82,9 +82,9 @@ class Writer {
   }
 
   void predict(model::Pass::Positions positions, bool begins) {
-    model_.predict(
-        {.x = window_.data(), .x_type = model::ElementType::int32, .y = nullptr, .count = 1, .begins = begins},
-        weights_, positions, logits_);
+    const std::int64_t context = model_.network().sample_shape().features;
+    model_.predict({.x = model::host_tensor(window_.data(), 1, context), .begins = begins}, weights_, positions,
+                   logits_);
   }
 
   model::Model& model_;

@@ -12,22 +12,15 @@ Scorer::Scorer(TrainedModel& subject, std::int64_t most, Units units)
     : subject_(subject),
       units_(units),
       outputs_(static_cast<std::size_t>(subject.source().record().network.outputs)),
-      x_(static_cast<std::size_t>(most) * subject.dataset().x_bytes(), subject.model().host_memory()),
-      y_(static_cast<std::size_t>(most) * std::max(subject.dataset().y_bytes(), outputs_ * sizeof(float)),
-         subject.model().host_memory()) {}
+      x_(static_cast<std::size_t>(most) * subject.dataset().x_bytes(), subject.model().host_memory()) {}
 
 void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets) {
   samples_.resize(scores.size() / outputs_);
   std::iota(samples_.begin(), samples_.end(), first);
   const io::Dataset& data = units_ == Units::of_data ? subject_.dataset() : subject_.dataset_as_learnt();
-  const std::span<std::byte> y = std::span(y_).first(targets.size());
-  data.read(samples_, io::kNoEpoch, std::span(x_).first(samples_.size() * data.x_bytes()), y);
-  std::copy(y.begin(), y.end(), targets.begin());
-  subject_.model().predict({.x = x_.data(),
-                            .x_type = element_type(data.x_type()),
-                            .y = y_.data(),
-                            .count = static_cast<std::int64_t>(samples_.size())},
-                           subject_.weights(), scores);
+  const std::span x = std::span(x_).first(samples_.size() * data.x_bytes());
+  data.read(samples_, io::kNoEpoch, x, targets);
+  subject_.model().predict({.x = tensor_of(x, data.x_type(), std::ssize(samples_))}, subject_.weights(), scores);
   switch (subject_.loss()) {
     case model::LossKind::softmax_cross_entropy:
       for (std::size_t row = 0; row < samples_.size(); ++row)

@@ -31,7 +31,7 @@ class Scorer {
   std::size_t outputs_;
   std::vector<std::int64_t> samples_;
   std::vector<double> powers_;
-  std::pmr::vector<std::byte> x_, y_;
+  std::pmr::vector<std::byte> x_;
 };
 
 }  // namespace lockstep::app

@@ -66,6 +66,13 @@ model::ElementType element_type(io::FileType type) {
   }
 }
 
+model::Tensor tensor_of(std::span<const std::byte> elements, io::FileType type, std::int64_t count) {
+  const model::ElementType as = element_type(type);
+  const auto columns =
+      static_cast<std::int64_t>(elements.size() / model::size_of(as)) / std::max<std::int64_t>(1, count);
+  return {const_cast<std::byte*>(elements.data()), as, count, columns};
+}
+
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info) {
   if (normalize.kind == Normalization::Kind::affine) return normalize.affine;
   const bool range = normalize.kind == Normalization::Kind::range ||

@@ -43,6 +43,8 @@ DataPaths resolve_data_paths(const DataOptions& options);
 
 /// The model's name for a type of stored samples; throws std::invalid_argument on types that no model accepts.
 model::ElementType element_type(io::FileType type);
+/// View of `count` samples or targets in host memory that is only read.
+model::Tensor tensor_of(std::span<const std::byte> elements, io::FileType type, std::int64_t count);
 
 // Results of options and data together. Throw UsageError if the two do not fit.
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info);

@@ -141,7 +141,7 @@ void CudaBackend::do_reserve_stages(int slots, const StageBytes& bytes) {
   staging_.emplace(memory_, slots, bytes);
 }
 
-StagedBatch CudaBackend::do_stage(int slot, const StagedBatch& batch) {
+Batch CudaBackend::do_stage(int slot, const Batch& batch) {
   assert(!recorder_.recording());
   return staging_->stage(slot, batch, stream_.get());
 }

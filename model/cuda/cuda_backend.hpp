@@ -59,7 +59,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const BackendOptions& options, Device device);
 
   void do_reserve_stages(int slots, const StageBytes& bytes) override;
-  StagedBatch do_stage(int slot, const StagedBatch& batch) override;
+  Batch do_stage(int slot, const Batch& batch) override;
   void do_release_stage(int slot) override;
   LOCKSTEP_OPERATIONS(void, override)
   void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,

@@ -22,11 +22,13 @@ Staging::Staging(DeviceMemory& memory, int slots, const StageBytes& bytes)
   }
 }
 
-StagedBatch Staging::stage(int slot, const StagedBatch& host, cudaStream_t compute) {
+Batch Staging::stage(int slot, const Batch& host, cudaStream_t compute) {
   Slot& to = slots_[static_cast<std::size_t>(slot)];
   // A wait for an event that was never recorded returns at once.
   check(cudaStreamWaitEvent(copies_.get(), to.released.get(), 0), "waiting for a slot of the input");
-  StagedBatch batch{.x = upload(host.x, to.x), .y = upload(host.y, to.y), .keys = {}};
+  Batch batch = host;
+  batch.x = upload(host.x, to.x);
+  if (host.y.present()) batch.y = upload(host.y, to.y);
   if (host.keys.present()) batch.keys = upload(host.keys, to.keys);
   if (host.weights.present()) batch.weights = upload(host.weights, to.weights);
   check(cudaEventRecord(to.uploaded.get(), copies_.get()), "marking an upload");

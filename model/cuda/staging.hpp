@@ -22,7 +22,7 @@ class Staging {
 
   /// Backend::stage, release_stage and wait_staged; `compute` is the stream of the operations. None of them may be
   /// recorded.
-  StagedBatch stage(int slot, const StagedBatch& host, cudaStream_t compute);
+  Batch stage(int slot, const Batch& host, cudaStream_t compute);
   void release(int slot, cudaStream_t compute);
   void wait();
 

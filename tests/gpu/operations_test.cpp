@@ -253,7 +253,7 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
     auto weights = host_array<float>(*device_, factors);
     const bool weighted = random.generator()() % 2 != 0;
     const Tensor host_weights = weighted ? Tensor{weights.data(), ElementType::float32, batch, 1} : Tensor{};
-    const StagedBatch staged =
+    const Batch staged =
         device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_labels, {}, host_weights});
     LossOptions options{.scale = scale,
                         .want_gradient = want_gradient,
@@ -302,7 +302,7 @@ TEST_P(Operations, MeanSquaredError) {
     auto weights = host_array<float>(*device_, factors);
     const bool weighted = random.generator()() % 2 != 0;
     const Tensor host_weights = weighted ? Tensor{weights.data(), ElementType::float32, batch, 1} : Tensor{};
-    const StagedBatch staged =
+    const Batch staged =
         device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}, host_weights});
     LossOptions options{.scale = scale,
                         .want_gradient = want_gradient,
@@ -362,7 +362,7 @@ TEST_P(Operations, BinaryCrossEntropy) {
     auto weights = host_array<float>(*device_, factors);
     const bool weighted = random.generator()() % 2 != 0;
     const Tensor host_weights = weighted ? Tensor{weights.data(), ElementType::float32, batch, 1} : Tensor{};
-    const StagedBatch staged =
+    const Batch staged =
         device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}, host_weights});
     LossOptions options{
         .scale = scale, .want_gradient = want_gradient, .smoothing = smoothing, .weights = staged.weights};
@@ -405,7 +405,7 @@ TEST_P(Operations, NotFiniteComesThrough) {
           logits[static_cast<std::size_t>(classes + place)] = poison;  // a place in sample 1
           const Array on_logits = compute(logits, 3, classes);
           const Scalars sums(*device_, {0, 0, 0});
-          const StagedBatch staged = device_->stage(
+          const Batch staged = device_->stage(
               0, {{no_x.data(), ElementType::uint8, 3, 1}, {labels.data(), ElementType::int32, 3, 1}, {}});
           device_->softmax_cross_entropy(on_logits.tensor(), staged.y, {.want_gradient = want_gradient}, sums.tensor());
           device_->release_stage(0);
@@ -422,7 +422,7 @@ TEST_P(Operations, NotFiniteComesThrough) {
   for (const float poison : {kNan, kInfinity}) {
     const Array predictions = compute(Floats{1, poison, 2}, 3, 1);
     const Scalars sums(*device_, {0, 0, 0});
-    const StagedBatch staged =
+    const Batch staged =
         device_->stage(0, {{no_x.data(), ElementType::uint8, 3, 1}, {targets.data(), ElementType::float32, 3, 1}, {}});
     device_->mean_error(predictions.tensor(), staged.y, {.want_gradient = true}, sums.tensor());
     device_->release_stage(0);
@@ -452,7 +452,7 @@ void convert_and_compare(Backend& device, Backend& reference, const std::vector<
   auto no_y = host_array<std::int32_t>(device, std::vector<std::int32_t>(static_cast<std::size_t>(rows)));
   const Tensor in{host.data(), ElementTypeOf<T>::value, rows, columns};
   const Array out(device, device.compute_type(), rows, columns);
-  const StagedBatch staged = device.stage(0, {in, {no_y.data(), ElementType::int32, rows, 1}, {}});
+  const Batch staged = device.stage(0, {in, {no_y.data(), ElementType::int32, rows, 1}, {}});
   device.convert_input(staged.x, transform, out.tensor());
   device.release_stage(0);
   Doubles exact(values.size());

@@ -60,9 +60,9 @@ TEST_P(Queue, StagedBatchesKeepTheirOrder) {
     for (std::size_t i = 0; i < host_x.size(); ++i) host_x[i] = x_of(step, i);
     for (std::size_t i = 0; i < host_y.size(); ++i) host_y[i] = y_of(step, i);
     for (std::size_t i = 0; i < host_keys.size(); ++i) host_keys[i] = key_of(step, i);
-    const StagedBatch staged = device->stage(slot, {{host_x.data(), ElementType::uint8, rows, columns},
-                                                    {host_y.data(), ElementType::float32, rows, 1},
-                                                    {host_keys.data(), ElementType::uint64, rows, 1}});
+    const Batch staged = device->stage(slot, {{host_x.data(), ElementType::uint8, rows, columns},
+                                              {host_y.data(), ElementType::float32, rows, 1},
+                                              {host_keys.data(), ElementType::uint64, rows, 1}});
     device->linear_forward(square.tensor(), square.tensor(), {}, Activation::none, product.tensor());
     device->convert_input(staged.x, {}, arrived_x[static_cast<std::size_t>(step)].tensor());
     const auto place = std::span(arrived_y).subspan(static_cast<std::size_t>(step * rows), host_y.size());
@@ -124,7 +124,7 @@ class Step {
   std::vector<Floats> run(int number, std::pmr::vector<std::uint8_t>& x, std::pmr::vector<std::int32_t>& labels) {
     const int slot = number % 2;
     const std::int64_t key[] = {slot, kBatch};
-    const StagedBatch staged = backend_.stage(
+    const Batch staged = backend_.stage(
         slot, {{x.data(), ElementType::uint8, kBatch, kInputs}, {labels.data(), ElementType::int32, kBatch, 1}, {}});
     backend_.repeat(key, [&] {
       backend_.fill_zero(sums_.tensor());

@@ -134,21 +134,16 @@ class Samples {
     const std::int64_t first = number % kBatches * workload_.batch, context = workload_.shape.features;
     const std::int64_t count = number % 3 == 2 ? workload_.batch - 1 : workload_.batch;
     if (workload_.shape.tokens) {
-      return {.x = &tokens_[static_cast<std::size_t>(first * context)],
-              .x_type = ElementType::int32,
-              .y = &labels_[static_cast<std::size_t>(first * context)],
-              .count = count,
-              .keys = &keys_[static_cast<std::size_t>(first)],
+      return {.x = host_tensor(tokens_.data() + first * context, count, context),
+              .y = host_tensor(labels_.data() + first * context, count, context),
+              .keys = host_tensor(keys_.data() + first, count, 1),
               .begins = number % 4 == 0};
     }
-    const void* const y = workload_.loss == LossKind::softmax_cross_entropy
-                              ? static_cast<const void*>(&labels_[first])
-                              : static_cast<const void*>(&targets_[first]);
-    return {.x = x_.data() + first * stored_features(workload_),
-            .x_type = ElementType::float32,
-            .y = y,
-            .count = count,
-            .keys = &keys_[static_cast<std::size_t>(first)]};
+    const std::int64_t features = stored_features(workload_);
+    return {.x = host_tensor(x_.data() + first * features, count, features),
+            .y = workload_.loss == LossKind::softmax_cross_entropy ? host_tensor(labels_.data() + first, count, 1)
+                                                                   : host_tensor(targets_.data() + first, count, 1),
+            .keys = host_tensor(keys_.data() + first, count, 1)};
   }
 
  private:
@@ -204,7 +199,7 @@ class Side {
   StepStatus step(int number, const Samples& samples) {
     std::int64_t count = 0;
     for (int micro = 0; micro < workload_.accumulate; ++micro) {
-      count += samples.batch(number * workload_.accumulate + micro).count;
+      count += samples.batch(number * workload_.accumulate + micro).count();
     }
     for (int micro = 0; micro < workload_.accumulate; ++micro) {
       const Batch batch = samples.batch(number * workload_.accumulate + micro);
@@ -223,7 +218,7 @@ class Side {
       training_.status.write({});
       training_.optimizer.prepare(update_rule(workload_.optimizer, workload_.learning_rate, number));
     }
-    const std::array<std::int64_t, 5> key{first, last, training_.model.slot(), batch.count, count};
+    const std::array<std::int64_t, 5> key{first, last, training_.model.slot(), batch.count(), count};
     backend_->repeat(key, [&] {
       Model& model = training_.model;
       model.backward(model.forward(1.0 / static_cast<double>(count), first ? Accumulate::no : Accumulate::yes), {});
@@ -513,11 +508,11 @@ TEST_P(Training, ALossThatIsNotFiniteChangesNothing) {
   std::vector<Floats> before;
   for (const std::string& group : side.training().parameters.state_groups()) before.push_back(side.fetch(group));
   Batch batch = samples.batch(0);
-  Floats x(static_cast<std::size_t>(batch.count * workload.shape.features));
+  Floats x(static_cast<std::size_t>(batch.count() * workload.shape.features));
   x[700] = std::numeric_limits<float>::quiet_NaN();
-  batch.x = x.data();
+  batch.x.data = x.data();
   for (int number = 3; number < 6; ++number) {  // plain, recorded, replayed
-    side.step_on(batch, number, batch.count, true, true);
+    side.step_on(batch, number, batch.count(), true, true);
     EXPECT_EQ(side.training().status.posted().non_finite, 1);
     EXPECT_EQ(side.training().model.locate_not_finite(), "input");
     std::size_t group = 0;

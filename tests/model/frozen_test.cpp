@@ -41,11 +41,10 @@ class FrozenNetwork : public ::testing::TestWithParam<FrozenCase> {
             .sequences = kSamplesOfStep};
   }
   Batch batch() const {
-    return {.x = GetParam().shape.tokens ? static_cast<const void*>(tokens_.data()) : x_.data(),
-            .x_type = GetParam().shape.tokens ? ElementType::int32 : ElementType::float32,
-            .y = labels_.data(),
-            .count = kSamplesOfStep,
-            .begins = true};
+    const SampleShape& shape = GetParam().shape;
+    return {.x = shape.tokens ? host_tensor(tokens_.data(), kSamplesOfStep, shape.features)
+                              : host_tensor(x_.data(), kSamplesOfStep, shape.features),
+            .y = host_tensor(labels_.data(), kSamplesOfStep, shape.tokens ? shape.features : 1)};
   }
 
   std::unique_ptr<Backend> backend_ = make_backend("cpu");
@@ -147,7 +146,7 @@ TEST(RateScale, IsALearningRateOfItsOwn) {
   const auto backend = make_backend("cpu");
   const std::vector<float> x = test::samples<float>("x", kSamplesOfStep * 11);
   const std::vector<std::int32_t> y = test::labels(kSamplesOfStep, 3);
-  const Batch batch{.x = x.data(), .y = y.data(), .count = kSamplesOfStep};
+  const Batch batch{.x = host_tensor(x.data(), kSamplesOfStep, 11), .y = host_tensor(y.data(), kSamplesOfStep, 1)};
   for (const OptimizerKind kind :
        {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov, OptimizerKind::adam, OptimizerKind::adamw,
         OptimizerKind::lars, OptimizerKind::lamb}) {

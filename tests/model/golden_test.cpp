@@ -71,7 +71,8 @@ LayerDifferences replay(const Case& golden, std::string_view backend_name) {
     for (float& target : targets) target = !has_labels ? target : target > 0 ? 1.0f : 0.0f;
     const auto labels = test::integers(2000 + stream, kBatch, widths.back());
     const Batch batch{
-        .x = x.data(), .y = classifies ? static_cast<const void*>(labels.data()) : targets.data(), .count = kBatch};
+        .x = host_tensor(x.data(), kBatch, widths.front()),
+        .y = classifies ? host_tensor(labels.data(), kBatch, 1) : host_tensor(targets.data(), kBatch, widths.back())};
     const LossSums sums = test::forward_backward(training, batch, 1.0 / kBatch);
     test::finish_step(training, update_rule(optimizer, number(golden, "rate"), static_cast<std::int64_t>(step)));
     worst.loss = std::max(worst.loss, std::abs(sums.loss / kBatch - losses[step]) / losses[step]);

@@ -51,7 +51,8 @@ class ModelTest : public ::testing::Test {
     return {*backend_, *network_, {.max_batch = kSamples}, {.optimizer = optimizer}};
   }
   Batch batch(std::int64_t first, std::int64_t count) const {
-    return {.x = x_.data() + first * kFeatures, .y = y_.data() + first, .count = count};
+    return {.x = host_tensor(x_.data() + first * kFeatures, count, kFeatures),
+            .y = host_tensor(y_.data() + first, count, 1)};
   }
   std::vector<float> download(Training& training, std::string_view group = "parameters") const {
     std::vector<float> values(training.parameters.elements());
@@ -136,10 +137,11 @@ TEST_F(ModelTest, WeightsCountSamplesSoOften) {
     }
   }
   Batch of_weights = batch(0, 20);
-  of_weights.weights = weights.data();
+  of_weights.weights = host_tensor(weights.data(), 20, 1);
   const LossSums got = forward_backward(weighted, of_weights, 1.0 / 20);
-  const LossSums expected =
-      forward_backward(repeated, {.x = x.data(), .y = y.data(), .count = std::ssize(y)}, 1.0 / 20);
+  const LossSums expected = forward_backward(
+      repeated, {.x = host_tensor(x.data(), std::ssize(y), kFeatures), .y = host_tensor(y.data(), std::ssize(y), 1)},
+      1.0 / 20);
   EXPECT_NEAR(got.loss, expected.loss, 1e-5);
   expect_close(gradients(weighted), gradients(repeated), 1e-6);
   EXPECT_EQ(weighted.model.evaluate(of_weights).loss, repeated.model.evaluate(batch(0, 20)).loss)
@@ -355,8 +357,7 @@ TEST(PredictionOfTokens, WhatFollowsKnownPositionsIsWhatTheWholeWindowSays) {
     std::vector<std::int32_t> tokens(kContext);
     std::vector<float> all(kContext * kVocabulary), one(kVocabulary);
     const auto positions = [&](std::int64_t first, std::int64_t end) {
-      const Batch window{
-          .x = tokens.data(), .x_type = ElementType::int32, .y = tokens.data(), .count = 1, .begins = true};
+      const Batch window{.x = host_tensor(tokens.data(), 1, kContext)};
       whole.model.predict(window, Weights::current, all);
       grown.model.predict(window, Weights::current, {.first = first, .count = end - first}, one);
       for (std::int64_t i = 0; i < kVocabulary; ++i) {
@@ -373,18 +374,16 @@ TEST(PredictionOfTokens, WhatFollowsKnownPositionsIsWhatTheWholeWindowSays) {
     positions(0, kContext);
     // Without the state of the earlier positions the result differs.
     tokens[0] = (tokens[0] + 1) % kVocabulary;
-    grown.model.predict({.x = tokens.data(), .x_type = ElementType::int32, .y = nullptr, .count = 1, .begins = true},
-                        Weights::current, {.first = kContext - 1, .count = 1}, one);
-    whole.model.predict(
-        {.x = tokens.data(), .x_type = ElementType::int32, .y = tokens.data(), .count = 1, .begins = true},
-        Weights::current, all);
+    grown.model.predict({.x = host_tensor(tokens.data(), 1, kContext)}, Weights::current,
+                        {.first = kContext - 1, .count = 1}, one);
+    whole.model.predict({.x = host_tensor(tokens.data(), 1, kContext)}, Weights::current, all);
     float greatest = 0;
     for (std::int64_t i = 0; i < kVocabulary; ++i) {
       greatest = std::max(greatest, std::abs(one[i] - all[(kContext - 1) * kVocabulary + i]));
     }
     EXPECT_GT(greatest, 1e-5f) << name;
-    EXPECT_THROW(grown.model.predict({.x = tokens.data(), .x_type = ElementType::int32, .y = nullptr, .count = 1},
-                                     Weights::current, {.first = 3, .count = kContext}, one),
+    EXPECT_THROW(grown.model.predict({.x = host_tensor(tokens.data(), 1, kContext)}, Weights::current,
+                                     {.first = 3, .count = kContext}, one),
                  std::invalid_argument);
   }
 }
@@ -423,7 +422,8 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
   arena[mse->parameters()[2].offset] = 1e30f;
   steep.parameters.upload_group("parameters", arena);
   const float input = 1, target = -1e10f;
-  EXPECT_EQ(locate_not_finite(steep, {.x = &input, .y = &target, .count = 1}), "gradient of dense_1/bias");
+  EXPECT_EQ(locate_not_finite(steep, {.x = host_tensor(&input, 1, 1), .y = host_tensor(&target, 1, 1)}),
+            "gradient of dense_1/bias");
 }
 
 TEST_F(ModelTest, NanInTheBatchReachesLossAndNorm) {
@@ -542,10 +542,17 @@ TEST_F(ModelTest, AnEvaluationModelOnlyEvaluates) {
 
 TEST_F(ModelTest, RefusesBatchesAndGroupsThatDoNotFit) {
   auto training = make();
-  EXPECT_THROW(training.model.evaluate({.x = x_.data(), .y = y_.data(), .count = kSamples + 1}), std::invalid_argument);
-  EXPECT_THROW(training.model.evaluate({.x = x_.data(), .y = y_.data(), .count = -1}), std::invalid_argument);
-  EXPECT_THROW(training.model.evaluate({.x = nullptr, .y = y_.data(), .count = 1}), std::invalid_argument);
-  EXPECT_THROW(training.model.evaluate({.x = x_.data(), .y = nullptr, .count = 1}), std::invalid_argument);
+  EXPECT_THROW(training.model.evaluate(batch(0, kSamples + 1)), std::invalid_argument);
+  EXPECT_THROW(training.model.evaluate(batch(0, -1)), std::invalid_argument);
+  const Batch whole = batch(0, 1);
+  EXPECT_THROW(training.model.evaluate({.x = {nullptr, ElementType::float32, 1, kFeatures}, .y = whole.y}),
+               std::invalid_argument);
+  EXPECT_THROW(training.model.evaluate({.x = host_tensor(x_.data(), 1, kFeatures - 1), .y = whole.y}),
+               std::invalid_argument);
+  EXPECT_THROW(training.model.evaluate({.x = whole.x}), std::invalid_argument);
+  EXPECT_THROW(training.model.stage({.x = whole.x}), std::invalid_argument);
+  EXPECT_THROW(training.model.evaluate({.x = whole.x, .y = host_tensor(x_.data(), 1, 1)}), std::invalid_argument)
+      << "targets of another loss";
   std::vector<float> arena(training.parameters.elements());
   EXPECT_THROW(training.parameters.download_group("velocity", arena), std::invalid_argument);
   arena.pop_back();

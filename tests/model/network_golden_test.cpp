@@ -87,11 +87,13 @@ Differences replay(const std::string& name, const Case& golden, std::string_view
     answers = test::integers(10001 + stream, count * network->positions(), shape.outputs);
     if (shape.tokens) {
       tokens = test::integers(10000 + stream, count * shape.features, shape.outputs);
-      return Batch{
-          .x = tokens.data(), .x_type = ElementType::int32, .y = answers.data(), .count = count, .begins = step == 0};
+      return Batch{.x = host_tensor(tokens.data(), count, shape.features),
+                   .y = host_tensor(answers.data(), count, network->positions()),
+                   .begins = step == 0};
     }
     images = test::values(10000 + stream, count * shape.features, 1);
-    return Batch{.x = images.data(), .y = answers.data(), .count = count};
+    return Batch{.x = host_tensor(images.data(), count, shape.features),
+                 .y = host_tensor(answers.data(), count, network->positions())};
   };
   const double rows = static_cast<double>(count * network->positions());
   Differences worst;

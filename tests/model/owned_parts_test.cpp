@@ -108,7 +108,8 @@ class SharedUpdateTest : public ::testing::Test {
   }
   /// Makes a step of `whole`, and the same one shared by `owners`.
   void step(Training& whole, Owners& owners, const OptimizerOptions& options, std::int64_t t) const {
-    const Batch batch{.x = x_.data() + t * kFeatures, .y = y_.data() + t, .count = 32};
+    const Batch batch{.x = host_tensor(x_.data() + t * kFeatures, 32, kFeatures),
+                      .y = host_tensor(y_.data() + t, 32, 1)};
     const UpdateRule rule = update_rule(options, 0.05, t);
     test::forward_backward(whole, batch, 1.0 / 32);
     test::finish_step(whole, rule);

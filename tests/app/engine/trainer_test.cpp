@@ -55,10 +55,10 @@ class TrainerTest : public testing::Test {
     if (fail_at_ == delivered_) throw std::runtime_error("shard-00003.h5: sample 7 has label 77");
     const std::int64_t count = sizes_[static_cast<std::size_t>(delivered_) % sizes_.size()];
     if (delivered_ % static_cast<std::int64_t>(sizes_.size()) == 0) first_ = 0;
-    const MicroBatch micro{
-        .batch = {.x = samples_.x.data() + first_ * kFeatures, .y = samples_.y.data() + first_, .count = count},
-        .step_count = step_count_,
-        .next_position = next_position_ += 5};
+    const MicroBatch micro{.batch = {.x = model::host_tensor(samples_.x.data() + first_ * kFeatures, count, kFeatures),
+                                     .y = model::host_tensor(samples_.y.data() + first_, count, 1)},
+                           .step_count = step_count_,
+                           .next_position = next_position_ += 5};
     first_ += count;
     ++delivered_;
     return micro;

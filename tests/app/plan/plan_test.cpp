@@ -50,10 +50,9 @@ TEST(BackwardPlan, SaysWhenGradientsAreFinalAsTheBackwardPassDoes) {
     parameters.initialize(1);
     const std::vector<float> x(static_cast<std::size_t>(2 * network->sample_shape().features));
     const std::vector<std::int32_t> y(static_cast<std::size_t>(2 * network->positions()));
-    model.stage({.x = x.data(),
-                 .x_type = tokens ? model::ElementType::int32 : model::ElementType::float32,
-                 .y = y.data(),
-                 .count = 2});
+    model.stage({.x = {const_cast<float*>(x.data()), tokens ? model::ElementType::int32 : model::ElementType::float32,
+                       2, network->sample_shape().features},
+                 .y = model::host_tensor(y.data(), 2, network->positions())});
     std::set<std::size_t> said, planned;
     model.backward(model.forward(1, model::Accumulate::no), [&](std::size_t end) { said.insert(end); });
     std::vector<std::size_t> ends;

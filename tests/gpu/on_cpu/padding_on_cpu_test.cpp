@@ -143,11 +143,10 @@ Trained trained(std::unique_ptr<Backend> backend, const Workload& workload, int 
   training.parameters.initialize(5);
   Trained result;
   for (int step = 0; step < steps; ++step) {
-    training.model.stage({.x = workload.shape.tokens ? static_cast<const void*>(tokens.data()) : x.data(),
-                          .x_type = workload.shape.tokens ? ElementType::int32 : ElementType::float32,
-                          .y = labels.data(),
-                          .count = workload.batch,
-                          .keys = keys.data(),
+    training.model.stage({.x = workload.shape.tokens ? host_tensor(tokens.data(), workload.batch, features)
+                                                     : host_tensor(x.data(), workload.batch, features),
+                          .y = host_tensor(labels.data(), workload.batch, rows),
+                          .keys = host_tensor(keys.data(), workload.batch, 1),
                           .begins = step == 0});
     training.status.write({});
     training.optimizer.prepare(update_rule(optimizer, 0.05, step));

@@ -300,7 +300,7 @@ TEST_F(RuntimeOnCpu, StagingNeedsItsEvents) {
     ignore_events(ignored);
     Staging staging(memory_, 2, {.x = kBytes});
     for (int step = 0; step < 6; ++step) {
-      const StagedBatch batch = staging.stage(
+      const Batch batch = staging.stage(
           step % 2, {{host_.data(), ElementType::uint8, 1, static_cast<std::int64_t>(kBytes)}, {}, {}}, first_.get());
       check(cudaMemcpyAsync(device_.data(), batch.x.data, kBytes, cudaMemcpyDeviceToDevice, first_.get()), "using it");
       staging.release(step % 2, first_.get());

@@ -127,11 +127,9 @@ class LstmSide {
     return network;
   }
   Batch batch(std::int64_t count, bool begins) const {
-    return {.x = tokens_.data(),
-            .x_type = ElementType::int32,
-            .y = labels_.data(),
-            .count = count,
-            .keys = keys_.data(),
+    return {.x = host_tensor(tokens_.data(), count, workload_.context),
+            .y = host_tensor(labels_.data(), count, workload_.context),
+            .keys = host_tensor(keys_.data(), count, 1),
             .begins = begins};
   }
 
