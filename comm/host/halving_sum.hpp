@@ -8,19 +8,17 @@
 #include <cstring>
 #include <span>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "comm/host/halving_rounds.hpp"
-#include "comm/host/message_exchange.hpp"
 #include "comm/host/ring_group.hpp"
-#include "comm/host/ring_schedule.hpp"
+#include "comm/host/ring_sum.hpp"
+#include "comm/host/sum_in_rounds.hpp"
 
 namespace lockstep::comm {
 
-/// Elements T travel as OnWire, as in RingSchedule.
+/// Elements T travel as OnWire, as in RingSum.
 template <class T, class OnWire>
-class HalvingSum {
+class HalvingSum final : public SumInRounds {
  public:
   using Code = WireCode<OnWire>;
   static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
@@ -29,7 +27,7 @@ class HalvingSum {
   HalvingSum(std::span<const int> ranks, std::span<const HalvingRound> rounds, int position, std::span<T> data,
              std::span<float> residual, const RingParts& parts, SegmentHandler& handler, RoundMemory& memory,
              MessageExchange& exchange, const RingWork& work)
-      : ranks_(ranks),
+      : SumInRounds(ranks, exchange, work.operation),
         rounds_(rounds),
         position_(position),
         data_(data),
@@ -37,43 +35,21 @@ class HalvingSum {
         parts_(parts),
         handler_(handler),
         memory_(memory),
-        exchange_(exchange),
-        operation_(work.operation),
         round_(work.phases == RingPhases::all_gather ? rounds.size() : 0),
         last_(work.phases == RingPhases::reduce_scatter ? rounds.size() : 2 * rounds.size()),
         loaded_(size()) {}
 
-  /// After an error receives may still be posted, so this cancels them.
-  ~HalvingSum() { exchange_.call_back(); }
-  HalvingSum(const HalvingSum&) = delete;
-  HalvingSum& operator=(const HalvingSum&) = delete;
-
-  bool done() const { return round_ == last_; }
-
-  /// Does all work that needs no waiting; true if there was any.
-  bool advance() {
-    bool progress = false;
-    while (!done()) {
-      if (!std::exchange(under_way_, true)) begin_round();
-      const Progress made = exchange_.advance(operation_);
-      if (made != Progress::done) return progress || made == Progress::some;
-      end_round();
-      under_way_ = false;
-      progress = true;
-    }
-    return progress;
-  }
-
  private:
+  bool done() const override { return round_ == last_; }
   bool reduces() const { return round_ < rounds_.size(); }
   /// The present round; the all-gather runs the rounds in reverse.
   const HalvingRound& round() const { return rounds_[reduces() ? round_ : 2 * rounds_.size() - 1 - round_]; }
 
-  void begin_round() {
+  void begin_round() override {
     if constexpr (!std::is_same_v<T, std::byte>) {
       if (reduces()) {
         load_from(std::min(round().skip, loaded_));
-        start(round().skip, round().skip, 0, round().blocks, [&](Slice slice) { return errors(slice); });
+        exchange(round().skip, round().skip, 0, round().blocks, [&](Slice slice) { return errors(slice); });
         return load_from(0);  // uses the time of the transfer
       }
     }
@@ -81,10 +57,10 @@ class HalvingSum {
       for_each_slice(0, 1, [&](Slice slice) { handler_.load(slice); });
       for_each_slice(0, 1, [&](Slice slice) { handler_.unload(slice); });
     }
-    start(-round().skip, 0, round().skip, round().blocks, [](Slice) -> float* { return nullptr; });
+    exchange(-round().skip, 0, round().skip, round().blocks, [](Slice) -> float* { return nullptr; });
   }
 
-  void end_round() {
+  void end_round() override {
     const std::byte* from = memory_.in.data();
     if (!reduces()) {
       for_each_slice(round().skip, round().blocks, [&](Slice slice) {
@@ -125,13 +101,13 @@ class HalvingSum {
   /// Sends `blocks` blocks from `outgoing` on to the rank `distance` positions ahead, and receives as many for the
   /// blocks from `incoming` on.
   template <class Errors>
-  void start(int distance, int outgoing, int incoming, int blocks, Errors errors) {
+  void exchange(int distance, int outgoing, int incoming, int blocks, Errors errors) {
     memory_.out.resize(bytes_of(outgoing, blocks));
     memory_.in.resize(bytes_of(incoming, blocks));
     std::byte* to = memory_.out.data();
     for_each_slice(outgoing, blocks, [&](Slice slice) { to = pack(to, slice, errors(slice)); });
     to_ = rank_at(position_ + distance);
-    exchange_.start({.out = memory_.out, .to = {&to_, 1}, .in = memory_.in, .from = rank_at(position_ - distance)});
+    start({.out = memory_.out, .to = {&to_, 1}, .in = memory_.in, .from = rank_at(position_ - distance)});
   }
 
   std::byte* pack(std::byte* to, Slice slice, [[maybe_unused]] float* errors) {
@@ -186,10 +162,6 @@ class HalvingSum {
     return bytes;
   }
 
-  int size() const { return static_cast<int>(ranks_.size()); }
-  int rank_at(int position) const { return ranks_[static_cast<std::size_t>((position + size()) % size())]; }
-
-  std::span<const int> ranks_;
   std::span<const HalvingRound> rounds_;
   int position_;
   std::span<T> data_;
@@ -197,11 +169,8 @@ class HalvingSum {
   const RingParts& parts_;
   SegmentHandler& handler_;
   RoundMemory& memory_;
-  MessageExchange& exchange_;
-  Collective operation_;
   std::size_t round_, last_;  ///< number of the round: first those of the sums, then those of the gathering
   int loaded_;                ///< first block that holds this rank's terms
-  bool under_way_ = false;    ///< a round is under way
   int to_ = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "comm/host/ring_schedule.hpp"
+#include "comm/host/ring_sum.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {

@@ -22,7 +22,7 @@ std::vector<int> all_ranks(int size) {
 RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
     : NetworkCommunicator(state, std::move(peers), options),
       ring_(detector(), all_ranks(state.size)),
-      urgent_(detector(), all_ranks(state.size)) {}
+      urgent_(detector(), all_ranks(state.size), kUrgentTag) {}
 
 std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes) {
   const std::shared_ptr<ReductionMemory> block = plain_reduction_memory(bytes);
@@ -82,12 +82,7 @@ void RingCommunicator::run_broadcast(std::span<std::byte> data, int root) {
 }
 
 void RingCommunicator::begin_urgent(std::span<double> data) {
-  urgent_.start(data, fill(urgent_parts_, data.size()), schedule_of(data.size_bytes()));
-}
-
-Progress RingCommunicator::advance_urgent() {
-  const bool progress = urgent_.advance();
-  return urgent_.done() ? Progress::done : progress ? Progress::some : Progress::none;
+  urgent_.begin(data, fill(urgent_parts_, data.size()), schedule_of(data.size_bytes()));
 }
 
 void RingCommunicator::run_barrier() {

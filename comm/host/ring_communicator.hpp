@@ -5,7 +5,6 @@
 
 #include "comm/host/network_communicator.hpp"
 #include "comm/host/ring_group.hpp"
-#include "comm/host/stepwise_sum.hpp"
 
 namespace lockstep::comm {
 
@@ -28,7 +27,7 @@ class RingCommunicator : public NetworkCommunicator {
   void run_barrier() override;
   bool can_overtake() const noexcept override { return true; }
   void begin_urgent(std::span<double> data) override;
-  Progress advance_urgent() override;
+  Progress advance_urgent() override { return urgent_.advance(); }
   void abandon_urgent() noexcept override { urgent_.abandon(); }
 
   AllReduceSchedule schedule_of(std::size_t bytes) const noexcept { return limits_of(size()).schedule(bytes); }
@@ -39,7 +38,7 @@ class RingCommunicator : public NetworkCommunicator {
   RingGroup ring_;
   RingParts parts_;
   SegmentHandler in_place_;
-  StepwiseSum urgent_;
+  RingGroup urgent_;  ///< for sums that overtake
   RingParts urgent_parts_;
 };
 

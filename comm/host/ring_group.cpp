@@ -3,22 +3,34 @@
 #include <algorithm>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "comm/host/doubling_sum.hpp"
 #include "comm/host/halving_sum.hpp"
-#include "comm/host/ring_schedule.hpp"
+#include "comm/host/ring_sum.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
 
-RingGroup::RingGroup(FailureDetector& detector, std::vector<int> ranks)
+/// The sum of begin().
+struct RingGroup::Begun {
+  SegmentHandler in_place;
+  std::variant<std::monostate, DoublingSum<double>, HalvingSum<double, double>, RingSum<double, double>> memory;
+  StepwiseSum* sum = nullptr;  ///< in `memory`
+};
+
+RingGroup::RingGroup(FailureDetector& detector, std::vector<int> ranks, int tag)
     : detector_(detector),
       ranks_(std::move(ranks)),
       position_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), detector.state().rank) - ranks_.begin())),
+      tag_(tag),
       doubling_(doubling_rounds(size(), position_)),
       halving_(halving_rounds(size())),
-      exchange_(detector, kDataTag),
-      window_(kMinWindowBytes) {}
+      exchange_(detector, tag),
+      window_(kMinWindowBytes),
+      begun_(std::make_unique<Begun>()) {}
+
+RingGroup::~RingGroup() = default;
 
 void RingGroup::run(std::span<float> data, const RingParts& parts, const Wire& wire, SegmentHandler& handler,
                     const RingWork& work) {
@@ -55,29 +67,71 @@ void RingGroup::run_as(std::span<T> data, std::span<float> residual, const RingP
   drive(sum, work.operation);
 }
 
-template <class Schedule>
-void RingGroup::drive(Schedule& schedule, Collective operation) {
-  detector_.wait_until_done(operation, [&] {
-    const bool progress = schedule.advance();
-    return schedule.done() ? Progress::done : progress ? Progress::some : Progress::none;
-  });
+Progress RingGroup::advance(StepwiseSum& sum, Collective operation) {
+  try {
+    return sum.advance();
+  } catch (const LengthError& error) {
+    detector_.diverged(operation, rank_at(position_ - 1), error.got, error.expected);
+  }
+}
+
+void RingGroup::drive(StepwiseSum& sum, Collective operation) {
+  detector_.wait_until_done(operation, [&] { return advance(sum, operation); });
+}
+
+RingPosition RingGroup::ring_position() const {
+  return {.size = size(),
+          .position = position_,
+          .previous = rank_at(position_ - 1),
+          .following = rank_at(position_ + 1),
+          .tag = tag_};
 }
 
 template <class T, class OnWire>
 void RingGroup::run_ring(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
                          const RingWork& work) {
-  RingPosition ring{
-      .size = size(), .position = position_, .previous = rank_at(position_ - 1), .following = rank_at(position_ + 1)};
+  RingPosition ring = ring_position();
   if (!detector_.expects_overtaking()) ring.window = window_;
   detector_.await(ring.previous);
-  RingSchedule<T, OnWire> schedule(ring, detector_.state(), data, residual, parts, handler, work.phases, ring_memory_);
-  try {
-    drive(schedule, work.operation);
-  } catch (const LengthError& error) {
-    detector_.diverged(work.operation, ring.previous, error.got, error.expected);
-  }
-  if (const double rate = schedule.bytes_per_second(); rate > 0) window_ = window_for(rate);
+  RingSum<T, OnWire> sum(ring, detector_.state(), data, residual, parts, handler, work.phases, ring_memory_);
+  drive(sum, work.operation);
+  if (const double rate = sum.bytes_per_second(); rate > 0) window_ = window_for(rate);
 }
+
+// A sum that the caller polls -----------------------------------------------------------------------------------------
+
+void RingGroup::begin(std::span<double> data, const RingParts& parts, AllReduceSchedule schedule) {
+  constexpr RingWork kWork;
+  abandon();
+  if (size() == 1) return;
+  switch (schedule) {
+    case AllReduceSchedule::doubling:
+      begun_->sum =
+          &begun_->memory.emplace<DoublingSum<double>>(ranks_, doubling_, data, memory_, exchange_, kWork.operation);
+      return;
+    case AllReduceSchedule::halving:
+      begun_->sum = &begun_->memory.emplace<HalvingSum<double, double>>(
+          ranks_, halving_, position_, data, std::span<float>(), parts, begun_->in_place, memory_, exchange_, kWork);
+      return;
+    case AllReduceSchedule::ring:
+      break;
+  }
+  const RingPosition ring = ring_position();
+  detector_.await(ring.previous);
+  begun_->sum = &begun_->memory.emplace<RingSum<double, double>>(ring, detector_.state(), data, std::span<float>(),
+                                                                 parts, begun_->in_place, kWork.phases, ring_memory_);
+}
+
+Progress RingGroup::advance() {
+  return begun_->sum == nullptr ? Progress::done : advance(*begun_->sum, RingWork().operation);
+}
+
+void RingGroup::abandon() noexcept {
+  begun_->sum = nullptr;
+  begun_->memory.emplace<std::monostate>();
+}
+
+// Sums in few rounds --------------------------------------------------------------------------------------------------
 
 void RingGroup::sum_small(std::span<float> data, Collective operation) { double_in_place(data, operation); }
 void RingGroup::sum_small(std::span<double> data, Collective operation) { double_in_place(data, operation); }

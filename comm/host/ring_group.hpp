@@ -60,6 +60,11 @@
 
 namespace lockstep::comm {
 
+/// Tag of all sums: a rank in another collective gets a message of unexpected length.
+inline constexpr int kDataTag = 2;
+/// Tag of sums that overtake others.
+inline constexpr int kUrgentTag = 6;
+
 /// Wire format of sums between hosts. Within a host they are read in place, in full precision.
 struct Wire {
   /// A rounding format rounds once per element on each rank, on sending, and adds in float32. All ranks end with the
@@ -134,10 +139,15 @@ struct RingWork {
   Collective operation = Collective::all_reduce;  ///< the rank's present collective, for messages
 };
 
+class StepwiseSum;
+struct RingPosition;
+
 class RingGroup {
  public:
-  /// `ranks`: on the ring, in its order, including this one. `detector` outlives this.
-  RingGroup(FailureDetector& detector, std::vector<int> ranks);
+  /// `ranks`: on the ring, in its order, including this one. `detector` outlives this. `tag`: that of all messages;
+  /// groups with different tags may work concurrently.
+  RingGroup(FailureDetector& detector, std::vector<int> ranks, int tag = kDataTag);
+  ~RingGroup();
 
   int size() const noexcept { return static_cast<int>(ranks_.size()); }
   int position() const noexcept { return position_; }
@@ -152,13 +162,23 @@ class RingGroup {
   void sum_small(std::span<float> data, Collective operation);
   void sum_small(std::span<double> data, Collective operation);
 
+  /// Begins an all-reduce in place, with the bits of run(), for a caller that polls. data and parts must stay unchanged
+  /// until advance() returns done. Allocates nothing after the first sum.
+  void begin(std::span<double> data, const RingParts& parts, AllReduceSchedule schedule);
+  /// Does all work of the sum that needs no waiting. Throws PeerError.
+  Progress advance();
+  /// Cancels outstanding receives after an error.
+  void abandon() noexcept;
+
  private:
+  struct Begun;
   template <class T, class OnWire>
   void run_as(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
               const RingWork& work);
-  /// Advances the schedule until it is done.
-  template <class Schedule>
-  void drive(Schedule& schedule, Collective operation);
+  Progress advance(StepwiseSum& sum, Collective operation);
+  /// Advances the sum until it is done.
+  void drive(StepwiseSum& sum, Collective operation);
+  RingPosition ring_position() const;
   template <class T, class OnWire>
   void run_ring(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
                 const RingWork& work);
@@ -171,12 +191,14 @@ class RingGroup {
   FailureDetector& detector_;
   std::vector<int> ranks_;
   int position_ = 0;
+  int tag_;
   std::vector<DoublingRound> doubling_;
   std::vector<HalvingRound> halving_;
   MessageExchange exchange_;
   RoundMemory memory_;  ///< buffers of a sum in few rounds
   RingMemory ring_memory_;
   std::size_t window_;  ///< window of the next collective on the ring
+  std::unique_ptr<Begun> begun_;
 };
 
 }  // namespace lockstep::comm

@@ -107,7 +107,7 @@ TwoLevelCommunicator::TwoLevelCommunicator(MpiSession::State& state, PeerTable p
   if (group_.position() < rings_) {
     std::vector<int> leaders;
     for (const auto& ranks : machines_) leaders.push_back(ranks[static_cast<std::size_t>(group_.position())]);
-    if (group_.position() == 0) urgent_.emplace(detector(), leaders);
+    if (group_.position() == 0) urgent_.emplace(detector(), leaders, kUrgentTag);
     ring_.emplace(detector(), std::move(leaders));
   }
   const std::size_t bytes = std::max(kStagingBytes, slices_.size() * kLineBytes);
@@ -210,8 +210,7 @@ Progress TwoLevelCommunicator::advance_urgent() {
       start_urgent_sum();
       urgent_travels_ = progress = true;
     }
-    progress = urgent_->advance() || progress;
-    if (!urgent_->done()) return progress ? Progress::some : Progress::none;
+    if (const Progress made = urgent_->advance(); made != Progress::done) return progress ? Progress::some : made;
     group_.own_control().urgent_summed.store(urgent_number_, std::memory_order_release);
   } else if (!is_at(group_.control(0).urgent_summed)) {
     return Progress::none;
@@ -237,7 +236,7 @@ void TwoLevelCommunicator::start_urgent_sum() {
     urgent_parts_.end_position();
   }
   const std::size_t bytes = urgent_data_.size_bytes();
-  urgent_->start({sums, count}, urgent_parts_,
+  urgent_->begin({sums, count}, urgent_parts_,
                  bytes <= SharedControl::kMessageBytes ? AllReduceSchedule::doubling : schedule_of(bytes));
 }
 

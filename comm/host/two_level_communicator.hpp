@@ -43,7 +43,6 @@
 #include "comm/host/network_communicator.hpp"
 #include "comm/host/ring_group.hpp"
 #include "comm/host/shared_group.hpp"
-#include "comm/host/stepwise_sum.hpp"
 
 namespace lockstep::comm {
 
@@ -131,7 +130,7 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
   std::vector<Slice> slices_;  ///< slices of the present data, one per rank
   RingParts parts_;
   // State of the sum that overtakes.
-  std::optional<StepwiseSum> urgent_;  ///< only in the machine's first rank
+  std::optional<RingGroup> urgent_;  ///< only in the machine's first rank
   bool urgent_travels_ = false;
   std::uint32_t urgent_number_ = 0;
   std::span<double> urgent_data_;

@@ -1,7 +1,7 @@
 /// Bytes that a ring posts ahead, by the bytes that have come.
 #include <gtest/gtest.h>
 
-#include "comm/host/ring_schedule.hpp"
+#include "comm/host/ring_sum.hpp"
 
 namespace lockstep::comm {
 namespace {

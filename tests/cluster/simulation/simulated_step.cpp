@@ -1,6 +1,6 @@
 /// \file
 /// One training step of many ranks in SimGrid's SMPI: the gradient reducer's buckets travel by the ring's own
-/// RingSchedule over a described network. Time is simulated, memory is not touched, nothing is added.
+/// RingSum over a described network. Time is simulated, memory is not touched, nothing is added.
 ///
 ///   smpirun ... simulated_step schedule=FILE key=value ...
 ///
@@ -8,7 +8,7 @@
 /// ...": the time of its backward pass, and the ends of its gradients' slices in the arena (elements).
 ///
 ///   transport=NAME      owner of the bucket rule: ring, nccl ... (comm::BucketRule)
-///   algorithm=ring      segments around all ranks, as comm::RingSchedule sends them
+///   algorithm=ring      segments around all ranks, as comm::RingSum sends them
 ///   algorithm=slices    the ring of the textbook: a step's part as one message, one step after the other
 ///   algorithm=two-level a ring across hosts for each rank of a host, which reduces and broadcasts its part in the host
 ///   ranks=N             ranks of the job, for the bucket rule; default: all simulated ones
@@ -110,7 +110,7 @@ int noted_test(MPI_Request* request, int* complete, MPI_Status* status) {
 }  // namespace
 
 #define MPI_Test noted_test
-#include "comm/host/ring_schedule.hpp"
+#include "comm/host/ring_sum.hpp"
 #undef MPI_Test
 
 namespace lockstep::comm {
@@ -345,11 +345,13 @@ class Rank {
                             .previous = ring_neighbour(-1),
                             .following = ring_neighbour(1),
                             .window = kMaxWindowBytes};  // the value for fast networks
-    RingSchedule<float, float> schedule(ring, state_, arena_, {}, parts_, handler, RingPhases::all_reduce, memory_);
+    RingSum<float, float> sum(ring, state_, arena_, {}, parts_, handler, RingPhases::all_reduce, memory_);
     Polls& polls = own_polls();
-    while (!schedule.done()) {
+    for (;;) {
       polls.forget();
-      if (schedule.advance() || schedule.done()) continue;
+      const Progress made = sum.advance();
+      if (made == Progress::done) break;
+      if (made == Progress::some) continue;
       const double begin = MPI_Wtime();
       polls.wait();
       pause(seconds_until_seen(MPI_Wtime() - begin));

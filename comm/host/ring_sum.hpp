@@ -1,6 +1,6 @@
 /// \file
-/// The schedule of one collective on a ring: the order and conditions of its segments. Private to ring_group.cpp; the
-/// essay is in ring_group.hpp.
+/// One collective on a ring: the order and conditions of its segments. Private to ring_group.cpp; the essay is in
+/// ring_group.hpp.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "comm/communicator.hpp"
 #include "comm/host/int8_blocks.hpp"
 #include "comm/host/ring_group.hpp"
+#include "comm/host/stepwise_sum.hpp"
 #include "comm/host/summation.hpp"
 #include "comm/session/mpi_state.hpp"
 
@@ -39,10 +40,6 @@ constexpr std::size_t window_for(double bytes_per_second) noexcept {
 inline constexpr std::size_t kMaxAhead = 128;
 /// Largest number of received segments handled before other work.
 inline constexpr int kTakenAtOnce = 16;
-/// Tag of all sums: a rank in another collective gets a message of unexpected length.
-inline constexpr int kDataTag = 2;
-/// Tag of sums that overtake others.
-inline constexpr int kUrgentTag = 6;
 
 /// The neighbour's message has another length (-1: a longer one) than expected: the neighbour is in another collective.
 struct LengthError {
@@ -93,13 +90,13 @@ struct WireCode<Int8Blocks> : Int8Blocks {
 
 /// Elements T travel as OnWire: unchanged, or rounded (Bf16, Int8Blocks). Bytes are only gathered.
 template <class T, class OnWire>
-class RingSchedule {
+class RingSum final : public StepwiseSum {
  public:
   using Code = WireCode<OnWire>;
   static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
-  /// `residual`: rounding errors, as long as `data`; or empty. All arguments outlive the schedule.
-  RingSchedule(const RingPosition& ring, MpiSession::State& state, std::span<T> data, std::span<float> residual,
-               const RingParts& parts, SegmentHandler& handler, RingPhases phases, RingMemory& memory)
+  /// `residual`: rounding errors, as long as `data`; or empty. All arguments outlive this.
+  RingSum(const RingPosition& ring, MpiSession::State& state, std::span<T> data, std::span<float> residual,
+          const RingParts& parts, SegmentHandler& handler, RingPhases phases, RingMemory& memory)
       : ring_(ring),
         state_(state),
         data_(data),
@@ -122,15 +119,11 @@ class RingSchedule {
     memory_.sends.assign(ahead_, MPI_REQUEST_NULL);
   }
 
-  /// After an error receives may still be posted, into the data and the staging memory.
-  ~RingSchedule() {
+  /// Receives go into the data and the staging memory.
+  ~RingSum() override {
     const std::lock_guard lock(*state_.mpi);
     call_back(memory_.receives);
   }
-  RingSchedule(const RingSchedule&) = delete;
-  RingSchedule& operator=(const RingSchedule&) = delete;
-
-  bool done() const { return received_.step == last_ && sent_.step == last_; }
 
   /// Rate at which segments have arrived; 0: too few to tell.
   double bytes_per_second() const {
@@ -139,14 +132,15 @@ class RingSchedule {
     return receipts_ < kEnough ? 0 : static_cast<double>(receipts_ * Code::bytes(segment_)) / passed.count();
   }
 
-  /// Does all work that needs no waiting; true if there was any.
-  bool advance() {
+  Progress advance() override {
     bool progress = false;
     while (may_post()) progress = post();
     while (may_start()) progress = start();
     progress = take_received() || progress;
     progress = take_sent() || progress;
-    return progress || load_ahead();
+    progress = progress || load_ahead();
+    const bool done = received_.step == last_ && sent_.step == last_;
+    return done ? Progress::done : progress ? Progress::some : Progress::none;
   }
 
  private:
