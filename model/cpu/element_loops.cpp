@@ -153,17 +153,16 @@ LOCKSTEP_CLONES void activation_gradient(Activation activation, std::span<const 
 
 namespace {
 
-/// The same for other errors: add(p, t, sums), gradient(p, t, factor).
-template <class Add, class Gradient>
+template <ErrorLoss kLoss>
 LOCKSTEP_INLINE LossSums error_loop(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
-                                    const LossOptions& options, Add add, Gradient gradient) {
+                                    const LossOptions& options) {
   float* __restrict p = predictions.data();
   const float* __restrict t = targets.data();
+  const formulas::OutputError<kLoss> error{static_cast<float>(options.scale / static_cast<double>(outputs))};
   LossSums sums;
-  for (std::size_t i = 0; i < predictions.size(); ++i) add(p[i], t[i], sums);
+  for (std::size_t i = 0; i < predictions.size(); ++i) error.add(p[i], t[i], sums);
   if (options.want_gradient) {
-    const auto factor = static_cast<float>(options.scale / static_cast<double>(outputs));
-    for (std::size_t i = 0; i < predictions.size(); ++i) p[i] = gradient(p[i], t[i], factor);
+    for (std::size_t i = 0; i < predictions.size(); ++i) p[i] = error.gradient(p[i], t[i]);
   }
   return {.loss = sums.loss / static_cast<double>(outputs), .metric = sums.metric / static_cast<double>(outputs)};
 }
@@ -173,16 +172,10 @@ LOCKSTEP_INLINE LossSums error_loop(std::span<float> predictions, std::span<cons
 LOCKSTEP_CLONES LossSums mean_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
                                     const LossOptions& options) {
   if (options.of_error == ErrorLoss::absolute) {
-    return error_loop(
-        predictions, targets, outputs, options,
-        [](float p, float t, LossSums& sums) { formulas::add_absolute_error(p, t, sums); },
-        [](float p, float t, float factor) { return formulas::absolute_error_gradient(p, t, factor); });
+    return error_loop<ErrorLoss::absolute>(predictions, targets, outputs, options);
   }
   if (options.of_error == ErrorLoss::huber) {
-    return error_loop(
-        predictions, targets, outputs, options,
-        [](float p, float t, LossSums& sums) { formulas::add_huber_error(p, t, sums); },
-        [](float p, float t, float factor) { return formulas::huber_error_gradient(p, t, factor); });
+    return error_loop<ErrorLoss::huber>(predictions, targets, outputs, options);
   }
   float* __restrict p = predictions.data();
   const float* __restrict t = targets.data();

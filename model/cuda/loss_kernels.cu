@@ -164,16 +164,17 @@ void mean_error(cudaStream_t stream, const Tensor& predictions, const Tensor& ta
   if (predictions.count() == 0) return;
   const LossOfOutputs work{
       "mean_error", stream, predictions, targets, options, parts_in(scratch), static_cast<double*>(sums.data)};
-  const auto factor = [&](double slope) {
-    return static_cast<float>(slope * options.scale / static_cast<double>(targets.columns));
+  const auto run_error = [&]<ErrorLoss kLoss>() {
+    using Error = formulas::OutputError<kLoss>;
+    run(work, Error{static_cast<float>(Error::kSlope * options.scale / static_cast<double>(targets.columns))});
   };
   switch (options.of_error) {
     case ErrorLoss::squared:
-      return run(work, SquaredError{.factor = factor(2)});
+      return run_error.template operator()<ErrorLoss::squared>();
     case ErrorLoss::absolute:
-      return run(work, AbsoluteError{.factor = factor(1)});
+      return run_error.template operator()<ErrorLoss::absolute>();
     case ErrorLoss::huber:
-      return run(work, HuberError{.factor = factor(1)});
+      return run_error.template operator()<ErrorLoss::huber>();
   }
 }
 
@@ -182,7 +183,7 @@ void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tenso
   if (logits.count() == 0) return;
   const double factor = options.scale / static_cast<double>(targets.columns);
   run({"binary_cross_entropy", stream, logits, targets, options, parts_in(scratch), static_cast<double*>(sums.data)},
-      BinaryCrossEntropy{.factor = static_cast<float>(factor), .smoothing = options.smoothing});
+      formulas::BinaryCrossEntropy{.factor = static_cast<float>(factor), .smoothing = options.smoothing});
 }
 
 void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status) {

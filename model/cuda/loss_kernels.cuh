@@ -393,50 +393,8 @@ __global__ void __launch_bounds__(kWideBlock, 2)
   if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
 }
 
-/// Losses that handle outputs independently.
-struct SquaredError {
-  float factor;  ///< 2 * scale / outputs
-
-  __device__ void add(float prediction, float target, Sums& sums) const {
-    formulas::add_squared_error(prediction, target, sums);
-  }
-  __device__ float gradient(float prediction, float target) const {
-    return formulas::squared_error_gradient(prediction, target, factor);
-  }
-};
-struct AbsoluteError {
-  float factor;  ///< scale / outputs
-
-  __device__ void add(float prediction, float target, Sums& sums) const {
-    formulas::add_absolute_error(prediction, target, sums);
-  }
-  __device__ float gradient(float prediction, float target) const {
-    return formulas::absolute_error_gradient(prediction, target, factor);
-  }
-};
-struct HuberError {
-  float factor;  ///< scale / outputs
-
-  __device__ void add(float prediction, float target, Sums& sums) const {
-    formulas::add_huber_error(prediction, target, sums);
-  }
-  __device__ float gradient(float prediction, float target) const {
-    return formulas::huber_error_gradient(prediction, target, factor);
-  }
-};
-struct BinaryCrossEntropy {
-  float factor;  ///< scale / labels
-  float smoothing;
-
-  __device__ void add(float logit, float target, Sums& sums) const {
-    formulas::add_binary_cross_entropy(logit, target, smoothing, sums);
-  }
-  __device__ float gradient(float logit, float target) const {
-    return formulas::binary_cross_entropy_gradient(logit, target, smoothing, factor);
-  }
-};
-
-/// factor: 1 / outputs, for the sums.
+/// Loss: formulas::OutputError or BinaryCrossEntropy, which handle outputs independently. factor: 1 / outputs, for the
+/// sums.
 template <int kWidth, class T, class Loss>
 __global__ void __launch_bounds__(kBlock)
     loss_of_outputs(Loss loss, T* predictions, const float* targets, std::int64_t count, bool wide, double factor,

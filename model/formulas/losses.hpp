@@ -15,67 +15,59 @@ namespace lockstep::model::formulas {
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// Adds one output's squared and absolute error.
-LOCKSTEP_HOST_DEVICE void add_squared_error(float prediction, float target, LossSums& sums) {
-  const double error = static_cast<double>(prediction) - static_cast<double>(target);
-  sums.loss += error * error;
-  sums.metric += error < 0 ? -error : error;
-}
+/// One output's loss of each kind, and its gradient.
+template <ErrorLoss kLoss>
+struct OutputError {
+  static constexpr double kSlope = kLoss == ErrorLoss::squared ? 2 : 1;
+  float factor;  ///< kSlope * scale / outputs
 
-/// factor: 2 * scale / outputs.
-LOCKSTEP_HOST_DEVICE float squared_error_gradient(float prediction, float target, float factor) {
-  return (prediction - target) * factor;
-}
-
-/// Adds one output's absolute error, twice.
-LOCKSTEP_HOST_DEVICE void add_absolute_error(float prediction, float target, LossSums& sums) {
-  const double error = static_cast<double>(prediction) - static_cast<double>(target);
-  const double magnitude = error < 0 ? -error : error;
-  sums.loss += magnitude;
-  sums.metric += magnitude;
-}
-
-/// factor: scale / outputs. 0 for a zero error; a NaN stays one.
-LOCKSTEP_HOST_DEVICE float absolute_error_gradient(float prediction, float target, float factor) {
-  const float error = prediction - target;
-  return error > 0 ? factor : error < 0 ? -factor : error * factor;
-}
-
-/// Adds ErrorLoss::huber and the absolute error.
-LOCKSTEP_HOST_DEVICE void add_huber_error(float prediction, float target, LossSums& sums) {
-  const double error = static_cast<double>(prediction) - static_cast<double>(target);
-  const double magnitude = error < 0 ? -error : error;
-  sums.loss += magnitude > 1 ? magnitude - 0.5 : 0.5 * error * error;
-  sums.metric += magnitude;
-}
-
-/// factor: scale / outputs.
-LOCKSTEP_HOST_DEVICE float huber_error_gradient(float prediction, float target, float factor) {
-  const float error = prediction - target;
-  return error > 1 ? factor : error < -1 ? -factor : error * factor;
-}
+  /// Adds the loss, and the absolute error as the metric.
+  LOCKSTEP_HOST_DEVICE void add(float prediction, float target, LossSums& sums) const {
+    const double error = static_cast<double>(prediction) - static_cast<double>(target);
+    const double magnitude = error < 0 ? -error : error;
+    if constexpr (kLoss == ErrorLoss::squared) {
+      sums.loss += error * error;
+    } else if constexpr (kLoss == ErrorLoss::absolute) {
+      sums.loss += magnitude;
+    } else {
+      sums.loss += magnitude > 1 ? magnitude - 0.5 : 0.5 * error * error;
+    }
+    sums.metric += magnitude;
+  }
+  /// The absolute error's is 0 for a zero error; a NaN stays one.
+  LOCKSTEP_HOST_DEVICE float gradient(float prediction, float target) const {
+    const float error = prediction - target;
+    if constexpr (kLoss == ErrorLoss::squared) return error * factor;
+    constexpr float kLimit = kLoss == ErrorLoss::huber ? 1 : 0;
+    return error > kLimit ? factor : error < -kLimit ? -factor : error * factor;
+  }
+};
 
 /// Smooths a label's 0 or 1: (1 - smoothing) of it and smoothing of a half.
 LOCKSTEP_HOST_DEVICE float smoothed_label(float target, float smoothing) {
   return target * (1 - smoothing) + 0.5f * smoothing;
 }
 
-/// Adds a label's loss in nats, log(1 + exp(logit)) - target * logit, which overflows for no logit; whether the
-/// prediction is right (never for a NaN); and whether the label is present and predicted.
-LOCKSTEP_HOST_DEVICE void add_binary_cross_entropy(float logit, float target, float smoothing, LossSums& sums) {
-  const auto wide = static_cast<double>(logit);
-  const float magnitude = logit < 0 ? -logit : logit;
-  sums.loss += static_cast<double>(std::log1p(std::exp(-magnitude))) + (wide > 0 ? wide : 0) -
-               static_cast<double>(smoothed_label(target, smoothing)) * wide;
-  const bool said = logit > 0, there = target > 0.5f;
-  sums.metric += said == there && !std::isnan(logit) ? 1 : 0;
-  sums.found += said && there ? 1 : 0;
-}
+/// A label's loss in nats, log(1 + exp(logit)) - target * logit, which overflows for no logit.
+struct BinaryCrossEntropy {
+  float factor;  ///< scale / labels
+  float smoothing;
 
-/// factor: scale / labels. exp() of a large number is infinite, and 1 over that is 0.
-LOCKSTEP_HOST_DEVICE float binary_cross_entropy_gradient(float logit, float target, float smoothing, float factor) {
-  return (1 / (1 + std::exp(-logit)) - smoothed_label(target, smoothing)) * factor;
-}
+  /// Adds the loss; whether the prediction is right (never for a NaN); and whether the label is present and predicted.
+  LOCKSTEP_HOST_DEVICE void add(float logit, float target, LossSums& sums) const {
+    const auto wide = static_cast<double>(logit);
+    const float magnitude = logit < 0 ? -logit : logit;
+    sums.loss += static_cast<double>(std::log1p(std::exp(-magnitude))) + (wide > 0 ? wide : 0) -
+                 static_cast<double>(smoothed_label(target, smoothing)) * wide;
+    const bool said = logit > 0, there = target > 0.5f;
+    sums.metric += said == there && !std::isnan(logit) ? 1 : 0;
+    sums.found += said && there ? 1 : 0;
+  }
+  /// exp() of a large number is infinite, and 1 over that is 0.
+  LOCKSTEP_HOST_DEVICE float gradient(float logit, float target) const {
+    return (1 / (1 + std::exp(-logit)) - smoothed_label(target, smoothing)) * factor;
+  }
+};
 
 /// Running softmax of a part of a row of logits: the first greatest one and sum of exp(logit - greatest). Empty parts
 /// have no effect; a NaN or +infinity in the part makes the total NaN; logits of -infinity count as probability 0.

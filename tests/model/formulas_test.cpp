@@ -154,28 +154,30 @@ TEST(SoftmaxParts, AreTheSameInOnePieceAndInMany) {
 
 TEST(SquaredError, IsTakenInDouble) {
   LossSums sums;
-  add_squared_error(1e30f, -1e30f, sums);
+  const OutputError<ErrorLoss::squared> error{.factor = 0.25f};
+  error.add(1e30f, -1e30f, sums);
   EXPECT_DOUBLE_EQ(sums.loss, 4 * static_cast<double>(1e30f) * static_cast<double>(1e30f));
   EXPECT_DOUBLE_EQ(sums.metric, 2 * static_cast<double>(1e30f));
-  add_squared_error(kNan, 0, sums);
+  error.add(kNan, 0, sums);
   EXPECT_TRUE(std::isnan(sums.loss));
   EXPECT_TRUE(std::isnan(sums.metric));
-  EXPECT_EQ(squared_error_gradient(3, 1, 0.25f), 0.5f);
+  EXPECT_EQ(error.gradient(3, 1), 0.5f);
 }
 
 TEST(BinaryCrossEntropy, OverflowsForNoLogit) {
   LossSums sums;
-  add_binary_cross_entropy(1e30f, 1, 0, sums);
-  add_binary_cross_entropy(-1e30f, 0, 0, sums);
+  const BinaryCrossEntropy loss{.factor = 0.5f, .smoothing = 0};
+  loss.add(1e30f, 1, sums);
+  loss.add(-1e30f, 0, sums);
   EXPECT_EQ(sums.loss, 0);
-  add_binary_cross_entropy(-200, 1, 0, sums);
+  loss.add(-200, 1, sums);
   EXPECT_EQ(sums.loss, 200);
   EXPECT_EQ(sums.metric, 2);
   EXPECT_EQ(sums.found, 1);
-  EXPECT_EQ(binary_cross_entropy_gradient(-1e30f, 1, 0, 0.5f), -0.5f);
-  EXPECT_EQ(binary_cross_entropy_gradient(1e30f, 1, 0, 0.5f), 0);
-  EXPECT_EQ(binary_cross_entropy_gradient(0, 1, 0.5f, 1), -0.25f) << "three quarters are wanted";
-  add_binary_cross_entropy(kNan, 0, 0, sums);
+  EXPECT_EQ(loss.gradient(-1e30f, 1), -0.5f);
+  EXPECT_EQ(loss.gradient(1e30f, 1), 0);
+  EXPECT_EQ((BinaryCrossEntropy{.factor = 1, .smoothing = 0.5f}.gradient(0, 1)), -0.25f) << "three quarters are wanted";
+  loss.add(kNan, 0, sums);
   EXPECT_TRUE(std::isnan(sums.loss));
   EXPECT_EQ(sums.metric, 2) << "a NaN is no answer";
 }
