@@ -1,5 +1,4 @@
 #include "model/cuda/attention_kernels.cuh"
-#include "model/cuda/column_sums.cuh"
 #include "model/cuda/flash_attention.cuh"
 
 namespace lockstep::model::cuda {
@@ -46,7 +45,7 @@ void attention_forward(cudaStream_t stream, const Attention& shape, const Attent
   if (y.count() == 0) return;
   const AttentionBackwardOperands forward_alone{
       .joint = joint, .dropout_keys = dropout_keys, .y = y, .log_sums = log_sums, .d_y = {}, .d_joint = {}};
-  for_type("attention_forward", y.type, [&]<class T>(T) {
+  with_compute_type("attention_forward", y, [&]<class T>() {
     const auto data = attention_data<T>(shape, forward_alone, {});
     if constexpr (sizeof(T) == sizeof(Bfloat16)) {
       if (takes_flash_attention(data)) return flash_attention_forward(stream, data);
@@ -58,7 +57,7 @@ void attention_forward(cudaStream_t stream, const Attention& shape, const Attent
 void attention_backward(cudaStream_t stream, const Attention& shape, const AttentionBackwardOperands& operands,
                         const Tensor& deltas) {
   if (operands.y.count() == 0) return;
-  for_type("attention_backward", operands.y.type, [&]<class T>(T) {
+  with_compute_type("attention_backward", operands.y, [&]<class T>() {
     const auto data = attention_data<T>(shape, operands, deltas);
     if constexpr (sizeof(T) == sizeof(Bfloat16)) {
       if (takes_flash_attention(data)) return flash_attention_backward(stream, data);

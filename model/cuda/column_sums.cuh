@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 
 #include "model/cuda/kernels.hpp"
@@ -131,14 +130,6 @@ void run_sum_columns(const char* name, cudaStream_t stream, const Body& body, st
       {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock, .shared_bytes = sizeof(SumWorkspace<kWidth>)},
       stream, body, rows, columns, tiling.rows_of_part, tiling.column_bits, columns * kSums, alone && add, first);
   if (!alone) run_add_parts<kSums>(stream, scratch, tiling.parts, columns, add, targets);
-}
-
-/// Calls run(T{}) with the element type of a tensor of activations; `what` names it in the message for other types.
-template <class Run>
-void for_type(const char* what, ElementType type, const Run& run) {
-  if (type == ElementType::float32) return run(float{});
-  if (type == ElementType::bfloat16) return run(Bfloat16{});
-  throw std::invalid_argument(std::string(what) + ": activations of " + name_of(type));
 }
 
 }  // namespace lockstep::model::cuda

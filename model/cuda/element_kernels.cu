@@ -39,13 +39,6 @@ void cast_to(cudaStream_t stream, const Tensor& in, const Tensor& out) {
   run_each<kWidth>("cast", stream, body, in.count(), takes_packs<kWidth>(body.in) && takes_packs<kWidth>(body.out));
 }
 
-template <class T>
-void add_as(cudaStream_t stream, const Tensor& x, const Tensor& to) {
-  const Add<T> body{static_cast<const T*>(x.data), static_cast<T*>(to.data)};
-  constexpr int kWidth = kWideWidth<T>;
-  run_each<kWidth>("add", stream, body, to.count(), takes_packs<kWidth>(body.x) && takes_packs<kWidth>(body.to));
-}
-
 template <Activation kActivation, class T>
 void activate_all(cudaStream_t stream, const Tensor& y, const Tensor& bias) {
   constexpr int kWidth = kWideWidth<T>;
@@ -104,21 +97,19 @@ void copy_rows_as(cudaStream_t stream, const Tensor& from, const Tensor& to) {
 }  // namespace
 
 void convert_input(cudaStream_t stream, const Tensor& in, const InputTransform& transform, const Tensor& out) {
-  if (out.type == ElementType::float32) return convert_to<float>(stream, in, transform, out);
-  if (out.type == ElementType::bfloat16) return convert_to<Bfloat16>(stream, in, transform, out);
-  throw std::invalid_argument(std::string("convert_input: activations of ") + name_of(out.type));
+  with_compute_type("convert_input", out, [&]<class T>() { convert_to<T>(stream, in, transform, out); });
 }
 
 void add_bias_and_activate(cudaStream_t stream, const Tensor& y, const Tensor& bias, Activation activation) {
-  if (y.type == ElementType::float32) return activate_as<float>(stream, y, bias, activation);
-  if (y.type == ElementType::bfloat16) return activate_as<Bfloat16>(stream, y, bias, activation);
-  throw std::invalid_argument(std::string("add_bias_and_activate: activations of ") + name_of(y.type));
+  with_compute_type("add_bias_and_activate", y, [&]<class T>() { activate_as<T>(stream, y, bias, activation); });
 }
 
 void add(cudaStream_t stream, const Tensor& x, const Tensor& to) {
-  if (to.type == ElementType::float32) return add_as<float>(stream, x, to);
-  if (to.type == ElementType::bfloat16) return add_as<Bfloat16>(stream, x, to);
-  throw std::invalid_argument(std::string("add: activations of ") + name_of(to.type));
+  with_compute_type("add", to, [&]<class T>() {
+    const Add<T> body{static_cast<const T*>(x.data), static_cast<T*>(to.data)};
+    constexpr int kWidth = kWideWidth<T>;
+    run_each<kWidth>("add", stream, body, to.count(), takes_packs<kWidth>(body.x) && takes_packs<kWidth>(body.to));
+  });
 }
 
 void cast(cudaStream_t stream, const Tensor& in, const Tensor& out) {
@@ -139,9 +130,7 @@ void cast(cudaStream_t stream, const Tensor& in, const Tensor& out) {
 
 void copy_rows(cudaStream_t stream, const Tensor& from, const Tensor& to) {
   if (to.count() == 0) return;
-  if (to.type == ElementType::float32) return copy_rows_as<float>(stream, from, to);
-  if (to.type == ElementType::bfloat16) return copy_rows_as<Bfloat16>(stream, from, to);
-  throw std::invalid_argument(std::string("copy_rows: ") + name_of(to.type));
+  with_compute_type("copy_rows", to, [&]<class T>() { copy_rows_as<T>(stream, from, to); });
 }
 
 }  // namespace lockstep::model::cuda

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "model/cuda/column_sums.cuh"
 #include "model/cuda/element_kernels.cuh"
 #include "model/cuda/embedding_kernels.cuh"
 #include "model/cuda/sequence_kernels.hpp"
@@ -143,7 +142,7 @@ void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& 
   constexpr std::int64_t kRowsOfBlock = kBlock / kWarp;
   const Grid grid{.blocks = static_cast<unsigned>(std::min((y.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxBlocks)),
                   .threads = kBlock};
-  for_type("embedding_forward", y.type, [&]<class T>(T) {
+  with_compute_type("embedding_forward", y, [&]<class T>() {
     constexpr int kWidth = kWideWidth<T>;
     const LookUp<T> p{static_cast<const std::int32_t*>(tokens.data),
                       static_cast<const T*>(table.data),
@@ -171,7 +170,7 @@ void add_embedding_gradient(cudaStream_t stream, const Tensor& tokens, const Ten
   auto* const sorted = static_cast<SortedRow*>(scratch.data);
   auto* const numbers = reinterpret_cast<std::int32_t*>(sorted + kSortedRows);
   const SortedChunks chunks{reinterpret_cast<std::uint32_t*>(numbers), numbers + kSortedRows};
-  for_type("embedding_backward", d_y.type, [&]<class T>(T) {
+  with_compute_type("embedding_backward", d_y, [&]<class T>() {
     for (std::int64_t first = 0; first < d_y.rows; first += kSortedRows) {
       const std::int64_t rows = std::min(kSortedRows, d_y.rows - first);
       const auto* const own = static_cast<const std::int32_t*>(tokens.data) + first;

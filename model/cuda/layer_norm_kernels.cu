@@ -89,7 +89,7 @@ void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, 
 void layer_norm_forward(cudaStream_t stream, const LayerNormForwardOperands& operands) {
   const auto& [x, residual, scale, shift, sum, mean, inverse, y] = operands;
   if (x.count() == 0) return;
-  for_type("layer_norm_forward", x.type, [&]<class T>(T) {
+  with_compute_type("layer_norm_forward", x, [&]<class T>() {
     const NormForward<T> p{data_of<T>(x),   data_of<T>(residual), data_of<T>(scale),       data_of<T>(shift),
                            data_of<T>(sum), data_of<float>(mean), data_of<float>(inverse), data_of<T>(y)};
     if (x.columns % kWideWidth<T> == 0) {
@@ -105,7 +105,7 @@ void layer_norm_backward(cudaStream_t stream, const LayerNormBackwardOperands& o
   const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const bool add = accumulate == Accumulate::yes;
   const SumTargets<2> sums{{data_of<float>(d_scale), data_of<float>(d_shift)}};
-  for_type("layer_norm_backward", x.type, [&]<class T>(T) {
+  with_compute_type("layer_norm_backward", x, [&]<class T>() {
     const NormBackward<T> p{data_of<T>(x),   data_of<T>(scale),      data_of<float>(mean), data_of<float>(inverse),
                             data_of<T>(d_y), data_of<T>(d_residual), data_of<T>(d_x)};
     if (x.columns % kWideWidth<T> == 0) {

@@ -130,9 +130,7 @@ void run_typed(const LossOfOutputs& work, const Loss& loss) {
 
 template <class Loss>
 void run(const LossOfOutputs& work, const Loss& loss) {
-  if (work.predictions.type == ElementType::float32) return run_typed<float>(work, loss);
-  if (work.predictions.type == ElementType::bfloat16) return run_typed<Bfloat16>(work, loss);
-  throw std::invalid_argument(std::string(work.name) + ": predictions of " + name_of(work.predictions.type));
+  with_compute_type(work.name, work.predictions, [&]<class T>() { run_typed<T>(work, loss); });
 }
 
 Sums* parts_in(const Scratch& scratch) {
@@ -150,13 +148,8 @@ void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tens
   if (logits.count() == 0) return;
   auto* const to = static_cast<double*>(sums.data);
   Sums* const parts = parts_in(scratch);
-  if (logits.type == ElementType::float32) {
-    return cross_entropy<float>(stream, logits, labels, options, parts, to, shared_bytes);
-  }
-  if (logits.type == ElementType::bfloat16) {
-    return cross_entropy<Bfloat16>(stream, logits, labels, options, parts, to, shared_bytes);
-  }
-  throw std::invalid_argument(std::string("softmax_cross_entropy: logits of ") + name_of(logits.type));
+  with_compute_type("softmax_cross_entropy", logits,
+                    [&]<class T>() { cross_entropy<T>(stream, logits, labels, options, parts, to, shared_bytes); });
 }
 
 void mean_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, const LossOptions& options,

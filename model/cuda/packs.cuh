@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 
 #include <cuda_bf16.h>
 
 #include "model/formulas/host_device.hpp"
+#include "model/tensor.hpp"
 
 namespace lockstep::model::cuda {
 
@@ -169,6 +171,14 @@ __device__ __forceinline__ void unpack(const Words<T, kWidth>& words, float (&to
   memcpy(&pack, &words, sizeof words);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) to[k] = to_float(pack.values[k]);
+}
+
+/// Calls run<T>() with the type of `tensor`; throws std::invalid_argument for one that is no compute type.
+template <class Run>
+void with_compute_type(const char* what, const Tensor& tensor, const Run& run) {
+  if (tensor.type == ElementType::float32) return run.template operator()<float>();
+  if (tensor.type == ElementType::bfloat16) return run.template operator()<Bfloat16>();
+  throw std::invalid_argument(std::string(what) + ": tensors of " + name_of(tensor.type));
 }
 
 }  // namespace lockstep::model::cuda

@@ -131,19 +131,14 @@ std::size_t scratch_bytes(std::int64_t most_columns) noexcept {
 void activation_gradient(cudaStream_t stream, Activation activation, const Tensor& y, const Tensor& d_y,
                          Accumulate accumulate, const Tensor& d_bias, const Scratch& scratch) {
   const bool add = accumulate == Accumulate::yes;
-  if (d_y.type == ElementType::float32) return gradient_as<float>(stream, activation, y, d_y, add, d_bias, scratch);
-  if (d_y.type == ElementType::bfloat16) {
-    return gradient_as<Bfloat16>(stream, activation, y, d_y, add, d_bias, scratch);
-  }
-  throw std::invalid_argument(std::string("activation_gradient: gradients of ") + name_of(d_y.type));
+  with_compute_type("activation_gradient", d_y,
+                    [&]<class T>() { gradient_as<T>(stream, activation, y, d_y, add, d_bias, scratch); });
 }
 
 void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, Accumulate accumulate,
                     const Scratch& scratch) {
   const bool add = accumulate == Accumulate::yes;
-  if (x.type == ElementType::float32) return squares_of<float>(stream, x, out, add, scratch);
-  if (x.type == ElementType::bfloat16) return squares_of<Bfloat16>(stream, x, out, add, scratch);
-  throw std::invalid_argument(std::string("sum_of_squares of ") + name_of(x.type));
+  with_compute_type("sum_of_squares", x, [&]<class T>() { squares_of<T>(stream, x, out, add, scratch); });
 }
 
 }  // namespace lockstep::model::cuda

@@ -63,14 +63,6 @@ void run_rows(const char* name, cudaStream_t stream, const Body& body, std::int6
   }
 }
 
-/// Calls run<T>() with the type of `tensor`; throws std::invalid_argument for one that is no compute type.
-template <class Run>
-void with_compute_type(const char* what, const Tensor& tensor, const Run& run) {
-  if (tensor.type == ElementType::float32) return run.template operator()<float>();
-  if (tensor.type == ElementType::bfloat16) return run.template operator()<Bfloat16>();
-  throw std::invalid_argument(std::string(what) + ": tensors of " + name_of(tensor.type));
-}
-
 /// True if all of these may be read in the packs of their type. A null pointer may.
 template <class... T>
 bool take_packs(const T*... data) {

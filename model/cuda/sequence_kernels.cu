@@ -40,7 +40,7 @@ void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out)
 
 void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
   if (x.count() == 0) return;
-  for_type("gelu_forward", x.type, [&]<class T>(T) {
+  with_compute_type("gelu_forward", x, [&]<class T>() {
     constexpr int kWidth = kWideWidth<T>;
     if (!bias.present()) {
       const Gelu<T> body{data_of<T>(x), data_of<T>(y)};
@@ -56,7 +56,7 @@ void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, cons
 
 void gelu_backward(cudaStream_t stream, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias,
                    const Scratch& scratch) {
-  for_type("gelu_backward", x.type, [&]<class T>(T) {
+  with_compute_type("gelu_backward", x, [&]<class T>() {
     constexpr int kWidth = kWideWidth<T>;
     const bool wide = takes_packs<kWidth>(data_of<T>(x)) && takes_packs<kWidth>(data_of<T>(d_y));
     const GeluBack<T> body{data_of<T>(x), data_of<T>(d_y), x.columns, wide};
@@ -78,7 +78,7 @@ void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dro
   const Grid grid{.blocks = static_cast<unsigned>(std::min<std::int64_t>((groups + kBlock - 1) / kBlock, kMaxBlocks)),
                   .parts = static_cast<unsigned>(std::min<std::int64_t>(keys.rows, 65535)),
                   .threads = kBlock};
-  for_type("dropout", x.type, [&]<class T>(T) {
+  with_compute_type("dropout", x, [&]<class T>() {
     const bool wide = x.columns % 4 == 0 && takes_packs<4>(data_of<T>(x)) && takes_packs<4>(data_of<T>(y));
     launch("dropout", drop_groups<T>, grid, stream, data_of<T>(x), data_of<std::uint64_t>(keys),
            formulas::dropout_numbers(rule), rows, wide, data_of<T>(y));
@@ -87,7 +87,7 @@ void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dro
 
 void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
                        const Tensor& hidden) {
-  for_type("lstm_forward", gates.type, [&]<class T>(T) {
+  with_compute_type("lstm_forward", gates, [&]<class T>() {
     const LstmUnits<T> body{data_of<T>(gates), data_of<T>(cells_before), data_of<T>(cells), data_of<T>(hidden),
                             hidden.columns};
     run_units<T>("lstm_forward", stream, body, hidden.rows,
@@ -98,7 +98,7 @@ void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& c
 
 void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
                         const Tensor& d_hidden, const Tensor& parts, LastStep last, const Tensor& d_cell) {
-  for_type("lstm_backward", gates.type, [&]<class T>(T) {
+  with_compute_type("lstm_backward", gates, [&]<class T>() {
     const LstmUnitsBack<T> body{data_of<T>(gates),    data_of<T>(cells_before), data_of<T>(cells),
                                 data_of<T>(d_hidden), data_of<float>(parts),    data_of<T>(d_cell),
                                 d_hidden.columns,     d_hidden.count(),         last == LastStep::yes};
