@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "io/exchange/protobuf_message.hpp"
+#include "io/files/protobuf_message.hpp"
 
 namespace lockstep::io {
 
@@ -27,7 +27,7 @@ ProtobufMessage message_of(const OnnxAttribute& attribute) {
   ProtobufMessage message;
   message.text(1, attribute.name);
   if (const auto* const real = std::get_if<float>(&attribute.value)) {
-    message.real(2, *real);
+    message.real32(2, *real);
     message.integer(20, 1);
   } else if (const auto* const integer = std::get_if<std::int64_t>(&attribute.value)) {
     message.integer(3, *integer);

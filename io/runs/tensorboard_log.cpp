@@ -19,6 +19,7 @@
 #include <exception>
 #include <limits>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <boost/crc.hpp>
@@ -28,8 +29,6 @@
 
 namespace lockstep::io {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "event files are little-endian");
 
 constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
@@ -45,43 +44,11 @@ void append_fixed(std::string& out, Number value) {
   out.append(bytes.data(), bytes.size());
 }
 
-void append_varint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>((value & 0x7f) | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
-enum class Wire : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-void append_key(std::string& out, unsigned field, Wire wire) {
-  append_varint(out, field << 3 | static_cast<unsigned>(wire));
-}
-void append_double(std::string& out, unsigned field, double value) {
-  append_key(out, field, Wire::fixed64);
-  append_fixed(out, value);
-}
-void append_integer(std::string& out, unsigned field, std::int64_t value) {
-  append_key(out, field, Wire::varint);
-  append_varint(out, static_cast<std::uint64_t>(value));
-}
-void append_bytes(std::string& out, unsigned field, std::string_view value) {
-  append_key(out, field, Wire::bytes);
-  append_varint(out, value.size());
-  out.append(value);
-}
-void append_packed(std::string& out, unsigned field, std::span<const double> values) {
-  append_key(out, field, Wire::bytes);
-  append_varint(out, values.size_bytes());
-  for (const double value : values) append_fixed(out, value);
-}
-
-/// Field 5 of an Event: a Summary of one Value.
-std::string summary_of(std::string_view tag, std::string_view value_field) {
-  std::string value, summary, field;
-  append_bytes(value, 1, tag);
-  value.append(value_field);
-  append_bytes(summary, 1, value);
-  append_bytes(field, 5, summary);
-  return field;
+/// A Value without its content.
+ProtobufMessage value_of(std::string_view tag) {
+  ProtobufMessage value;
+  value.text(1, tag);
+  return value;
 }
 
 /// Upper limits of TensorBoard's default buckets: 0, 1e-12 * 1.1^k below 1e20 and the largest double, mirrored.
@@ -96,7 +63,7 @@ std::vector<double> default_limits() {
   return limits;
 }
 
-std::string histogram_field(std::span<const float> values) {
+ProtobufMessage histogram_of(std::span<const float> values) {
   const std::vector<double> limits = default_limits();
   std::vector<double> counts(limits.size(), 0);
   double least = std::numeric_limits<double>::max(), most = std::numeric_limits<double>::lowest();
@@ -119,16 +86,23 @@ std::string histogram_field(std::span<const float> values) {
     used_limits.push_back(limits[i]);
     used_counts.push_back(counts[i]);
   }
-  std::string histogram, field;
-  append_double(histogram, 1, count > 0 ? least : 0);
-  append_double(histogram, 2, count > 0 ? most : 0);
-  append_double(histogram, 3, count);
-  append_double(histogram, 4, sum);
-  append_double(histogram, 5, squares);
-  append_packed(histogram, 6, used_limits);
-  append_packed(histogram, 7, used_counts);
-  append_bytes(field, 5, histogram);
-  return field;
+  ProtobufMessage histogram;
+  histogram.real64(1, count > 0 ? least : 0);
+  histogram.real64(2, count > 0 ? most : 0);
+  histogram.real64(3, count);
+  histogram.real64(4, sum);
+  histogram.real64(5, squares);
+  histogram.packed(6, used_limits);
+  histogram.packed(7, used_counts);
+  return histogram;
+}
+
+/// An Event without its content.
+ProtobufMessage event_at(std::int64_t step) {
+  ProtobufMessage event;
+  event.real64(1, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  if (step != 0) event.integer(2, step);
+  return event;
 }
 
 std::int64_t seconds_for(const std::filesystem::path& folder) {
@@ -159,14 +133,14 @@ TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t
     const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);
     descriptor_ = open_own_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create");
   }
-  std::string version;
-  append_bytes(version, 3, "brain.Event:2");
-  event(0, version);
+  ProtobufMessage version = event_at(0);
+  version.text(3, "brain.Event:2");
+  append(version);
   if (resume_step >= 0) {
-    std::string start, session;
-    append_integer(start, 1, 1);
-    append_bytes(session, 7, start);
-    event(resume_step + 1, session);
+    ProtobufMessage start, restart = event_at(resume_step + 1);
+    start.integer(1, 1);
+    restart.message(7, std::move(start));
+    append(restart);
   }
   flush();
 }
@@ -186,24 +160,30 @@ void TensorboardLog::scalar(std::string_view tag, std::int64_t step, double valu
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool too_large = std::isfinite(value) && std::abs(value) > kLargest;
   const float stored = too_large ? (value > 0 ? kInfinity : -kInfinity) : static_cast<float>(value);
-  std::string field;
-  append_key(field, 2, Wire::fixed32);
-  append_fixed(field, stored);
-  event(step, summary_of(tag, field));
+  ProtobufMessage its = value_of(tag);
+  its.real32(2, stored);
+  summary(step, std::move(its));
 }
 
 void TensorboardLog::histogram(std::string_view tag, std::int64_t step, std::span<const float> values) {
-  event(step, summary_of(tag, histogram_field(values)));
+  ProtobufMessage its = value_of(tag);
+  its.message(5, histogram_of(values));
+  summary(step, std::move(its));
 }
 
-void TensorboardLog::event(std::int64_t step, std::string_view fields) {
-  std::string content;
-  append_double(content, 1, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
-  if (step != 0) append_integer(content, 2, step);
-  content.append(fields);
+void TensorboardLog::summary(std::int64_t step, ProtobufMessage value) {
+  ProtobufMessage summary, event = event_at(step);
+  summary.message(1, std::move(value));
+  event.message(5, std::move(summary));
+  append(event);
+}
 
-  std::string length;
-  append_fixed(length, static_cast<std::uint64_t>(content.size()));
+void TensorboardLog::append(const ProtobufMessage& event) {
+  std::string length, content;
+  append_fixed(length, event.bytes());
+  event.write([&](std::span<const std::byte> bytes) {
+    content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
   pending_ += length;
   append_fixed(pending_, masked_crc(length));
   pending_ += content;

@@ -1,5 +1,5 @@
 /// \file
-/// TensorBoard event files: TFRecord framing (length, masked CRC-32C) around Event protocol buffers, written by hand.
+/// TensorBoard event files: TFRecord framing (length, masked CRC-32C) around Event protocol buffers.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "io/files/durable_file.hpp"
 #include "io/files/file_error.hpp"
 #include "io/files/io_deadline.hpp"
+#include "io/files/protobuf_message.hpp"
 
 namespace lockstep::io {
 
@@ -36,7 +37,9 @@ class TensorboardLog {
   void flush();  ///< throws FileError (disk full …)
 
  private:
-  void event(std::int64_t step, std::string_view fields);
+  void summary(std::int64_t step, ProtobufMessage value);
+  void append(const ProtobufMessage& event);
+
   std::filesystem::path path_;
   IoDeadline* deadline_;
   Descriptor descriptor_;

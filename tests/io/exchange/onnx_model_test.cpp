@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "io/exchange/protobuf_message.hpp"
+#include "io/files/protobuf_message.hpp"
 #include "io/io_test_support.hpp"
 
 namespace lockstep::io {
@@ -35,7 +35,7 @@ TEST(ProtobufMessageTest, EncodesAsTheGuideDoes) {
   negative.integer(1, -2);
   EXPECT_EQ(bytes_of(negative), "\x08\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01");
   ProtobufMessage real;
-  real.real(20, 1);
+  real.real32(20, 1);
   EXPECT_EQ(bytes_of(real), std::string("\xa5\x01\x00\x00\x80\x3f", 6));
 }
 

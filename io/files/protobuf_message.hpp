@@ -3,6 +3,7 @@
 /// (number * 8 + wire type) and a value. Long bytes are not copied.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,8 @@
 
 namespace lockstep::io {
 
+static_assert(std::endian::native == std::endian::little, "protobuf numbers are little-endian");
+
 class ProtobufMessage {
  public:
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -23,12 +26,18 @@ class ProtobufMessage {
     key(field, 0);
     varint(static_cast<std::uint64_t>(value));
   }
-  void real(int field, float value) {
+  void real32(int field, float value) {
     key(field, 5);
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    std::string text;
-    for (int i = 0; i < 4; ++i) text += static_cast<char>(bits >> (8 * i) & 0xff);
-    append(text);
+    fixed(value);
+  }
+  void real64(int field, double value) {
+    key(field, 1);
+    fixed(value);
+  }
+  void packed(int field, std::span<const double> values) {
+    key(field, 2);
+    varint(values.size_bytes());
+    for (const double value : values) fixed(value);
   }
   void text(int field, std::string_view value) {
     key(field, 2);
@@ -73,6 +82,11 @@ class ProtobufMessage {
     for (; value >= 0x80; value >>= 7) text += static_cast<char>((value & 0x7f) | 0x80);
     text += static_cast<char>(value);
     append(text);
+  }
+  template <class Number>
+  void fixed(Number value) {
+    const auto bytes = std::bit_cast<std::array<char, sizeof(Number)>>(value);
+    append({bytes.data(), bytes.size()});
   }
   void append(std::string_view text) {
     if (pieces_.empty() || !std::holds_alternative<std::string>(pieces_.back())) pieces_.emplace_back(std::string());
