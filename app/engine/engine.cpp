@@ -139,6 +139,19 @@ Engine::~Engine() {
   backend_->forget_recordings();  // they hold sums of the communicator, whose destructor waits for them
 }
 
+void Engine::return_to(std::int64_t step) {
+  backend_->forget_recordings();  // they know the memory of the earlier steps' trainer
+  forget_residuals();
+  // Also between the parameters, where no backward pass writes: a sum in blocks spreads there what is not finite.
+  backend_->fill_zero(training_->parameters.gradients());
+  if (rounds_) rounds_->start_at(step);
+}
+
+void Engine::together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn) {
+  if (!server_rounds_) return work();
+  server_rounds_->together(work, warn);
+}
+
 void Engine::bring_together(std::span<float> arena) {
   if (!training_->optimizer.is_partitioned()) return;
   for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) reducer_->gather(arena, bucket);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -43,6 +45,12 @@ class Engine {
     gradient_communicator().forget_rounding_errors();
     communicator_.forget_rounding_errors();
   }
+  /// Prepares for steps that go on after `step`, before their state is restored: forgets what no checkpoint holds and
+  /// what belongs to steps that no longer count.
+  void return_to(std::int64_t step);
+  /// Collective, between steps: runs work that all ranks do together. With servers a worker may die in it; then it is
+  /// done again without that one, after a warning.
+  void together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn);
   /// Connects the ranks that take every step together: all, or those of an island (--agree-after: first all, then an
   /// island).
   comm::Communicator& stepping() noexcept { return stepping_; }

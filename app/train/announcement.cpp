@@ -1,6 +1,7 @@
 #include "app/train/announcement.hpp"
 
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,16 @@ void announce(comm::Communicator& communicator, Console& console, const Plan& pl
     console.warn(comm::to_text(warning));
   }
   for (const std::string& warning : warnings) console.warn(warning);
+}
+
+WallTime announce_time(const JobTime& time, const StopWatch& launched, Console& console, const Plan& plan) {
+  if (!time.problem.empty()) console.warn(time.problem);
+  if (const std::string line = describe_job(time); !line.empty()) console.info(line);
+  if (!time.left) return {};
+  const Workload& workload = plan.workload;
+  const double validation_samples = workload.validation ? static_cast<double>(workload.validation->info().samples) : 0;
+  return WallTime(*time.left - launched.seconds(), checkpoint_estimate(plan.memory.snapshot),
+                  std::ceil(validation_samples / static_cast<double>(workload.work.global_batch)));
 }
 
 bool stopped_before_start(comm::Communicator& communicator, Console& console, StopSignals& signals) {

@@ -133,7 +133,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   scalar("train/learning_rate", figures.step, figures.learning_rate);
   scalar("train/gradient_norm", figures.step, figures.gradient_norm);
   scalar("speed/samples_per_second", figures.step, rate);
-  if (logs_.tensorboard) logs_.tensorboard->flush();
+  if (files_.tensorboard) files_.tensorboard->flush();
   if (!validated_) seen_ = score, seen_at_ = figures.step;
   interval_ = {};
   interval_start_ = split;
@@ -178,7 +178,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
   if (score.f1 >= 0) scalar("validation/f1", step, score.f1);
   if (task_.needs_answers()) scalar(fmt::format("validation/{}", task_.best_key()), step, score.best);
-  if (logs_.tensorboard) logs_.tensorboard->flush();
+  if (files_.tensorboard) files_.tensorboard->flush();
 }
 
 std::string Reporter::summary() const {
@@ -228,20 +228,20 @@ void Reporter::end(std::int64_t step, const std::string& how) {
 }
 
 void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<const float> values) {
-  if (logs_.tensorboard) logs_.tensorboard->histogram(tag, step, values);
+  if (files_.tensorboard) files_.tensorboard->histogram(tag, step, values);
 }
 
 /// Call before each line's first write: two jobs in one folder must not mix their lines.
 void Reporter::check_owner() const {
-  if (logs_.still_owner) logs_.still_owner();
+  if (files_.still_owner) files_.still_owner();
 }
 
 void Reporter::write(const io::MetricRecord& record) {
-  if (logs_.metrics) logs_.metrics->write(record);
+  if (files_.metrics) files_.metrics->write(record);
 }
 
 void Reporter::scalar(const std::string& tag, std::int64_t step, double value) {
-  if (logs_.tensorboard) logs_.tensorboard->scalar(tag, step, value);
+  if (files_.tensorboard) files_.tensorboard->scalar(tag, step, value);
 }
 
 }  // namespace lockstep::app

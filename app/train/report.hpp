@@ -22,7 +22,7 @@
 
 namespace lockstep::app {
 
-struct RunLogs {
+struct LogFiles {
   std::unique_ptr<io::MetricsLog> metrics;          ///< may be null
   std::unique_ptr<io::TensorboardLog> tensorboard;  ///< may be null
   std::function<void()> still_owner;                ///< throws if the logs now belong to another process
@@ -33,7 +33,7 @@ class Reporter {
   /// `console` must outlive the reporter. A rank that does not report has a silent console and no logs.
   Reporter(Console& console, const ReportOptions& options, const WorkPlan& work, const Task& task, int world,
            std::int64_t first_step);
-  void attach(RunLogs logs) { logs_ = std::move(logs); }
+  void attach(LogFiles files) { files_ = std::move(files); }
   /// Sets the constant predictor's score on the validation data, which is reported beside the network's.
   void compare_with(const std::optional<Score>& constant) { constant_ = constant; }
   /// Identifies the validation data: metrics are compared only between runs with equal text.
@@ -90,7 +90,7 @@ class Reporter {
   WorkPlan work_;
   Task task_;
   int world_;
-  RunLogs logs_;
+  LogFiles files_;
   Sums interval_;              ///< sums since the last line
   Sums since_validation_;      ///< sums since the last validation, or since the launch
   std::optional<Score> seen_;  ///< score of the steps before the last validation; without validations: of the last line

@@ -97,6 +97,9 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
   return origin;
 }
 
+namespace {
+
+/// Collective. Returns true if there is a newer checkpoint than the one seen before; `origin` then holds it.
 bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin) {
   const auto look = [&] { return newest_step(origin.folder, origin.deadline) > origin.newest_seen; };
   if (!on_all_ranks(communicator, look)) return false;
@@ -105,6 +108,29 @@ bool found_newer(comm::Communicator& communicator, Console& console, Origin& ori
   console.info(fmt::format("the owner before has written {} meanwhile", origin.checkpoint->file().string()));
   for (const std::string& warning : origin.checkpoint->warnings()) console.warn(warning);
   return true;
+}
+
+}  // namespace
+
+std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, Origin& origin,
+                                         const Plan& plan) {
+  std::optional<io::RunFolder> folder;
+  if (plan.settings.run.resume.from != Resume::From::newest) return folder;
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    folder.emplace(plan.settings.run.folder, io::RunFolder::Open::resume, false, origin.deadline);
+  });
+  if (found_newer(communicator, console, origin)) check_continues(communicator, console, *origin.record(), plan);
+  return folder;
+}
+
+model::ScheduleClock clock_of(comm::Communicator& communicator, const Origin& origin) {
+  model::ScheduleClock clock;
+  if (!origin.checkpoint) return clock;
+  clock = course_of(origin.record()->metrics).clock;
+  communicator.broadcast(std::as_writable_bytes(std::span(&clock, 1)), 0);
+  communicator.wait();
+  return clock;
 }
 
 bool Origin::begins_optimizer(const Plan& plan) const {

@@ -11,6 +11,8 @@
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
 #include "io/runs/metrics_log.hpp"
+#include "io/runs/run_folder.hpp"
+#include "model/training/schedule.hpp"
 
 namespace lockstep::app {
 
@@ -38,9 +40,13 @@ struct Origin {
 Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
                    const std::string& network, io::IoDeadline& deadline);
 
-/// Collective, called when rank 0 owns the folder, because the previous owner may have written until then. Returns true
-/// if there is a newer checkpoint than the one seen before; `origin` then holds it.
-bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin);
+/// Collective. With --resume rank 0 owns the run's folder from here on, and no other process writes there. The previous
+/// owner may have continued beyond the checkpoint that was read: afterwards `origin` is the newest one.
+std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, Origin& origin,
+                                         const Plan& plan);
+
+/// Collective: the schedule's clock at the origin. Rank 0 alone has the history.
+model::ScheduleClock clock_of(comm::Communicator& communicator, const Origin& origin);
 
 /// Collective, after a divergence: `origin` becomes the newest checkpoint of the run up to `limit`, or the run's
 /// starting checkpoint, or empty if it began at step 0. `now`: rank 0's record of the run so far. Removes the run's

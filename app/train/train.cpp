@@ -3,15 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "app/engine/divergence.hpp"
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
+#include "app/engine/micro_batches.hpp"
+#include "app/engine/slowdown.hpp"
+#include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/plan.hpp"
@@ -21,53 +26,362 @@
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
+#include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/train/announcement.hpp"
+#include "app/train/checkpoint_schedule.hpp"
 #include "app/train/course.hpp"
+#include "app/train/pending_error.hpp"
+#include "app/train/restore.hpp"
 #include "app/train/resume.hpp"
-#include "app/train/stretches.hpp"
+#include "app/train/run_log.hpp"
+#include "app/train/steps_made.hpp"
+#include "app/train/validation.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
 #include "comm/servers/survivor_communicator.hpp"
+#include "io/datasets/prefetcher.hpp"
 #include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
 
 namespace {
 
-/// Collective, on resume: rank 0 owns the folder from here on, and no other process writes there. The previous owner
-/// may have continued beyond the checkpoint that was read: afterwards `origin` is the newest one.
-std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, Origin& origin,
-                                         const Plan& plan, io::IoDeadline& deadline) {
-  std::optional<io::RunFolder> folder;
-  if (plan.settings.run.resume.from != Resume::From::newest) return folder;
-  comm::all_succeed(communicator, [&] {
-    if (communicator.rank() != 0) return;
-    folder.emplace(plan.settings.run.folder, io::RunFolder::Open::resume, false, &deadline);
+/// The parts of a training job that stay through all of its steps.
+struct Job {
+  comm::Communicator& communicator;
+  Console& console;
+  Plan& plan;
+  Engine& engine;
+  StopSignals& signals;
+  io::IoDeadline& deadline;
+  WallTime time_left;  ///< rank 0's decides for all
+  double speed = 1;    ///< fraction of this rank's own speed (Slowdown)
+};
+
+/// The steps from a start to the end of the run, or to a divergence, and everything between them.
+class TrainingLoop {
+ public:
+  /// Collective. Allocates the copies that checkpoints are written from. Throws comm::AgreedError.
+  TrainingLoop(const Job& job, Start start);
+
+  /// Collective. Opens the run's folder. `taken`: rank 0's if it owns it already. Throws comm::AgreedError.
+  void open_folder(std::optional<io::RunFolder> taken);
+  /// Collective. Returns the exit code. Throws Divergence.
+  int run();
+  /// Collective, after a Divergence: waits for the checkpoint under way. Returns the folder on rank 0, for the next
+  /// loop. Throws comm::AgreedError if something else has failed, too.
+  std::optional<io::RunFolder> leave();
+  const Start& start() const noexcept { return start_; }
+  /// The run so far. Rank 0's record is complete; others have only the step.
+  io::TrainingRecord record() const;
+
+ private:
+  void make_steps();
+  Trainer::Result advance();
+  Trainer::Request next_request();
+  std::int64_t next_common_step() const;
+  void report(StepFigures figures);
+  void watch_loss(const StepFigures& figures);
+  void validate();
+
+  StepsMade made() const { return {.before = before_, .now = trainer_.steps_done()}; }
+  bool epoch_is_over() const { return trainer_.next_position() >= work_.epoch_samples; }
+  double epochs_done() const {
+    return static_cast<double>(trainer_.epoch()) +
+           static_cast<double>(trainer_.next_position()) / static_cast<double>(work_.epoch_samples);
+  }
+  TimeSplit time_in_steps() const {
+    TimeSplit split = trainer_.time();
+    split.total = running_.seconds() - validation_.seconds() - checkpoints_.seconds();
+    return split;
+  }
+  /// Steps of the last advance after which the ranks could have stopped: with servers, any.
+  std::int64_t stops_in_advance() const {
+    return job_.engine.server_rounds() != nullptr ? std::max<std::int64_t>(1, made().now - made().before) : 1;
+  }
+  bool is_last_step() const { return trainer_.steps_done() >= work_.total_steps; }
+  std::int64_t stop_step() const;
+  bool stops_here() const { return trainer_.steps_done() >= stop_step() && !is_last_step(); }
+  std::string nothing_left() const;
+  const char* how_it_ended() const;
+  std::string last_line() const;
+
+  const Job& job_;
+  const Start start_;
+  const WorkPlan& work_;
+  io::Prefetcher samples_;
+  BatchFeed batches_;
+  model::LearningRateSchedule schedule_;
+  Slowdown slowdown_;
+  Trainer trainer_;
+  PendingError error_;
+  WallTime time_left_;
+  RunLog log_;
+  Validation validation_;
+  CheckpointSchedule checkpoints_;
+  LossWatch loss_watch_;
+  std::int64_t before_;  ///< steps done when the last step, or round, began
+  bool stopped_ = false;
+  StopWatch running_;  ///< time since run() was called
+};
+
+/// The algorithm.
+void TrainingLoop::make_steps() {
+  while (!is_last_step() && !validation_.ends_training() && !stopped_ && !stops_here()) {
+    StopWatch watch;
+    const Trainer::Result step = advance();  // next batch, forward, backward, update
+    report(step.figures);
+    watch_loss(step.figures);
+    checkpoints_.poll();
+    stopped_ = step.stop_requests > 0 && !is_last_step();  // after the last step there is nothing left to stop
+    time_left_.took_step(watch.seconds() / static_cast<double>(stops_in_advance()));
+    if (epoch_is_over()) error_.keep([this] { checkpoints_.check_own_shards(trainer_.steps_done()); });
+    // A stop must be quick: the checkpoint comes first, the validation when the run is resumed.
+    if (validation_.is_due(made()) && !stopped_) validate();
+    const bool save = checkpoints_.is_due(made(), step, validation_.best_step());
+    if (save && !is_last_step()) checkpoints_.save(record());  // the last checkpoint follows the last validation
+    if (step.save_requests > 0) checkpoints_.answered();
+  }
+  log_.remaining_steps(time_in_steps());
+}
+
+/// A step, or a round of several: next batch, forward, backward (reducing gradients as they appear), update
+/// (Trainer::step).
+Trainer::Result TrainingLoop::advance() {
+  before_ = trainer_.steps_done();
+  if (ServerRounds* const servers = job_.engine.server_rounds()) {
+    return servers->round(trainer_, next_common_step(),
+                          {.ask = [this] { return next_request(); },
+                           .report =
+                               [this](StepFigures figures) {
+                                 figures.epoch = work_.epochs_after(figures.step);
+                                 log_.steps(figures, time_in_steps());
+                                 checkpoints_.poll();  // no communication, because one rank writes
+                               },
+                           .warn = [this](const std::string& text) { job_.console.warn(text); },
+                           .record = [this](int server, const std::string& bytes) { log_.arrivals(server, bytes); },
+                           .go_on_at = [this](DataPlace place) { batches_.go_on_at(place); }});
+  }
+  if (LocalRounds* const rounds = job_.engine.local_rounds()) {
+    return rounds->round(trainer_, [this] { return next_request(); });
+  }
+  return trainer_.step(next_request());
+}
+
+/// This rank's request for the next step.
+Trainer::Request TrainingLoop::next_request() {
+  const StepsMade next{.before = before_, .now = std::max(trainer_.steps_done(), before_ + 1)};
+  const bool validates = validation_.is_due(next);
+  const bool time_is_up =
+      time_left_.is_up({.validation = validates, .checkpoint = checkpoints_.is_ahead(next, validates)});
+  Trainer::Request request{.stop = time_is_up || job_.signals.stop_requested(), .error = error_.text()};
+  checkpoints_.ask(request, job_.signals.take_checkpoint_requests());
+  return request;
+}
+
+/// The next step after which all ranks act together.
+std::int64_t TrainingLoop::next_common_step() const {
+  std::int64_t next = stop_step();
+  const Interval histograms{.steps = job_.plan.settings.reports.histograms_every};
+  for (const Interval& every : {work_.evaluate_every, work_.checkpoint_every, histograms}) {
+    if (every.steps > 0) next = std::min(next, every.next(trainer_.steps_done()));
+  }
+  return next;
+}
+
+/// Collective if histograms are due.
+void TrainingLoop::report(StepFigures figures) {
+  figures.epoch = epochs_done();
+  log_.steps(figures, time_in_steps());
+  if (made().include({.steps = job_.plan.settings.reports.histograms_every})) log_.histograms(trainer_.steps_done());
+  log_.backend_notes();
+}
+
+/// Collective. Throws Divergence if the loss leaps and the run may roll back.
+void TrainingLoop::watch_loss(const StepFigures& figures) {
+  if (job_.plan.settings.run.roll_back == 0 || figures.samples <= 0) return;
+  loss_watch_.saw(figures.loss_sum / figures.samples);
+  if (!loss_watch_.leaps()) return;
+  const bool rounds = job_.engine.local_rounds() != nullptr || job_.engine.server_rounds() != nullptr;
+  throw Divergence(figures.step, figures.step - LossWatch::kWindow * (made().now - made().before),
+                   fmt::format("step {}: the loss leaps: {:.5g} on average over the last {} {}, and {:.5g} at its best",
+                               figures.step, loss_watch_.mean(), LossWatch::kWindow, rounds ? "rounds" : "steps",
+                               loss_watch_.best()));
+}
+
+/// Collective.
+void TrainingLoop::validate() {
+  const std::int64_t step = trainer_.steps_done();
+  const std::optional<Validation::Result> result = validation_.evaluate(step);
+  if (!result) return;
+  time_left_.took_validation(result->seconds);
+  checkpoints_.validated(step, result->score);
+  log_.validation(step, epochs_done(), result->score, {.seconds = result->seconds, .training = time_in_steps().total});
+}
+
+int TrainingLoop::run() {
+  running_.lap();
+  if (validation_.is_owed()) {
+    validate();
+    // This step's checkpoint lacks the validation's result: a run resumed from it would validate again.
+    checkpoints_.save_again(record());
+  }
+  const std::string idle = nothing_left();
+  if (idle.empty()) {
+    if (!start_.rolled_back) log_.start(epochs_done());
+    make_steps();
+    const TimeSplit time = time_in_steps();
+    stopped_ = stopped_ && !validation_.ends_training();
+    if (!stopped_) validate();
+    stopped_ = stopped_ || (stops_here() && !validation_.ends_training());
+    ServerRounds* const servers = job_.engine.server_rounds();
+    const std::int64_t steps = trainer_.steps_done() - start_.record.step;
+    log_.results(validation_.beaten_by_constant(), time,
+                 servers != nullptr ? "" : advise_one_rank(time, job_.communicator.size(), steps));
+    if (servers != nullptr) {
+      job_.console.info(servers->report([this](const std::string& text) { job_.console.warn(text); }));
+    }
+  }
+  checkpoints_.save(record());
+  checkpoints_.wait();
+  job_.signals.ignore();  // nothing is left to stop, and the exit code is to report the result
+  if (idle.empty()) log_.end(trainer_.steps_done(), how_it_ended());
+  job_.engine.together([this] { error_.raise(); }, [this](const std::string& text) { job_.console.warn(text); });
+  job_.console.info(idle.empty() || stopped_ ? last_line() : idle);
+  return stopped_ ? kExitStoppedEarly : kExitDone;
+}
+
+std::optional<io::RunFolder> TrainingLoop::leave() {
+  checkpoints_.wait();
+  error_.raise();
+  return log_.folder() ? std::optional(std::move(*log_.folder())) : std::nullopt;
+}
+
+io::TrainingRecord TrainingLoop::record() const {
+  io::TrainingRecord record;
+  if (job_.communicator.rank() == 0) {
+    record = job_.plan.record;
+    record.epoch = trainer_.epoch() + (epoch_is_over() ? 1 : 0);
+    record.position = epoch_is_over() ? 0 : trainer_.next_position();
+    record.best_metric = validation_.best_metric();
+    record.validated_step = validation_.last_step();
+    record.metrics = log_.history();
+  }
+  record.step = trainer_.steps_done();
+  return record;
+}
+
+/// The last step of this launch (--stop-at).
+std::int64_t TrainingLoop::stop_step() const {
+  const double stop_at = job_.plan.settings.run.stop_at;
+  const auto total = static_cast<double>(work_.total_steps);
+  const double step = stop_at < 1 ? std::ceil(stop_at * total) : stop_at;
+  return stop_at > 0 && step < total ? static_cast<std::int64_t>(step) : work_.total_steps;
+}
+
+/// The reason why a resumed run has no step to make; empty: it has.
+std::string TrainingLoop::nothing_left() const {
+  if (!is_last_step()) return validation_.nothing_left();
+  return fmt::format(
+      "step {} is done and this run ends at step {}: nothing is left to do (more --epochs or --steps go on from "
+      "here)",
+      with_commas(trainer_.steps_done()), with_commas(work_.total_steps));
+}
+
+const char* TrainingLoop::how_it_ended() const {
+  return stopped_                                              ? "stopped"
+         : validation_.target_is_reached()                     ? "target reached"
+         : validation_.patience().is_over() && !is_last_step() ? "no improvement"
+                                                               : "done";
+}
+
+std::string TrainingLoop::last_line() const {
+  const double seconds = running_.seconds();
+  const std::string taken = seconds < 60 ? fmt::format("{:.1f} s", seconds) : format_duration(seconds);
+  const std::int64_t step = trainer_.steps_done();
+  const std::string results = validation_.results(step) + checkpoints_.results();
+  if (!stopped_) {
+    const Patience& patience = validation_.patience();
+    const std::string in_vain = patience.is_over() && !validation_.target_is_reached() && !is_last_step()
+                                    ? fmt::format(" in {} validations", patience.in_vain())
+                                    : "";
+    return fmt::format("{}{} at step {} after {}{}", how_it_ended(), in_vain, step, taken, results);
+  }
+  const std::string why = !time_left_.reason().empty()    ? fmt::format(": {};", time_left_.reason())
+                          : job_.signals.stop_requested() ? fmt::format(" on request ({})", job_.signals.name())
+                          : stops_here()                  ? std::string(" (--stop-at)")
+                                                          : " on request";
+  return fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {} (exit code {})", step, why,
+                     taken, results, job_.plan.settings.run.folder.string(), kExitStoppedEarly);
+}
+
+io::PrefetcherOptions samples_from(const io::TrainingRecord& record, const Job& job) {
+  io::PrefetcherOptions options = reading(job.plan.workload, job.engine.reads_as(), job.engine.training_ranks());
+  options.first_epoch = record.epoch;
+  options.first_position = record.position;
+  options.memory = job.engine.backend().host_memory();
+  return options;
+}
+
+TrainingLoop::TrainingLoop(const Job& job, Start start)
+    : job_(job),
+      start_(std::move(start)),
+      work_(job.plan.workload.work),
+      samples_(*job.plan.workload.training, samples_from(start_.record, job)),
+      batches_(samples_, job.engine.stepping(), feed_options(job.plan, job.engine.backend(), job.communicator.size())),
+      schedule_(job.plan.schedule.scaled(start_.course.rate_factor)),
+      slowdown_(job.speed),
+      trainer_(job.engine.parts(), schedule_,
+               share_of(work_, job.engine.reads_as(), job.engine.training_ranks()).micro_steps,
+               [this] {
+                 slowdown_.pause(trainer_.time());
+                 return batches_.next();
+               }),
+      error_(job.communicator),
+      time_left_(job.time_left),
+      log_(job.plan, job.communicator, job.console, job.engine, error_, start_.record.step),
+      validation_(job.plan, job.communicator, job.console, job.engine),
+      checkpoints_(job.plan, job.communicator, job.console, job.engine, error_,
+                   [this](const WrittenCheckpoint& written) {
+                     log_.checkpoint(written);
+                     time_left_.took_checkpoint(written.seconds);
+                   }),
+      before_(job.plan.settings.agree.round_begin(std::max<std::int64_t>(0, start_.record.step - 1))) {
+  trainer_.start_at(start_.record.step, start_.record.epoch, start_.record.position, start_.course.optimizer_since);
+}
+
+void TrainingLoop::open_folder(std::optional<io::RunFolder> taken) {
+  validation_.go_on(start_.record, made());
+  comm::all_succeed(job_.communicator, [&] {
+    if (job_.communicator.rank() == 0) log_.open(std::move(taken), start_.continues, start_.record, job_.deadline);
+    checkpoints_.open(log_.folder(), start_.continues, start_.record, job_.deadline);
   });
-  if (found_newer(communicator, console, origin)) check_continues(communicator, console, *origin.record(), plan);
-  return folder;
+  for (const io::MetricRecord& event : start_.notes) log_.note(event);
 }
 
-/// Collective: rank 0 alone has the history.
-model::ScheduleClock clock_of(comm::Communicator& communicator, const Origin& origin) {
-  model::ScheduleClock clock;
-  if (!origin.checkpoint) return clock;
-  clock = course_of(origin.record()->metrics).clock;
-  communicator.broadcast(std::as_writable_bytes(std::span(&clock, 1)), 0);
-  communicator.wait();
-  return clock;
-}
-
-/// Reports the time limit of the job, and reserves time for the last checkpoint.
-WallTime wall_time(const JobTime& time, const StopWatch& launched, Console& console, const Plan& plan) {
-  if (!time.problem.empty()) console.warn(time.problem);
-  if (const std::string line = describe_job(time); !line.empty()) console.info(line);
-  if (!time.left) return {};
-  const Workload& workload = plan.workload;
-  const double validation_samples = workload.validation ? static_cast<double>(workload.validation->info().samples) : 0;
-  return WallTime(*time.left - launched.seconds(), checkpoint_estimate(plan.memory.snapshot),
-                  std::ceil(validation_samples / static_cast<double>(workload.work.global_batch)));
+/// Collective. Trains to the end of the run; after a divergence the run goes back to a checkpoint (--roll-back).
+int train_to_the_end(const Job& job, Origin& origin, std::optional<io::RunFolder> folder,
+                     std::optional<TrainingLoop>& loop) {
+  for (;;) {
+    loop->open_folder(std::move(folder));
+    try {
+      return loop->run();
+    } catch (const Divergence& divergence) {
+      if (job.plan.settings.run.roll_back == 0) throw;
+      const Course course = course_after(divergence, loop->start().course, job.plan.settings.run);
+      folder = loop->leave();
+      return_to_checkpoint(job.communicator, origin, job.plan, loop->record(), divergence.good_step());
+      job.console.warn(fmt::format("{}. Going back to {} with {:.4g} times the learning rate (roll-back {} of {})",
+                                   divergence.what(),
+                                   origin.checkpoint ? origin.checkpoint->file().string() : "the beginning",
+                                   course.rate_factor, course.roll_backs, job.plan.settings.run.roll_back));
+      loop.reset();
+      Start start = restore(job.communicator, job.console, job.plan, job.engine, origin, course);
+      start.notes.push_back(roll_back_record(start.record.step, divergence.step(), start.course));
+      loop.emplace(job, std::move(start));
+    }
+  }
 }
 
 }  // namespace
@@ -145,10 +459,18 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   signals.note();
-  std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);
-  Stretches stretches(plan, *communicator, console, engine, origin, wall_time(job_time, launched, console, plan),
-                      training.speed);
-  return training.around_steps([&] { return stretches.train(std::move(folder), signals); });
+  std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan);
+  const Job job{.communicator = *communicator,
+                .console = console,
+                .plan = plan,
+                .engine = engine,
+                .signals = signals,
+                .deadline = io_deadline,
+                .time_left = announce_time(job_time, launched, console, plan),
+                .speed = training.speed};
+  std::optional<TrainingLoop> loop;  // outlives the steps, whose error is told before this waits for a stuck reader
+  loop.emplace(job, restore(*communicator, console, plan, engine, origin));
+  return training.around_steps([&] { return train_to_the_end(job, origin, std::move(folder), loop); });
 }
 
 }  // namespace lockstep::app

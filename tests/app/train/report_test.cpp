@@ -39,8 +39,8 @@ class ReporterTest : public testing::Test {
     all << std::ifstream(folder_ / name).rdbuf();
     return all.str();
   }
-  RunLogs logs() const {
-    RunLogs made;
+  LogFiles files() const {
+    LogFiles made;
     made.metrics = std::make_unique<io::MetricsLog>(folder_ / "metrics.jsonl", false);
     return made;
   }
@@ -71,7 +71,7 @@ class ReporterTest : public testing::Test {
 TEST_F(ReporterTest, ALineIsTheMeanOfTheStepsSinceTheLastOne) {
   Console console(output_, output_);
   Reporter reporter(console, options_, work_, classification_, 2, 0);
-  reporter.attach(logs());
+  reporter.attach(files());
   const auto l2 = [] { return 0.5; };
   reporter.step(figures(1, 3), time(1), l2);
   EXPECT_EQ(text("output"), "");
@@ -109,9 +109,9 @@ TEST_F(ReporterTest, TheLastStepIsAlwaysReported) {
 TEST_F(ReporterTest, NothingIsWrittenIntoAFolderThatAnotherProcessTook) {
   Console console(output_, output_);
   Reporter reporter(console, options_, work_, regression_, 1, 0);
-  RunLogs logs = this->logs();
-  logs.still_owner = [] { throw std::runtime_error("the run belongs to another process now"); };
-  reporter.attach(std::move(logs));
+  LogFiles files = this->files();
+  files.still_owner = [] { throw std::runtime_error("the run belongs to another process now"); };
+  reporter.attach(std::move(files));
   reporter.step(figures(1, 1), time(1), [] { return 0.0; });
   EXPECT_THROW(reporter.step(figures(2, 1), time(2), [] { return 0.0; }), std::runtime_error);
   EXPECT_THROW(reporter.evaluation(2, 0.5, {.samples = 3}, false, {.seconds = 0.1}), std::runtime_error);
@@ -137,7 +137,7 @@ TEST_F(ReporterTest, ShortRunsReportEveryEpoch) {
 TEST_F(ReporterTest, AValidationSaysHowTrainingWentInTheStepsBeforeIt) {
   Console console(output_, output_);
   Reporter reporter(console, options_, work_, classification_, 2, 0);
-  reporter.attach(logs());
+  reporter.attach(files());
   EXPECT_EQ(reporter.summary(), "");
   reporter.start(0, 0);
   for (int i = 1; i <= 3; ++i) reporter.step(figures(i, i), time(i), [] { return 0.0; });
