@@ -17,7 +17,7 @@
 #include "app/report/stop_watch.hpp"
 #include "app/train/checkpoint_requests.hpp"
 #include "app/train/pending_error.hpp"
-#include "app/train/steps_made.hpp"
+#include "app/train/validation.hpp"
 #include "comm/communicator.hpp"
 #include "io/files/io_deadline.hpp"
 #include "io/runs/run_folder.hpp"
@@ -38,14 +38,15 @@ class CheckpointSchedule {
             io::IoDeadline& deadline);
   /// Adds a checkpoint to this rank's request for the next step if it wants one. `signals`: new ones that ask for it.
   void ask(Trainer::Request& request, std::int64_t signals);
-  /// True if a checkpoint would follow `next`, the steps to be made; `validation`: a validation would.
-  bool is_ahead(const StepsMade& next, bool validation) const {
-    return next.include(work_.checkpoint_every) || checkpointer_.under_way() || (saves_best() && validation);
+  /// True if a checkpoint would follow `next`, the steps to be made.
+  bool is_ahead(const StepsMade& next, const Validation& validation) const {
+    return next.include(work_.checkpoint_every) || checkpointer_.under_way() ||
+           (saves_best() && validation.is_due(next));
   }
-  /// True if one follows these steps, the same on all ranks. `best_step`: step of the best validation so far.
-  bool is_due(const StepsMade& made, const Trainer::Result& step, std::int64_t best_step) const {
+  /// True if one follows these steps, the same on all ranks.
+  bool is_due(const StepsMade& made, const Trainer::Result& step, const Validation& validation) const {
     return made.include(work_.checkpoint_every) || step.save_due || step.save_requests > 0 ||
-           (saves_best() && best_step == made.now);
+           (saves_best() && validation.best_step() == made.now);
   }
   /// Notes the metrics of a validation, by which the best checkpoints are kept.
   void validated(std::int64_t step, const Score& score) { checkpointer_.validated(step, score.best, score.loss); }

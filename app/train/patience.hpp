@@ -2,8 +2,11 @@
 /// Early stopping after too many validations without improvement.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <utility>
 
 namespace lockstep::app {
 
@@ -13,9 +16,16 @@ class Patience {
  public:
   /// `validations`: number of consecutive ones that ends a run; 0: no limit. A metric is better if it differs from the
   /// best by more than `min_delta`, in the direction of `is_better`.
-  Patience(std::int64_t validations, double min_delta, std::function<bool(double, double)> is_better);
+  Patience(std::int64_t validations, double min_delta, std::function<bool(double, double)> is_better)
+      : validations_(validations),
+        min_delta_(is_better(1, 0) ? min_delta : -min_delta),
+        is_better_(std::move(is_better)) {}
 
-  void saw(double metric);
+  void saw(double metric) {
+    const bool better = std::isnan(best_) || is_better_(metric, best_ + min_delta_);
+    if (better) best_ = metric;
+    in_vain_ = better ? 0 : in_vain_ + 1;
+  }
   /// Restores the count of a resumed run.
   void go_on(double best, std::int64_t in_vain) noexcept { best_ = best, in_vain_ = in_vain; }
 
@@ -27,7 +37,7 @@ class Patience {
   std::int64_t validations_;
   double min_delta_;  ///< least difference, with the sign of an improvement
   std::function<bool(double, double)> is_better_;
-  double best_;
+  double best_ = std::numeric_limits<double>::quiet_NaN();
   std::int64_t in_vain_ = 0;
 };
 

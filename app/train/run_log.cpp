@@ -64,16 +64,8 @@ void RunLog::open(std::optional<io::RunFolder> taken, bool continues, const io::
   reporter_.attach(std::move(files));
 }
 
-void RunLog::start(double epoch) {
-  error_.keep_on_rank0([&] { reporter_.start(first_step_, epoch); });
-}
-
-void RunLog::note(const io::MetricRecord& record) {
-  error_.keep_on_rank0([&] { reporter_.note(record); });
-}
-
 void RunLog::steps(const StepFigures& figures, const TimeSplit& time) {
-  error_.keep_on_rank0([&] {
+  on_rank0([&] {
     last_ = figures;
     reporter_.step(figures, time, [this] { return engine_.training().optimizer.l2_loss(); });
   });
@@ -82,7 +74,7 @@ void RunLog::steps(const StepFigures& figures, const TimeSplit& time) {
 void RunLog::histograms(std::int64_t step) {
   model::ParameterState& state = engine_.training().parameters;
   engine_.bring_together(state.gradient_elements());
-  error_.keep_on_rank0([&] {
+  on_rank0([&] {
     std::vector<float> parameters(state.elements());
     state.download_group("parameters", parameters);
     std::vector<float> gradients(state.updated_elements());
@@ -100,13 +92,9 @@ void RunLog::backend_notes() {
   for (const std::string& note : engine_.backend().notes()) console_.warn(note);
 }
 
-void RunLog::validation(std::int64_t step, double epoch, const Score& score, const Reporter::EvaluationTime& time) {
-  error_.keep_on_rank0([&] { reporter_.evaluation(step, epoch, score, plan_.settings.validation.average, time); });
-}
-
 /// One file for each process that has trained in this folder, named after the steps done before: a replay begins there.
 void RunLog::arrivals(int server, const std::string& bytes) {
-  error_.keep_on_rank0([&] {
+  on_rank0([&] {
     const std::filesystem::path path = arrivals_of(folder_->path() / fmt::format("arrivals-{}", first_step_), server);
     const io::IoDeadline::Operation writing(deadline_, io::IoDeadline::Kind::writing, path);
     const int start = arrivals_begun_.insert(server).second ? O_TRUNC : 0;
@@ -115,21 +103,16 @@ void RunLog::arrivals(int server, const std::string& bytes) {
 }
 
 void RunLog::remaining_steps(const TimeSplit& time) {
-  error_.keep_on_rank0(
-      [&] { reporter_.remaining(last_, time, [this] { return engine_.training().optimizer.l2_loss(); }); });
+  on_rank0([&] { reporter_.remaining(last_, time, [this] { return engine_.training().optimizer.l2_loss(); }); });
 }
 
 void RunLog::results(const std::string& warning, const TimeSplit& time, const std::string& advice) {
-  error_.keep_on_rank0([&] {
+  on_rank0([&] {
     if (const std::string table = reporter_.summary(); !table.empty()) console_.info(table);
     if (!warning.empty()) console_.warn(warning);
     console_.info(fmt::format("time in steps: {}", format_split(time)));
     if (!advice.empty()) console_.info(advice);
   });
-}
-
-void RunLog::end(std::int64_t step, const std::string& how) {
-  error_.keep_on_rank0([&] { reporter_.end(step, how); });
 }
 
 }  // namespace lockstep::app

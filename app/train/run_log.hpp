@@ -38,16 +38,22 @@ class RunLog {
   const std::string& history() const noexcept { return reporter_.history(); }
 
   /// A launch with steps to make.
-  void start(double epoch);
+  void start(double epoch) {
+    on_rank0([&] { reporter_.start(first_step_, epoch); });
+  }
   /// An event besides the steps (course.hpp).
-  void note(const io::MetricRecord& record);
+  void note(const io::MetricRecord& record) {
+    on_rank0([&] { reporter_.note(record); });
+  }
   /// Steps made; `time` since the first one.
   void steps(const StepFigures& figures, const TimeSplit& time);
   /// Collective. Weights and gradients after this step.
   void histograms(std::int64_t step);
   /// The backend's notes on its choices, once, after the first step.
   void backend_notes();
-  void validation(std::int64_t step, double epoch, const Score& score, const Reporter::EvaluationTime& time);
+  void validation(std::int64_t step, double epoch, const Score& score, const Reporter::EvaluationTime& time) {
+    on_rank0([&] { reporter_.evaluation(step, epoch, score, plan_.settings.validation.average, time); });
+  }
   void checkpoint(const WrittenCheckpoint& written) { reporter_.checkpoint(written); }
   /// Bytes for the record of the gradients' order at a server.
   void arrivals(int server, const std::string& bytes);
@@ -56,9 +62,16 @@ class RunLog {
   /// The end of the steps: a table of the results, and the parts of the time. `warning`, `advice`: "" for none.
   void results(const std::string& warning, const TimeSplit& time, const std::string& advice);
   /// The end of the run, after its last checkpoint.
-  void end(std::int64_t step, const std::string& how);
+  void end(std::int64_t step, const std::string& how) {
+    on_rank0([&] { reporter_.end(step, how); });
+  }
 
  private:
+  template <class Work>
+  void on_rank0(Work work) {
+    error_.keep_on_rank0(work);
+  }
+
   const Plan& plan_;
   Console& console_;
   Engine& engine_;

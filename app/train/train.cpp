@@ -32,10 +32,8 @@
 #include "app/train/checkpoint_schedule.hpp"
 #include "app/train/course.hpp"
 #include "app/train/pending_error.hpp"
-#include "app/train/restore.hpp"
 #include "app/train/resume.hpp"
 #include "app/train/run_log.hpp"
-#include "app/train/steps_made.hpp"
 #include "app/train/validation.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
@@ -139,7 +137,7 @@ void TrainingLoop::make_steps() {
     if (epoch_is_over()) error_.keep([this] { checkpoints_.check_own_shards(trainer_.steps_done()); });
     // A stop must be quick: the checkpoint comes first, the validation when the run is resumed.
     if (validation_.is_due(made()) && !stopped_) validate();
-    const bool save = checkpoints_.is_due(made(), step, validation_.best_step());
+    const bool save = checkpoints_.is_due(made(), step, validation_);
     if (save && !is_last_step()) checkpoints_.save(record());  // the last checkpoint follows the last validation
     if (step.save_requests > 0) checkpoints_.answered();
   }
@@ -172,9 +170,8 @@ Trainer::Result TrainingLoop::advance() {
 /// This rank's request for the next step.
 Trainer::Request TrainingLoop::next_request() {
   const StepsMade next{.before = before_, .now = std::max(trainer_.steps_done(), before_ + 1)};
-  const bool validates = validation_.is_due(next);
-  const bool time_is_up =
-      time_left_.is_up({.validation = validates, .checkpoint = checkpoints_.is_ahead(next, validates)});
+  const bool time_is_up = time_left_.is_up(
+      {.validation = validation_.is_due(next), .checkpoint = checkpoints_.is_ahead(next, validation_)});
   Trainer::Request request{.stop = time_is_up || job_.signals.stop_requested(), .error = error_.text()};
   checkpoints_.ask(request, job_.signals.take_checkpoint_requests());
   return request;

@@ -11,13 +11,20 @@
 #include "app/engine/engine.hpp"
 #include "app/plan/plan.hpp"
 #include "app/plan/task.hpp"
+#include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/train/patience.hpp"
-#include "app/train/steps_made.hpp"
 #include "comm/communicator.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 
 namespace lockstep::app {
+
+/// One step, or a round of several: from `before` steps done to `now`.
+struct StepsMade {
+  std::int64_t before = 0, now = 0;
+  /// True if the event is due in one of them.
+  bool include(const Interval& every) const noexcept { return every.lies_between(before, now); }
+};
 
 /// Evaluates the network on the validation data, and knows the best metric so far, and whether training has reached its
 /// target or its patience is over. All ranks know the same.
