@@ -16,7 +16,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
 
     # The wings of a room, the lowest first: a wing includes itself and lower ones. *.hpp and *.cpp are the files that
     # lie in the room itself; wings with commas between them do not know each other.
-    wings("app", "report options plan servers engine train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
+    wings("app", "report options plan engine train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
     wings("comm", "session *.hpp failure survey host nccl servers *.cpp")
     wings("io", "files text shards formats,datasets,checkpoints,exchange runs *.hpp *.cpp")
 
@@ -42,7 +42,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
       for (j = split(steps[i], members, ","); j > 0; --j) level[room, members[j]] = i
   }
   function wing_of(path,    parts) {
-    if (split(path, parts, "/") > 2) return parts[2]
+    if (split(path, parts, "/") > 2) return parts[2] == "agree" ? "engine" : parts[2]
     sub(/.*\./, "*.", path)
     return path
   }

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "app/agree/local/local_rounds.hpp"
+#include "app/agree/servers/server_rounds.hpp"
 #include "app/engine/checkpointer.hpp"
-#include "app/engine/local_rounds.hpp"
-#include "app/engine/server_rounds.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"

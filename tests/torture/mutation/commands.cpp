@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "app/agree/servers/arrivals.hpp"
 #include "app/engine/signals.hpp"
 #include "app/options/options.hpp"
 #include "app/runs/report_runs.hpp"
 #include "app/runs/run_history.hpp"
 #include "app/runs/sweep_folder.hpp"
-#include "app/servers/arrivals.hpp"
 #include "app/train/train.hpp"
 #include "comm/agreement.hpp"
 #include "comm/session/mpi_session.hpp"

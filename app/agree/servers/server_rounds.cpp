@@ -1,4 +1,4 @@
-#include "app/engine/server_rounds.hpp"
+#include "app/agree/servers/server_rounds.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,18 +6,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/agree/stuck.hpp"
 #include "app/engine/divergence.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
-#include "app/servers/stuck.hpp"
 #include "comm/agreement.hpp"
 #include "comm/servers/changed_blocks.hpp"
 
 namespace lockstep::app {
 
 namespace {
-
-constexpr double kSecondsBetweenGlances = 0.1;
 
 comm::ServerNote worker_note(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
 

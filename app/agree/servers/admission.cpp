@@ -1,4 +1,4 @@
-#include "app/servers/admission.hpp"
+#include "app/agree/servers/admission.hpp"
 
 #include <algorithm>
 #include <limits>

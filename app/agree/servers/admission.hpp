@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/servers/arrivals.hpp"
+#include "app/agree/servers/arrivals.hpp"
 
 namespace lockstep::app {
 

@@ -1,4 +1,4 @@
-#include "app/engine/local_rounds.hpp"
+#include "app/agree/local/local_rounds.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "app/agree/stuck.hpp"
 #include "app/engine/divergence.hpp"
 #include "app/report/stop_watch.hpp"
-#include "app/servers/stuck.hpp"
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {

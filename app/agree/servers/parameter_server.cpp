@@ -1,4 +1,4 @@
-#include "app/servers/parameter_server.hpp"
+#include "app/agree/servers/parameter_server.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,14 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/servers/stuck.hpp"
+#include "app/agree/stuck.hpp"
 #include "comm/host/summation.hpp"
 
 namespace lockstep::app {
 
 namespace {
-
-constexpr double kSecondsBetweenGlances = 0.1;
 
 std::vector<int> ranks_of_workers(const Servers& servers) {
   std::vector<int> ranks(static_cast<std::size_t>(servers.workers));

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "app/agree/servers/parameter_server.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
-#include "app/servers/parameter_server.hpp"
 #include "comm/communicator.hpp"
 #include "comm/servers/host_window.hpp"
 #include "comm/servers/server_messages.hpp"

@@ -1,4 +1,4 @@
-#include "app/servers/served_part.hpp"
+#include "app/agree/servers/served_part.hpp"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "app/servers/arrivals.hpp"
+#include "app/agree/servers/arrivals.hpp"
 
 #include <filesystem>
 #include <fstream>

@@ -44,10 +44,10 @@
 #include <utility>
 #include <vector>
 
+#include "app/agree/servers/admission.hpp"
+#include "app/agree/servers/served_part.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/stop_watch.hpp"
-#include "app/servers/admission.hpp"
-#include "app/servers/served_part.hpp"
 #include "comm/servers/host_window.hpp"
 #include "comm/servers/server_messages.hpp"
 #include "model/state/parameter_state.hpp"
