@@ -137,8 +137,7 @@ void Check::open_weights() {
   try {
     weights_.emplace(communicator_, CheckpointChoice{.path = train_.start.from}, &deadline_,
                      CheckpointOnRank0::Accept::weights);
-    all_succeed_or_usage(communicator_,
-                         [&] { train_ = options_of_start(train_, {.folder = {}, .weights = &weights_->record()}); });
+    all_succeed_or_usage(communicator_, [&] { train_ = options_of_start(train_, {.weights = weights_->record()}); });
   } catch (const UsageError& error) {  // the same on every rank, as is an AgreedError
     blame_weights(error.what(), "give the options of the network");
   } catch (const comm::AgreedError& error) {

@@ -200,12 +200,6 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
   }
 }
 
-Standing standing_of(const io::TrainingRecord& record, const model::ScheduleClock& clock) {
-  Standing standing{.step = record.step, .place = {.epoch = record.epoch, .position = record.position}, .clock = clock};
-  if (record.step > 0) standing.global_batch = train_options_from_ini(record.configuration).work.global_batch;
-  return standing;
-}
-
 namespace {
 
 /// Epochs count samples, and so does the schedule of a run whose length is given in epochs: a step with twice the
@@ -222,9 +216,19 @@ model::ScheduleClock clock_from(const Standing& from, const TrainOptions& option
   return {.step = from.step, .at = from.clock.after(from.step), .per_step = per_step};
 }
 
+/// Throws UsageError.
+Standing standing_at(const Origin& origin) {
+  Standing standing = origin.standing;
+  if (standing.step > 0) {
+    standing.global_batch = train_options_from_ini(origin.record->configuration).work.global_batch;
+  }
+  return standing;
+}
+
 }  // namespace
 
-void begin_at(Plan& plan, const Standing& from) {
+void begin_at(Plan& plan, const Origin& origin) {
+  const Standing from = standing_at(origin);
   go_on_at(plan.workload.work, plan.settings, from.step, from.place);
   plan.clock = clock_from(from, plan.settings, plan.workload);
   plan.schedule = learning_rate_schedule(plan.settings, plan.workload.work, plan.clock);
@@ -406,7 +410,7 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
 }
 
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline,
-                       const RunStart& start) {
+                       const Origin& origin) {
   inspect_job_data(communicator, options);
   Workload workload;
   const std::optional<Servers> servers = find_servers(options, communicator.size());
@@ -414,16 +418,18 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   DataPaths paths;
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
-  const io::TrainingRecord* const source = start.record != nullptr ? start.record : start.weights;
+  const io::TrainingRecord* const resumed = origin.record ? &*origin.record : nullptr;
+  const io::TrainingRecord* const initial = origin.weights ? &*origin.weights : nullptr;
+  const io::TrainingRecord* const source = resumed != nullptr ? resumed : initial;
   all_succeed_or_usage(communicator, [&] {
     std::optional<KnownData> known;
     if (source != nullptr && !source->data_description.empty()) {
       known = KnownData{.description = io::data_description_from_json(source->data_description)};
-      if (start.record == nullptr && !options.start.reinitialize.empty()) known->fit = KnownData::Fit::wanted;
+      if (resumed == nullptr && !options.start.reinitialize.empty()) known->fit = KnownData::Fit::wanted;
     }
     workload = prepare_workload(options, world, deadline, shared, known ? &*known : nullptr);
   });
-  standardize(communicator, *workload.options, known_scales(options, start.record, start.weights, workload), workload);
+  standardize(communicator, *workload.options, known_scales(options, resumed, initial, workload), workload);
   workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
   workload.model.weighted = !workload.weights.empty();
   workload.training = sampled(communicator, *workload.options, *workload.network, std::move(workload.training));
@@ -444,30 +450,30 @@ int Islands::of(int rank) const {
   return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), rank) - first_.begin()) - 1;
 }
 
-TrainOptions options_of_start(const TrainOptions& options, const RunStart& start) {
-  if (start.record != nullptr) return going_on(options, start.record->configuration);
-  const bool knows = start.weights != nullptr && !start.weights->configuration.empty();
-  return knows ? with_network_of(options, start.weights->configuration) : options;
+TrainOptions options_of_start(const TrainOptions& options, const Origin& origin) {
+  if (origin.record) return going_on(options, origin.record->configuration);
+  const bool knows = origin.weights && !origin.weights->configuration.empty();
+  return knows ? with_network_of(options, origin.weights->configuration) : options;
 }
 
-Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start) {
+Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const Origin& origin) {
   TrainOptions begun = options;
   Standing from;
   all_succeed_or_usage(communicator, [&] {
-    begun = options_of_start(options, start);
-    if (start.record != nullptr) from = standing_of(*start.record, start.clock);
+    begun = options_of_start(options, origin);
+    from = standing_at(origin);
   });
-  begun.run.folder = start.folder;
-  begun.run.force = options.run.force || start.takes_folder_over;
+  begun.run.folder = origin.folder;
+  begun.run.force = options.run.force || origin.takes_folder_over;
   std::optional<Islands> islands;
   if (begun.agree.local_steps > 0) {
     islands = find_islands(communicator, begun.agree);
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
-  Workload workload = open_workload(communicator, begun, start.deadline, start);
+  Workload workload = open_workload(communicator, begun, origin.deadline, origin);
   all_succeed_or_usage(communicator, [&] {
-    if (start.record == nullptr) return;
-    workload.constant = known_constant(*start.record, *workload.training, workload.targets, workload.model.loss);
+    if (!origin.record) return;
+    workload.constant = known_constant(*origin.record, *workload.training, workload.targets, workload.model.loss);
   });
   if (workload.constant.empty()) {
     workload.constant = find_constant(communicator, *workload.training, workload.model.loss);

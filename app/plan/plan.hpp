@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/options/train_options.hpp"
+#include "app/plan/origin.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
@@ -83,37 +84,15 @@ struct Plan {
   io::TrainingRecord record;       ///< content of a checkpoint about the run, except its progress
 };
 
-/// State of a run at its beginning, or on resuming.
-struct Standing {
-  std::int64_t step = 0;
-  DataPlace place = {};
-  std::int64_t global_batch = 0;    ///< samples of the previous step; 0: there was none
-  model::ScheduleClock clock = {};  ///< clock of the previous steps
-};
-/// The state after the steps of this record; `clock` comes from its history.
-Standing standing_of(const io::TrainingRecord& record, const model::ScheduleClock& clock);
-
-/// Starting point of a run, known once its folder has been read.
-struct RunStart {
-  std::filesystem::path folder;                ///< the run's folder
-  const io::TrainingRecord* record = nullptr;  ///< record of the checkpoint that the run resumes
-  /// Otherwise the record of the checkpoint that provides the initial weights; nullptr for a file that holds weights
-  /// alone.
-  const io::TrainingRecord* weights = nullptr;
-  model::ScheduleClock clock = {};     ///< clock of the checkpoint that the run resumes
-  bool takes_folder_over = false;      ///< the run uses the folder whatever it contains
-  io::IoDeadline* deadline = nullptr;  ///< deadline of operations on the data's files; outlives the plan
-};
-
 /// Collective: the only function that turns options into a plan. A resumed run keeps the options of its checkpoint,
 /// unless the user gives others (going_on()). Throws UsageError and comm::AgreedError, alike on every rank.
-Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start);
+Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const Origin& origin);
 /// The rest of the planning once workload and place are known; no communication. Throws UsageError.
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
                    const Place& place, std::optional<Islands> islands = {}, const Standing& from = {});
 /// Moves the plan of a run to another starting point: to a newer checkpoint, or after a roll-back. The amount of work
 /// and the schedule follow. Throws UsageError.
-void begin_at(Plan& plan, const Standing& from);
+void begin_at(Plan& plan, const Origin& origin);
 
 // The steps of make_plan, for callers that report the failing step or need no whole plan. Collective.
 
@@ -123,10 +102,10 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
 /// Opens the data on all ranks, builds the network, and decides how numbers are standardised (standardization.hpp).
 /// Call after inspect_job_data().
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options,
-                       io::IoDeadline* deadline = nullptr, const RunStart& start = {});
+                       io::IoDeadline* deadline = nullptr, const Origin& origin = {});
 /// The options of a run with this starting point: options that the user does not give come from its checkpoint. Throws
 /// UsageError.
-TrainOptions options_of_start(const TrainOptions& options, const RunStart& start);
+TrainOptions options_of_start(const TrainOptions& options, const Origin& origin);
 /// The place of this rank; imagined for a plan that is not executed (--dry-run).
 Place choose_place(comm::Communicator& communicator, const TrainOptions& options);
 

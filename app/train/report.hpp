@@ -61,7 +61,7 @@ class Reporter {
   void checkpoint(const WrittenCheckpoint& written);
   /// A table that compares training, the last validation and the best one; "" if there is nothing to compare.
   std::string summary() const;
-  /// Adds a record of course.hpp to the history.
+  /// Adds a record of app/plan/origin.hpp to the history.
   void note(const io::MetricRecord& record);
   /// The last record of a run that made steps; `how`: "done", "target reached", "no improvement" or "stopped".
   void end(std::int64_t step, const std::string& how);

@@ -52,11 +52,26 @@ bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
 
 }  // namespace
 
-Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
-                   const std::string& network, io::IoDeadline& deadline) {
+void RestorePoint::open(comm::Communicator& communicator, const CheckpointChoice& choice) {
+  checkpoint.emplace(communicator, choice, deadline);
+  record = checkpoint->record();
+  standing = standing_of(*record);
+  communicator.broadcast(std::as_writable_bytes(std::span(&standing, 1)), 0);  // the history is rank 0's
+  communicator.wait();
+}
+
+void RestorePoint::open_weights(comm::Communicator& communicator, const StartOptions& options) {
+  weight_file.emplace(communicator, CheckpointChoice{.path = options.from}, deadline,
+                      CheckpointOnRank0::Accept::weights);
+  weights = weight_file->record();
+}
+
+RestorePoint find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
+                         const std::string& network, io::IoDeadline& deadline) {
   const Resume& resume = options.resume;
-  Origin origin{
-      .checkpoint = {}, .weights = {}, .folder = options.folder, .takes_folder_over = false, .deadline = &deadline};
+  RestorePoint origin;
+  origin.folder = options.folder;
+  origin.deadline = &deadline;
   if (resume.from == Resume::From::nothing) {
     if (origin.folder.empty()) {
       origin.folder =
@@ -80,15 +95,15 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
   }
   const CheckpointChoice choice{.path = resume.from == Resume::From::newest ? origin.folder : resume.file,
                                 .which = CheckpointChoice::Which::latest};
-  origin.checkpoint.emplace(communicator, choice, origin.deadline);
+  origin.open(communicator, choice);
   for (const std::string& warning : origin.checkpoint->warnings())
     console.warn(fmt::format("{}; going on from the one before", warning));
   if (resume.from == Resume::From::file && !is_of_run(resume.file, origin.folder)) {
     console.info(fmt::format("a run from {} (step {}): its data, network and options, but for what is given here",
-                             resume.file.string(), origin.record()->step));
+                             resume.file.string(), origin.record->step));
   }
   // The run goes on from a checkpoint older than its newest: a later --resume would return to the abandoned branch.
-  const bool steps_back = origin.newest_seen > origin.record()->step && origin.checkpoint->warnings().empty();
+  const bool steps_back = origin.newest_seen > origin.record->step && origin.checkpoint->warnings().empty();
   if (console.speaks() && steps_back) {
     console.warn(fmt::format(
         "{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
@@ -100,11 +115,10 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
 namespace {
 
 /// Collective. Returns true if there is a newer checkpoint than the one seen before; `origin` then holds it.
-bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin) {
+bool found_newer(comm::Communicator& communicator, Console& console, RestorePoint& origin) {
   const auto look = [&] { return newest_step(origin.folder, origin.deadline) > origin.newest_seen; };
   if (!on_all_ranks(communicator, look)) return false;
-  origin.checkpoint.emplace(
-      communicator, CheckpointChoice{.path = origin.folder, .which = CheckpointChoice::Which::latest}, origin.deadline);
+  origin.open(communicator, {.path = origin.folder, .which = CheckpointChoice::Which::latest});
   console.info(fmt::format("the owner before has written {} meanwhile", origin.checkpoint->file().string()));
   for (const std::string& warning : origin.checkpoint->warnings()) console.warn(warning);
   return true;
@@ -112,7 +126,7 @@ bool found_newer(comm::Communicator& communicator, Console& console, Origin& ori
 
 }  // namespace
 
-std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, Origin& origin,
+std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, RestorePoint& origin,
                                          const Plan& plan) {
   std::optional<io::RunFolder> folder;
   if (plan.settings.run.resume.from != Resume::From::newest) return folder;
@@ -120,24 +134,11 @@ std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Conso
     if (communicator.rank() != 0) return;
     folder.emplace(plan.settings.run.folder, io::RunFolder::Open::resume, false, origin.deadline);
   });
-  if (found_newer(communicator, console, origin)) check_continues(communicator, console, *origin.record(), plan);
+  if (found_newer(communicator, console, origin)) check_continues(communicator, console, *origin.record, plan);
   return folder;
 }
 
-model::ScheduleClock clock_of(comm::Communicator& communicator, const Origin& origin) {
-  model::ScheduleClock clock;
-  if (!origin.checkpoint) return clock;
-  clock = course_of(origin.record()->metrics).clock;
-  communicator.broadcast(std::as_writable_bytes(std::span(&clock, 1)), 0);
-  communicator.wait();
-  return clock;
-}
-
-bool Origin::begins_optimizer(const Plan& plan) const {
-  return plan.settings.run.new_optimizer_state && checkpoint && checkpoint->file() == plan.settings.run.resume.file;
-}
-
-void return_to_checkpoint(comm::Communicator& communicator, Origin& origin, const Plan& plan,
+void return_to_checkpoint(comm::Communicator& communicator, RestorePoint& origin, const Plan& plan,
                           const io::TrainingRecord& now, std::int64_t limit) {
   const RunOptions& run = plan.settings.run;
   std::string file;
@@ -150,7 +151,29 @@ void return_to_checkpoint(comm::Communicator& communicator, Origin& origin, cons
   file = broadcast_text(communicator, file);
   if (file.empty() && run.resume.from == Resume::From::file) file = run.resume.file;
   origin.checkpoint.reset();
-  if (!file.empty()) origin.checkpoint.emplace(communicator, CheckpointChoice{.path = file}, origin.deadline);
+  origin.record.reset();
+  origin.standing = {};
+  if (!file.empty()) origin.open(communicator, {.path = file});
+}
+
+std::filesystem::path return_to_checkpoint(const std::filesystem::path& folder, const io::TrainingRecord& now,
+                                           std::int64_t limit) {
+  std::vector<io::FoundCheckpoint> own;  // newest first
+  for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
+    try {
+      if (lies_behind(now, found.step, io::stored_record(found.file).metrics)) own.push_back(found);
+    } catch (const io::FileError&) {  // damaged: the one before may be intact
+    }
+  }
+  if (own.empty()) return {};
+  const auto good = std::ranges::find_if(own, [&](const io::FoundCheckpoint& found) { return found.step <= limit; });
+  const auto chosen = good == own.end() ? std::prev(own.end()) : good;
+  for (auto later = own.begin(); later != chosen; ++later) {
+    std::error_code error;
+    std::filesystem::remove(later->file, error);
+    if (error) throw io::FileError(fmt::format("cannot remove {}: {}", later->file.string(), error.message()));
+  }
+  return chosen->file;
 }
 
 bool lies_behind(const io::TrainingRecord& now, std::int64_t step, const std::string& its) {
@@ -242,18 +265,18 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
 
 namespace {
 
-/// Restores or initialises the state of training. Returns the record that belongs to it.
-io::TrainingRecord restore_state(comm::Communicator& communicator, const Plan& plan, Engine& engine, Origin& origin,
-                                 bool new_optimizer) {
+/// Restores or initialises the state of training.
+void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& engine, RestorePoint& origin,
+                   bool new_optimizer) {
   model::ParameterState& parameters = engine.training().parameters;
   if (!origin.checkpoint) {
     parameters.initialize(plan.workload.seed);
     const StartOptions& options = plan.settings.start;
-    if (options.from.empty()) return {};
-    if (!origin.weights) origin.read_weights(communicator, options);  // return to the beginning
-    origin.weights->initialize(parameters, options.reinitialize);
-    origin.weights.reset();
-    return {};
+    if (options.from.empty()) return;
+    if (!origin.weight_file) origin.open_weights(communicator, options);  // return to the beginning
+    origin.weight_file->initialize(parameters, options.reinitialize);
+    origin.weight_file.reset();
+    return;
   }
   origin.checkpoint->restore_recurrent_state(engine.training().model.recurrent_state(),
                                              engine.sequences(plan.workload.work));
@@ -263,24 +286,23 @@ io::TrainingRecord restore_state(comm::Communicator& communicator, const Plan& p
   } else {
     origin.checkpoint->restore(parameters, engine.carried());
   }
-  return *origin.record();
+  origin.checkpoint.reset();
 }
 
 /// Rank 0: finds a roll-back after which the run was killed before its next checkpoint; only the metrics record it.
 std::optional<RollBack> unrecorded_roll_back(const Plan& plan, io::IoDeadline* deadline, std::int64_t step) {
   const std::filesystem::path metrics = plan.settings.run.folder / "metrics.jsonl";
   const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, metrics);
-  return roll_back_after(io::read_whole(metrics).value_or(""), step);
+  return last_roll_back(io::read_whole(metrics).value_or(""), step);
 }
 
 /// Collective.
-void begin_rounds(Console& console, const Plan& plan, Engine& engine, const Start& start) {
+void begin_rounds(Console& console, const Plan& plan, Engine& engine, const Standing& standing) {
   if (LocalRounds* const rounds = engine.local_rounds()) rounds->begin();
   ServerRounds* const servers = engine.server_rounds();
   if (servers == nullptr) return;
-  servers->begin({.steps = start.record.step,
-                  .rate_factor = start.course.rate_factor,
-                  .optimizer_since = start.course.optimizer_since});
+  servers->begin(
+      {.steps = standing.step, .rate_factor = standing.rate_factor, .optimizer_since = standing.optimizer_since});
   const std::int64_t end = servers->replay_ends(), total = plan.workload.work.total_steps;
   if (end < 0 || end >= total) return;
   console.warn(
@@ -291,62 +313,54 @@ void begin_rounds(Console& console, const Plan& plan, Engine& engine, const Star
 
 }  // namespace
 
-Start restore(comm::Communicator& communicator, Console& console, Plan& plan, Engine& engine, Origin& origin,
-              const std::optional<Course>& before) {
-  Start start;
-  start.rolled_back = before.has_value();
+void restore(comm::Communicator& communicator, Console& console, Plan& plan, Engine& engine, RestorePoint& origin,
+             const std::optional<RollBack>& rolled_back) {
   const RunOptions& run = plan.settings.run;
   const bool is_own = origin.checkpoint && is_of_run(origin.checkpoint->file(), run.folder);
-  start.continues = is_own || start.rolled_back;
-  const bool new_optimizer = origin.begins_optimizer(plan);
-  engine.return_to(origin.checkpoint ? origin.record()->step : 0);
-  start.record = restore_state(communicator, plan, engine, origin, new_optimizer);
-  const std::int64_t step = start.record.step;
-  Course& course = start.course = course_of(start.record.metrics);
-  std::optional<RollBack> unrecorded;
-  const bool goes_on = run.resume.from == Resume::From::newest && (is_own || origin.takes_folder_over);
-  if (goes_on && !start.rolled_back && communicator.rank() == 0) {
-    unrecorded = unrecorded_roll_back(plan, origin.deadline, step);
+  const bool new_optimizer =
+      run.new_optimizer_state && origin.checkpoint && origin.checkpoint->file() == run.resume.file;
+  origin.rolled_back = rolled_back.has_value();
+  origin.continues = is_own || origin.rolled_back;
+  engine.return_to(origin.standing.step);
+  restore_state(communicator, plan, engine, origin, new_optimizer);
+
+  Standing& standing = origin.standing;
+  std::optional<RollBack> roll_back = rolled_back;
+  if (!rolled_back && run.resume.from == Resume::From::newest && (is_own || origin.takes_folder_over)) {
+    if (communicator.rank() == 0) roll_back = unrecorded_roll_back(plan, origin.deadline, standing.step);
   }
-  if (unrecorded) {
-    course.roll_backs = unrecorded->course.roll_backs;
-    course.rate_factor = unrecorded->course.rate_factor;
+  if (roll_back) {  // the checkpoint is older
+    standing.roll_backs = roll_back->count;
+    standing.rate_factor = roll_back->rate_factor;
   }
-  communicator.broadcast(std::as_writable_bytes(std::span(&course, 1)), 0);
+  if (new_optimizer) standing.optimizer_since = standing.step;
+  communicator.broadcast(std::as_writable_bytes(std::span(&standing, 1)), 0);
   communicator.wait();
-  if (before) {  // the checkpoint is older than the roll-back
-    course.roll_backs = before->roll_backs;
-    course.rate_factor = before->rate_factor;
+  begin_at(plan, origin);
+  begin_rounds(console, plan, engine, standing);
+
+  origin.notes.clear();
+  if (new_optimizer) origin.notes.push_back(new_optimizer_record(standing.step, plan.record.optimizer));
+  if (plan.clock != standing.clock) {
+    origin.notes.push_back(global_batch_record(plan.workload.work.global_batch, plan.clock));
   }
-  if (new_optimizer) {
-    course.optimizer_since = step;
-    start.notes.push_back(new_optimizer_record(step, plan.record.optimizer));
+  if (roll_back) origin.notes.push_back(roll_back_record(standing.step, *roll_back));
+  if (standing.rate_factor != 1) {
+    console.info(fmt::format("learning rate: {:.4g} times what the options say, after {}", standing.rate_factor,
+                             counted(standing.roll_backs, "roll-back")));
   }
-  begin_at(plan, standing_of(start.record, course.clock));
-  if (plan.clock != course.clock) {
-    start.notes.push_back(global_batch_record(plan.workload.work.global_batch, plan.clock));
-  }
-  if (unrecorded) start.notes.push_back(roll_back_record(step, unrecorded->failed_step, unrecorded->course));
-  origin.checkpoint.reset();
-  begin_rounds(console, plan, engine, start);
-  if (course.rate_factor != 1) {
-    console.info(fmt::format("learning rate: {:.4g} times what the options say, after {}", course.rate_factor,
-                             counted(course.roll_backs, "roll-back")));
-  }
-  return start;
 }
 
-Course course_after(const Divergence& divergence, const Course& before, const RunOptions& options) {
-  if (before.roll_backs >= options.roll_back) {
+RollBack roll_back_after(const Divergence& divergence, const Standing& from, const RunOptions& options) {
+  if (from.roll_backs >= options.roll_back) {
     throw comm::AgreedError(
         fmt::format("{}. The run went back {} before, at last with {:.4g} times the learning rate, and --roll-back {} "
                     "allows no more",
-                    divergence.what(), counted(before.roll_backs, "time"), before.rate_factor, options.roll_back));
+                    divergence.what(), counted(from.roll_backs, "time"), from.rate_factor, options.roll_back));
   }
-  Course course = before;
-  ++course.roll_backs;
-  course.rate_factor *= options.roll_back_factor;
-  return course;
+  return {.failed_step = divergence.step(),
+          .count = from.roll_backs + 1,
+          .rate_factor = from.rate_factor * options.roll_back_factor};
 }
 
 }  // namespace lockstep::app

@@ -13,51 +13,57 @@
 #include "app/options/train_options.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
-#include "app/train/course.hpp"
 #include "comm/communicator.hpp"
 #include "io/runs/metrics_log.hpp"
 #include "io/runs/run_folder.hpp"
-#include "model/training/schedule.hpp"
 
 namespace lockstep::app {
 
-/// Starting point of a run.
-struct Origin {
-  std::optional<CheckpointOnRank0> checkpoint;  ///< empty: at step 0
-  std::optional<CheckpointOnRank0>
-      weights;  ///< with --initialize-from: the initial weights, until they have been copied; empty otherwise
-  std::filesystem::path folder;        ///< folder of the run
-  bool takes_folder_over = false;      ///< the folder holds an attempt that ended before its first checkpoint
-  io::IoDeadline* deadline = nullptr;  ///< deadline of reading checkpoint and weights
-  std::int64_t newest_seen = -1;       ///< rank 0: step of the newest file there, verified or not
+/// An origin with the open files from which its state is restored, and the state of the run's log there.
+struct RestorePoint : Origin {
+  std::optional<CheckpointOnRank0> checkpoint;   ///< until it is restored; empty: at step 0
+  std::optional<CheckpointOnRank0> weight_file;  ///< with --initialize-from, until the weights have been copied
+  std::int64_t newest_seen = -1;                 ///< rank 0: step of the newest file there, verified or not
+  bool continues = false;                        ///< the run's folder has the checkpoint of these steps
+  bool rolled_back = false;                      ///< this process has made steps before
+  std::vector<io::MetricRecord> notes;           ///< events that no checkpoint contains yet
 
+  /// Collective. The run goes on from this checkpoint. Throws comm::AgreedError.
+  void open(comm::Communicator& communicator, const CheckpointChoice& choice);
   /// Collective. Throws comm::AgreedError.
-  void read_weights(comm::Communicator& communicator, const StartOptions& options) {
-    weights.emplace(communicator, CheckpointChoice{.path = options.from}, deadline, CheckpointOnRank0::Accept::weights);
-  }
-  /// True if the optimiser starts with a fresh state when the checkpoint is restored.
-  bool begins_optimizer(const Plan& plan) const;
-  const io::TrainingRecord* record() const noexcept { return checkpoint ? &checkpoint->record() : nullptr; }
+  void open_weights(comm::Communicator& communicator, const StartOptions& options);
 };
 
 /// Collective. With `newest`, a run folder without a checkpoint (a job that was requeued before its first one) starts
-/// at step 0. `network`: for the name of a new run's folder. `deadline` outlives the origin.
-Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
-                   const std::string& network, io::IoDeadline& deadline);
+/// at step 0. `network`: for the name of a new run's folder. `deadline` outlives the result.
+RestorePoint find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
+                         const std::string& network, io::IoDeadline& deadline);
 
 /// Collective. With --resume rank 0 owns the run's folder from here on, and no other process writes there. The previous
 /// owner may have continued beyond the checkpoint that was read: afterwards `origin` is the newest one.
-std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, Origin& origin,
+std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Console& console, RestorePoint& origin,
                                          const Plan& plan);
 
-/// Collective: the schedule's clock at the origin. Rank 0 alone has the history.
-model::ScheduleClock clock_of(comm::Communicator& communicator, const Origin& origin);
+/// Collective. Restores the checkpoint of `origin`, which it closes, or initialises the weights; the plan begins there.
+/// `rolled_back`: the roll-back of this process that returns there. Throws comm::AgreedError.
+void restore(comm::Communicator& communicator, Console& console, Plan& plan, Engine& engine, RestorePoint& origin,
+             const std::optional<RollBack>& rolled_back = {});
+
+/// The roll-back after a divergence of steps that began at `from`. Throws comm::AgreedError if --roll-back allows no
+/// more.
+RollBack roll_back_after(const Divergence& divergence, const Standing& from, const RunOptions& options);
 
 /// Collective, after a divergence: `origin` becomes the newest checkpoint of the run up to `limit`, or the run's
-/// starting checkpoint, or empty if it began at step 0. `now`: rank 0's record of the run so far. Removes the run's
+/// starting checkpoint, or step 0 if it began there. `now`: rank 0's record of the run so far. Removes the run's
 /// checkpoints of later steps, which lead to the divergence.
-void return_to_checkpoint(comm::Communicator& communicator, Origin& origin, const Plan& plan,
+void return_to_checkpoint(comm::Communicator& communicator, RestorePoint& origin, const Plan& plan,
                           const io::TrainingRecord& now, std::int64_t limit);
+
+/// Chooses among the checkpoints in `folder` that belong to the history of the run `now`. Removes those of steps after
+/// `limit`, unless there are no others, and returns the newest that is left; empty: there is none. Damaged ones do not
+/// count. Throws io::FileError if the folder cannot be listed or a file cannot be removed.
+std::filesystem::path return_to_checkpoint(const std::filesystem::path& folder, const io::TrainingRecord& now,
+                                           std::int64_t limit);
 
 /// True if the run `now` went through the checkpoint of this step, whose history is `its`. A run that stepped back to
 /// an older checkpoint leaves files of another branch behind, which contain other validations.
@@ -75,22 +81,5 @@ bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& r
 /// UsageError if it lacks a requested average; reports options that changed.
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
                      const Plan& plan);
-
-/// The state in which steps begin: at step 0, at a checkpoint, or after a return to one.
-struct Start {
-  io::TrainingRecord record;  ///< record of the steps before; complete on rank 0 only
-  Course course;
-  bool continues = false;               ///< the run's folder has the checkpoint of these steps
-  bool rolled_back = false;             ///< this process has made steps before
-  std::vector<io::MetricRecord> notes;  ///< events that no checkpoint contains yet
-};
-
-/// Collective. Restores the checkpoint of `origin`, which it releases, or initialises the weights; the plan begins
-/// there. `before`: the course of this process until its roll-back. Throws comm::AgreedError.
-Start restore(comm::Communicator& communicator, Console& console, Plan& plan, Engine& engine, Origin& origin,
-              const std::optional<Course>& before = {});
-
-/// The course after another roll-back. Throws comm::AgreedError if --roll-back allows no more.
-Course course_after(const Divergence& divergence, const Course& before, const RunOptions& options);
 
 }  // namespace lockstep::app

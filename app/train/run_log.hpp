@@ -41,7 +41,7 @@ class RunLog {
   void start(double epoch) {
     on_rank0([&] { reporter_.start(first_step_, epoch); });
   }
-  /// An event besides the steps (course.hpp).
+  /// An event besides the steps (app/plan/origin.hpp).
   void note(const io::MetricRecord& record) {
     on_rank0([&] { reporter_.note(record); });
   }

@@ -30,7 +30,7 @@
 #include "app/report/stop_watch.hpp"
 #include "app/train/announcement.hpp"
 #include "app/train/checkpoint_schedule.hpp"
-#include "app/train/course.hpp"
+#include "app/train/loss_watch.hpp"
 #include "app/train/pending_error.hpp"
 #include "app/train/resume.hpp"
 #include "app/train/run_log.hpp"
@@ -61,7 +61,7 @@ struct Job {
 class TrainingLoop {
  public:
   /// Collective. Allocates the copies that checkpoints are written from. Throws comm::AgreedError.
-  TrainingLoop(const Job& job, Start start);
+  TrainingLoop(const Job& job, const RestorePoint& start);
 
   /// Collective. Opens the run's folder. `taken`: rank 0's if it owns it already. Throws comm::AgreedError.
   void open_folder(std::optional<io::RunFolder> taken);
@@ -70,7 +70,6 @@ class TrainingLoop {
   /// Collective, after a Divergence: waits for the checkpoint under way. Returns the folder on rank 0, for the next
   /// loop. Throws comm::AgreedError if something else has failed, too.
   std::optional<io::RunFolder> leave();
-  const Start& start() const noexcept { return start_; }
   /// The run so far. Rank 0's record is complete; others have only the step.
   io::TrainingRecord record() const;
 
@@ -106,7 +105,7 @@ class TrainingLoop {
   std::string last_line() const;
 
   const Job& job_;
-  const Start start_;
+  const RestorePoint& start_;
   const WorkPlan& work_;
   io::Prefetcher samples_;
   BatchFeed batches_;
@@ -233,7 +232,7 @@ int TrainingLoop::run() {
     if (!stopped_) validate();
     stopped_ = stopped_ || (stops_here() && !validation_.ends_training());
     ServerRounds* const servers = job_.engine.server_rounds();
-    const std::int64_t steps = trainer_.steps_done() - start_.record.step;
+    const std::int64_t steps = trainer_.steps_done() - start_.standing.step;
     log_.results(validation_.beaten_by_constant(), time,
                  servers != nullptr ? "" : advise_one_rank(time, job_.communicator.size(), steps));
     if (servers != nullptr) {
@@ -313,21 +312,21 @@ std::string TrainingLoop::last_line() const {
                      taken, results, job_.plan.settings.run.folder.string(), kExitStoppedEarly);
 }
 
-io::PrefetcherOptions samples_from(const io::TrainingRecord& record, const Job& job) {
+io::PrefetcherOptions samples_from(DataPlace place, const Job& job) {
   io::PrefetcherOptions options = reading(job.plan.workload, job.engine.reads_as(), job.engine.training_ranks());
-  options.first_epoch = record.epoch;
-  options.first_position = record.position;
+  options.first_epoch = place.epoch;
+  options.first_position = place.position;
   options.memory = job.engine.backend().host_memory();
   return options;
 }
 
-TrainingLoop::TrainingLoop(const Job& job, Start start)
+TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
     : job_(job),
-      start_(std::move(start)),
+      start_(start),
       work_(job.plan.workload.work),
-      samples_(*job.plan.workload.training, samples_from(start_.record, job)),
+      samples_(*job.plan.workload.training, samples_from(start.standing.place, job)),
       batches_(samples_, job.engine.stepping(), feed_options(job.plan, job.engine.backend(), job.communicator.size())),
-      schedule_(job.plan.schedule.scaled(start_.course.rate_factor)),
+      schedule_(job.plan.schedule.scaled(start.standing.rate_factor)),
       slowdown_(job.speed),
       trainer_(job.engine.parts(), schedule_,
                share_of(work_, job.engine.reads_as(), job.engine.training_ranks()).micro_steps,
@@ -337,46 +336,48 @@ TrainingLoop::TrainingLoop(const Job& job, Start start)
                }),
       error_(job.communicator),
       time_left_(job.time_left),
-      log_(job.plan, job.communicator, job.console, job.engine, error_, start_.record.step),
+      log_(job.plan, job.communicator, job.console, job.engine, error_, start.standing.step),
       validation_(job.plan, job.communicator, job.console, job.engine),
       checkpoints_(job.plan, job.communicator, job.console, job.engine, error_,
                    [this](const WrittenCheckpoint& written) {
                      log_.checkpoint(written);
                      time_left_.took_checkpoint(written.seconds);
                    }),
-      before_(job.plan.settings.agree.round_begin(std::max<std::int64_t>(0, start_.record.step - 1))) {
-  trainer_.start_at(start_.record.step, start_.record.epoch, start_.record.position, start_.course.optimizer_since);
+      before_(job.plan.settings.agree.round_begin(std::max<std::int64_t>(0, start.standing.step - 1))) {
+  const Standing& standing = start.standing;
+  trainer_.start_at(standing.step, standing.place.epoch, standing.place.position, standing.optimizer_since);
 }
 
 void TrainingLoop::open_folder(std::optional<io::RunFolder> taken) {
-  validation_.go_on(start_.record, made());
+  const io::TrainingRecord from = start_.record.value_or(io::TrainingRecord{});
+  validation_.go_on(from, made());
   comm::all_succeed(job_.communicator, [&] {
-    if (job_.communicator.rank() == 0) log_.open(std::move(taken), start_.continues, start_.record, job_.deadline);
-    checkpoints_.open(log_.folder(), start_.continues, start_.record, job_.deadline);
+    if (job_.communicator.rank() == 0) log_.open(std::move(taken), start_.continues, from, job_.deadline);
+    checkpoints_.open(log_.folder(), start_.continues, from, job_.deadline);
   });
   for (const io::MetricRecord& event : start_.notes) log_.note(event);
 }
 
 /// Collective. Trains to the end of the run; after a divergence the run goes back to a checkpoint (--roll-back).
-int train_to_the_end(const Job& job, Origin& origin, std::optional<io::RunFolder> folder,
+int train_to_the_end(const Job& job, RestorePoint& origin, std::optional<io::RunFolder> folder,
                      std::optional<TrainingLoop>& loop) {
+  const RunOptions& run = job.plan.settings.run;
   for (;;) {
     loop->open_folder(std::move(folder));
     try {
       return loop->run();
     } catch (const Divergence& divergence) {
-      if (job.plan.settings.run.roll_back == 0) throw;
-      const Course course = course_after(divergence, loop->start().course, job.plan.settings.run);
+      if (run.roll_back == 0) throw;
+      const RollBack roll_back = roll_back_after(divergence, origin.standing, run);
       folder = loop->leave();
       return_to_checkpoint(job.communicator, origin, job.plan, loop->record(), divergence.good_step());
+      loop.reset();
       job.console.warn(fmt::format("{}. Going back to {} with {:.4g} times the learning rate (roll-back {} of {})",
                                    divergence.what(),
                                    origin.checkpoint ? origin.checkpoint->file().string() : "the beginning",
-                                   course.rate_factor, course.roll_backs, job.plan.settings.run.roll_back));
-      loop.reset();
-      Start start = restore(job.communicator, job.console, job.plan, job.engine, origin, course);
-      start.notes.push_back(roll_back_record(start.record.step, divergence.step(), start.course));
-      loop.emplace(job, std::move(start));
+                                   roll_back.rate_factor, roll_back.count, run.roll_back));
+      restore(job.communicator, job.console, job.plan, job.engine, origin, roll_back);
+      loop.emplace(job, origin);
     }
   }
 }
@@ -418,23 +419,17 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   const StopWatch launched;
   const JobTime job_time = communicator->rank() == 0 ? find_job_time(given.run.time_limit) : JobTime{};
 
-  Origin origin = find_origin(*communicator, console, given.run, given.network.name, io_deadline);
+  RestorePoint origin = find_origin(*communicator, console, given.run, given.network.name, io_deadline);
   if (!origin.checkpoint && !given.start.from.empty()) {
-    origin.read_weights(*communicator, given.start);
-    for (const std::string& warning : origin.weights->warnings()) console.warn(warning);
+    origin.open_weights(*communicator, given.start);
+    for (const std::string& warning : origin.weight_file->warnings()) console.warn(warning);
   }
-  Plan plan = make_plan(*communicator, given,
-                        {.folder = origin.folder,
-                         .record = origin.record(),
-                         .weights = origin.weights ? &origin.weights->record() : nullptr,
-                         .clock = clock_of(*communicator, origin),
-                         .takes_folder_over = origin.takes_folder_over,
-                         .deadline = &io_deadline});
-  if (origin.checkpoint) check_continues(*communicator, console, *origin.record(), plan);
+  Plan plan = make_plan(*communicator, given, origin);
+  if (origin.checkpoint) check_continues(*communicator, console, *origin.record, plan);
   comm::require_equal(*communicator, fingerprint_of(plan));
   announce(*communicator, console, plan);
-  if (origin.weights) {
-    console.info(origin.weights->beginnings(plan.workload.network->parameters(), plan.settings.start.reinitialize));
+  if (origin.weight_file) {
+    console.info(origin.weight_file->beginnings(plan.workload.network->parameters(), plan.settings.start.reinitialize));
   }
   if (training.planned) training.planned(plan);
   const TrainOptions& settings = plan.settings;
@@ -466,7 +461,8 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
                 .time_left = announce_time(job_time, launched, console, plan),
                 .speed = training.speed};
   std::optional<TrainingLoop> loop;  // outlives the steps, whose error is told before this waits for a stuck reader
-  loop.emplace(job, restore(*communicator, console, plan, engine, origin));
+  restore(*communicator, console, plan, engine, origin);
+  loop.emplace(job, origin);
   return training.around_steps([&] { return train_to_the_end(job, origin, std::move(folder), loop); });
 }
 

@@ -1,8 +1,7 @@
-#include "app/train/course.hpp"
+#include "app/train/resume.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,69 +11,6 @@
 
 namespace lockstep::app {
 namespace {
-
-void see(LossWatch& watch, double loss, int steps) {
-  for (int i = 0; i < steps; ++i) watch.saw(loss);
-}
-
-TEST(LossWatch, NothingLeapsBeforeAWholeWindowOrWhileTheLossFalls) {
-  LossWatch watch;
-  for (int i = 0; i < LossWatch::kWindow - 1; ++i) {
-    watch.saw(i < 10 ? 1 : 1000);
-    EXPECT_FALSE(watch.leaps());
-  }
-  LossWatch falling;
-  for (int i = 0; i < 500; ++i) {
-    falling.saw(5.0 / (1 + i));
-    EXPECT_FALSE(falling.leaps()) << i;
-  }
-}
-
-TEST(LossWatch, ALeapIsTwiceTheBestWindowWhereverTheLossBegan) {
-  LossWatch watch;
-  see(watch, 10, 30);
-  see(watch, 3, 30);
-  EXPECT_DOUBLE_EQ(watch.best(), 3);
-  see(watch, 5.9, LossWatch::kWindow);
-  EXPECT_FALSE(watch.leaps());
-  see(watch, 6.5, LossWatch::kWindow);
-  EXPECT_TRUE(watch.leaps());
-  EXPECT_NEAR(watch.mean(), 6.5, 1e-12);
-}
-
-TEST(LossWatch, OneBadBatchIsNoLeapAndNeitherIsTheNoiseOfASmallLoss) {
-  LossWatch watch;
-  see(watch, 2, 100);
-  watch.saw(20);
-  EXPECT_FALSE(watch.leaps());
-  LossWatch small;
-  see(small, 2, 100);
-  see(small, 0.01, 100);
-  see(small, 0.1, 100);  // ten times its minimum, and a twentieth of its start
-  EXPECT_FALSE(small.leaps());
-  see(small, 0.3, 100);
-  EXPECT_TRUE(small.leaps());
-}
-
-TEST(Course, ARunWithoutEventsHasTheWholeRateAndItsFirstOptimizer) {
-  const Course course = course_of("{\"kind\":\"validation\",\"step\":10,\"accuracy\":0.5}\n");
-  EXPECT_EQ(course.roll_backs, 0);
-  EXPECT_EQ(course.rate_factor, 1);
-  EXPECT_EQ(course.optimizer_since, 0);
-}
-
-TEST(Course, TheHistoryTellsWhatItsRecordsSay) {
-  std::string history = io::to_json_line(new_optimizer_record(100, "adam")) + "\n";
-  history += io::to_json_line(roll_back_record(120, 137, {.roll_backs = 1, .rate_factor = 0.5})) + "\n";
-  history += io::to_json_line(roll_back_record(140, 149, {.roll_backs = 2, .rate_factor = 0.25})) + "\n";
-  const Course course = course_of(history);
-  EXPECT_EQ(course.roll_backs, 2);
-  EXPECT_EQ(course.rate_factor, 0.25);
-  EXPECT_EQ(course.optimizer_since, 100);
-  // A checkpoint of the step that the run goes on from does not contain it.
-  EXPECT_EQ(course_of(io::lines_up_to(history, 140)).roll_backs, 1);
-  EXPECT_EQ(course_of(io::lines_up_to(history, 100)).optimizer_since, 0);
-}
 
 class ReturnToCheckpoint : public ::testing::Test {
  protected:

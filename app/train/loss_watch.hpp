@@ -1,0 +1,35 @@
+/// \file Divergence by the loss alone.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+
+namespace lockstep::app {
+
+/// Detects divergence by the loss of each step although all numbers are finite: the mean loss of the last kWindow steps
+/// is more than twice that of the best kWindow steps in a row so far, and the difference exceeds a tenth of the mean of
+/// the first kWindow steps (which excludes the noise of a small loss).
+class LossWatch {
+ public:
+  static constexpr std::int64_t kWindow = 20;
+  /// Adds the loss of the next step.
+  void saw(double loss) {
+    losses_[static_cast<std::size_t>(steps_ % kWindow)] = loss;
+    if (++steps_ < kWindow) return;
+    mean_ = std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(kWindow);
+    if (steps_ == kWindow) best_ = first_ = mean_;
+    best_ = std::min(best_, mean_);
+  }
+  bool leaps() const noexcept { return mean_ > 2 * best_ && mean_ - best_ > first_ / 10; }
+  double mean() const noexcept { return mean_; }  ///< mean over the last window
+  double best() const noexcept { return best_; }
+
+ private:
+  std::int64_t steps_ = 0;
+  std::array<double, kWindow> losses_{};
+  double mean_ = 0, best_ = 0, first_ = 0;
+};
+
+}  // namespace lockstep::app
