@@ -16,7 +16,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
 
     # The wings of a room, the lowest first: a wing includes itself and lower ones. *.hpp and *.cpp are the files that
     # lie in the room itself; wings with commas between them do not know each other.
-    wings("app", "report options plan engine train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
+    wings("app", "report options agree/*.hpp plan engine agree/all,agree/local,agree/servers agree/*.cpp train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
     wings("comm", "session *.hpp failure survey host nccl servers *.cpp")
     wings("io", "files text shards formats,datasets,checkpoints,exchange runs *.hpp *.cpp")
 
@@ -41,10 +41,12 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     for (i = split(order, steps, " "); i > 0; --i)
       for (j = split(steps[i], members, ","); j > 0; --j) level[room, members[j]] = i
   }
-  function wing_of(path,    parts) {
-    if (split(path, parts, "/") > 2) return parts[2] == "agree" ? "engine" : parts[2]
+  function wing_of(path,    parts, n) {
+    n = split(path, parts, "/")
+    if (n > 3 && parts[2] == "agree") return parts[2] "/" parts[3]
+    if (n > 2 && parts[2] != "agree") return parts[2]
     sub(/.*\./, "*.", path)
-    return path
+    return n > 2 ? parts[2] "/" path : path
   }
   function violation(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; ++violations }
 
@@ -64,6 +66,8 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
       own = wing_of(FILENAME); other = wing_of(header)
       if (!((room, own) in level) || !((room, other) in level))
         violation("includes " header ": " (((room, own) in level) ? other : own) " is no wing of " room)
+      else if (other ~ /^agree\/[a-z]/ && own != other && own != "agree/*.cpp")
+        violation("includes " header ": app/agree alone knows the modes; include app/agree/agreement.hpp")
       else if (own != other && level[room, other] >= level[room, own])
         violation("includes " header ": " room "/" own " stands below or beside " room "/" other)
     }

@@ -38,10 +38,7 @@ constexpr double kWaitSeconds = 24 * 3600;
 
 /// Number of a mode's ranks that only serve.
 int serving_ranks(const TrainOptions& train, int ranks) {
-  const AgreeOptions& agree = train.agree;
-  if (!agree.uses_servers()) return 0;
-  const std::optional<Servers> servers = find_servers(train, ranks);
-  return servers->shared ? 0 : servers->count;
+  return ranks - make_agreement(train, ranks)->roles().training_ranks;
 }
 
 /// A descriptor that discards output.

@@ -178,7 +178,7 @@ void show_sweep(Console& console, RecordFile& json, const std::vector<BucketTria
 }
 
 /// The result of the timed steps, on this rank unless stated otherwise.
-struct StepResult {
+struct StepTiming {
   std::vector<double> seconds;          ///< duration of each step
   TimeSplit split;                      ///< times of all steps
   StepShare share;                      ///< parts of a step, over all ranks
@@ -198,7 +198,7 @@ struct StepResult {
 };
 
 /// Collective.
-StepResult measure(TimedSteps& bench, comm::Communicator& communicator, const Place& place,
+StepTiming measure(TimedSteps& bench, comm::Communicator& communicator, const Place& place,
                    const BenchStepOptions& options) {
   time_steps(bench, options.warmup);
   communicator.barrier();
@@ -207,7 +207,7 @@ StepResult measure(TimedSteps& bench, comm::Communicator& communicator, const Pl
   const TimeSplit before = bench.time();
   const double samples_before = bench.samples(), communication_before = bench.communication_seconds();
   const std::vector<RankStep> steps = time_steps(bench, options.repeat);
-  StepResult result;
+  StepTiming result;
   result.seconds = totals(steps);
   result.split = bench.time() - before;
   result.samples_per_step = (bench.samples() - samples_before) / count;
@@ -227,7 +227,7 @@ StepResult measure(TimedSteps& bench, comm::Communicator& communicator, const Pl
   return result;
 }
 
-void show(Console& console, const StepResult& result, TimedSteps& bench, const std::string& bucket_rule,
+void show(Console& console, const StepTiming& result, TimedSteps& bench, const std::string& bucket_rule,
           const BenchStepOptions& options, int ranks) {
   Engine& engine = bench.engine();
   const model::Network& network = *bench.workload().network;
@@ -272,7 +272,7 @@ void show(Console& console, const StepResult& result, TimedSteps& bench, const s
   console.info(fmt::format("memory     {} resident at the peak (rank 0)", format_bytes(result.peak_bytes)));
 }
 
-io::MetricRecord to_record(const StepResult& result, TimedSteps& bench, const Place& place,
+io::MetricRecord to_record(const StepTiming& result, TimedSteps& bench, const Place& place,
                            const std::string& bucket_rule, const BenchStepOptions& options, int ranks) {
   Engine& engine = bench.engine();
   const model::Network& network = *bench.workload().network;
@@ -334,7 +334,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
   {
     TimedSteps bench(session, *communicator, place, options.work, io_deadline);
     const std::string rule = bench.plan().bucket_rule.text();
-    const StepResult result = measure(bench, *communicator, place, options);
+    const StepTiming result = measure(bench, *communicator, place, options);
     if (!place.note.empty()) console.info(place.note);
     show(console, result, bench, rule, options, ranks);
     json.write(to_record(result, bench, place, rule, options, ranks));

@@ -118,8 +118,7 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
     io::PrefetcherOptions input = reading(workload, communicator_.rank(), communicator_.size());
     input.memory = backend.host_memory();
     prefetcher_ = std::make_unique<io::Prefetcher>(*workload.training, input);
-    feed_ =
-        std::make_unique<BatchFeed>(*prefetcher_, communicator_, feed_options(plan_, backend, communicator_.size()));
+    feed_ = std::make_unique<BatchFeed>(*prefetcher_, communicator_, feed_options(plan_, backend));
     next = [this] { return feed_->next(); };
   } else {
     resident_ = std::make_unique<ResidentInput>(*workload.network, workload.work, work_, communicator_.rank(),

@@ -20,40 +20,25 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
   return backend;
 }
 
-namespace {
-
-constexpr const char* kDelayBesideNetwork =
-    "--delay: the ranks of an island exchange gradients as messages, which cannot travel beside those of another "
-    "island: let an island be of one host (--islands, --transport auto), or leave --delay out";
-
-}  // namespace
-
-Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
-               comm::SurvivorCommunicator* survivors)
-    : communicator_(communicator), stepping_(communicator), tree_(plan.tree), rank_(communicator.rank()) {
-  if (plan.islands) {
-    const int own = plan.islands->of(communicator.rank()), first = plan.islands->first_rank(own);
-    island_session_ = session.group(first, plan.islands->end_rank(own) - first, plan.settings.execution.deadline);
-    island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
-    if (plan.settings.agree.delay > 0) {
-      comm::all_succeed(communicator, [&] {  // one thread at a time may call MPI, and another one sums meanwhile
-        if (island_->uses_network()) throw std::runtime_error(kDelayBesideNetwork);
-      });
-    }
-    stepping_.go_on_with(*island_);
-  }
-  training_ranks_ = app::training_ranks(plan, communicator.size());
-  if (plan.servers) {
-    island_session_ = session.group(communicator.rank(), 1, plan.settings.execution.deadline);
-    island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
-    stepping_.go_on_with(*island_);
-    update_ = plan.settings.agree.sums_on_servers() ? Trainer::Update::elsewhere_of_sums : Trainer::Update::elsewhere;
+Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan)
+    : communicator_(communicator),
+      stepping_(communicator),
+      tree_(plan.tree),
+      roles_(plan.agreement->roles()),
+      rank_(communicator.rank()) {
+  const StepGroup step_group = plan.agreement->group_of(rank_);
+  if (roles_.groups) {
+    group_session_ = session.group(step_group.first, step_group.size, plan.settings.execution.deadline);
+    group_ = comm::make_communicator(*group_session_, communicator_options(plan.settings.execution));
+    stepping_.go_on_with(*group_);
   }
   const Workload& workload = plan.workload;
   const ExecutionOptions& options = plan.settings.execution;
   const model::Network& network = *workload.network;
-  require_host_memory(communicator, training_memory(plan.place, plan.memory, workload, communicator.rank(),
-                                                    (plan.servers ? communicator : stepping()).ranks_sharing_memory()));
+  const ArenaNeeds needs = plan.agreement->arena_needs(rank_, communicator);
+  comm::Communicator& reaching = needs.reached_by_all ? communicator : stepping();
+  require_host_memory(communicator,
+                      training_memory(plan.place, plan.memory, workload, rank_, reaching.ranks_sharing_memory()));
   require_gpu_memory(communicator, plan.place, plan.memory, workload.model.max_batch,
                      [&](std::int64_t batch) { return memory_with(plan, communicator, batch); });
   backend_ = make_agreed_backend(communicator, plan.place, options);
@@ -66,25 +51,19 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
         make_device_communicator(session, communicator, plan.place, *backend_, options, tree_ ? &*tree_ : nullptr);
   }
   model::ModelOptions model_options = workload.model;
-  model::ParameterStateOptions state_options{.optimizer = workload.optimizer,
-                                             .owned = owned_ranges(plan, communicator.rank(), communicator.size())};
+  model::ParameterStateOptions state_options{.optimizer = workload.optimizer, .owned = owned_ranges(plan, rank_)};
   if (backend_->is_host()) {
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
     const std::size_t gradients = network.parameters().updated_elements() * sizeof(float);
     const std::size_t kept = tree_ ? static_cast<std::size_t>(tree_->most_kept()) * gradients : 0;
-    const std::size_t shown = plan.servers ? comm::HostWindow::bytes(communicator) : 0;
-    gradient_memory_ =
-        (plan.servers ? communicator : stepping()).reduction_memory(shown + comm::rounded_up(gradients) + kept);
-    if (plan.servers) window_.emplace(session, communicator, *gradient_memory_);
+    gradient_memory_ = reaching.reduction_memory(needs.beside_gradients + comm::rounded_up(gradients) + kept);
     state_options.gradient_memory = gradient_memory_.get();
-    if (plan.shards_optimizer || plan.servers) {
-      parameter_memory_ = (plan.servers ? communicator : stepping()).reduction_memory(arena, comm::MemoryUse::gathered);
-      const bool of_server = update_ == Trainer::Update::elsewhere_of_sums && plan.servers->on(rank_) >= 0;
-      state_options.parameter_memory = of_server ? nullptr : parameter_memory_.get();
+    if (plan.shards_optimizer || needs.shares_weights) {
+      parameter_memory_ = reaching.reduction_memory(arena, comm::MemoryUse::gathered);
+      if (needs.shares_own_weights) state_options.parameter_memory = parameter_memory_.get();
     }
   }
-  const bool all_at_first = plan.settings.agree.after > 0 && plan.islands;
-  if ((all_at_first ? communicator : stepping()).size() > 1 && network.synchronizes()) {
+  if (step_group.largest > 1 && network.synchronizes()) {
     model_options.sum_over_ranks = [this](const model::Tensor& sums) {
       gradient_communicator().urgent_all_reduce(sums.elements<double>());
     };
@@ -114,22 +93,15 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   reducer_ = std::make_unique<comm::GradientReducer>(
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
       training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody, terms);
-  if (plan.servers) {
-    server_rounds_.emplace(ServerRounds::Parts{.session = session,
-                                               .communicator = *survivors,
-                                               .training = *training_,
-                                               .window = *window_,
-                                               .weight_memory = parameter_memory_.get()},
-                           plan);
-  }
-  if (plan.islands) {
-    rounds_.emplace(LocalRounds::Parts{.communicator = communicator,
-                                       .island = *island_,
-                                       .stepping = stepping_,
-                                       .training = *training_,
-                                       .buckets = buckets()},
-                    plan);
-  }
+  rounds_ = plan.agreement->make_rounds({.plan = plan,
+                                         .session = session,
+                                         .communicator = communicator,
+                                         .group = sharing(),
+                                         .stepping = stepping_,
+                                         .training = *training_,
+                                         .buckets = buckets(),
+                                         .gradient_memory = gradient_memory_.get(),
+                                         .weight_memory = parameter_memory_.get()});
 }
 
 Engine::~Engine() {
@@ -144,12 +116,7 @@ void Engine::return_to(std::int64_t step) {
   forget_residuals();
   // Also between the parameters, where no backward pass writes: a sum in blocks spreads there what is not finite.
   backend_->fill_zero(training_->parameters.gradients());
-  if (rounds_) rounds_->start_at(step);
-}
-
-void Engine::together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn) {
-  if (!server_rounds_) return work();
-  server_rounds_->together(work, warn);
+  rounds_->forget(step);
 }
 
 void Engine::bring_together(std::span<float> arena) {
@@ -166,22 +133,23 @@ Trainer::Parts Engine::parts() {
           .gradient_communicator = gradient_communicator(),
           .reducer = *reducer_,
           .tree = tree_ ? &*tree_ : nullptr,
-          .update = update_};
+          .updates = roles_.updates_here,
+          .sums_further = roles_.sums_further};
 }
 
 SequenceShare Engine::sequences(const WorkPlan& work) const {
-  if (rank_ < training_ranks_) return share_of(work, rank_, training_ranks_).sequences;
+  if (rank_ < training_ranks()) return share_of(work, rank_, training_ranks()).sequences;
   return {.all = work.global_batch, .first = work.global_batch, .count = 0};
 }
 
 Checkpointer::Parts Engine::saved(const WorkPlan& work, int writers) {
   return {.communicator = communicator_,
-          .sharing = island_ && rounds_ ? *island_ : communicator_,
+          .sharing = sharing(),
           .training = *training_,
           .buckets = buckets(),
           .sequences = sequences(work),
           .writers = writers,
-          .carried = carried(),
+          .carried = rounds_->carried(),
           .memory = backend_->is_host() ? backend_->memory() : backend_->host_memory()};
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -12,15 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "app/agree/local/local_rounds.hpp"
-#include "app/agree/servers/server_rounds.hpp"
+#include "app/agree/agreement.hpp"
 #include "app/engine/checkpointer.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/host/forwarding_communicator.hpp"
-#include "comm/servers/host_window.hpp"
 #include "model/backend.hpp"
 #include "model/training/training.hpp"
 
@@ -29,10 +26,8 @@ namespace lockstep::app {
 class Engine {
  public:
   /// Collective. Allocates all memory for training. Throws comm::AgreedError if a rank's device has too little memory
-  /// or NCCL does not start. All references must outlive the engine. `survivors`: the same object as `communicator` if
-  /// the plan has servers.
-  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
-         comm::SurvivorCommunicator* survivors = nullptr);
+  /// or NCCL does not start. All references must outlive the engine. `communicator` is from connect_ranks().
+  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan);
   ~Engine();
 
   model::Backend& backend() noexcept { return *backend_; }
@@ -48,25 +43,17 @@ class Engine {
   /// Prepares for steps that go on after `step`, before their state is restored: forgets what no checkpoint holds and
   /// what belongs to steps that no longer count.
   void return_to(std::int64_t step);
-  /// Collective, between steps: runs work that all ranks do together. With servers a worker may die in it; then it is
-  /// done again without that one, after a warning.
-  void together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn);
-  /// Connects the ranks that take every step together: all, or those of an island (--agree-after: first all, then an
-  /// island).
+  /// Connects the ranks that make the next step together.
   comm::Communicator& stepping() noexcept { return stepping_; }
-  /// nullptr unless islands make local steps.
-  LocalRounds* local_rounds() noexcept { return rounds_ ? &*rounds_ : nullptr; }
-  /// nullptr unless servers keep the parameters.
-  ServerRounds* server_rounds() noexcept { return server_rounds_ ? &*server_rounds_ : nullptr; }
-  /// State for checkpoints besides training().
-  std::vector<CarriedGroup> carried() { return rounds_ ? rounds_->carried() : std::vector<CarriedGroup>(); }
+  /// The mode of agreement at work.
+  AgreementRounds& rounds() noexcept { return *rounds_; }
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
   /// This rank's sequences among those of the global batch: none on a rank that only serves.
   SequenceShare sequences(const WorkPlan& work) const;
   /// Index of the part of the samples that this rank reads. Ranks that only serve get a worker's index but never read.
-  int reads_as() const noexcept { return std::min(rank_, training_ranks_ - 1); }
+  int reads_as() const noexcept { return std::min(rank_, training_ranks() - 1); }
   /// Number of ranks that share the samples.
-  int training_ranks() const noexcept { return training_ranks_; }
+  int training_ranks() const noexcept { return roles_.training_ranks; }
   /// References for a trainer.
   Trainer::Parts parts();
   /// References for a checkpointer with `writers` writing ranks.
@@ -78,23 +65,24 @@ class Engine {
   std::string description() const;
 
  private:
+  /// Connects the host memories of ranks that have one state together.
+  comm::Communicator& sharing() noexcept { return group_ ? *group_ : communicator_; }
+
   comm::Communicator& communicator_;
-  std::unique_ptr<comm::MpiSession> island_session_;
-  std::unique_ptr<comm::Communicator> island_;
+  std::unique_ptr<comm::MpiSession> group_session_;
+  std::unique_ptr<comm::Communicator> group_;
   comm::ForwardingCommunicator stepping_;
   std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
   std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< used if ranks exchange updated weights
-  std::optional<comm::HostWindow> window_;                       ///< shared memory of servers and workers
   std::unique_ptr<model::Backend> backend_;
   std::optional<comm::SummationTree> tree_;        ///< order of the gradients' sums
   std::unique_ptr<comm::Communicator> on_device_;  ///< communicator between GPUs
   std::unique_ptr<model::Training> training_;
   model::Arena kept_terms_;  ///< terms of gradients on a device
   std::unique_ptr<comm::GradientReducer> reducer_;
-  std::optional<LocalRounds> rounds_;
-  std::optional<ServerRounds> server_rounds_;
-  Trainer::Update update_ = Trainer::Update::here;
-  int rank_ = 0, training_ranks_ = 1;  ///< values at the start of the job
+  std::unique_ptr<AgreementRounds> rounds_;
+  Roles roles_;
+  int rank_ = 0;  ///< value at the start of the job
 };
 
 /// Collective: the backend of a place. Throws comm::AgreedError on every rank if a rank cannot make one.

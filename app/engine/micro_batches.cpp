@@ -20,8 +20,9 @@ const io::InputBatch& BatchFeed::wait() {
   return prefetcher_.next();  // the reader's own deadline ends the process
 }
 
-BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int ranks) {
+BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend) {
   const Workload& workload = plan.workload;
+  const Roles& roles = plan.agreement->roles();
   // A rank contributes a part of servers' sums, or a gradient of its own.
   return {.x_type = workload.training->x_type(),
           .y_type = workload.training->y_type(),
@@ -29,9 +30,9 @@ BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int r
           .stateful = is_recurrent(*workload.network),
           .most = workload.work.largest_part,
           .memory = backend.host_memory(),
-          .ranks = training_ranks(plan, ranks),
+          .ranks = roles.training_ranks,
           .weights = workload.weights.empty() ? nullptr : &workload.weights,
-          .sums = plan.servers && plan.settings.agree.sums_on_servers()};
+          .sums = roles.sums_further};
 }
 
 std::int64_t BatchFeed::samples_together(std::int64_t all) const {

@@ -62,7 +62,7 @@ class BatchFeed {
 };
 
 /// Options for a job of `ranks` ranks.
-BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int ranks);
+BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend);
 
 /// Delivers the next micro-batch; called once for each micro-step. May throw: the step then fails on all ranks.
 using NextMicroBatch = std::function<MicroBatch()>;

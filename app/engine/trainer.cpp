@@ -187,14 +187,14 @@ StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
 void Trainer::update() {
   auto& [parameters, model, status, optimizer] = parts_.training;
   parts_.reducer.finish_step();
-  if (parts_.update == Update::elsewhere_of_sums) {
+  if (parts_.sums_further) {
     optimizer.sum_squares();
   } else {
     optimizer.finish_gradients();  // before the status, which carries their norms if ranks share the update
   }
   report_losses();
   parts_.gradient_communicator.join();
-  if (parts_.update != Update::here) return;
+  if (!parts_.updates) return;
   optimizer.update(send_part_);
   if (!optimizer.is_partitioned()) return;
   parts_.reducer.finish_gathering();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/agree/agreement.hpp"
 #include "app/engine/micro_batches.hpp"
 #include "app/engine/step_status.hpp"
 #include "app/report/step_figures.hpp"
@@ -22,12 +23,6 @@ namespace lockstep::app {
 
 class Trainer {
  public:
-  /// Location of a step's update.
-  enum class Update {
-    here,
-    elsewhere,          ///< on servers, for each gradient: this rank adds the L2 gradient
-    elsewhere_of_sums,  ///< on servers, for sums of gradients: the servers add the L2 gradient
-  };
   /// References for a step; all must outlive the trainer.
   struct Parts {
     model::Backend& backend;
@@ -38,26 +33,15 @@ class Trainer {
     comm::GradientReducer& reducer;
     /// Order of sums with the same bits at any number of ranks: micro-steps are this rank's terms. nullptr: any order.
     const comm::SummationTree* tree = nullptr;
-    Update update = Update::here;  ///< location of the update of the weights
+    bool updates = true;        ///< a step ends with the update of the weights; otherwise others make it
+    bool sums_further = false;  ///< others add the gradients of several ranks, and then those of L2
   };
   /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
   Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
           NextMicroBatch next);
 
-  /// One rank's requests for the next step.
-  struct Request {
-    bool stop = false;
-    bool save = false;      ///< a checkpoint after it, requested by a signal
-    bool save_due = false;  ///< a checkpoint after it, due by the clock or requested in the run folder
-    std::string error;      ///< not empty: this rank failed between steps (a full disk …)
-  };
-  struct Result {
-    StepFigures figures;
-    double divisor = 0;  ///< number of samples in the mean loss of the last micro-step
-    int stop_requests = 0;
-    int save_requests = 0;
-    bool save_due = false;
-  };
+  using Request = StepRequest;
+  using Result = StepResult;
 
   /// Next batch, forward, backward (reducing gradients as they become final), update. Collective. Throws
   /// comm::AgreedError, without an update, if a rank failed or a number is not finite.

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
+#include "app/agree/combinations.hpp"
 #include "app/options/choices.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
@@ -18,9 +18,6 @@
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
 #include "comm/device_communicator.hpp"
-#include "comm/messages.hpp"
-#include "comm/servers/survivor_communicator.hpp"
-#include "comm/session/this_process.hpp"
 
 namespace lockstep::app {
 
@@ -56,100 +53,6 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
   }
   settings.data.targets = workload.targets.empty() ? TargetScale::none : TargetScale::standard;
   return settings;
-}
-
-/// Throws UsageError where the bits would depend on the number of ranks.
-void require_reproducible(const TrainOptions& options, const model::Network& network, const Place& place) {
-  const auto refuse = [](const char* with, const char* why) {
-    throw UsageError(fmt::format("--reproducible does not go with {}: {}", with, why));
-  };
-  if (place.gpu && options.execution.tune) refuse("--tune", "each rank would choose the algorithms of its products");
-  if (options.execution.shard_optimizer) {
-    refuse("--shard-optimizer", "each rank would sum the squares of its own part for the gradient norm");
-  }
-  if (options.execution.wire != comm::WireFormat::fp32)
-    refuse(fmt::format("--wire {}", word_of(options.execution.wire)).c_str(), "each rank would round its own sums");
-  if (network.synchronizes()) refuse("--sync-batch-norm", "batch statistics are those of a virtual rank");
-}
-
-/// Throws UsageError where servers cannot keep the parameters.
-void require_servers(const TrainOptions& options, const Place& place, const model::Network& network,
-                     const Workload& workload, const Servers& servers) {
-  const char* const mode = options.agree.quorum > 0 ? "--agree quorum" : "--agree async";
-  const auto refuse = [&](const std::string& with, const char* why) {
-    throw UsageError(fmt::format("{} does not go with {}: {}", mode, with, why));
-  };
-  if (options.agree.islands > 0) refuse("--islands", "that is for --agree local");
-  if (options.agree.after > 0) refuse("--agree-after", "that is for --agree local");
-  if (options.agree.outer != model::OuterOptimizerOptions{}) refuse("--outer-optimizer", "that is for --agree local");
-  if (options.agree.fragments > 1) refuse("--fragments", "that is for --agree local");
-  if (options.agree.delay > 0) refuse("--delay", "that is for --agree local");
-  if (place.gpu) refuse("GPUs yet", "give --device cpu");
-  if (options.execution.shard_optimizer) refuse("--shard-optimizer", "the servers keep the optimiser in parts already");
-  if (options.run.roll_back > 0 && !options.agree.replay.empty()) {
-    refuse("--roll-back beside --replay", "the record knows of no way back");
-  }
-  if (options.work.reproducible) refuse("--reproducible", "gradients are added as they come");
-  if (options.execution.wire != comm::WireFormat::fp32)
-    refuse(fmt::format("--wire {}", word_of(options.execution.wire)), "gradients travel in full");
-  if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what servers keep");
-  if (network.synchronizes()) refuse("--sync-batch-norm", "ranks are in different steps");
-  const model::OptimizerKind kind = workload.optimizer.kind;
-  if (servers.count > 1 && (kind == model::OptimizerKind::lars || kind == model::OptimizerKind::lamb)) {
-    refuse(fmt::format("--optimizer {} on {} servers", model::name_of(kind), servers.count),
-           "it looks at whole parameters: give --servers 1");
-  }
-}
-
-/// Throws UsageError if islands cannot train by themselves.
-void require_local_steps(const TrainOptions& options, const Place& place, int ranks) {
-  const auto refuse = [](const char* with, const char* why) {
-    throw UsageError(fmt::format("--agree local does not go with {}: {}", with, why));
-  };
-  if (options.agree.islands > ranks) {
-    throw UsageError(
-        fmt::format("--islands {} of {}: every island needs a rank", options.agree.islands, counted(ranks, "rank")));
-  }
-  const AgreeOptions& agree = options.agree;
-  if (agree.fragments > agree.local_steps) {
-    throw UsageError(fmt::format("--fragments {} of --agree local={}: each needs a step of its own to end its turn",
-                                 agree.fragments, agree.local_steps));
-  }
-  if (agree.delay >= agree.local_steps / agree.fragments) {
-    throw UsageError(
-        fmt::format("--delay {} of --agree local={} --fragments {}: it must be below {}, the steps of a turn",
-                    agree.delay, agree.local_steps, agree.fragments, agree.local_steps / agree.fragments));
-  }
-  if (place.gpu) refuse("GPUs yet", "give --device cpu");
-  if (options.execution.shard_optimizer && agree.after > 0) {
-    refuse("--shard-optimizer and --agree-after",
-           "first all ranks would share the update, and then those of an island");
-  }
-  if (options.work.reproducible) refuse("--reproducible", "the islands' number changes the result");
-  if (options.optimizer.average_decay > 0) refuse("--average-decay", "the average would be of one island's weights");
-  if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what islands keep");
-}
-
-/// Collective. The ranks of a host are an island, unless the user gives the number of islands.
-Islands find_islands(comm::Communicator& communicator, const AgreeOptions& options) {
-  if (options.islands > communicator.size()) return Islands::equal(1, communicator.size());  // refused later
-  const std::vector<std::string> hosts = comm::all_gather_text(communicator, comm::host_name());
-  std::vector<int> first;
-  std::set<std::string> seen;
-  bool neighbours = true;
-  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (rank > 0 && hosts[rank] == hosts[rank - 1]) continue;
-    neighbours = seen.insert(hosts[rank]).second && neighbours;
-    first.push_back(static_cast<int>(rank));
-  }
-  const bool by_host = neighbours && (options.islands == 0 || options.islands == std::ssize(first));
-  if (by_host) return {std::move(first), communicator.size()};
-  if (options.islands == 0) {
-    throw UsageError(
-        "the ranks of a host are no neighbours: let the launcher place them by slots (mpirun --map-by slot, srun "
-        "--distribution=block), or give --islands");
-  }
-  return Islands::equal(static_cast<int>(options.islands), communicator.size());
 }
 
 io::NetworkIdentity identity_of(const std::string& kind, const model::Network& network) {
@@ -234,107 +137,31 @@ void begin_at(Plan& plan, const Origin& origin) {
   plan.schedule = learning_rate_schedule(plan.settings, plan.workload.work, plan.clock);
 }
 
-std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
+std::vector<model::Slice> owned_ranges(const Plan& plan, int rank) {
   std::vector<model::Slice> owned;
   if (!plan.shards_optimizer) return owned;
-  if (plan.islands) {  // every island has the whole state
-    const int island = plan.islands->of(rank), first = plan.islands->first_rank(island);
-    rank -= first;
-    ranks = plan.islands->end_rank(island) - first;
-  }
+  const StepGroup group = plan.agreement->group_of(rank);
   for (const comm::Slice& bucket : plan.buckets) {
-    const comm::Slice part = comm::slice_of(bucket.count, rank, ranks);
+    const comm::Slice part = comm::slice_of(bucket.count, rank - group.first, group.size);
     owned.push_back({.offset = bucket.offset + part.offset, .count = part.count});
   }
   return owned;
 }
 
-std::optional<Servers> find_servers(const TrainOptions& options, int ranks) {
-  const AgreeOptions& agree = options.agree;
-  if (!agree.uses_servers()) {
-    if (!agree.replay.empty()) throw UsageError("--replay has an effect only with --agree quorum=RANKS or async");
-    if (agree.servers != ServerChoice{})
-      throw UsageError("--servers has an effect only with --agree quorum=RANKS or async");
-    return std::nullopt;
-  }
-  const bool beside = !agree.servers.shared && agree.servers.count == 0 && agree.quorum > 0;  // a server on rank 0
-  const bool shared = agree.servers.shared || beside;
-  const int dedicated = shared ? 0 : std::max(1, agree.servers.count);
-  if (dedicated >= ranks) {
-    throw UsageError(fmt::format("{} of {} leave nobody to train: start {} or more, or give --servers shared",
-                                 dedicated == 1 ? "1 server" : fmt::format("{} servers", dedicated),
-                                 counted(ranks, "rank"), counted(dedicated + 1, "rank")));
-  }
-  const Servers servers{.workers = ranks - dedicated,
-                        .count = beside   ? 1
-                                 : shared ? ranks
-                                          : dedicated,
-                        .shared = shared};
-  if (agree.quorum > servers.workers) {
-    throw UsageError(fmt::format("--agree quorum={} of {}: there are never so many gradients of a step", agree.quorum,
-                                 counted(servers.workers, shared ? "rank" : "worker")));
-  }
-  return servers;
-}
-
-comm::Slice served_part(const Servers& servers, std::size_t elements, int server) {
-  return comm::slice_of(elements, server, servers.count);
-}
-
-int training_ranks(const Plan& plan, int ranks) { return plan.servers ? plan.servers->workers : ranks; }
-
-/// The last rank that shares the update, in the smallest island.
-int rank_that_owns_most(const Plan& plan, int ranks) {
-  if (!plan.islands) return ranks - 1;
-  const Islands& islands = *plan.islands;
-  int smallest = 0;
-  const auto size = [&](int island) { return islands.end_rank(island) - islands.first_rank(island); };
-  for (int island = 1; island < islands.count(); ++island) {
-    if (size(island) < size(smallest)) smallest = island;
-  }
-  return islands.end_rank(smallest) - 1;
-}
-
 model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch) {
   const model::Network& network = *plan.workload.network;
-  const int ranks = communicator.size();
   model::ModelOptions options = plan.workload.model;
   options.max_batch = batch;
   model::MemoryPlan memory = model::plan_memory(
       network, options,
-      {.optimizer = plan.workload.optimizer, .owned = owned_ranges(plan, rank_that_owns_most(plan, ranks), ranks)},
+      {.optimizer = plan.workload.optimizer, .owned = owned_ranges(plan, plan.agreement->roles().owner_of_most)},
       memory_types(plan.place));
   if (plan.place.gpu) {
     memory.communication = comm::device_communicator_bytes(
-        ranks,
+        communicator.size(),
         device_communicator_options(plan.place, plan.settings.execution, nullptr, plan.tree ? &*plan.tree : nullptr));
   }
-  if (plan.settings.agree.local_steps > 0) {
-    const std::size_t arena = network.parameters().updated_elements() * sizeof(float);
-    const std::size_t velocity = model::has_velocity(plan.settings.agree.outer) ? arena : 0;
-    const std::size_t of_an_island =
-        model::plan_memory(network, options, {.optimizer = plan.workload.optimizer}, memory_types(plan.place))
-            .optimizer;
-    memory.snapshot +=
-        velocity + of_an_island * static_cast<std::size_t>(std::max<std::int64_t>(0, plan.settings.agree.islands - 1));
-    memory.optimizer += 2 * arena + velocity;  // the anchor, and the differences from it
-    if (plan.settings.agree.streams()) {
-      memory.snapshot += arena * static_cast<std::size_t>(std::max<std::int64_t>(1, plan.settings.agree.islands));
-      memory.optimizer +=
-          plan.settings.agree.delay > 0 ? 2 * arena : arena;  // the island's weights and those in transit
-    }
-  }
-  if (plan.servers) {
-    // A server beside the training: its own arenas, and a message per worker; sums need a copy.
-    const Servers& servers = *plan.servers;
-    const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
-    const std::size_t part =
-        served_part(servers, network.parameters().arena_elements(), servers.count - 1).count * sizeof(float);
-    memory.optimizer += 3 * arena + (servers.count == 1 ? memory.optimizer : memory.optimizer / servers.count + part) +
-                        4 * part * static_cast<std::size_t>(servers.workers) +
-                        2 * arena;  // sent and received by a worker
-    if (communicator.uses_network()) memory.optimizer += std::min(arena, comm::SurvivorCommunicator::kMaxCopied);
-  }
+  plan.agreement->add_memory(plan, communicator, options, memory);
   if (plan.tree) {
     memory.gradients +=
         static_cast<std::size_t>(plan.tree->most_kept()) * network.parameters().updated_elements() * sizeof(float);
@@ -346,7 +173,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
 }
 
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& given, Workload workload,
-                   const Place& place, std::optional<Islands> islands, const Standing& from) {
+                   const Place& place, std::shared_ptr<const Agreement> agreement, const Standing& from) {
   const TrainOptions options = workload.options.value_or(given);
   const ExecutionOptions& execution = options.execution;
   if (communicator.transport() == comm::Transport::mpi && !place.gpu && execution.wire != comm::WireFormat::fp32) {
@@ -357,11 +184,13 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
     throw UsageError(
         "--shard-optimizer on GPUs goes with --wire fp32 only: take one of --shard-optimizer and --wire bf16");
   }
-  if (options.work.reproducible) require_reproducible(options, *workload.network, place);
   const int ranks = communicator.size();
-  if (options.agree.local_steps > 0) require_local_steps(options, place, ranks);
-  const std::optional<Servers> servers = find_servers(options, ranks);
-  if (servers) require_servers(options, place, *workload.network, workload, *servers);
+  if (!agreement) agreement = make_agreement(options, ranks);
+  require_combination({.options = options,
+                       .optimizer = workload.optimizer.kind,
+                       .servers = agreement->roles().servers,
+                       .gpus = place.gpu.has_value(),
+                       .synchronizes = workload.network->synchronizes()});
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
   model::ScheduleClock clock;
@@ -382,12 +211,11 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
             .bucket_rule = rule,
             .buckets = std::move(buckets),
             .shards_optimizer = shards,
-            .checkpoint_writers = writers > 0          ? static_cast<int>(std::min<std::int64_t>(writers, ranks))
-                                  : shards && !islands ? ranks
-                                                       : 1,
+            .checkpoint_writers = writers > 0 ? static_cast<int>(std::min<std::int64_t>(writers, ranks))
+                                  : shards && !agreement->roles().groups ? ranks
+                                                                         : 1,
             .tree = {},
-            .islands = std::move(islands),
-            .servers = servers,
+            .agreement = std::move(agreement),
             .replay = options.agree.replay,
             .memory = {},
             .record = std::move(record)};
@@ -413,8 +241,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
                        const Origin& origin) {
   inspect_job_data(communicator, options);
   Workload workload;
-  const std::optional<Servers> servers = find_servers(options, communicator.size());
-  const int world = servers ? servers->workers : communicator.size();
+  const int world = make_agreement(options, communicator.size())->roles().training_ranks;
   DataPaths paths;
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
@@ -440,16 +267,6 @@ Place choose_place(comm::Communicator& communicator, const TrainOptions& options
   return options.dry_run ? plan_place(communicator, options.execution) : find_place(communicator, options.execution);
 }
 
-Islands Islands::equal(int count, int ranks) {
-  std::vector<int> first;
-  for (int island = 0; island < count; ++island) first.push_back(island * ranks / count);
-  return {std::move(first), ranks};
-}
-
-int Islands::of(int rank) const {
-  return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), rank) - first_.begin()) - 1;
-}
-
 TrainOptions options_of_start(const TrainOptions& options, const Origin& origin) {
   if (origin.record) return going_on(options, origin.record->configuration);
   const bool knows = origin.weights && !origin.weights->configuration.empty();
@@ -465,11 +282,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
   });
   begun.run.folder = origin.folder;
   begun.run.force = options.run.force || origin.takes_folder_over;
-  std::optional<Islands> islands;
-  if (begun.agree.local_steps > 0) {
-    islands = find_islands(communicator, begun.agree);
-    if (begun.agree.islands == 0) begun.agree.islands = islands->count();
-  }
+  std::shared_ptr<const Agreement> agreement = make_agreement(communicator, begun);
   Workload workload = open_workload(communicator, begun, origin.deadline, origin);
   all_succeed_or_usage(communicator, [&] {
     if (!origin.record) return;
@@ -483,7 +296,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
         score_of(communicator, workload.constant, *workload.validation, workload.model.loss, *workload.task);
   }
   const Place place = choose_place(communicator, begun);
-  return complete_plan(communicator, begun, std::move(workload), place, std::move(islands), from);
+  return complete_plan(communicator, begun, std::move(workload), place, std::move(agreement), from);
 }
 
 }  // namespace lockstep::app

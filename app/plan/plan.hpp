@@ -5,12 +5,13 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "app/agree/agreement.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/origin.hpp"
 #include "app/plan/placement.hpp"
@@ -22,44 +23,6 @@
 #include "model/training/schedule.hpp"
 
 namespace lockstep::app {
-
-/// Groups of neighbouring ranks that sum gradients in every step; all ranks synchronise only at intervals (--agree
-/// local).
-class Islands {
- public:
-  /// `first`: the first rank of each island, ascending from 0; `ranks` > 0: their total number.
-  Islands(std::vector<int> first, int ranks) : first_(std::move(first)), ranks_(ranks) {}
-  /// Islands of sizes as equal as possible; 1 <= count <= ranks.
-  static Islands equal(int count, int ranks);
-
-  int count() const noexcept { return static_cast<int>(first_.size()); }
-  int first_rank(int island) const { return first_.at(static_cast<std::size_t>(island)); }
-  /// One past the island's last rank.
-  int end_rank(int island) const { return island + 1 < count() ? first_rank(island + 1) : ranks_; }
-  /// The island of a rank.
-  int of(int rank) const;
-
- private:
-  std::vector<int> first_;
-  int ranks_;
-};
-
-/// Workers and servers, in modes where servers keep the parameters (--agree quorum, --agree async).
-struct Servers {
-  int workers = 1;
-  int count = 1;        ///< number of servers: each keeps one of as many equal contiguous parts
-  bool shared = false;  ///< server k is a thread beside worker k; otherwise it is the only task of rank workers + k
-
-  bool trains(int rank) const noexcept { return rank < workers; }
-  int rank_of(int server) const noexcept { return shared ? server : workers + server; }
-  /// The server on this rank; -1: none.
-  int on(int rank) const noexcept {
-    const int server = shared ? rank : rank - workers;
-    return server >= 0 && server < count ? server : -1;
-  }
-};
-/// nullopt without servers. Throws UsageError if the options contradict the number of ranks.
-std::optional<Servers> find_servers(const TrainOptions& options, int ranks);
 
 struct Plan {
   TrainOptions settings;  ///< the options with automatic values replaced by the decisions
@@ -77,19 +40,19 @@ struct Plan {
   int checkpoint_writers = 1;  ///< ranks that write a checkpoint together
   /// Order of additions that gives the same bits at any number of ranks (--reproducible).
   std::optional<comm::SummationTree> tree;
-  std::optional<Islands> islands;  ///< groups of ranks with local steps; nullopt: all ranks act together
-  std::optional<Servers> servers;  ///< nullopt: no servers
-  std::filesystem::path replay;    ///< order of the servers' gradients to repeat; "": as they arrive
-  model::MemoryPlan memory;        ///< memory of the rank with the largest need
-  io::TrainingRecord record;       ///< content of a checkpoint about the run, except its progress
+  std::shared_ptr<const Agreement> agreement;  ///< the mode of agreement
+  std::filesystem::path replay;                ///< order of the servers' gradients to repeat; "": as they arrive
+  model::MemoryPlan memory;                    ///< memory of the rank with the largest need
+  io::TrainingRecord record;                   ///< content of a checkpoint about the run, except its progress
 };
 
 /// Collective: the only function that turns options into a plan. A resumed run keeps the options of its checkpoint,
 /// unless the user gives others (going_on()). Throws UsageError and comm::AgreedError, alike on every rank.
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const Origin& origin);
-/// The rest of the planning once workload and place are known; no communication. Throws UsageError.
+/// The rest of the planning once workload and place are known; no communication. `agreement`: nullptr for that of the
+/// options. Throws UsageError.
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
-                   const Place& place, std::optional<Islands> islands = {}, const Standing& from = {});
+                   const Place& place, std::shared_ptr<const Agreement> agreement = nullptr, const Standing& from = {});
 /// Moves the plan of a run to another starting point: to a newer checkpoint, or after a roll-back. The amount of work
 /// and the schedule follow. Throws UsageError.
 void begin_at(Plan& plan, const Origin& origin);
@@ -112,12 +75,8 @@ Place choose_place(comm::Communicator& communicator, const TrainOptions& options
 model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work,
                                                    const model::ScheduleClock& clock = {});
 
-/// The slices that `rank` of `ranks` owns, its shard of each bucket; empty if every rank updates everything.
-std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks);
-/// The part of an arena that a server keeps.
-comm::Slice served_part(const Servers& servers, std::size_t elements, int server);
-/// Number of ranks, out of `ranks`, that share the samples of a step.
-int training_ranks(const Plan& plan, int ranks);
+/// The slices that `rank` owns, its shard of each bucket; empty if every rank updates everything.
+std::vector<model::Slice> owned_ranges(const Plan& plan, int rank);
 /// Like Plan::memory, with `batch` samples at once.
 model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch);
 

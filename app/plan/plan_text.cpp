@@ -33,59 +33,6 @@ std::string nvls_text(const ExecutionOptions& execution, const Place& place, con
                                                           : " (without NVLS, whose sums do not repeat bit for bit)";
 }
 
-/// Tells what local steps do to the mathematics.
-std::string format_islands(const Islands& islands, const AgreeOptions& agree, std::size_t elements) {
-  const std::string outer = model::has_velocity(agree.outer)
-                                ? fmt::format("{}, rate {}, momentum {}", model::name_of(agree.outer.kind),
-                                              agree.outer.rate, agree.outer.momentum)
-                                : "the mean of their weights";
-  constexpr std::string_view kEnd = "checkpoints, validations and stops wait for the end of a round";
-  const std::string begin =
-      agree.after > 0 ? fmt::format("all ranks in every step up to step {}, then ", agree.after) : std::string();
-  if (islands.count() == 1) {
-    return fmt::format(
-        "agreement: {}1 island of all ranks, whose weights pass through an outer step ({}) after every {}; {}\n", begin,
-        outer, counted(agree.local_steps, "step"), kEnd);
-  }
-  const std::string turns =
-      (agree.fragments > 1 ? fmt::format(", on {} in turns", counted(agree.fragments, "fragment")) : std::string()) +
-      (agree.delay > 0 ? fmt::format(", while they make the next {}", counted(agree.delay, "step")) : std::string());
-  return fmt::format(
-      "agreement: {}{} make {} by themselves, each with its own optimiser, then agree ({}){}; {} between them per "
-      "round. Other weights than a sum in every step would give; {}\n",
-      begin, counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer, turns,
-      format_bytes(elements * sizeof(float)), kEnd);
-}
-
-/// Tells what servers do to the mathematics.
-std::string format_servers(const Servers& servers, const AgreeOptions& agree, std::size_t elements) {
-  const std::string keep =
-      servers.shared && servers.count == 1 ? std::string("rank 0 keeps the parameters beside its training")
-      : servers.shared ? fmt::format("every rank keeps 1/{} of the parameters beside its training", servers.count)
-      : servers.count == 1
-          ? fmt::format("rank {} keeps the parameters, {} train", servers.rank_of(0), counted(servers.workers, "rank"))
-          : fmt::format("ranks {} to {} keep 1/{} of the parameters each, {} train", servers.rank_of(0),
-                        servers.rank_of(servers.count - 1), servers.count, counted(servers.workers, "rank"));
-  const std::string bytes = format_bytes(2 * elements * sizeof(float));
-  std::string rule;
-  if (agree.quorum > 0) {
-    rule = fmt::format("an update is the mean of the first {} of {} gradients of a step, later ones are dropped whole",
-                       agree.quorum, servers.workers);
-  } else if (agree.staleness == 0) {
-    rule = "an update is the sum of all gradients of a step, in rank order: what --agree all computes";
-  } else {
-    rule = fmt::format(
-        "every gradient is an update as soon as it comes, {} make a step; {}{}", counted(servers.workers, "update"),
-        agree.staleness < 0 ? std::string("nothing bounds how far ranks are apart")
-                            : fmt::format("the fastest rank is at most {} ahead", counted(agree.staleness, "step")),
-        agree.stale_rate == StaleRate::scale ? "; the learning rate is divided by the staleness" : "");
-  }
-  return fmt::format("agreement: {}; {}; {} per gradient and rank. {}\n", keep, rule, bytes,
-                     agree.asynchronous && agree.staleness == 0
-                         ? "Runs repeat bit for bit"
-                         : "What a run computes depends on who comes first: it does not repeat bit for bit");
-}
-
 /// Checkpoints at times that the steps do not determine, and their effect on the run.
 std::string format_when_saved(const Plan& plan, const comm::Communicator& communicator) {
   const RunOptions& run = plan.settings.run;
@@ -177,11 +124,8 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                 plan.checkpoint_writers, copy);
   text += format_when_saved(plan, communicator);
   text += format_training(plan);
-  if (!plan.servers) text += format_sums(plan, communicator);
-  if (plan.servers)
-    text += format_servers(*plan.servers, plan.settings.agree, buckets.back().offset + buckets.back().count);
-  if (plan.islands)
-    text += format_islands(*plan.islands, plan.settings.agree, buckets.back().offset + buckets.back().count);
+  if (plan.agreement->roles().updates_here) text += format_sums(plan, communicator);
+  text += plan.agreement->describe(plan.settings.agree, buckets.back().offset + buckets.back().count);
   text += fmt::format(
       "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
       info.labels_are_classes                                        ? counted(info.classes, "class")
@@ -195,7 +139,7 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
         fmt::format("  to beat: {}\n", format_constant(workload.constant, *workload.constant_score, *workload.task));
   }
   text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
-                      counted(work.global_batch, "sample"), counted(training_ranks(plan, communicator.size()), "rank"),
+                      counted(work.global_batch, "sample"), counted(plan.agreement->roles().training_ranks, "rank"),
                       with_commas(work.largest_part),
                       work.virtual_ranks > 0 ? fmt::format(" in {} virtual ranks", work.virtual_ranks)
                       : work.accumulate > 1  ? fmt::format(" x {}", counted(work.accumulate, "micro-step"))

@@ -11,14 +11,12 @@
 
 namespace lockstep::app {
 
-CheckpointSchedule::CheckpointSchedule(const Plan& plan, comm::Communicator& communicator, Console& console,
-                                       Engine& engine, PendingError& error,
-                                       std::function<void(const WrittenCheckpoint&)> written)
+CheckpointSchedule::CheckpointSchedule(const Plan& plan, comm::Communicator& communicator, Engine& engine,
+                                       PendingError& error, std::function<void(const WrittenCheckpoint&)> written)
     : options_(plan.settings.run),
       workload_(plan.workload),
       work_(plan.workload.work),
       communicator_(communicator),
-      console_(console),
       engine_(engine),
       error_(error),
       written_(std::move(written)),
@@ -71,12 +69,11 @@ void CheckpointSchedule::check_own_shards(std::int64_t step) const {
 void CheckpointSchedule::save(const io::TrainingRecord& record) {
   told_to_save_ = false;
   if (saved_step_ == record.step) return;
-  const auto warn = [this](const std::string& text) { console_.warn(text); };
-  engine_.together([&] { comm::all_succeed(communicator_, [&] { check_own_shards(record.step); }); }, warn);
+  engine_.rounds().together([&] { comm::all_succeed(communicator_, [&] { check_own_shards(record.step); }); });
   communicator_.note_activity("checkpoint", record.step);
   wait();
   const StopWatch watch;
-  engine_.together([this] { checkpointer_.take(); }, warn);
+  engine_.rounds().together([this] { checkpointer_.take(); });
   error_.keep([&] { checkpointer_.write(record); });
   // The other ranks wait for rank 0 here, where a long operation is excused, and not in a sum between devices.
   if (!engine_.backend().is_host()) {

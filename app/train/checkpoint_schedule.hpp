@@ -13,7 +13,6 @@
 #include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
 #include "app/plan/task.hpp"
-#include "app/report/console.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/train/checkpoint_requests.hpp"
 #include "app/train/pending_error.hpp"
@@ -30,8 +29,8 @@ class CheckpointSchedule {
  public:
   /// Collective. Allocates the copies that checkpoints are written from. `written` is called on rank 0 when one is
   /// complete. All references must outlive this. Throws comm::AgreedError.
-  CheckpointSchedule(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine,
-                     PendingError& error, std::function<void(const WrittenCheckpoint&)> written);
+  CheckpointSchedule(const Plan& plan, comm::Communicator& communicator, Engine& engine, PendingError& error,
+                     std::function<void(const WrittenCheckpoint&)> written);
 
   /// On every rank, once. `folder`: rank 0's, otherwise null. `continues`: the run's folder has the checkpoint `from`.
   void open(std::shared_ptr<io::RunFolder> folder, bool continues, const io::TrainingRecord& from,
@@ -78,7 +77,6 @@ class CheckpointSchedule {
   const Workload& workload_;
   const WorkPlan& work_;
   comm::Communicator& communicator_;
-  Console& console_;
   Engine& engine_;
   PendingError& error_;
   std::function<void(const WrittenCheckpoint&)> written_;

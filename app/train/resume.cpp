@@ -213,6 +213,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
   const RunOptions& run = plan.settings.run;
   const std::string source =
       (run.resume.from == Resume::From::file ? run.resume.file : run.folder / "checkpoints").string();
+  std::string warning;
   all_succeed_or_usage(communicator, [&] {
     if (!same_network(record.network, wanted.network)) {
       throw std::runtime_error(
@@ -234,11 +235,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
                       plan.workload.paths.training.string(), source));
     }
     const TrainOptions before = train_options_from_ini(record.configuration);
-    const AgreeOptions &was = before.agree, &is = plan.settings.agree;
-    if (was.local_steps > 0 && is.local_steps > 0 && was.islands != is.islands) {
-      throw UsageError(fmt::format("{}: the checkpoint holds the optimisers of {} islands, not {}: give --islands {}",
-                                   source, was.islands, is.islands, was.islands));
-    }
+    warning = check_resumed_mode(source, before.agree, plan.settings.agree, record.step);
     if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0 && !new_optimizer) {
       throw UsageError(fmt::format(
           "{}: the checkpoint keeps no average of the weights: leave out --average-decay, or go on in a new "
@@ -252,10 +249,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
           source, record.seed, wanted.seed, record.seed));
     }
   });
-  const AgreeOptions was = train_options_from_ini(record.configuration).agree;
-  if (was.islands > 1 && was.is_apart(record.step - 1) && !plan.settings.agree.is_apart(record.step)) {
-    console.warn("the islands' optimisers become one, the first island's: the others' state is left behind");
-  }
+  if (!warning.empty()) console.warn(warning);
   const std::vector<std::string> changed = changed_options(record.configuration, plan.settings);
   console.info(
       fmt::format("continuing after step {} (epoch {}, sample {}){}", with_commas(record.step), record.epoch,
@@ -284,7 +278,7 @@ void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& e
     parameters.reset_optimizer_state();
     origin.checkpoint->restore_without_optimizer(parameters);
   } else {
-    origin.checkpoint->restore(parameters, engine.carried());
+    origin.checkpoint->restore(parameters, engine.rounds().carried());
   }
   origin.checkpoint.reset();
 }
@@ -294,21 +288,6 @@ std::optional<RollBack> unrecorded_roll_back(const Plan& plan, io::IoDeadline* d
   const std::filesystem::path metrics = plan.settings.run.folder / "metrics.jsonl";
   const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, metrics);
   return last_roll_back(io::read_whole(metrics).value_or(""), step);
-}
-
-/// Collective.
-void begin_rounds(Console& console, const Plan& plan, Engine& engine, const Standing& standing) {
-  if (LocalRounds* const rounds = engine.local_rounds()) rounds->begin();
-  ServerRounds* const servers = engine.server_rounds();
-  if (servers == nullptr) return;
-  servers->begin(
-      {.steps = standing.step, .rate_factor = standing.rate_factor, .optimizer_since = standing.optimizer_since});
-  const std::int64_t end = servers->replay_ends(), total = plan.workload.work.total_steps;
-  if (end < 0 || end >= total) return;
-  console.warn(
-      fmt::format("--replay {}: its record ends at step {}, and this run at step {}: in the steps after it "
-                  "gradients count as they come",
-                  plan.replay.string(), with_commas(end), with_commas(total)));
 }
 
 }  // namespace
@@ -337,7 +316,7 @@ void restore(comm::Communicator& communicator, Console& console, Plan& plan, Eng
   communicator.broadcast(std::as_writable_bytes(std::span(&standing, 1)), 0);
   communicator.wait();
   begin_at(plan, origin);
-  begin_rounds(console, plan, engine, standing);
+  engine.rounds().begin(standing, [&](const std::string& text) { console.warn(text); });
 
   origin.notes.clear();
   if (new_optimizer) origin.notes.push_back(new_optimizer_record(standing.step, plan.record.optimizer));

@@ -92,13 +92,12 @@ void RunLog::backend_notes() {
   for (const std::string& note : engine_.backend().notes()) console_.warn(note);
 }
 
-/// One file for each process that has trained in this folder, named after the steps done before: a replay begins there.
-void RunLog::arrivals(int server, const std::string& bytes) {
+void RunLog::append(const std::string& file, const std::string& bytes, bool anew) {
   on_rank0([&] {
-    const std::filesystem::path path = arrivals_of(folder_->path() / fmt::format("arrivals-{}", first_step_), server);
+    const std::filesystem::path path = folder_->path() / file;
     const io::IoDeadline::Operation writing(deadline_, io::IoDeadline::Kind::writing, path);
-    const int start = arrivals_begun_.insert(server).second ? O_TRUNC : 0;
-    io::append_whole(io::open_own_file(path, O_WRONLY | O_CREAT | O_APPEND | start, "write"), bytes, path);
+    const int flags = O_WRONLY | O_CREAT | O_APPEND | (anew ? O_TRUNC : 0);
+    io::append_whole(io::open_own_file(path, flags, "write"), bytes, path);
   });
 }
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "app/engine/engine.hpp"
@@ -55,8 +54,8 @@ class RunLog {
     on_rank0([&] { reporter_.evaluation(step, epoch, score, plan_.settings.validation.average, time); });
   }
   void checkpoint(const WrittenCheckpoint& written) { reporter_.checkpoint(written); }
-  /// Bytes for the record of the gradients' order at a server.
-  void arrivals(int server, const std::string& bytes);
+  /// Appends bytes to a file of the run's folder; `anew`: the file begins with them.
+  void append(const std::string& file, const std::string& bytes, bool anew);
   /// The steps that no line has shown yet.
   void remaining_steps(const TimeSplit& time);
   /// The end of the steps: a table of the results, and the parts of the time. `warning`, `advice`: "" for none.
@@ -81,7 +80,6 @@ class RunLog {
   std::shared_ptr<io::RunFolder> folder_;
   io::IoDeadline* deadline_ = nullptr;
   StepFigures last_;
-  std::set<int> arrivals_begun_;  ///< servers whose records of arrivals this process has begun
   bool notes_shown_ = false;
 };
 

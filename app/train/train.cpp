@@ -37,7 +37,6 @@
 #include "app/train/validation.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
-#include "comm/servers/survivor_communicator.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "io/runs/run_folder.hpp"
 
@@ -93,10 +92,6 @@ class TrainingLoop {
     split.total = running_.seconds() - validation_.seconds() - checkpoints_.seconds();
     return split;
   }
-  /// Steps of the last advance after which the ranks could have stopped: with servers, any.
-  std::int64_t stops_in_advance() const {
-    return job_.engine.server_rounds() != nullptr ? std::max<std::int64_t>(1, made().now - made().before) : 1;
-  }
   bool is_last_step() const { return trainer_.steps_done() >= work_.total_steps; }
   std::int64_t stop_step() const;
   bool stops_here() const { return trainer_.steps_done() >= stop_step() && !is_last_step(); }
@@ -132,7 +127,7 @@ void TrainingLoop::make_steps() {
     watch_loss(step.figures);
     checkpoints_.poll();
     stopped_ = step.stop_requests > 0 && !is_last_step();  // after the last step there is nothing left to stop
-    time_left_.took_step(watch.seconds() / static_cast<double>(stops_in_advance()));
+    time_left_.took_step(job_.engine.rounds().seconds_to_stop(watch.seconds(), made().now - made().before));
     if (epoch_is_over()) error_.keep([this] { checkpoints_.check_own_shards(trainer_.steps_done()); });
     // A stop must be quick: the checkpoint comes first, the validation when the run is resumed.
     if (validation_.is_due(made()) && !stopped_) validate();
@@ -147,23 +142,17 @@ void TrainingLoop::make_steps() {
 /// (Trainer::step).
 Trainer::Result TrainingLoop::advance() {
   before_ = trainer_.steps_done();
-  if (ServerRounds* const servers = job_.engine.server_rounds()) {
-    return servers->round(trainer_, next_common_step(),
-                          {.ask = [this] { return next_request(); },
-                           .report =
-                               [this](StepFigures figures) {
-                                 figures.epoch = work_.epochs_after(figures.step);
-                                 log_.steps(figures, time_in_steps());
-                                 checkpoints_.poll();  // no communication, because one rank writes
-                               },
-                           .warn = [this](const std::string& text) { job_.console.warn(text); },
-                           .record = [this](int server, const std::string& bytes) { log_.arrivals(server, bytes); },
-                           .go_on_at = [this](DataPlace place) { batches_.go_on_at(place); }});
-  }
-  if (LocalRounds* const rounds = job_.engine.local_rounds()) {
-    return rounds->round(trainer_, [this] { return next_request(); });
-  }
-  return trainer_.step(next_request());
+  return job_.engine.rounds().advance(trainer_, next_common_step(),
+                                      {.ask = [this] { return next_request(); },
+                                       .report =
+                                           [this](StepFigures figures) {
+                                             figures.epoch = work_.epochs_after(figures.step);
+                                             log_.steps(figures, time_in_steps());
+                                             checkpoints_.poll();  // no communication, because one rank writes
+                                           },
+                                       .record = [this](const std::string& file, const std::string& bytes,
+                                                        bool anew) { log_.append(file, bytes, anew); },
+                                       .go_on_at = [this](DataPlace place) { batches_.go_on_at(place); }});
 }
 
 /// This rank's request for the next step.
@@ -199,10 +188,9 @@ void TrainingLoop::watch_loss(const StepFigures& figures) {
   if (job_.plan.settings.run.roll_back == 0 || figures.samples <= 0) return;
   loss_watch_.saw(figures.loss_sum / figures.samples);
   if (!loss_watch_.leaps()) return;
-  const bool rounds = job_.engine.local_rounds() != nullptr || job_.engine.server_rounds() != nullptr;
   throw Divergence(figures.step, figures.step - LossWatch::kWindow * (made().now - made().before),
                    fmt::format("step {}: the loss leaps: {:.5g} on average over the last {} {}, and {:.5g} at its best",
-                               figures.step, loss_watch_.mean(), LossWatch::kWindow, rounds ? "rounds" : "steps",
+                               figures.step, loss_watch_.mean(), LossWatch::kWindow, job_.engine.rounds().unit(),
                                loss_watch_.best()));
 }
 
@@ -231,19 +219,17 @@ int TrainingLoop::run() {
     stopped_ = stopped_ && !validation_.ends_training();
     if (!stopped_) validate();
     stopped_ = stopped_ || (stops_here() && !validation_.ends_training());
-    ServerRounds* const servers = job_.engine.server_rounds();
     const std::int64_t steps = trainer_.steps_done() - start_.standing.step;
+    const bool comparable = job_.plan.agreement->roles().updates_here;  // servers do other work than one rank
     log_.results(validation_.beaten_by_constant(), time,
-                 servers != nullptr ? "" : advise_one_rank(time, job_.communicator.size(), steps));
-    if (servers != nullptr) {
-      job_.console.info(servers->report([this](const std::string& text) { job_.console.warn(text); }));
-    }
+                 comparable ? advise_one_rank(time, job_.communicator.size(), steps) : "");
+    if (const std::string report = job_.engine.rounds().report(); !report.empty()) job_.console.info(report);
   }
   checkpoints_.save(record());
   checkpoints_.wait();
   job_.signals.ignore();  // nothing is left to stop, and the exit code is to report the result
   if (idle.empty()) log_.end(trainer_.steps_done(), how_it_ended());
-  job_.engine.together([this] { error_.raise(); }, [this](const std::string& text) { job_.console.warn(text); });
+  job_.engine.rounds().together([this] { error_.raise(); });
   job_.console.info(idle.empty() || stopped_ ? last_line() : idle);
   return stopped_ ? kExitStoppedEarly : kExitDone;
 }
@@ -325,7 +311,7 @@ TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
       start_(start),
       work_(job.plan.workload.work),
       samples_(*job.plan.workload.training, samples_from(start.standing.place, job)),
-      batches_(samples_, job.engine.stepping(), feed_options(job.plan, job.engine.backend(), job.communicator.size())),
+      batches_(samples_, job.engine.stepping(), feed_options(job.plan, job.engine.backend())),
       schedule_(job.plan.schedule.scaled(start.standing.rate_factor)),
       slowdown_(job.speed),
       trainer_(job.engine.parts(), schedule_,
@@ -337,8 +323,8 @@ TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
       error_(job.communicator),
       time_left_(job.time_left),
       log_(job.plan, job.communicator, job.console, job.engine, error_, start.standing.step),
-      validation_(job.plan, job.communicator, job.console, job.engine),
-      checkpoints_(job.plan, job.communicator, job.console, job.engine, error_,
+      validation_(job.plan, job.communicator, job.engine),
+      checkpoints_(job.plan, job.communicator, job.engine, error_,
                    [this](const WrittenCheckpoint& written) {
                      log_.checkpoint(written);
                      time_left_.took_checkpoint(written.seconds);
@@ -403,13 +389,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& options, StopSignal
 }
 
 int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals, const Training& training) {
-  comm::SurvivorCommunicator* survivors = nullptr;
-  const std::unique_ptr<comm::Communicator> communicator = [&]() -> std::unique_ptr<comm::Communicator> {
-    if (!given.agree.uses_servers()) return comm::make_communicator(session, communicator_options(given.execution));
-    auto all = std::make_unique<comm::SurvivorCommunicator>(session, communicator_options(given.execution));
-    survivors = all.get();
-    return all;
-  }();
+  const std::unique_ptr<comm::Communicator> communicator = connect_ranks(session, given);
   io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
   Console& console = training.console;
   const Console::Watch watched(console, io_deadline);
@@ -447,7 +427,7 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   }
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
 
-  Engine engine(session, *communicator, plan, survivors);
+  Engine engine(session, *communicator, plan);
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   signals.note();

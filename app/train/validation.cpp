@@ -31,11 +31,10 @@ bool compares_by(const io::TrainingRecord& record, BestBy metric) {
 
 }  // namespace
 
-Validation::Validation(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine)
+Validation::Validation(const Plan& plan, comm::Communicator& communicator, Engine& engine)
     : options_(plan.settings.validation),
       workload_(plan.workload),
       communicator_(communicator),
-      console_(console),
       engine_(engine),
       patience_(options_.patience, options_.min_delta,
                 [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {}
@@ -83,12 +82,10 @@ std::optional<Validation::Result> Validation::evaluate(std::int64_t step) {
   model::Training& training = engine_.training();
   if (options_.average) engine_.bring_together(training.parameters.weight_elements(weights));
   Result result;
-  engine_.together(
-      [&] {
-        result.score = app::evaluate(training.model, *workload_.validation, communicator_, weights, options_.batch,
-                                     *workload_.task);
-      },
-      [&](const std::string& text) { console_.warn(text); });
+  engine_.rounds().together([&] {
+    result.score =
+        app::evaluate(training.model, *workload_.validation, communicator_, weights, options_.batch, *workload_.task);
+  });
   evaluated_step_ = step;
   result.seconds = watch.seconds();
   seconds_ += result.seconds;

@@ -12,7 +12,6 @@
 #include "app/plan/plan.hpp"
 #include "app/plan/task.hpp"
 #include "app/plan/workload.hpp"
-#include "app/report/console.hpp"
 #include "app/train/patience.hpp"
 #include "comm/communicator.hpp"
 #include "io/checkpoints/checkpoint.hpp"
@@ -31,7 +30,7 @@ struct StepsMade {
 class Validation {
  public:
   /// All must outlive this.
-  Validation(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine);
+  Validation(const Plan& plan, comm::Communicator& communicator, Engine& engine);
 
   /// Collective. Counts the validations before `from`, the record that the run goes on from (its history is rank 0's).
   /// `made`: the last steps before it.
@@ -72,7 +71,6 @@ class Validation {
   const ValidationOptions& options_;
   const Workload& workload_;
   comm::Communicator& communicator_;
-  Console& console_;
   Engine& engine_;
   Patience patience_;
   std::optional<Score> last_;

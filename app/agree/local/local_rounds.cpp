@@ -4,23 +4,39 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "app/agree/stuck.hpp"
 #include "app/engine/divergence.hpp"
+#include "app/engine/trainer.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {
 
-LocalRounds::LocalRounds(const Parts& parts, const Plan& plan)
+namespace {
+
+constexpr const char* kDelayBesideNetwork =
+    "--delay: the ranks of an island exchange gradients as messages, which cannot travel beside those of another "
+    "island: let an island be of one host (--islands, --transport auto), or leave --delay out";
+
+}  // namespace
+
+LocalRounds::LocalRounds(const RoundsParts& parts, const Islands& islands)
     : parts_(parts),
-      plan_(plan),
-      own_island_(plan.islands->of(parts.communicator.rank())),
-      speaks_(parts.island.rank() == 0),
+      plan_(parts.plan),
+      islands_(islands),
+      own_island_(islands.of(parts.communicator.rank())),
+      speaks_(parts.group.rank() == 0),
       fragments_(cut()) {
-  const AgreeOptions& agree = plan.settings.agree;
+  const AgreeOptions& agree = plan_.settings.agree;
+  if (agree.delay > 0) {
+    comm::all_succeed(parts.communicator, [&] {  // one thread at a time may call MPI, and another one sums meanwhile
+      if (parts.group.uses_network()) throw std::runtime_error(kDelayBesideNetwork);
+    });
+  }
   const std::size_t elements = parts.training.parameters.updated_elements();
   memory_ = parts.communicator.reduction_memory(elements * sizeof(float));
   differences_ = {static_cast<float*>(memory_->allocate(elements * sizeof(float), alignof(float))), elements};
@@ -47,49 +63,51 @@ std::vector<LocalRounds::Fragment> LocalRounds::cut() const {
   return fragments;
 }
 
-void LocalRounds::start_at(std::int64_t steps_done) {
+void LocalRounds::forget(std::int64_t steps) {
   under_way_ = nullptr;
   spoilt_.clear();
   own_restored_ = false;
   std::ranges::fill(velocity_, 0.0f);
-  choose_ranks(steps_done);
+  choose_ranks(steps);
 }
 
 void LocalRounds::choose_ranks(std::int64_t steps_done) {
   const bool apart = plan_.settings.agree.is_apart(steps_done);
   if (apart == apart_) return;
   apart_ = apart;
-  parts_.stepping.go_on_with(apart_ ? parts_.island : parts_.communicator);
+  parts_.stepping.go_on_with(apart_ ? parts_.group : parts_.communicator);
 }
 
-void LocalRounds::begin() {
+void LocalRounds::take_over(const Standing& /*start*/) { take_anchor(); }
+
+void LocalRounds::take_anchor() {
   parts_.training.parameters.download_range("parameters", {.offset = 0, .count = anchor_.size()}, anchor_);
   if (!own_restored_) std::copy_n(anchor_.begin(), own_.size(), own_.begin());
   own_restored_ = false;
 }
 
 /// A step of the island alone. A diverged island makes no more steps; all ranks learn of it at the next agreement.
-Trainer::Result LocalRounds::make_step(Trainer& trainer) {
+StepResult LocalRounds::make_step(Trainer& trainer) {
   try {
     if (spoilt_.empty()) return trainer.step({});
   } catch (const Divergence& divergence) {
     spoilt_ = divergence.what();
   } catch (const comm::AgreedError& error) {
-    if (plan_.islands->count() == 1) throw;
+    if (islands_.count() == 1) throw;
     throw comm::PeerError(error.what());  // the other islands are in the middle of their rounds
   }
   return {};
 }
 
 /// Makes the round's steps; returns sums over them and the figures of the last step.
-Trainer::Result LocalRounds::steps(Trainer& trainer) {
+StepResult LocalRounds::steps(Trainer& trainer) {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::int64_t total = plan_.workload.work.total_steps, before = trainer.steps_done();
   Way way{.before = before, .done = before};
-  Trainer::Result sums;
+  StepResult sums;
   mean_rate_ = 0;
   do {
-    const Trainer::Result step = make_step(trainer);
+    const StepResult step = make_step(trainer);
     ++way.done;
     sums.figures.step = step.figures.step;
     sums.figures.loss_sum += step.figures.loss_sum;
@@ -189,26 +207,26 @@ void LocalRounds::be_patient(std::int64_t steps_done) {
   parts_.communicator.note_activity("waiting for the other islands", steps_done);
 }
 
-Trainer::Result LocalRounds::step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask) {
-  const Trainer::Result result = trainer.step(ask());
+StepResult LocalRounds::step_of_all(Trainer& trainer, const LoopCalls& calls) {
+  const StepResult result = trainer.step(calls.ask());
   choose_ranks(trainer.steps_done());
-  if (apart_) begin();
+  if (apart_) take_anchor();
   return result;
 }
 
-Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer::Request()>& ask) {
-  if (!apart_) return step_of_all(trainer, ask);
+StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const LoopCalls& calls) {
+  if (!apart_) return step_of_all(trainer, calls);
   round_ = {};
   parts_.communicator.note_activity("local steps", trainer.steps_done() + 1);
   if (!own_.empty()) std::copy(own_.begin(), own_.end(), weights().begin());
   parts_.training.parameters.refresh_compute_copy(model::Weights::current);
-  Trainer::Result result = steps(trainer);
+  StepResult result = steps(trainer);
   if (!own_.empty()) {
     std::ranges::copy(weights(), own_.begin());
     std::copy(anchor_.begin(), anchor_.end(), weights().begin());
     parts_.training.parameters.refresh_compute_copy(model::Weights::current);
   }
-  const Trainer::Request wanted = ask();
+  const StepRequest wanted = calls.ask();
   const StopWatch agreeing;
   be_patient(trainer.steps_done());
   const double mine = speaks_ ? 1 : 0;
@@ -232,11 +250,11 @@ Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer
 
 /// Fills `out` on rank 0, or does nothing; collective.
 void LocalRounds::save_inner_state(const std::string& group, int island, std::span<float> out) {
-  const int root = plan_.islands->first_rank(island);
+  const int root = islands_.first_rank(island);
   if (!parts_.training.parameters.owned().whole()) {
     if (own_island_ == island) {
       for (const comm::Slice& bucket : parts_.buckets) {
-        gather_bucket(parts_.island, parts_.training.parameters, group, bucket,
+        gather_bucket(parts_.group, parts_.training.parameters, group, bucket,
                       differences_.subspan(bucket.offset, bucket.count));
       }
     }
@@ -254,7 +272,7 @@ CarriedGroup LocalRounds::weights_of(int island) {
   return {.name = fmt::format("parameters_of_island_{}", island),
           .save =
               [this, island](std::span<float> out) {
-                const int root = plan_.islands->first_rank(island);
+                const int root = islands_.first_rank(island);
                 if (!apart_) {
                   parts_.training.parameters.download_group("parameters", differences_);
                 } else {
@@ -285,7 +303,7 @@ std::vector<CarriedGroup> LocalRounds::carried() {
                             if (apart_) std::copy_n(in.begin(), velocity_.size(), velocity_.begin());
                           }});
   }
-  for (int island = 0; island < plan_.islands->count(); ++island) {
+  for (int island = 0; island < islands_.count(); ++island) {
     if (!own_.empty()) groups.push_back(weights_of(island));
     if (island == 0) continue;
     for (const std::string& group : parts_.training.parameters.state_groups()) {

@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "app/agree/agreement.hpp"
+#include "app/agree/local/islands.hpp"
 #include "app/engine/snapshot.hpp"
-#include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/communicator.hpp"
@@ -32,35 +33,21 @@ namespace lockstep::app {
 /// steps earlier and is in transit during those steps; an island keeps its movement of those steps. Between rounds the
 /// training's weights are the anchor, and this object keeps the island's own. At the end of a run, and of a round that
 /// the end cuts short, all islands agree on the mean of all.
-class LocalRounds {
+class LocalRounds : public AgreementRounds {
  public:
-  /// References that must outlive the rounds.
-  struct Parts {
-    comm::Communicator& communicator;        ///< between the host memories of all ranks
-    comm::Communicator& island;              ///< between the ranks of this rank's island
-    comm::ForwardingCommunicator& stepping;  ///< between the ranks that make the trainer's next step together
-    model::Training& training;
-    std::span<const comm::Slice> buckets;  ///< buckets in which the ranks of an island share the update, if they do
-  };
-  /// Collective. `plan` has islands, and outlives the rounds.
-  LocalRounds(const Parts& parts, const Plan& plan);
+  /// Collective. Both outlive the rounds. Throws comm::AgreedError if --delay asks for sums beside messages.
+  LocalRounds(const RoundsParts& parts, const Islands& islands);
 
-  /// Sets the number of steps done, with all ranks or in rounds (--agree-after). Call before a checkpoint's state is
-  /// restored; discards the state of earlier rounds.
-  void start_at(std::int64_t steps_done);
-  /// The present weights become the anchor. Call before the first round.
-  void begin();
-  /// Collective. One step of all ranks, before --agree-after. Otherwise the steps until the end of the round or the
-  /// run, then the agreement. `ask`: returns this rank's requests, called when its steps are done. The figures are sums
-  /// over the round and all ranks; rate and gradient norm are those of the last step (the norm: of rank 0's island).
-  /// Throws Divergence if training has diverged, comm::AgreedError if a rank has failed, and comm::PeerError if an
-  /// island has failed, because the others do not know of it.
-  Trainer::Result round(Trainer& trainer, const std::function<Trainer::Request()>& ask);
-
-  /// State for checkpoints besides the training's own, which is that of the first island: the outer optimiser's
-  /// velocity, the inner optimisers' state of the other islands, and the weights of all islands if they differ from the
-  /// anchor.
-  std::vector<CarriedGroup> carried();
+  /// Also chooses the ranks of the next step: all (--agree-after), or an island.
+  void forget(std::int64_t steps) override;
+  /// One step of all ranks, before --agree-after. Otherwise the steps until the end of the round or the run, then the
+  /// agreement. The figures are sums over the round and all ranks; rate and gradient norm are those of the last step
+  /// (the norm: of rank 0's island).
+  StepResult advance(Trainer& trainer, std::int64_t until, const LoopCalls& calls) override;
+  const char* unit() const override { return "rounds"; }
+  /// The training's own state is that of the first island. Further state: the outer optimiser's velocity, the inner
+  /// optimisers' state of the other islands, and the weights of all islands if they differ from the anchor.
+  std::vector<CarriedGroup> carried() override;
 
  private:
   /// Elements that the islands agree on together, and the steps of the round when the sum starts and ends.
@@ -70,9 +57,12 @@ class LocalRounds {
   };
   std::vector<Fragment> cut() const;
   void choose_ranks(std::int64_t steps_done);
-  Trainer::Result make_step(Trainer& trainer);
-  Trainer::Result step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask);
-  Trainer::Result steps(Trainer& trainer);
+  /// The present weights become the anchor.
+  void take_over(const Standing& start) override;
+  void take_anchor();
+  StepResult make_step(Trainer& trainer);
+  StepResult step_of_all(Trainer& trainer, const LoopCalls& calls);
+  StepResult steps(Trainer& trainer);
   /// Progress of an island in its round.
   struct Way {
     std::int64_t before = 0;  ///< steps done when the round began here
@@ -89,8 +79,9 @@ class LocalRounds {
   void save_inner_state(const std::string& group, int island, std::span<float> out);
   CarriedGroup weights_of(int island);
 
-  Parts parts_;
+  RoundsParts parts_;
   const Plan& plan_;
+  const Islands& islands_;
   int own_island_;
   bool speaks_;        ///< true on the first rank of an island, which contributes the island's values
   bool apart_ = true;  ///< true while islands make local steps

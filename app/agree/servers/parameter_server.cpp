@@ -24,14 +24,15 @@ comm::ServerNote note_of(Say say) { return {.kind = static_cast<std::int32_t>(sa
 
 }  // namespace
 
-ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, int index, ServedMemory memory)
+ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, const Servers& servers, int index,
+                                 ServedMemory memory)
     : plan_(plan),
-      servers_(*plan.servers),
+      servers_(servers),
       memory_(std::move(memory)),
       index_(index),
       workers_count_(servers_.workers),
       sums_(plan.settings.agree.sums_on_servers()),
-      part_(plan, index, memory_.window, memory_.weights, sums_ ? 1 : workers_count_),
+      part_(plan, servers, index, memory_.window, memory_.weights, sums_ ? 1 : workers_count_),
       to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
                             .receive = comm::ServerMessages::Lane::to_servers,
                             .peers = ranks_of_workers(servers_),
@@ -53,7 +54,7 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
   figures_.dropped.assign(workers_.size(), 0.0);
 }
 
-void ParameterServer::load(const model::ParameterState& from, const ServedCourse& course) {
+void ParameterServer::load(const model::ParameterState& from, const Standing& course) {
   part_.load(from, course);
   spoilt_.clear();
   for (Worker& worker : workers_) {

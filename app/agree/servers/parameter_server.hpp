@@ -89,11 +89,11 @@ class ParameterServer {
   using Look = std::function<void()>;
 
   /// The server of this rank, number `index`. `session`, `plan` and what `memory` refers to outlive it.
-  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, ServedMemory memory);
+  ParameterServer(comm::MpiSession& session, const Plan& plan, const Servers& servers, int index, ServedMemory memory);
 
   bool coordinates() const noexcept { return index_ == 0; }
   /// Takes its part of all state. Between rounds.
-  void load(const model::ParameterState& from, const ServedCourse& course);
+  void load(const model::ParameterState& from, const Standing& course);
   /// After load(): updates made at the end of this server's record, if one is repeated; else 0.
   std::int64_t script_end() const noexcept { return script_ ? script_->end() : 0; }
   /// Sets the end of a repeated record: those of all servers go as far as this, and no further.

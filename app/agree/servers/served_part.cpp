@@ -9,36 +9,36 @@ namespace lockstep::app {
 
 namespace {
 
-model::ParameterStateOptions state_of_part(const Plan& plan, const comm::Slice& place,
+model::ParameterStateOptions state_of_part(const Plan& plan, const Servers& servers, const comm::Slice& place,
                                            std::pmr::memory_resource* weights) {
   model::ParameterStateOptions options{.optimizer = plan.workload.optimizer, .parameter_memory = weights};
-  if (plan.servers->count > 1) options.owned = {{.offset = place.offset, .count = place.count}};
+  if (servers.count > 1) options.owned = {{.offset = place.offset, .count = place.count}};
   return options;
 }
 
 }  // namespace
 
-ServedPart::ServedPart(const Plan& plan, int index, comm::HostWindow& window, std::pmr::memory_resource* weights,
-                       std::int64_t updates_per_step)
+ServedPart::ServedPart(const Plan& plan, const Servers& servers, int index, comm::HostWindow& window,
+                       std::pmr::memory_resource* weights, std::int64_t updates_per_step)
     : plan_(plan),
       window_(window),
       updates_per_step_(updates_per_step),
-      place_(served_part(*plan.servers, plan.workload.network->parameters().updated_elements(), index)),
+      place_(served_part(servers, plan.workload.network->parameters().updated_elements(), index)),
       backend_(make_backend(plan.place, plan.settings.execution)),
-      state_(*backend_, plan.workload.network->parameters(), state_of_part(plan, place_, weights)),
+      state_(*backend_, plan.workload.network->parameters(), state_of_part(plan, servers, place_, weights)),
       status_(*backend_, {}),
       optimizer_(*backend_, state_, status_, plan.workload.optimizer),
       schedule_(plan.schedule) {}
 
-void ServedPart::load(const model::ParameterState& from, const ServedCourse& course) {
-  const comm::HostWindow::Change change(window_, course.steps * updates_per_step_);
+void ServedPart::load(const model::ParameterState& from, const Standing& course) {
+  const comm::HostWindow::Change change(window_, course.step * updates_per_step_);
   std::vector<float> arena(from.elements());
   for (const std::string& group : from.state_groups()) {
     const std::span<float> values = std::span(arena).first(from.group_elements(group));
     from.download_group(group, values);
     state_.upload_group(group, values);
   }
-  version_ = course.steps * updates_per_step_;
+  version_ = course.step * updates_per_step_;
   optimizer_since_ = course.optimizer_since * updates_per_step_;
   schedule_ = plan_.schedule.scaled(course.rate_factor);
   changed_ = {};

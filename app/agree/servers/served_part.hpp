@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "app/agree/agreement.hpp"
+#include "app/agree/servers/servers.hpp"
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
 #include "comm/servers/changed_blocks.hpp"
@@ -21,22 +23,15 @@
 
 namespace lockstep::app {
 
-/// The position of a run that servers take over.
-struct ServedCourse {
-  std::int64_t steps = 0;            ///< done
-  double rate_factor = 1;            ///< factor of the learning rate, after roll-backs
-  std::int64_t optimizer_since = 0;  ///< the step after which the optimiser's state began
-};
-
 /// Each update gives the weights their next version. Readers of this host see that in the window.
 class ServedPart {
  public:
   /// The part of the server `index`. `weights`: memory for all weights; nullptr: the heap. A step has so many updates.
   /// `plan`, `window` and that memory outlive this.
-  ServedPart(const Plan& plan, int index, comm::HostWindow& window, std::pmr::memory_resource* weights,
-             std::int64_t updates_per_step);
+  ServedPart(const Plan& plan, const Servers& servers, int index, comm::HostWindow& window,
+             std::pmr::memory_resource* weights, std::int64_t updates_per_step);
 
-  void load(const model::ParameterState& from, const ServedCourse& course);
+  void load(const model::ParameterState& from, const Standing& course);
   /// The part's place among all updated weights.
   const comm::Slice& place() const noexcept { return place_; }
   /// Updates made.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/agree/servers/arrivals.hpp"
 #include "app/agree/stuck.hpp"
 #include "app/engine/divergence.hpp"
 #include "app/report/figures.hpp"
@@ -39,39 +41,49 @@ std::vector<float*> mapped(const comm::Communicator& communicator, std::span<flo
 
 }  // namespace
 
-ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
-    : parts_(parts),
-      plan_(plan),
-      servers_(*plan.servers),
+ServerRounds::ServerRounds(const RoundsParts& parts, const Servers& servers)
+    : window_(parts.session, parts.communicator, *parts.gradient_memory),
+      parts_{.session = parts.session,
+             .communicator = dynamic_cast<comm::SurvivorCommunicator&>(parts.communicator),
+             .training = parts.training,
+             .window = window_,
+             .weight_memory = parts.weight_memory},
+      plan_(parts.plan),
+      servers_(servers),
       rank_(parts.communicator.rank()),
-      sums_(plan.settings.agree.sums_on_servers()),
+      sums_(plan_.settings.agree.sums_on_servers()),
       arena_(parts.training.parameters.elements()) {
   model::ParameterState& own = parts.training.parameters;
   std::span<float> weights = own.weight_elements(model::Weights::current);
   if (const int server = servers_.on(rank_); server >= 0) {
-    ServedMemory memory{.window = parts.window,
+    ServedMemory memory{.window = window_,
                         .weights = sums_ ? parts.weight_memory : nullptr,
                         .gradients = mapped(parts.communicator, own.gradient_elements()),
                         .workers_weights = {}};
     if (!sums_) memory.workers_weights = mapped(parts.communicator, weights);
-    server_.emplace(parts.session, plan, server, std::move(memory));
+    server_.emplace(parts.session, plan_, servers_, server, std::move(memory));
     weights = server_->all_weights();
   }
   if (sums_) servers_weights_ = mapped(parts.communicator, weights);
-  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(servers_, parts.window));
-  work_.emplace(parts.session, parts.communicator, parts.window,
-                comm::SurvivorWork::Options{.limit_seconds = stuck_after(plan.settings.execution, 0),
+  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(servers_, window_));
+  work_.emplace(parts_.session, parts_.communicator, window_,
+                comm::SurvivorWork::Options{.limit_seconds = stuck_after(plan_.settings.execution, 0),
                                             .dispensable = [this](int rank) { return is_dispensable(rank); }});
 }
 
-void ServerRounds::begin(const ServedCourse& course) {
-  first_step_ = own_steps_ = course.steps;
-  reported_ = {.step = course.steps};
+void ServerRounds::take_over(const Standing& start) {
+  first_step_ = own_steps_ = start.step;
+  reported_ = {.step = start.step};
   spoilt_.clear();
+  records_.assign(static_cast<std::size_t>(servers_.count), false);
   comm::all_succeed(parts_.communicator, [&] {
-    if (server_) server_->load(parts_.training.parameters, course);
+    if (server_) server_->load(parts_.training.parameters, start);
   });
-  if (plan_.replay.empty()) return;
+  if (!plan_.replay.empty()) follow_scripts();
+}
+
+/// All servers repeat their records (--replay) up to the same step.
+void ServerRounds::follow_scripts() {
   // The coordinator's record of sums is that of all servers.
   std::vector<double> ends(sums_ ? 1 : static_cast<std::size_t>(servers_.count), 0.0);
   if (server_ && (!sums_ || server_->coordinates())) {
@@ -86,7 +98,12 @@ void ServerRounds::begin(const ServedCourse& course) {
                     plan_.replay.string(), counted(end, "gradient"), counted(servers_.workers, "worker")));
   }
   if (server_) server_->follow_script(end);
-  replay_ends_ = end / (sums_ ? 1 : servers_.workers);
+  const std::int64_t last = end / (sums_ ? 1 : servers_.workers), total = plan_.workload.work.total_steps;
+  if (last >= total) return;
+  warn(
+      fmt::format("--replay {}: its record ends at step {}, and this run at step {}: in the steps after it "
+                  "gradients count as they come",
+                  plan_.replay.string(), with_commas(last), with_commas(total)));
 }
 
 /// Nobody can do without servers, nor without one whose gradients are to be repeated, nor where the launcher ends all.
@@ -94,10 +111,10 @@ bool ServerRounds::is_dispensable(int rank) const {
   return spares_survivors_ && rank != 0 && servers_.on(rank) < 0 && plan_.replay.empty();
 }
 
-void ServerRounds::together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn) {
+void ServerRounds::together(const std::function<void()>& work) {
   for (const int dead : work_->run(work, dead_)) {
     if (server_) server_->lost_between_rounds(dead);
-    see_the_dead({dead}, warn);
+    see_the_dead({dead});
   }
 }
 
@@ -119,7 +136,7 @@ void ServerRounds::look() {
 }
 
 /// Takes in the coordinator's knowledge of the dead; rank 0 warns of them.
-void ServerRounds::see_the_dead(const std::vector<int>& dead, const std::function<void(const std::string&)>& warn) {
+void ServerRounds::see_the_dead(const std::vector<int>& dead) {
   for (const int rank : dead) {
     if (std::ranges::find(seen_dead_, rank) == seen_dead_.end()) seen_dead_.push_back(rank);
     if (rank_ != 0 || std::ranges::find(warned_, rank) != warned_.end()) continue;
@@ -305,12 +322,12 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
     parts_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
     const double waited = waited_;
     const comm::ServerNote word = wait_for_word();
-    see_the_dead(dead_, calls.warn);
+    see_the_dead(dead_);
     tell(word, calls);
     if (word.kind == static_cast<std::int32_t>(Say::pause)) {
       for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, worker_note(Say::bye));
       wait_for_word();  // the end of the round
-      see_the_dead(dead_, calls.warn);
+      see_the_dead(dead_);
       wait("the end of a round", [&] { return to_servers_->all_sent(); });
       return;
     }
@@ -328,7 +345,7 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
   }
 }
 
-Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const Calls& calls) {
+StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const LoopCalls& calls) {
   const std::int64_t before = trainer.steps_done();
   if (before == first_step_) epoch_ = trainer.epoch(), position_ = trainer.next_position();
   {
@@ -405,9 +422,12 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
     }
     parts_.communicator.set_deadline(usual);
   };
-  together(agree, calls.warn);
+  together(agree);
   for (std::size_t server = 0; rank_ == 0 && server < recorded.size(); ++server) {
-    if (!recorded[server].empty()) calls.record(static_cast<int>(server), recorded[server]);
+    if (recorded[server].empty()) continue;
+    const std::filesystem::path file = arrivals_of(fmt::format("arrivals-{}", first_step_), static_cast<int>(server));
+    calls.record(file.string(), recorded[server], !records_[server]);
+    records_[server] = true;
   }
   trainer.add_communication(agreeing.seconds());
   const std::int64_t done = static_cast<std::int64_t>(sums[5]) / (sums_ ? 1 : servers_.workers);
@@ -459,7 +479,7 @@ std::vector<std::string> ServerRounds::share_records(const std::string& own) {
   return records;
 }
 
-std::string ServerRounds::report(const std::function<void(const std::string&)>& warn) {
+std::string ServerRounds::report() {
   // The coordinator's figures and what each worker has waited, by sums with zeros.
   const auto workers = static_cast<std::size_t>(servers_.workers);
   std::vector<double> own(ServerFigures::kHistogram + 3 * workers + 2, 0.0), sums;
@@ -475,13 +495,11 @@ std::string ServerRounds::report(const std::function<void(const std::string&)>& 
   if (servers_.trains(rank_)) {
     own[ServerFigures::kHistogram + 2 * workers + static_cast<std::size_t>(rank_)] = waited_;
   }
-  together(
-      [&] {
-        sums = own;
-        parts_.communicator.all_reduce(std::span(sums));
-        parts_.communicator.wait("the servers' figures");
-      },
-      warn);
+  together([&] {
+    sums = own;
+    parts_.communicator.all_reduce(std::span(sums));
+    parts_.communicator.wait("the servers' figures");
+  });
   const auto list = [&](std::size_t first, const char* format) {
     std::vector<std::string> words;
     for (std::size_t worker = 0; worker < workers; ++worker) {
