@@ -98,11 +98,11 @@ expect_status 0; expect_silence; expect_out "^wire: bf16 by ring, else fp32"
 ! grep -qv '"wrong":0' bf16.json || failed "wrong elements"
 
 check "usage"
-run -n 2 bench all-reduce --min 7 --max 6
+run bench all-reduce --min 7 --max 6
 expect_error 2 "--min 7 is more than --max 6"
 run bench all-reduc
 expect_error 2 "bench all-reduce"
-run -n 2 bench all-reduce --algorithms ring,mpu
+run bench all-reduce --algorithms ring,mpu
 expect_error 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi, iallreduce, nccl, doubling, halving and ring-only; did you mean mpi"
 run bench all-reduce --algorithms nccl --device cpu
 expect_error 2 "--algorithms nccl is between GPUs"

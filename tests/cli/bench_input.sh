@@ -45,7 +45,7 @@ run -n 2 bench input --data corpus --model lstm --unroll 5 --batch 4 --steps 20 
 expect_status 0; expect_out '^training order +[0-9,]+ '
 
 check "usage"
-run -n 2 bench input
+run bench input
 expect_error 2 "--data is missing"
 run bench input --data data --model gpt
 expect_status 1; expect_err 'token'

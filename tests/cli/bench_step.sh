@@ -65,8 +65,6 @@ assert sweep[0]["bucket_size"] == 0 and sweep[0]["buckets"] == rows[0]["buckets"
 assert sweep[1]["buckets"] == 1 or sweep[0]["buckets"] == 1  # one bucket holds everything
 assert all(row["step_ms"] > 0 and row["largest_bucket"] > 0 for row in sweep)
 PYTHON
-run -n 2 bench step "${small[@]}" --sweep-buckets --bucket-size 7
-expect_error 2 "--sweep-buckets and --bucket-size contradict each other"
 check "a file that cannot be written is told of before anything is timed"
 run -n 2 bench step "${small[@]}" --json nowhere/step.json
 expect_error 1 "cannot write nowhere/step.json"; expect_no_out "ms"

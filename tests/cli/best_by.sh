@@ -102,17 +102,19 @@ run info "$(newest_checkpoint runs/other)"
 expect_status 0; expect_out "best so far +$("$python" -c "print('%.6g' % $best)" | sed 's/[.]/[.]/')"
 
 check "what is refused"
+ranks=2
 refused() {
   local code=$1 words=$2
   shift 2
-  run -n 2 train "${options[@]}" --steps 40 --run runs/none "$@"
+  run -n $ranks train "${options[@]}" --steps 40 --run runs/none "$@"
   expect_error "$code" "$words"
+  ranks=1  # the first on two
 }
 refused 2 "--best-by mean-absolute-error is no metric of classes: give auto, loss, accuracy, balanced-accuracy, f1-macro, roc-auc" --data three.h5 --validation three-test.h5 --best-by mean-absolute-error
 refused 2 "--best-by accuracy is no metric of labels, any of which a sample has: give auto, loss, f1-macro, roc-auc" --data labels.h5 --validation labels-test.h5 --best-by accuracy
 refused 2 "--best-by roc-auc is no metric of numbers to predict: give auto, loss, mean-absolute-error" --data numbers.h5 --validation 0.2 --best-by roc-auc
 refused 2 "--best-by needs validation data" --data three.h5 --best-by roc-auc
-refused 2 "best-by.*balanced-accuracy.*f1-macro" --data three.h5 --validation three-test.h5 --best-by auc
+ranks=2
 refused 1 "--best-by roc-auc: ROC AUC is not defined where all samples are of one class, as in one-class.h5: give another metric" --data three.h5 --validation one-class.h5 --best-by roc-auc
 check "eval of samples of one class says that the metric is not defined there"
 run eval runs/three-roc-auc-1 --data one-class.h5

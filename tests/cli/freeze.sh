@@ -176,14 +176,10 @@ run -n 2 train "${options[@]}" --freeze 'dens_1/*' --run runs/no
 expect_error 2 '--freeze: no tensor is called dens_1/\*; there are dense_1/\*, dense_2/\*, dense_3/\*, dense_1/bias and others'
 run train "${options[@]}" --learning-rate-scale 'layer=2' --run runs/no
 expect_error 2 '--learning-rate-scale: no tensor is called layer; there are '
-run -n 2 train "${options[@]}" --freeze 'dense*' --run runs/no
+run train "${options[@]}" --freeze 'dense*' --run runs/no
 expect_error 2 '--freeze: all parameters are frozen: nothing is left to train'
 run train "${options[@]}" --learning-rate-scale 'dense_1/*=0' --run runs/no
 expect_error 2 '--learning-rate-scale: dense_1/\*=0 has the factor 0: --freeze dense_1/\* says that'
-run train "${options[@]}" --learning-rate-scale 'dense_1/*=-1' --run runs/no
-expect_error 2 '--learning-rate-scale: .* has no factor of 0 or more in dense_1/\*=-1'
-run train "${options[@]}" --learning-rate-scale 'dense_1/*' --run runs/no
-expect_error 2 'is not PATTERN=FACTOR: dense_1/\*'
 run train "${options[@]}" --freeze 'dense_1/*' --learning-rate-scale 'dense_1/*=2' --run runs/no
 expect_error 2 '--learning-rate-scale: dense_1/\* names only tensors that are frozen or no weights'
 run "${resnet[@]}" --freeze 'stem/norm/scale' --steps 1 --run runs/no

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The program describes itself, and corrects those who mistype.
 . "$(dirname "$0")/harness.sh"
+launches_one=yes
 
 check "the program's own help"
 run --help

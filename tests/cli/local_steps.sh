@@ -195,24 +195,19 @@ kill -9 "$pid"
 finish 40
 expect_err "rank 3 \(host .*, pid $pid\)|signal 9"
 
-check "contradictions are one sentence before anything starts"
-refused() { run -n 2 train $base --run runs/refused "${@:2}"; expect_error 2 "$1"; }
-refused 'is neither all nor local=STEPS' --agree local=0
-refused 'is neither all nor local=STEPS' --agree sometimes
-refused '--islands has no effect without --agree' --islands 2
-refused '--agree-after has no effect without --agree' --agree-after 10
-refused '--agree quorum does not go with --agree-after: that is for --agree local' --agree quorum=1 --agree-after 10
-refused '--islands 3 of 2 ranks: every island needs a rank' --agree local=5 --islands 3
+check "contradictions are one sentence before anything starts"  # those of the words alone: tests/app/options
+run -n 2 train $base --agree local=5 --islands 3 --run runs/refused
+expect_error 2 '--islands 3 of 2 ranks: every island needs a rank'
+refused() { run train $base --run runs/refused "${@:2}"; expect_error 2 "$1"; }
+refused '--agree quorum does not go with --agree-after: that is for --agree local' --agree quorum=1 --servers shared --agree-after 10
 refused '--agree local does not go with --shard-optimizer and --agree-after' --agree local=5 --agree-after 5 --shard-optimizer --optimizer adam
 refused '--agree local does not go with --reproducible' --agree local=5 --reproducible
 refused '--agree local does not go with --average-decay' --agree local=5 --average-decay 0.9
 refused '--agree local does not go with --checkpoint-writers' --agree local=5 --checkpoint-writers 2
 refused '--fragments 6 of --agree local=5: each needs a step of its own' --agree local=5 --fragments 6
 refused '--delay 2 of --agree local=5 --fragments 2: it must be below 2, the steps of a turn' --agree local=5 --fragments 2 --delay 2
-refused '--agree quorum does not go with --fragments: that is for --agree local' --agree quorum=1 --fragments 2
-refused '--agree async does not go with --delay: that is for --agree local' --agree async --delay 1
+refused '--agree quorum does not go with --fragments: that is for --agree local' --agree quorum=1 --servers shared --fragments 2
+refused '--agree async does not go with --delay: that is for --agree local' --agree async --servers shared --delay 1
 check "messages of an island do not travel beside those of a fragment"
 run -n 4 train $base --agree local=5 --islands 2 --transport ring --delay 2 --run runs/refused
 expect_error 1 'the ranks of an island exchange gradients as messages'
-check "other contradictions"
-refused '--outer-rate has an effect only with --outer-optimizer' --agree local=5 --outer-optimizer average --outer-rate 1

@@ -104,12 +104,12 @@ run -n 3 train --data data --optimizer sgd --learning-rate 1e30 --reproducible -
 expect_status 1; expect_err 'is not finite: .* in micro-step 1 of 8'
 
 check "what would depend on the number of ranks is refused"
-refused() { run -n 2 train --data data --run runs/refused "${@:2}"; expect_error 2 "$1"; }
-refused '--reproducible needs --global-batch' --reproducible
+run -n 2 train --data data --reproducible --run runs/refused
+expect_error 2 '--reproducible needs --global-batch'
+refused() { run train --data data --run runs/refused "${@:2}"; expect_error 2 "$1"; }
 refused '--reproducible does not go with --shard-optimizer' --reproducible --global-batch 70 --shard-optimizer --optimizer adam
 refused '--reproducible does not go with --wire bf16' --reproducible --global-batch 70 --wire bf16
 refused '--accumulate has no meaning with --reproducible' --reproducible --global-batch 70 --accumulate 2
-refused 'in 100 parts on 2 ranks' --reproducible --global-batch 70 --virtual-ranks 100
-refused '--virtual-ranks' --global-batch 70 --virtual-ranks 8
-run -n 2 train $resnet --sync-batch-norm --global-batch 14 --reproducible --run runs/refused
+refused 'in 100 parts on 1 rank' --reproducible --global-batch 70 --virtual-ranks 100
+run train $resnet --sync-batch-norm --global-batch 14 --reproducible --run runs/refused
 expect_error 2 '--reproducible does not go with --sync-batch-norm'

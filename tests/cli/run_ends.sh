@@ -97,7 +97,7 @@ mkdir -p runs/odd; touch runs/odd/checkpoints
 run -n 2 "${train[@]}" --steps 2 --resume --run runs/odd
 expect_error 1 'runs/odd/checkpoints'
 check "more epochs than can be counted"
-run -n 2 "${train[@]}" --epochs 1e30 --run runs/none
+run "${train[@]}" --epochs 1e30 --run runs/none
 expect_error 2 'epochs 1e\+30'; expect_no_file runs/none
 
 # ranks_differ FIRST... : SECOND...: starts one rank with each command line.

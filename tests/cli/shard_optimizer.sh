@@ -133,15 +133,6 @@ check "numbers that are not finite stop all ranks before the update"
 run -n 3 train "${options[@]}" --optimizer sgd --steps 200 --learning-rate 1e30 --shard-optimizer --run runs/infinite
 expect_error 1 'step [0-9]+: .* not finite'
 
-check "rules that look at whole layers cannot be shared"
-for rule in lars lamb; do
-  run -n 2 train --data data --optimizer $rule --shard-optimizer --run runs/refused
-  expect_error 2 "--shard-optimizer .*--optimizer .*$rule"
-  run bench step --optimizer $rule --shard-optimizer
-  expect_error 2 "--shard-optimizer .*--optimizer .*$rule"
-done
-expect_no_file runs/refused
-
 check "bench step takes it, too"
 run -n 3 bench step --hidden 64 --optimizer adam --batch 8 --warmup 2 --repeat 5 --shard-optimizer --json step.json
 expect_status 0

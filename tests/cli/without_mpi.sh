@@ -2,6 +2,7 @@
 # Commands that need no peers start no MPI, and neither does a process without a launcher.
 # label: more
 . "$(dirname "$0")/harness.sh"
+launches_one=yes
 pack_small data/train
 train=(train --data data --optimizer sgd --hidden 8 --batch 20)
 

@@ -2,6 +2,7 @@
 # A run's results do not depend on the number of ranks; only its time does.
 # label: more
 . "$(dirname "$0")/harness.sh"
+launches_one=yes
 pack_small data/train
 pack_small data/test
 

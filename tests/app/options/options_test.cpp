@@ -225,6 +225,12 @@ TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {
             "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with adam");
   EXPECT_EQ(complaint(parse_bench_step, {"--sweep-buckets", "--bucket-size", "5"}),
             "--sweep-buckets and --bucket-size contradict each other: give one of them");
+  for (const std::string rule : {"lars", "lamb"}) {
+    EXPECT_EQ(
+        complaint(parse_bench_step, {"--optimizer", rule, "--shard-optimizer"}),
+        "--shard-optimizer has an effect only with --optimizer sgd, momentum, nesterov, adam or adamw, not with " +
+            rule);
+  }
 }
 
 TEST(BenchScaleOptionsTest, SharesTheOptionsOfTraining) {
