@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "app/bench/bench_agree.hpp"
 #include "app/bench/bench_all_reduce.hpp"
 #include "app/bench/bench_checkpoint.hpp"
 #include "app/bench/bench_input.hpp"
@@ -64,8 +63,6 @@ const std::vector<Command>& commands() {
       command("bench step", "time training steps and say where the time goes", parse_bench_step, run_bench_step),
       command("bench scale", "time steps on 1, 2, 4 ... ranks of the job: how well it scales", parse_bench_scale,
               run_bench_scale),
-      command("bench agree", "train under several ways to agree, to the same target", parse_bench_agree,
-              run_bench_agree, {.on_signal = OnSignal::note}),
       command("bench checkpoint", "time checkpoints, beside plain writes of the same bytes", parse_bench_checkpoint,
               run_bench_checkpoint),
       command("bench input", "time the reading of shards beside raw reads of the same bytes", parse_bench_input,

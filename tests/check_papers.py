@@ -15,7 +15,7 @@ import tokenize
 
 COLUMNS = 140
 COMMANDS = ["", "pack", "tokenizer train", "train", "eval", "predict", "generate", "export", "import", "check", "info", "sweep", "report", "plot",
-            "bench step", "bench scale", "bench agree", "bench all-reduce", "bench checkpoint", "bench input", "help"]
+            "bench step", "bench scale", "bench all-reduce", "bench checkpoint", "bench input", "help"]
 SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/gpu/bundle", "tests/gpu/kit", "tests/learning/run",
            "tests/torture/run", "tests/torture/mutate",
            "tests/peers/compare_step.py", "tests/peers/tensorflow_replica.py",

@@ -71,29 +71,6 @@ struct BenchCheckpointOptions {
   std::filesystem::path csv, json;
 };
 
-/// A mode of agreement in a comparison by bench agree.
-struct AgreeCase {
-  std::string name;  ///< the text given: "async --servers 1"
-  TrainOptions train;
-};
-
-/// A rank that computes at a fraction of its speed.
-struct SlowRank {
-  int rank = 0;
-  double speed = 1;  ///< 0 < speed < 1
-};
-
-struct BenchAgreeOptions {
-  std::vector<AgreeCase> modes;
-  /// Learning rates to choose from, for each mode; empty: the rate of each mode's options.
-  std::vector<double> rates;
-  /// Seeds of each mode's trainings at the rate that the training with the first seed has chosen.
-  std::vector<std::int64_t> seeds = {1, 2, 3};
-  std::vector<SlowRank> slow;            ///< each rank once
-  std::filesystem::path folder;          ///< parent of the runs' scratch folder, which is removed at the end
-  std::filesystem::path csv, json, svg;  ///< files for the validations, and for the curves
-};
-
 /// Algorithm that sums over all ranks.
 enum class AllReduceAlgorithm { ring, two_level, shared_memory, mpi, iallreduce, nccl, doubling, halving, ring_only };
 
@@ -127,7 +104,6 @@ struct CheckOptions {
 /// Parse argv without the program name and the subcommand. Throw UsageError or HelpRequested.
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments);
 BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments);
-BenchAgreeOptions parse_bench_agree(const std::vector<std::string>& arguments);
 BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments);
 BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& arguments);
 BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arguments);

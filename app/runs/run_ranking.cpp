@@ -108,7 +108,7 @@ std::string table_of(const std::vector<RunHistory>& runs) {
   std::vector<std::vector<std::string>> rows{
       {"", "run", with_metric == runs.end() ? "metric" : metric_words(with_metric->metric)}};
   for (const DifferentOption& option : different) rows[0].push_back("--" + option.name);
-  for (const char* name : {"at step", "loss", "steps", "time", "state"}) rows[0].emplace_back(name);
+  for (const char* name : {"at step", "loss", "steps", "steps/s", "time", "state"}) rows[0].emplace_back(name);
   std::size_t place = 0;
   for (const std::size_t i : ranking_of(runs)) {
     const RunSummary summary = summary_of(runs[i]);
@@ -119,12 +119,14 @@ std::string table_of(const std::vector<RunHistory>& runs) {
         row.end(),
         {summary.best ? with_commas(summary.best_step) : "-",
          summary.validation_loss ? fmt::format("{:.5g}", *summary.validation_loss) : "-", with_commas(summary.steps),
+         summary.split.total > 0 ? fmt::format("{:.4g}", static_cast<double>(summary.steps) / summary.split.total)
+                                 : "-",
          format_duration(summary.split.total + summary.validation_seconds + summary.checkpoint_seconds),
          state_words(summary)});
     rows.push_back(std::move(row));
   }
   const std::size_t after = 3 + different.size();
-  return format_table(rows, {2, after, after + 1, after + 2, after + 3});
+  return format_table(rows, {2, after, after + 1, after + 2, after + 3, after + 4});
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ std::string different_options(const std::vector<DifferentOption>& different, std
 /// "training", "done" …
 std::string state_words(const RunSummary& summary);
 
-/// The ranking as text: rank, run, best metric, the options that differ, step, loss, time and state; a table for each
-/// group.
+/// The ranking as text: rank, run, best metric, the options that differ, step, loss, steps, steps per second, time and
+/// state; a table for each group.
 std::string format_ranking(const std::vector<RunHistory>& runs);
 
 }  // namespace lockstep::app

@@ -6,12 +6,12 @@ launches_one=yes
 check "the program's own help"
 run --help
 expect_status 0; expect_silence
-for command in pack train eval "bench step" "bench scale" "bench agree" "bench all-reduce" "bench checkpoint" "bench input" check info export import; do expect_out "$command"; done
+for command in pack train eval "bench step" "bench scale" "bench all-reduce" "bench checkpoint" "bench input" check info export import; do expect_out "$command"; done
 check "version"
 run --version
 expect_status 0; expect_out '^lockstep [0-9]+\.[0-9]+\.[0-9]+$'
 
-for command in pack train eval "bench step" "bench scale" "bench agree" "bench all-reduce" "bench checkpoint" "bench input" check info export import; do
+for command in pack train eval "bench step" "bench scale" "bench all-reduce" "bench checkpoint" "bench input" check info export import; do
   check "help of $command"
   # shellcheck disable=SC2086  # "bench step" is two words
   run $command --help

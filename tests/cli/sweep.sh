@@ -84,6 +84,14 @@ run sweep one.txt --data data --batch 20 --steps 4 --progress off --run runs/two
 expect_status 0
 expect grep -q '"ranks":2' runs/two/1/metrics.jsonl
 
+check "the ways to agree, side by side: the shipped settings"
+run sweep "$tree/app/examples/agree.txt" --data data --hidden 16 --global-batch 40 --epochs 4 --optimizer sgd --run runs/agree --launch "$tree/app/launch 4"
+expect_status 0; expect_silence; expect_out '^4 settings of '
+expect_out '^ +run +accuracy +--agree .*--islands.* at step +loss +steps +steps/s +time +state$'
+for way in all quorum=3 async local=16; do expect_out "^[1-4]\. +runs/agree/[1-4] +[0-9.]+ % +$way .* 60 +[0-9.]+ .* done\$"; done
+run report runs/agree --along time --out agree.html
+expect_status 0; expect grep -q 'local=16' agree.html
+
 check "a training that fails is told, and the others are made"
 printf -- '--hidden 4\n--hidden 4 --learning-rate 1e30\n' >bad.txt
 run sweep bad.txt --data data --batch 20 --steps 20 --run runs/bad

@@ -68,7 +68,6 @@ expect_commit copy ""
 check "each record of a benchmark tells where it comes from, and null is what is not known"
 small=(--device cpu --features 64 --hidden 16 --batch 8 --warmup 1)
 pack_small data/train
-pack_small data/validation
 run -n 2 bench step "${small[@]}" --repeat 2 --sweep-buckets --json step.json; expect_status 0
 run bench step "${small[@]}" --repeat 2 --no-roof --json alone.json; expect_status 0
 run -n 2 bench scale "${small[@]}" --repeat 2 --rounds 1 --json scale.json --csv scale.csv; expect_status 0
@@ -76,16 +75,15 @@ run -n 2 bench all-reduce --min 4 --max 4 --repeat 1 --json sums.json; expect_st
 run bench all-reduce --min 4 --max 4 --repeat 1 --json no_sums.json --csv no_sums.csv; expect_status 0
 run bench input --data data/train --steps 2 --repeat 2 --batch 8 --json input.json; expect_status 0
 run -n 2 bench checkpoint --device cpu --state-mb 1 --repeat 1 --folder . --json checkpoint.json; expect_status 0
-run -n 2 bench agree --data data --hidden 8 --global-batch 20 --steps 8 --evaluate-every 4 --modes "all;local=2" --json agree.json; expect_status 0
 run -n 2 check --seconds 0.1 --json check.json; expect_status 0
 python3 - "$said" 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
 import datetime, json, os, socket, sys
-files = "step alone scale sums no_sums input checkpoint agree check".split()
+files = "step alone scale sums no_sums input checkpoint check".split()
 rows = {name: [json.loads(line) for line in open(name + ".json")] for name in files}
 for name in files:
     assert rows[name], name + ".json is empty"
     for row in rows[name]:
-        assert name == "check" or row["bench"].split("-")[0] in ("step", "scale", "all", "input", "checkpoint", "agree"), row
+        assert name == "check" or row["bench"].split("-")[0] in ("step", "scale", "all", "input", "checkpoint"), row
         assert row["version"].count(".") == 2 and row["build"].split()[0] in ("GCC", "Clang"), row
         assert row["commit"] == (None if sys.argv[1].startswith("not known") else sys.argv[1]), row
         assert row["host"] == socket.gethostname() and row["cpu"] in open("/proc/cpuinfo").read(), row

@@ -120,6 +120,7 @@ TEST_F(RunsTest, OptionsThatDifferStandBesideTheMetric) {
   make("1", 0.5, 0.1), make("2", 0.9, 0.01);
   const std::vector<RunHistory> runs = read_runs({folder_});
   EXPECT_THAT(format_ranking(runs), HasSubstr("accuracy  --learning-rate  at step"));
+  EXPECT_THAT(format_ranking(runs), testing::ContainsRegex(" 20 +5 "));  // steps, and those per second
   EXPECT_EQ(different_options(differences_of(runs), 1), "--learning-rate 0.01");
 }
 
