@@ -14,7 +14,7 @@
 
 #include "app/options/nearest_name.hpp"
 #include "app/options/options.hpp"
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"

@@ -5,7 +5,7 @@
 
 #include "app/bench/random_values.hpp"
 #include "app/bench/rank_values.hpp"
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/step_figures.hpp"

@@ -21,7 +21,7 @@
 #include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"

@@ -11,7 +11,7 @@
 #include "app/engine/chosen_checkpoint.hpp"
 #include "app/engine/weight_file.hpp"
 #include "app/options/options.hpp"
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "comm/agreement.hpp"
 #include "comm/messages.hpp"
 

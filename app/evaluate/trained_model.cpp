@@ -10,8 +10,8 @@
 
 #include "app/engine/engine.hpp"
 #include "app/options/moved_path.hpp"
-#include "app/plan/agreement.hpp"
 #include "app/plan/column_match.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"

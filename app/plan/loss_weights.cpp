@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/options/usage_error.hpp"
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/plan/training_labels.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"

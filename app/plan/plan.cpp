@@ -10,7 +10,7 @@
 #include "app/agree/combinations.hpp"
 #include "app/options/choices.hpp"
 #include "app/options/options.hpp"
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/sampling.hpp"

@@ -11,7 +11,7 @@
 #include <fnmatch.h>
 
 #include "app/options/usage_error.hpp"
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/feature_statistics.hpp"
 #include "app/plan/network_defaults.hpp"

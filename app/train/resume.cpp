@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"

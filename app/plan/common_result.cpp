@@ -1,4 +1,4 @@
-#include "app/plan/agreement.hpp"
+#include "app/plan/common_result.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
