@@ -90,13 +90,15 @@ put_mpich_first() {
   export PATH=$PWD/$1:$PATH
 }
 
-# prepare_system [with-tests]: everything a build needs, installed or asked for.
+# prepare_system with-tests|without [PACKAGE]: everything a build needs, installed or asked for, with PACKAGE where Debian
+# offers it.
 prepare_system() {
   local debian=$build_packages fedora=$fedora_build_packages command missing=""
   if [ "${1:-}" = with-tests ]; then
     debian="$debian $test_packages" fedora="$fedora $fedora_test_packages"
   fi
   if is_debian; then
+    if [ -n "${2:-}" ] && is_offered "$2"; then debian="$debian $2"; fi
     # shellcheck disable=SC2086  # the lists are words
     install_packages $debian
   else
@@ -108,6 +110,13 @@ On Fedora and RHEL, \`module load mpi\` puts mpirun into PATH."
   find_cmake
 }
 
+# A compiler for each core, and two more, may take 1.5 GiB each.
+has_memory_to_spare() {
+  local free
+  free=$(sed -nE 's/^MemAvailable: *([0-9]+) kB$/\1/p' /proc/meminfo 2>/dev/null)
+  [ "${free:-0}" -gt $(((2 + $(nproc)) * 1572864)) ]
+}
+
 # configure_and_build PRESET [CMAKE OPTION...] [-- TARGET...]
 configure_and_build() {
   local preset=$1 options=() log=build/$1/configure.log
@@ -115,6 +124,10 @@ configure_and_build() {
   while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
   [ $# -gt 0 ] && shift
   mkdir -p "build/$preset"
+  # GCC's garbage collector rests where there is memory for that; CMake reads the variable for a new folder alone.
+  if [ -z "${CXX:-}${CXXFLAGS:-}" ] && has_memory_to_spare && [[ "${options[*]}" != *CMAKE_CXX_COMPILER=* ]]; then
+    export CXXFLAGS="--param ggc-min-heapsize=600000"
+  fi
   say "configuring build/$preset"
   "$cmake" --preset "$preset" "${options[@]}" >"$log" 2>&1 || { cat "$log" >&2; stop "CMake could not configure (above)"; }
   say "building build/$preset"
