@@ -1,5 +1,5 @@
 /// \file
-/// A rank that computes at a fraction of its speed, to measure the cost of a straggler (bench agree --slow-rank).
+/// A rank that computes at a fraction of its speed, to measure the cost of a straggler.
 #pragma once
 
 #include <cstdint>
