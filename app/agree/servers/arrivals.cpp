@@ -32,12 +32,20 @@ struct NarrowArrival {
   std::uint16_t late = 0;
 };
 
-/// The checksum that the end of a round has of all before it, in a field of so many bits.
-std::uint32_t checksum_of(std::uint32_t hash, int bits) { return bits == 16 ? (hash ^ hash >> 16) & 0xffff : hash; }
-
 template <class Value>
 std::string_view bytes_of(const Value& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+template <class Value>
+Value value_of(std::string_view bytes) {
+  Value value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+Arrival widened(const NarrowArrival& narrow) {
+  return {.worker = narrow.worker == NarrowArrival::kRoundEnd ? kRoundEnd : narrow.worker, .late = narrow.late};
 }
 
 }  // namespace
@@ -54,7 +62,7 @@ void ArrivalRecord::append(std::string_view bytes) {
 
 void ArrivalRecord::add(const Arrival& arrival) { append(bytes_of(arrival)); }
 
-void ArrivalRecord::end_round() { append(bytes_of(Arrival{.worker = kRoundEnd, .late = checksum_of(hash_, 32)})); }
+void ArrivalRecord::end_round() { append(bytes_of(Arrival{.worker = kRoundEnd, .late = hash_})); }
 
 void ArrivalScript::end_at(std::int64_t last) {
   updates.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(last - head.first, 0, std::ssize(updates))));
@@ -64,50 +72,6 @@ void ArrivalScript::end_at(std::int64_t last) {
 std::filesystem::path arrivals_of(const std::filesystem::path& file, int server) {
   return server == 0 ? file : std::filesystem::path(fmt::format("{}.{}", file.string(), server));
 }
-
-namespace {
-
-/// The arrivals behind the head of a file, and where each ends.
-class ArrivalReader {
- public:
-  explicit ArrivalReader(std::string_view bytes)
-      : bytes_(bytes),
-        bits_(bytes.starts_with(kNarrowMagic) ? 16 : 32),
-        at_(kArrivalMagic.size() + sizeof(ArrivalHead)),
-        hash_(arrival_hash(kHashBegin, bytes.substr(0, at_))) {}
-
-  int bits() const noexcept { return bits_; }
-  /// Position of the byte behind those that next() has read.
-  std::size_t at() const noexcept { return at_; }
-  /// False: there is no whole one.
-  bool next(Arrival& arrival) {
-    const std::size_t size = bits_ == 16 ? sizeof(NarrowArrival) : sizeof(Arrival);
-    if (at_ + size > bytes_.size()) return false;
-    const std::string_view own = bytes_.substr(at_, size);
-    if (bits_ == 16) {
-      NarrowArrival narrow;
-      std::memcpy(&narrow, own.data(), size);
-      arrival = {.worker = narrow.worker == NarrowArrival::kRoundEnd ? kRoundEnd : narrow.worker, .late = narrow.late};
-    } else {
-      std::memcpy(&arrival, own.data(), size);
-    }
-    is_whole_ = arrival.late == checksum_of(hash_, bits_);
-    hash_ = arrival_hash(hash_, own);
-    at_ += size;
-    return true;
-  }
-  /// The last one, an end of a round, has the checksum of all before it.
-  bool is_whole() const noexcept { return is_whole_; }
-
- private:
-  std::string_view bytes_;
-  int bits_;
-  std::size_t at_;
-  std::uint32_t hash_;
-  bool is_whole_ = false;
-};
-
-}  // namespace
 
 ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead& of) {
   const auto refuse = [&](const std::string& why) -> void {
@@ -120,8 +84,9 @@ ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead
       !(bytes.starts_with(kArrivalMagic) || bytes.starts_with(kNarrowMagic))) {
     refuse("this is no record of arrivals (arrivals-0 of a run folder)");
   }
-  ArrivalScript script;
-  std::memcpy(&script.head, bytes.data() + kArrivalMagic.size(), sizeof script.head);
+  ArrivalScript script{.head = value_of<ArrivalHead>(std::string_view(bytes).substr(kArrivalMagic.size())),
+                       .updates = {},
+                       .round_ends = {}};
   if (script.head.workers != of.workers || script.head.sums != of.sums) {
     refuse(fmt::format("it is of {} workers {}, and this run has {} {}", script.head.workers,
                        script.head.sums != 0 ? "in sums" : "each by itself", of.workers,
@@ -133,18 +98,24 @@ ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead
   }
   const bool sums = script.head.sums != 0;
   std::vector<std::int64_t> last(static_cast<std::size_t>(std::max(0, of.workers)), script.head.first - 1);
-  ArrivalReader reader(bytes);
-  Arrival arrival;
-  for (std::size_t at = reader.at(); reader.next(arrival); at = reader.at()) {
+  const bool narrow = bytes.starts_with(kNarrowMagic);
+  const std::size_t head = kArrivalMagic.size() + sizeof(ArrivalHead);
+  const std::size_t size = narrow ? sizeof(NarrowArrival) : sizeof(Arrival);
+  std::uint32_t hash = arrival_hash(kHashBegin, std::string_view(bytes).substr(0, head));
+  for (std::size_t at = head; at + size <= bytes.size(); at += size) {
+    const std::string_view own = std::string_view(bytes).substr(at, size);
+    const Arrival arrival = narrow ? widened(value_of<NarrowArrival>(own)) : value_of<Arrival>(own);
+    const std::uint32_t before = std::exchange(hash, arrival_hash(hash, own));
     if (arrival.worker == kRoundEnd) {
-      if (!reader.is_whole()) refuse(fmt::format("damaged before byte {}", at));
+      if (arrival.late != (narrow ? (before ^ before >> 16) & 0xffff : before)) {
+        refuse(fmt::format("damaged before byte {}", at));
+      }
       script.round_ends.push_back(script.end());
       continue;
     }
     const auto is_of_last_update = [&] {
       const std::int64_t number = script.end() - 1;
-      return (reader.bits() == 16 ? static_cast<std::uint16_t>(number) : static_cast<std::uint32_t>(number)) ==
-             arrival.late;
+      return (narrow ? static_cast<std::uint16_t>(number) : static_cast<std::uint32_t>(number)) == arrival.late;
     };
     if (!sums || script.updates.empty() || !is_of_last_update()) script.updates.emplace_back();
     std::vector<Arrival>& update = script.updates.back();
@@ -157,8 +128,8 @@ ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead
       refuse(fmt::format("damaged at byte {}", at));
     }
     // A worker reads weights after its gradient before has made an update: only then may 16 bits have run over.
-    const std::int64_t before = std::exchange(last[static_cast<std::size_t>(arrival.worker)], script.end() - 1);
-    if (!sums && reader.bits() == 16 && script.end() - 1 - before > 0x10000) {
+    const std::int64_t previous = std::exchange(last[static_cast<std::size_t>(arrival.worker)], script.end() - 1);
+    if (!sums && narrow && script.end() - 1 - previous > 0x10000) {
       refuse(
           fmt::format("update {} is of a gradient that may be more than 65,535 updates late, which a record of this "
                       "older format cannot tell: it cannot be repeated",
