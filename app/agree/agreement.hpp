@@ -42,12 +42,14 @@ struct StepRequest {
   bool save = false;      ///< a checkpoint after it, requested by a signal
   bool save_due = false;  ///< a checkpoint after it, due by the clock or requested in the run folder
   std::string error;      ///< not empty: this rank failed between steps (a full disk …)
+
+  bool any() const noexcept { return stop || save || save_due || !error.empty(); }
 };
 
 /// Figures of one or more steps, and the requests of all ranks.
 struct StepResult {
   StepFigures figures;
-  double divisor = 0;  ///< number of samples in the mean loss of the last micro-step
+  double step_samples = 0;  ///< number of samples that the mean loss is over, on all ranks that make the step
   int stop_requests = 0;
   int save_requests = 0;
   bool save_due = false;

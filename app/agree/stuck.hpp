@@ -16,4 +16,11 @@ inline double stuck_after(const ExecutionOptions& execution, double longest_step
   return execution.deadline + execution.io_deadline + kTimesLonger * longest_step;
 }
 
+/// Seconds that a worker waits for its servers: one that waits for a rank that is stuck says so first, when it is its
+/// turn among the ranks.
+inline double servers_stuck_after(const ExecutionOptions& execution, double longest_step) noexcept {
+  constexpr double kSecondsToSpeak = 7;
+  return stuck_after(execution, longest_step) + execution.deadline + kSecondsToSpeak;
+}
+
 }  // namespace lockstep::app

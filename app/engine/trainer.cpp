@@ -74,7 +74,7 @@ Trainer::Result Trainer::step(const Request& request) {
                       .samples = outcome.samples,
                       .learning_rate = learning_rate,
                       .gradient_norm = gradient_norm},
-          .divisor = static_cast<double>(input_.current().step_count),
+          .step_samples = static_cast<double>(input_.current().step_count),
           .stop_requests = outcome.stop_requests,
           .save_requests = outcome.save_requests,
           .save_due = outcome.save_due};

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 
-#include "comm/failure/shared_control.hpp"
+#include <fmt/format.h>
+
 #include "comm/host/reduction_memory.hpp"
 #include "comm/session/mpi_state.hpp"
 #include "comm/session/peers.hpp"
@@ -16,19 +18,6 @@
 #endif
 
 namespace lockstep::comm {
-
-namespace {
-
-/// Sleeps end now and then: a rank that waits looks after its peers.
-constexpr std::chrono::milliseconds kLongestSleep{20};
-
-Backoff::Pace pace_of_messages(bool near, bool lends) {
-  using std::chrono::microseconds;
-  if (near) return {.spin = microseconds(lends ? 0 : 50), .yield = microseconds(lends ? 0 : 2000), .sleep = {}};
-  return {.spin = {}, .yield = microseconds(lends ? 0 : 2000), .sleep = microseconds(50)};
-}
-
-}  // namespace
 
 std::size_t HostWindow::slot_bytes(int ranks) noexcept {
   constexpr std::size_t kLine = 64;
@@ -51,7 +40,6 @@ std::size_t HostWindow::bytes(Communicator& communicator) {
 HostWindow::HostWindow(MpiSession& session, const Communicator& communicator, std::pmr::memory_resource& memory)
     : rank_(communicator.rank()),
       slot_bytes_(slot_bytes(communicator.size())),
-      most_bytes_(slot_bytes_ - sizeof(std::uint32_t)),
       oversubscribed_(PeerTable(session.state().rank, session.state().peers).oversubscribed()) {
   const int near = communicator.ranks_sharing_memory();
   const std::size_t all = bytes(communicator.size(), near);
@@ -78,12 +66,15 @@ std::byte* HostWindow::slot(Mailbox& box, std::uint32_t number) const noexcept {
   return reinterpret_cast<std::byte*>(&box + 1) + number % kSlots * slot_bytes_;
 }
 
-bool HostWindow::leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail) noexcept {
+bool HostWindow::leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail) {
+  const auto size = static_cast<std::uint32_t>(head.size() + tail.size());
+  if (size + sizeof size > slot_bytes_) {
+    throw std::invalid_argument(fmt::format("a note of {} bytes is more than a mailbox of a host takes", size));
+  }
   Mailbox& box = mailbox(rank, rank_, lane);
   const std::uint32_t number = box.left.load(std::memory_order_relaxed);
   if (number - box.taken.load(std::memory_order_acquire) >= kSlots) return false;
   std::byte* const note = slot(box, number);
-  const auto size = static_cast<std::uint32_t>(head.size() + tail.size());
   std::memcpy(note, &size, sizeof size);
   std::memcpy(note + sizeof size, head.data(), head.size());
   if (!tail.empty()) std::memcpy(note + sizeof size + head.size(), tail.data(), tail.size());
@@ -104,22 +95,6 @@ std::span<const std::byte> HostWindow::note_of(int rank, int lane) const noexcep
 void HostWindow::take(int rank, int lane) noexcept {
   std::atomic<std::uint32_t>& taken = mailbox(rank_, rank, lane).taken;
   taken.store(taken.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-}
-
-void HostWindow::ring(int rank, End end) noexcept {
-  Bell& bell = control(rank)->bells[static_cast<int>(end)];
-  // Sequentially consistent against sleep(): either this sees the sleeper, or the sleeper sees the ring.
-  bell.rings.fetch_add(1, std::memory_order_seq_cst);
-  if (bell.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(bell.rings);
-}
-
-std::uint32_t HostWindow::rings(End end) const noexcept { return own_bell(end).rings.load(std::memory_order_acquire); }
-
-void HostWindow::sleep(End end, std::uint32_t seen) noexcept {
-  Bell& bell = own_bell(end);
-  bell.sleepers.store(1, std::memory_order_seq_cst);
-  if (bell.rings.load(std::memory_order_seq_cst) == seen) futex_wait(bell.rings, seen, kLongestSleep);
-  bell.sleepers.store(0, std::memory_order_seq_cst);
 }
 
 HostWindow::Change::Change(HostWindow& window, std::int64_t version) : window_(window), version_(version) {
@@ -144,20 +119,6 @@ bool HostWindow::read(int rank, std::int64_t least, std::span<const float> from,
   std::memcpy(to.data(), from.data(), to.size_bytes());
   std::atomic_thread_fence(std::memory_order_acquire);
   return word.load(std::memory_order_relaxed) == before;
-}
-
-MessageWait::MessageWait(HostWindow& window, const Options& options)
-    : window_(window),
-      options_(options),
-      backoff_(pace_of_messages(options.near, options.lends || window.oversubscribed())) {}
-
-void MessageWait::pause(bool sending) {
-  if (!options_.near || sending) {
-    constexpr std::chrono::microseconds kMoment{50};
-    if (!backoff_.stays_awake()) std::this_thread::sleep_for(kMoment);
-    return;
-  }
-  if (!backoff_.stays_awake()) window_.sleep(options_.end, seen_);
 }
 
 }  // namespace lockstep::comm

@@ -7,8 +7,8 @@
 /// without locks. Ranks of other hosts take no memory but for their number in a list of ranks.
 ///
 /// BELLS. A rank has one for its worker and one for its server. Whoever has left a note rings the receiver's. A rank
-/// that waits remembers how often its bell has rung, looks for notes, and sleeps (futex) until it rings again, 20 ms at
-/// most: where ranks outnumber cores those that compute have them.
+/// that waits (MessageWait) remembers how often its bell has rung, looks for notes, and sleeps until it rings again:
+/// where ranks outnumber cores those that compute have them.
 ///
 /// VERSIONS. Readers take a server's weights while it may begin to change them. It marks the change before and after,
 /// and a reader that has met one knows that (a sequence lock). Within a process, where the server is a thread beside
@@ -16,7 +16,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -25,7 +24,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "comm/session/backoff.hpp"
+#include "comm/session/bell.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::comm {
@@ -50,21 +49,18 @@ class HostWindow {
   /// More ranks than cores: who waits leaves them to others.
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
-  /// Leaves a note for `rank`, which is within reach. False: its mailbox is full. The two parts together have at most
-  /// most_bytes().
-  bool leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail) noexcept;
-  std::size_t most_bytes() const noexcept { return most_bytes_; }
+  /// Leaves a note for `rank`, which is within reach. False: its mailbox is full. Throws std::invalid_argument where
+  /// the two parts together are longer than a note.
+  bool leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail);
   /// The oldest note of a rank within reach that has not been taken; empty: there is none.
   std::span<const std::byte> note_of(int rank, int lane) const noexcept;
   /// Marks that note as read.
   void take(int rank, int lane) noexcept;
 
   /// Wakes that end of a rank within reach.
-  void ring(int rank, End end) noexcept;
-  /// Grows with each ring at this rank's end.
-  std::uint32_t rings(End end) const noexcept;
-  /// Until the bell has rung since rings() was `seen`; 20 ms at most.
-  void sleep(End end, std::uint32_t seen) noexcept;
+  void ring(int rank, End end) noexcept { bell(rank, end).ring(); }
+  /// The bell of an end of this rank.
+  Bell& own_bell(End end) noexcept { return bell(rank_, end); }
 
   /// Scope of a change to the weights of this rank's server, which are of `version` after it.
   class Change {
@@ -81,18 +77,11 @@ class HostWindow {
   /// to = from, weights of the server on `rank`, which is within reach. False, and `to` is unspecified: they are of a
   /// version before `least`, or have begun to change.
   bool read(int rank, std::int64_t least, std::span<const float> from, std::span<float> to);
-  /// The last version of the weights on a rank within reach; -1: none.
-  std::int64_t version(int rank) const noexcept {
-    return static_cast<std::int64_t>(control(rank)->version.load(std::memory_order_relaxed) / 2) - 1;
-  }
 
  private:
-  struct Bell {
-    alignas(64) std::atomic<std::uint32_t> rings;
-    std::atomic<std::uint32_t> sleepers;
-  };
   struct Control {
-    Bell bells[2];
+    alignas(64) Bell of_worker;
+    alignas(64) Bell of_server;
     alignas(64) std::atomic<std::uint64_t> version;  ///< 0: none; twice the version and 2; odd: it changes
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -107,39 +96,16 @@ class HostWindow {
   std::byte* slot(Mailbox& box, std::uint32_t number) const noexcept;
 
   Control* control(int rank) const noexcept { return controls_[static_cast<std::size_t>(rank)]; }
-  Bell& own_bell(End end) const noexcept { return control(rank_)->bells[static_cast<int>(end)]; }
+  Bell& bell(int rank, End end) const noexcept {
+    return end == End::worker ? control(rank)->of_worker : control(rank)->of_server;
+  }
 
   int rank_;
-  std::size_t slot_bytes_, most_bytes_;
+  std::size_t slot_bytes_;
   bool oversubscribed_;
   std::vector<Control*> controls_;  ///< control block of each rank; nullptr: out of reach
   std::vector<int> positions_;      ///< position of each rank among those within reach
   std::mutex changing_;             ///< guards changes of this rank's weights: for its own threads
-};
-
-/// An end's wait between polls without result. If all that may send are on this host, it stays at full speed for a
-/// while, unless others need the core, then sleeps until the bell rings; else it sleeps for a moment.
-class MessageWait {
- public:
-  struct Options {
-    HostWindow::End end;
-    bool near = false;   ///< all senders are within reach
-    bool lends = false;  ///< another thread of this rank may need the core
-  };
-  MessageWait(HostWindow& window, const Options& options);
-
-  /// Before polls: what comes from here on ends the next pause.
-  void look() noexcept { seen_ = window_.rings(options_.end); }
-  /// After polls without result. `sending`: what this end has sent has not left yet, and needs it awake.
-  void pause(bool sending);
-  /// There was a message.
-  void reset() noexcept { backoff_.reset(); }
-
- private:
-  HostWindow& window_;
-  Options options_;
-  Backoff backoff_;
-  std::uint32_t seen_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -10,10 +10,13 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "comm/servers/changed_blocks.hpp"
+#include "comm/session/deadline.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
@@ -63,6 +66,7 @@ struct ServerMessages::Lines {
     std::size_t peer = 0;
   };
   std::list<Sent> sent = {}, spare = {};
+  std::vector<float> packed = {};
   std::uint64_t bytes = 0;
   bool uses_mpi = false;               ///< for some peer
   Clock::time_point returned_at = {};  ///< when the message that is taken was handed out
@@ -172,6 +176,17 @@ ServerMessages::~ServerMessages() {
   if (busy) lines_->state.kept->add(lines_);
 }
 
+void ServerMessages::Received::copy_to(std::span<float> into) const {
+  if (note.has_blocks && unpack_blocks(values, into)) return;
+  if (note.has_blocks || values.size() != into.size()) {
+    throw PeerError(fmt::format("a message has {} numbers for {}; this is a bug in lockstep, please report it",
+                                values.size(), into.size()));
+  }
+  std::ranges::copy(values, into.begin());
+}
+
+bool ServerMessages::all_near() const noexcept { return !lines_->uses_mpi; }
+
 int ServerMessages::peers() const noexcept { return static_cast<int>(lines_->peers.size()); }
 
 void ServerMessages::send(int peer, const ServerNote& note, std::span<const float> values) {
@@ -182,10 +197,6 @@ void ServerMessages::send(int peer, const ServerNote& note, std::span<const floa
   lines.bytes += sizeof note + values.size_bytes();
   if (lines.near(index)) {
     const std::span<const std::byte> head = std::as_bytes(std::span(&note, 1)), tail = std::as_bytes(values);
-    if (head.size() + tail.size() > lines.window().most_bytes()) {
-      throw std::invalid_argument(
-          fmt::format("{} values are more than a mailbox of a host takes at a time", values.size()));
-    }
     if (!to.left_over.empty() || !lines.window().leave(lines.rank(index), lines.lane_to(), head, tail)) {
       to.left_over.emplace_back(head.begin(), head.end());
       to.left_over.back().insert(to.left_over.back().end(), tail.begin(), tail.end());
@@ -211,6 +222,12 @@ void ServerMessages::send(int peer, const ServerNote& note, std::span<const floa
   check(MPI_Isend(message.values.data(), static_cast<int>(values.size()), MPI_FLOAT, rank, tag, lines.state.data,
                   &message.requests[1]),
         "MPI_Isend", lines.state, rank);
+}
+
+void ServerMessages::send_blocks(int peer, ServerNote note, std::span<const float> values,
+                                 std::span<const std::uint32_t> blocks) {
+  note.has_blocks = pack_blocks(values, blocks, lines_->packed);
+  send(peer, note, note.has_blocks ? lines_->packed : values);
 }
 
 std::optional<ServerMessages::Received> ServerMessages::poll() {
@@ -268,6 +285,61 @@ void ServerMessages::forget(int peer) {
     MPI_Cancel(request);
     MPI_Request_free(request);
   }
+}
+
+// The wait -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A rank that waits looks after its peers: now and then, also from its sleep.
+constexpr std::chrono::milliseconds kBetweenLooks{100}, kLongestSleep{20};
+constexpr std::chrono::microseconds kMoment{50};  ///< between polls where messages come through MPI
+
+Backoff::Pace pace_of_messages(bool near, bool lends) {
+  using std::chrono::microseconds;
+  return {.spin = microseconds(near && !lends ? 50 : 0), .yield = microseconds(lends ? 0 : 2000), .sleep = {}};
+}
+
+}  // namespace
+
+MessageWait::MessageWait(HostWindow& window, Options options)
+    : window_(window),
+      options_(std::move(options)),
+      near_(std::ranges::all_of(options_.messages, &ServerMessages::all_near)),
+      backoff_(pace_of_messages(near_, options_.lends || window.oversubscribed())) {}
+
+bool MessageWait::until(const std::function<Poll()>& poll) {
+  backoff_.reset();
+  Patience patience(options_.limit_seconds());
+  bool heard = false;
+  for (auto next_look = Clock::now() + kBetweenLooks;;) {
+    // A ring from here on ends the pause.
+    const std::uint32_t seen = window_.own_bell(options_.end).value();
+    const Poll result = poll();
+    if (result == Poll::over) return true;
+    if (result == Poll::something) {
+      heard = true;
+      backoff_.reset();
+    } else {
+      pause(seen);
+    }
+    if (Clock::now() < next_look) continue;
+    next_look = Clock::now() + kBetweenLooks;
+    const bool busy = options_.look_around && options_.look_around();
+    if (std::exchange(heard, false)) patience = Patience(options_.limit_seconds());
+    if (!patience.exhausted(busy)) continue;
+    waited_ = patience.waited();
+    return false;
+  }
+}
+
+bool MessageWait::all_sent() { return std::ranges::all_of(options_.messages, &ServerMessages::all_sent); }
+
+void MessageWait::pause(std::uint32_t seen) {
+  if (backoff_.stays_awake()) return;
+  // An end that still sends is needed awake.
+  if (near_ && all_sent()) return window_.own_bell(options_.end).sleep(seen, kLongestSleep);
+  std::this_thread::sleep_for(kMoment);
 }
 
 }  // namespace lockstep::comm

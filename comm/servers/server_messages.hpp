@@ -15,22 +15,51 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/servers/host_window.hpp"
+#include "comm/session/backoff.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::comm {
 
-/// A message's fields besides its values. Their meaning is the protocol's matter.
+/// Those of the parameter servers (app::ParameterServer), and the last three of SurvivorWork.
+enum class MessageKind : std::uint8_t {
+  go,
+  pause,
+  pull,
+  part,
+  push,
+  bye,
+  decided,
+  squares,
+  drain,
+  lost,
+  end,
+  done,
+  again,
+  give_up
+};
+
+/// A message's fields besides its values. Each kind has its own of them; the others stay as they are.
 struct ServerNote {
-  std::int32_t kind = 0;
-  std::int32_t flags = 0;
-  std::int64_t step = 0, version = 0, done = 0;
-  double samples = 0, divisor = 0, loss = 0, metric = 0, squares = 0, rate = 0, longest = 0;
+  MessageKind kind{};
+  bool wants_end = false;        ///< push: the round is to end
+  bool has_blocks = false;       ///< the values are packed blocks (changed_blocks.hpp)
+  bool in_place = false;         ///< they lie in the host's common memory
+  bool brings_weights = false;   ///< go: the coordinator's, as values or in that memory
+  std::int32_t lost_worker = 0;  ///< lost: its rank
+  std::int64_t step = 0, version = 0, steps_done = 0;
+  double samples = 0;
+  double step_samples = 0;  ///< push: number of samples that the mean loss of the gradient is over
+  double loss = 0, metric = 0;
+  double squares = 0;  ///< sum of those of the gradient, or of a server's part of it
+  double gradient_norm = 0, learning_rate = 0;
+  double longest_step = 0;  ///< seconds, as far as the sender knows
 };
 
 class ServerMessages {
@@ -46,6 +75,9 @@ class ServerMessages {
     int peer = 0;  ///< index in Options::peers
     ServerNote note;
     std::span<const float> values;  ///< until the next poll()
+
+    /// into = the values; where they are blocks, the rest of `into` stays. Throws PeerError where they do not fit.
+    void copy_to(std::span<float> into) const;
   };
 
   /// Posts the receives. `session` outlives this. Throws PeerError.
@@ -56,9 +88,13 @@ class ServerMessages {
   ServerMessages& operator=(const ServerMessages&) = delete;
 
   int peers() const noexcept;
+  /// All peers are within reach.
+  bool all_near() const noexcept;
   /// Copies what is sent; returns at once. To a peer within reach no more values than there are ranks. Throws
   /// PeerError, std::invalid_argument where the values are more than MPI can count.
   void send(int peer, const ServerNote& note, std::span<const float> values = {});
+  /// Likewise; of the values these blocks alone, where that is shorter.
+  void send_blocks(int peer, ServerNote note, std::span<const float> values, std::span<const std::uint32_t> blocks);
   /// The next message, if there is one: of the peers in turn, from the one behind the last on, whether what they say
   /// comes through memory or through MPI. Throws PeerError.
   std::optional<Received> poll();
@@ -72,6 +108,39 @@ class ServerMessages {
  private:
   struct Lines;
   std::shared_ptr<Lines> lines_;
+};
+
+/// One end's wait for messages: the same for workers, servers, and who judges a collective. If all that may send are on
+/// this host, the end polls at full speed for a while, unless others need the core, then sleeps until its bell rings;
+/// else it sleeps for a moment between polls.
+class MessageWait {
+ public:
+  struct Options {
+    HostWindow::End end;
+    bool lends = false;                      ///< another thread of this rank may need the core
+    std::vector<ServerMessages*> messages;   ///< those that bring something, or that this end sends
+    std::function<double()> limit_seconds;   ///< the longest time without a message
+    std::function<bool()> look_around = {};  ///< called every 0.1 s; true: the others are busy, which is excused
+  };
+  enum class Poll { nothing, something, over };
+
+  /// `window` and the messages outlive this.
+  MessageWait(HostWindow& window, Options options);
+  /// Polls until it is over. False: nothing has come for too long (Patience).
+  bool until(const std::function<Poll()>& poll);
+  /// Everything that this end sends has left. Throws PeerError.
+  bool all_sent();
+  /// After until() was false: for so many seconds.
+  double waited() const noexcept { return waited_; }
+
+ private:
+  void pause(std::uint32_t seen);
+
+  HostWindow& window_;
+  Options options_;
+  bool near_;
+  Backoff backoff_;
+  double waited_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -9,17 +9,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "comm/session/deadline.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
 
 namespace {
 
-/// Words of a rank, and of rank 0: its verdict, or that a collective cannot end because somebody has died.
-enum Word : std::int32_t { kDone, kAgain, kGiveUp };
-
-constexpr std::chrono::milliseconds kBetweenDeadLooks{100};
 /// Ranks that die at most so long after another are left out together with it: those of a host without memory, say.
 constexpr std::chrono::milliseconds kTogether{500};
 /// The longest time until somebody has seen the death because of which a call of MPI has failed here.
@@ -44,9 +39,12 @@ ServerMessages::Options judging_options(const MpiSession& session, HostWindow& w
 SurvivorWork::SurvivorWork(MpiSession& session, SurvivorCommunicator& communicator, HostWindow& window, Options options)
     : session_(session),
       communicator_(communicator),
-      window_(window),
       options_(std::move(options)),
-      messages_(session, judging_options(session, window)) {
+      messages_(session, judging_options(session, window)),
+      waiting_(window, {.end = HostWindow::End::worker,
+                        .messages = {&messages_},
+                        .limit_seconds = options_.limit_seconds,
+                        .look_around = [this] { return look_around(); }}) {
   communicator_.set_while_waiting([this] { look_while_waiting(); });
 }
 
@@ -131,12 +129,10 @@ void SurvivorWork::look_while_waiting() {
 /// As far as this rank can see.
 void SurvivorWork::look_for_the_dead() { add_dead(communicator_.dead_peers()); }
 
-template <class Ranks>
-void SurvivorWork::add_dead(const Ranks& ranks) {
-  for (const auto rank : ranks) {
-    const int of_job = static_cast<int>(rank);
-    if (communicator_.rank_of(of_job) < 0 || among(dead_, of_job)) continue;
-    dead_.push_back(of_job);
+void SurvivorWork::add_dead(const std::vector<int>& ranks) {
+  for (const int rank : ranks) {
+    if (communicator_.rank_of(rank) < 0 || among(dead_, rank)) continue;
+    dead_.push_back(rank);
     last_death_ = std::chrono::steady_clock::now();
   }
   std::ranges::sort(dead_);
@@ -159,26 +155,24 @@ void SurvivorWork::expect_dispensable() {
 void SurvivorWork::take_in() {
   try {
     while (const auto message = messages_.poll()) {
-      const std::int32_t kind = message->note.kind;
-      if (judges()) {
-        add_dead(message->values);
-        const int rank = message->peer + 1;
-        if (message->note.step != attempt_ || among(heard_, rank)) continue;
-        heard_.push_back(rank);
-        whole_ = whole_ && kind == kDone;
-      } else if (kind == kGiveUp) {
-        add_dead(message->values);
-      } else {
-        dead_.assign(message->values.begin(), message->values.end());
-        verdict_ = kind == kDone;
+      const MessageKind kind = message->note.kind;
+      const std::vector<int> dead(message->values.begin(), message->values.end());
+      if (!judges() && kind != MessageKind::give_up) {
+        dead_ = dead;
+        verdict_ = kind == MessageKind::done;
         return;  // later messages belong to the next attempt
       }
+      add_dead(dead);
+      const int rank = message->peer + 1;
+      if (!judges() || message->note.step != attempt_ || among(heard_, rank)) continue;
+      heard_.push_back(rank);
+      whole_ = whole_ && kind == MessageKind::done;
     }
   } catch (const MpiCallError&) {
   }
 }
 
-void SurvivorWork::say(int peer, std::int32_t kind) {
+void SurvivorWork::say(int peer, MessageKind kind) {
   const std::vector<float> ranks(dead_.begin(), dead_.end());
   try {
     messages_.send(peer, {.kind = kind, .step = attempt_}, ranks);
@@ -191,8 +185,8 @@ void SurvivorWork::say(int peer, std::int32_t kind) {
 void SurvivorWork::tell_of_the_dead() {
   if (told_ == dead_.size()) return;
   told_ = dead_.size();
-  if (!judges()) return say(0, kAgain);
-  for (const int rank : awaited()) say(rank - 1, kGiveUp);
+  if (!judges()) return say(0, MessageKind::again);
+  for (const int rank : awaited()) say(rank - 1, MessageKind::give_up);
 }
 
 /// Rank 0: those who have not spoken, and live as far as it knows.
@@ -205,39 +199,33 @@ std::vector<int> SurvivorWork::awaited() const {
   return ranks;
 }
 
+/// While this rank waits for the others' words. True: they are busy.
+bool SurvivorWork::look_around() {
+  look_for_the_dead();
+  tell_of_the_dead();
+  try {
+    return communicator_.look_at_peers();
+  } catch (const MpiCallError&) {
+  } catch (const PeerError&) {
+    look_for_the_dead();
+    if (dead_.empty() || !all_are_dispensable()) throw;
+  }
+  return false;
+}
+
 /// Until `enough`. Throws PeerError where nobody says anything, or somebody has died that nobody can do without.
 void SurvivorWork::hear(const std::function<bool()>& enough) {
-  bool near = true;
-  for (int rank = 0; rank < (judges() ? session_.size() : 1); ++rank) near = near && window_.reaches(rank);
-  MessageWait waiting(window_, {.end = HostWindow::End::worker, .near = near});
-  Patience patience(options_.limit_seconds);
-  for (auto next_look = std::chrono::steady_clock::now();;) {
-    waiting.look();
+  const auto poll = [&] {
     take_in();
-    if (enough()) return;
-    waiting.pause(!messages_.all_sent());
-    if (std::chrono::steady_clock::now() < next_look) continue;
-    next_look = std::chrono::steady_clock::now() + kBetweenDeadLooks;
-    look_for_the_dead();
-    tell_of_the_dead();
-    bool busy = false;
-    try {
-      busy = communicator_.look_at_peers();
-    } catch (const MpiCallError&) {
-    } catch (const PeerError&) {
-      look_for_the_dead();
-      if (dead_.empty() || !all_are_dispensable()) throw;
-    }
-    if (patience.exhausted(busy)) {
-      std::vector<std::string> silent;
-      for (const int rank : judges() ? awaited() : std::vector<int>{0}) silent.push_back(session_.describe(rank));
-      throw PeerError(
-          fmt::format("{} has heard nothing of {} for {:.0f} s after a validation, a checkpoint or a round: look at "
-                      "what they do, or "
-                      "give a longer --deadline or --io-deadline",
-                      session_.describe(session_.rank()), fmt::join(silent, ", "), patience.waited()));
-    }
-  }
+    return enough() ? MessageWait::Poll::over : MessageWait::Poll::nothing;
+  };
+  if (waiting_.until(poll)) return;
+  std::vector<std::string> silent;
+  for (const int rank : judges() ? awaited() : std::vector<int>{0}) silent.push_back(session_.describe(rank));
+  throw PeerError(
+      fmt::format("{} has heard nothing of {} for {:.0f} s after a validation, a checkpoint or a round: look at what "
+                  "they do, or give a longer --deadline or --io-deadline",
+                  session_.describe(session_.rank()), fmt::join(silent, ", "), waiting_.waited()));
 }
 
 /// Rank 0: has everybody done it? Tells the others, and who has died.
@@ -247,14 +235,14 @@ bool SurvivorWork::judge() {
   });
   expect_dispensable();
   for (const int rank : dead_) messages_.forget(rank - 1);
-  for (int peer = 0; peer < messages_.peers(); ++peer) say(peer, whole_ ? kDone : kAgain);
+  for (int peer = 0; peer < messages_.peers(); ++peer) say(peer, whole_ ? MessageKind::done : MessageKind::again);
   return whole_;
 }
 
 /// The others.
 bool SurvivorWork::ask() {
   told_ = dead_.size();
-  say(0, whole_ ? kDone : kAgain);
+  say(0, whole_ ? MessageKind::done : MessageKind::again);
   hear([this] { return verdict_.has_value(); });
   return *verdict_;
 }

@@ -37,7 +37,7 @@ class SurvivorWork {
  public:
   struct Options {
     /// Rank 0 waits so long for a word, or the others for its, while nobody says that it is busy.
-    double limit_seconds = 60;
+    std::function<double()> limit_seconds = [] { return 60.0; };
     std::function<bool(int)> dispensable;  ///< the others can go on without this rank of the job
   };
   /// Collective. All outlive this.
@@ -57,8 +57,7 @@ class SurvivorWork {
   bool somebody_has_died();
   void look_while_waiting();
   void look_for_the_dead();
-  template <class Ranks>
-  void add_dead(const Ranks& ranks);
+  void add_dead(const std::vector<int>& ranks);
   bool all_are_dispensable() const;
   void expect_dispensable();
   void take_in();
@@ -66,15 +65,16 @@ class SurvivorWork {
   std::vector<int> awaited() const;
   bool judge();
   bool ask();
-  void say(int peer, std::int32_t kind);
+  void say(int peer, MessageKind kind);
+  bool look_around();
   void hear(const std::function<bool()>& enough);
   bool judges() const { return session_.rank() == 0; }
 
   MpiSession& session_;
   SurvivorCommunicator& communicator_;
-  HostWindow& window_;
   Options options_;
   ServerMessages messages_;
+  MessageWait waiting_;
   std::exception_ptr error_;  ///< exception that ended the work
   // State of this attempt; while a collective is under way the thread that drives it has it.
   std::int64_t attempt_ = 0;  ///< the first is 1; the same on all ranks

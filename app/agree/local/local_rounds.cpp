@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "app/agree/round_sums.hpp"
 #include "app/agree/stuck.hpp"
 #include "app/engine/divergence.hpp"
 #include "app/engine/trainer.hpp"
@@ -220,7 +221,7 @@ StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const 
   parts_.communicator.note_activity("local steps", trainer.steps_done() + 1);
   if (!own_.empty()) std::copy(own_.begin(), own_.end(), weights().begin());
   parts_.training.parameters.refresh_compute_copy(model::Weights::current);
-  StepResult result = steps(trainer);
+  const StepResult result = steps(trainer);
   if (!own_.empty()) {
     std::ranges::copy(weights(), own_.begin());
     std::copy(anchor_.begin(), anchor_.end(), weights().begin());
@@ -229,23 +230,17 @@ StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const 
   const StepRequest wanted = calls.ask();
   const StopWatch agreeing;
   be_patient(trainer.steps_done());
-  const double mine = speaks_ ? 1 : 0;
-  std::array<double, 7> sums{mine * result.figures.loss_sum,  mine * result.figures.metric_sum,
-                             mine * result.figures.samples,   wanted.stop ? 1.0 : 0.0,
-                             wanted.save ? 1.0 : 0.0,         wanted.save_due ? 1.0 : 0.0,
-                             wanted.error.empty() ? 0.0 : 1.0};
-  parts_.communicator.all_reduce(std::span(sums));
-  parts_.communicator.wait("agreeing on a round", trainer.steps_done());
-  if (sums[6] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
-  result.figures.loss_sum = sums[0];
-  result.figures.metric_sum = sums[1];
-  result.figures.samples = sums[2];
-  result.stop_requests = static_cast<int>(sums[3]);
-  result.save_requests = static_cast<int>(sums[4]);
-  result.save_due = sums[5] > 0;
+  RoundSums own;
+  if (speaks_) own.add(result.figures);
+  own.add(wanted);
+  const RoundSums sums = sum_over_ranks(parts_.communicator, own, "agreeing on a round", trainer.steps_done());
+  if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
   parts_.communicator.set_deadline(plan_.settings.execution.deadline);
   trainer.add_communication(agreeing.seconds());
-  return result;
+  StepFigures figures = sums.figures(result.figures.step);
+  figures.learning_rate = result.figures.learning_rate;
+  figures.gradient_norm = result.figures.gradient_norm;
+  return sums.result(figures);
 }
 
 /// Fills `out` on rank 0, or does nothing; collective.

@@ -15,32 +15,33 @@ int Admission::count(State state) const noexcept {
   return static_cast<int>(std::ranges::count_if(workers_, [&](const Worker& worker) { return worker.state == state; }));
 }
 
+std::vector<int> Admission::in(State state) const {
+  std::vector<int> found;
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    if (at(worker).state == state) found.push_back(worker);
+  }
+  return found;
+}
+
 int Admission::living() const noexcept { return options_.workers - count(State::lost); }
 
 int Admission::quorum() const noexcept {
-  if (options_.script && updates_ < options_.script->end())
-    return static_cast<int>(options_.script->at(updates_).size());
+  if (replay_ != nullptr && updates_ < replay_->end()) return replay_->gradients_of(updates_);
   return std::min(options_.quorum, living());
 }
 
 bool Admission::over() const noexcept { return count(State::pauses) == living(); }
 
-void Admission::begin_round(std::int64_t target) {
-  target_ = target;
-  if (options_.script && updates_ >= options_.script->end()) options_.script.reset();
-  if (options_.script) {
-    target_ = std::min(target_, options_.script->end());
-    for (const std::int64_t end : options_.script->round_ends) {
-      if (end > updates_) target_ = std::min(target_, end);
-    }
-  }
+void Admission::begin_round(std::int64_t target, const Replay* replay) {
+  replay_ = replay;
+  target_ = replay_ == nullptr ? target : std::min(target, replay_->round_end(updates_));
   for (Worker& worker : workers_) {
     if (worker.state != State::lost) worker.state = State::waits;
   }
 }
 
 void Admission::drain() {
-  if (options_.script) return;  // its rounds end where they did
+  if (replay_ != nullptr) return;  // its rounds end where they did
   if (sums()) {
     // The round completes a step that some have begun, and leaves out one that nobody has.
     const bool begun = std::ranges::any_of(workers_, [&](const Worker& worker) {
@@ -53,8 +54,9 @@ void Admission::drain() {
   target_ = std::min(target_, (begun + step - 1) / step * step);
 }
 
-bool Admission::may_begin(const Worker& worker) const {
-  if (!options_.staleness) return true;
+bool Admission::may_begin(const Worker& worker, std::int64_t update) const {
+  if (sums()) return update == updates_;
+  if (replay_ != nullptr || !options_.staleness) return true;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const Worker& other : workers_) {
     if (other.state != State::lost) least = std::min(least, other.clock);
@@ -62,51 +64,22 @@ bool Admission::may_begin(const Worker& worker) const {
   return worker.clock - least <= *options_.staleness;
 }
 
-/// In a script: the next update of this worker from now on; -1: none.
-std::int64_t Admission::scripted(int worker) const {
-  for (std::int64_t update = std::max(updates_, at(worker).step); update < target_; ++update) {
-    for (const Arrival& arrival : options_.script->at(update)) {
-      if (arrival.worker == worker) return update;
-    }
-  }
-  return -1;
-}
-
-/// As next(), where a script decides.
-std::optional<Admission::Word> Admission::next_of_script() {
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    Worker& worker = workers_[i];
+std::optional<Admission::Word> Admission::next() {
+  if (decided_) return std::nullopt;
+  const std::int64_t begun = updates_ + (sums() ? 0 : count(State::works));
+  for (int index = 0; index < options_.workers; ++index) {
+    Worker& worker = at(index);
     if (worker.state != State::waits) continue;
-    const int index = static_cast<int>(i);
-    const std::int64_t update = scripted(index);
+    const std::int64_t update = replay_ != nullptr ? replay_->next_of(index, std::max(updates_, worker.step), target_)
+                                                   : (begun < target_ ? begun : -1);
     if (update < 0) {
       worker.state = State::pauses;
       return Word{.worker = index, .goes_on = false, .step = 0};
     }
-    if (sums() && update != updates_) continue;
+    if (!may_begin(worker, update)) continue;
     worker.state = State::works;
     worker.step = update;
     return Word{.worker = index, .goes_on = true, .step = sums() ? update : update / options_.workers};
-  }
-  return std::nullopt;
-}
-
-std::optional<Admission::Word> Admission::next() {
-  if (decided_) return std::nullopt;
-  if (options_.script) return next_of_script();
-  const std::int64_t begun = updates_ + (sums() ? 0 : count(State::works));
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    Worker& worker = workers_[i];
-    if (worker.state != State::waits) continue;
-    const int index = static_cast<int>(i);
-    if (begun >= target_) {
-      worker.state = State::pauses;
-      return Word{.worker = index, .goes_on = false, .step = 0};
-    }
-    if (!sums() && !may_begin(worker)) continue;
-    worker.state = State::works;
-    worker.step = updates_;
-    return Word{.worker = index, .goes_on = true, .step = sums() ? updates_ : begun / options_.workers};
   }
   return std::nullopt;
 }
@@ -130,11 +103,7 @@ Admission::Verdict Admission::arrived(int index) {
 
 std::vector<int> Admission::decide() {
   decided_ = true;
-  std::vector<int> found;
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].state == State::contributed) found.push_back(static_cast<int>(i));
-  }
-  return found;
+  return in(State::contributed);
 }
 
 void Admission::updated() {
@@ -149,14 +118,6 @@ bool Admission::lost(int index) {
   at(index).state = State::lost;
   const int ready = count(State::contributed);
   return sums() && !decided_ && ready > 0 && ready >= quorum();
-}
-
-std::vector<int> Admission::missing() const {
-  std::vector<int> found;
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].state == State::works) found.push_back(static_cast<int>(i));
-  }
-  return found;
 }
 
 }  // namespace lockstep::app

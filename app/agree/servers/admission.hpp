@@ -4,11 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "app/agree/servers/arrivals.hpp"
+#include "app/agree/servers/replay.hpp"
 
 namespace lockstep::app {
 
@@ -26,8 +25,6 @@ class Admission {
     int quorum = 0;                              ///< gradients of an update; 0: each by itself
     std::optional<std::int64_t> staleness = {};  ///< bound with quorum 0; nullopt: none
     std::int64_t updates = 0;                    ///< made before
-    /// The record to repeat: while it lasts it decides, not the order of arrival.
-    std::shared_ptr<const ArrivalScript> script = {};
   };
   /// The answer to a worker.
   struct Word {
@@ -43,8 +40,9 @@ class Admission {
 
   explicit Admission(const Options& options);
 
-  /// All workers wait. The round ends with this many updates in all.
-  void begin_round(std::int64_t target);
+  /// All workers wait. The round ends with this many updates in all, or where that of the record that is repeated did:
+  /// then the record decides, not the order of arrival. `replay` outlives the round, and has updates left.
+  void begin_round(std::int64_t target, const Replay* replay = nullptr);
   /// The round ends as soon as a whole step is done.
   void drain();
   /// The next worker that waits and may be told something.
@@ -66,26 +64,26 @@ class Admission {
   /// Everybody pauses.
   bool over() const noexcept;
   /// Whose gradient is under way.
-  std::vector<int> missing() const;
+  std::vector<int> missing() const { return in(State::works); }
 
  private:
   enum class State { waits, works, contributed, pauses, lost };
   struct Worker {
     State state = State::pauses;
-    std::int64_t step = 0;   ///< in sums: that it works on
+    std::int64_t step = 0;   ///< update that it works on, or has worked on
     std::int64_t clock = 0;  ///< gradients brought
   };
   Worker& at(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
   const Worker& at(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
   bool sums() const noexcept { return options_.quorum > 0; }
   int count(State state) const noexcept;
-  bool may_begin(const Worker& worker) const;
-  std::int64_t scripted(int worker) const;
-  std::optional<Word> next_of_script();
+  std::vector<int> in(State state) const;
+  bool may_begin(const Worker& worker, std::int64_t update) const;
 
   Options options_;
   std::vector<Worker> workers_;
   std::int64_t updates_, target_;
+  const Replay* replay_ = nullptr;
   bool decided_ = false;  ///< on the sum at hand
 };
 

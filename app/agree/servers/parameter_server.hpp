@@ -35,7 +35,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <memory_resource>
 #include <optional>
 #include <span>
@@ -45,22 +44,16 @@
 #include <vector>
 
 #include "app/agree/servers/admission.hpp"
+#include "app/agree/servers/replay.hpp"
 #include "app/agree/servers/served_part.hpp"
 #include "app/plan/plan.hpp"
+#include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/servers/host_window.hpp"
 #include "comm/servers/server_messages.hpp"
 #include "model/state/parameter_state.hpp"
 
 namespace lockstep::app {
-
-/// The kinds of messages.
-enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squares, drain, lost, end };
-/// ServerNote::flags.
-inline constexpr std::int32_t kWantsEnd = 1;  ///< flag of a push: the round is to end
-inline constexpr std::int32_t kPacked = 2;    ///< the values are blocks of the part
-inline constexpr std::int32_t kInPlace = 4;   ///< they lie in the host's common memory
-inline constexpr std::int32_t kBrought = 8;   ///< a go brings the coordinator's weights, as values or in that memory
 
 /// Data of a host's ranks in memory that all of them map.
 struct ServedMemory {
@@ -74,19 +67,18 @@ struct ServedMemory {
 struct ServerFigures {
   static constexpr std::size_t kHistogram = 17;  ///< the last counts what is staler
   std::int64_t updates = 0;                      ///< updates of this process and those before
-  double loss = 0, metric = 0, samples = 0;      ///< sums over the accepted since load()
-  double gradient_norm = 0, learning_rate = 0;   ///< values at the last update
+  StepFigures steps = {};  ///< sums over the accepted since load(), rate and norm of the last update
   // Totals of this process, including those before a roll-back:
   double bytes = 0;                            ///< to and from this server
   double empty = 0;                            ///< accepted gradients of no sample
   std::array<double, kHistogram> staleness{};  ///< gradients by updates between reading the weights and arriving
-  std::vector<double> accepted, dropped;       ///< per worker
+  std::vector<double> accepted, dropped;       ///< gradients, per worker
 };
 
 class ParameterServer {
  public:
-  /// Other work of a rank while it serves; called every 0.1 s or so, and must not block.
-  using Look = std::function<void()>;
+  /// Other work of a rank while it serves: comm::MessageWait::Options::look_around.
+  using Look = std::function<bool()>;
 
   /// The server of this rank, number `index`. `session`, `plan` and what `memory` refers to outlive it.
   ParameterServer(comm::MpiSession& session, const Plan& plan, const Servers& servers, int index, ServedMemory memory);
@@ -95,9 +87,9 @@ class ParameterServer {
   /// Takes its part of all state. Between rounds.
   void load(const model::ParameterState& from, const Standing& course);
   /// After load(): updates made at the end of this server's record, if one is repeated; else 0.
-  std::int64_t script_end() const noexcept { return script_ ? script_->end() : 0; }
+  std::int64_t replay_end() const noexcept { return replay_ ? replay_->end() : 0; }
   /// Sets the end of a repeated record: those of all servers go as far as this, and no further.
-  void follow_script(std::int64_t end);
+  void end_replay_at(std::int64_t end);
   /// The arrivals since the last call, as a file of arrivals has them: the coordinator's, and every server's if each
   /// gradient is an update.
   std::string take_record() { return record_ ? record_->take() : std::string(); }
@@ -131,21 +123,17 @@ class ParameterServer {
     std::int64_t has_version = -1;      ///< version of its weights; -1: unknown
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
     bool has_gradient = false;
-    // In a replay, as numbers of this server's updates:
-    std::int64_t scripted = -1;   ///< update that its gradient makes
-    std::int64_t reads_for = -1;  ///< update for which it has read, or wants to read, the weights
-    bool paused = false;          ///< or dead
-    bool listens = false;         ///< has been heard in this round: it waits for weights when it is told so
+    bool paused = false;   ///< or dead
+    bool listens = false;  ///< has been heard in this round: it waits for weights when it is told so
     StopWatch since_go;
   };
 
   void hear(const comm::ServerMessages::Received& message);
   void hear_server(const comm::ServerMessages::Received& message);
-  void take(int worker, const comm::ServerMessages::Received& message);
-  void read_gradient(const comm::ServerMessages::Received& message, std::span<float> into);
+  void take(const comm::ServerMessages::Received& message);
   bool write_weights(int worker);
   void count(int worker);
-  void apply_each(Worker& from);
+  void apply_each(int worker);
   void decide();
   bool apply_sum();
   void sum_gradients();
@@ -154,17 +142,16 @@ class ParameterServer {
   void answer_pulls();
   void send_weights(int worker, comm::ServerNote note);
   void tell_others(const comm::ServerNote& note, std::span<const float> values = {});
-  [[noreturn]] void give_up() const;
+  void tell_everybody(const comm::ServerNote& note);
+  [[noreturn]] void give_up(double seconds) const;
   void leave_out(int worker);
-  void apply_scripted();
-  std::int64_t next_scripted(const Worker& worker) const;
-  void begin_admission();
   void tell_workers();
   bool over() const;
   bool progress();
-  bool all_sent();
-  comm::MessageWait message_wait();
-  void say_end();
+  /// The order in which gradients make updates is that of a record.
+  bool replays_each() const noexcept { return replay_ && !sums_; }
+  Worker& at(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
+  const Worker& at(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
 
   const Plan& plan_;
   const Servers servers_;
@@ -180,17 +167,15 @@ class ParameterServer {
   std::optional<double> own_squares_;        ///< squares of the sum that waits for those of the other servers
   std::vector<double> squares_;              ///< theirs
   int squares_heard_ = 0;
-  std::shared_ptr<ArrivalScript> script_;  ///< record that is repeated, until its end
+  std::optional<Replay> replay_;  ///< the record that is repeated, until its end
   std::optional<ArrivalRecord> record_;
   std::vector<std::uint32_t> blocks_;
-  std::vector<float> packed_;
   std::string spoilt_;
   int byes_ = 0;  ///< and deaths
   std::vector<int> lost_;
   bool ended_ = false;  ///< the coordinator has said so
   comm::MpiSession& session_;
   double longest_ = 0;  ///< seconds of a worker's step
-  StopWatch since_heard_;
   ServerFigures figures_;
 };
 

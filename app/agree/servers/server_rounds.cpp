@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/agree/round_sums.hpp"
 #include "app/agree/servers/arrivals.hpp"
 #include "app/agree/stuck.hpp"
 #include "app/engine/divergence.hpp"
@@ -17,9 +19,9 @@
 
 namespace lockstep::app {
 
-namespace {
+using comm::MessageKind;
 
-comm::ServerNote worker_note(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
+namespace {
 
 comm::ServerMessages::Options worker_options(const Servers& servers, comm::HostWindow& window) {
   comm::ServerMessages::Options options{.send = comm::ServerMessages::Lane::to_servers,
@@ -65,10 +67,20 @@ ServerRounds::ServerRounds(const RoundsParts& parts, const Servers& servers)
     weights = server_->all_weights();
   }
   if (sums_) servers_weights_ = mapped(parts.communicator, weights);
-  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(servers_, window_));
-  work_.emplace(parts_.session, parts_.communicator, window_,
-                comm::SurvivorWork::Options{.limit_seconds = stuck_after(plan_.settings.execution, 0),
-                                            .dispensable = [this](int rank) { return is_dispensable(rank); }});
+  if (servers_.trains(rank_)) {
+    to_servers_.emplace(parts.session, worker_options(servers_, window_));
+    comm::MessageWait::Options options{
+        .end = comm::HostWindow::End::worker,
+        .lends = server_.has_value(),
+        .messages = {&*to_servers_},
+        .limit_seconds = [this] { return servers_stuck_after(plan_.settings.execution, longest_); },
+        .look_around = [this] { return look(); }};
+    waiting_.emplace(window_, std::move(options));
+  }
+  comm::SurvivorWork::Options options{
+      .limit_seconds = [this] { return stuck_after(plan_.settings.execution, longest_); },
+      .dispensable = [this](int rank) { return is_dispensable(rank); }};
+  work_.emplace(parts_.session, parts_.communicator, window_, std::move(options));
 }
 
 void ServerRounds::take_over(const Standing& start) {
@@ -87,7 +99,7 @@ void ServerRounds::follow_scripts() {
   // The coordinator's record of sums is that of all servers.
   std::vector<double> ends(sums_ ? 1 : static_cast<std::size_t>(servers_.count), 0.0);
   if (server_ && (!sums_ || server_->coordinates())) {
-    ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->script_end());
+    ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->replay_end());
   }
   parts_.communicator.all_reduce(std::span(ends));
   parts_.communicator.wait();
@@ -97,7 +109,7 @@ void ServerRounds::follow_scripts() {
         fmt::format("--replay {}: it ends after {}, in the middle of a step of {}: take the record of a whole run",
                     plan_.replay.string(), counted(end, "gradient"), counted(servers_.workers, "worker")));
   }
-  if (server_) server_->follow_script(end);
+  if (server_) server_->end_replay_at(end);
   const std::int64_t last = end / (sums_ ? 1 : servers_.workers), total = plan_.workload.work.total_steps;
   if (last >= total) return;
   warn(
@@ -118,21 +130,20 @@ void ServerRounds::together(const std::function<void()>& work) {
   }
 }
 
-/// Has a peer died? The coordinator hears of a worker; nobody can go on without others.
-void ServerRounds::look() {
+/// Has a peer died? The coordinator hears of a worker; nobody can go on without others. Returns that nobody is busy.
+bool ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
   for (const int dead : parts_.communicator.dead_peers()) {
     if (std::ranges::find(seen_dead_, dead) != seen_dead_.end()) continue;
     if (!is_dispensable(dead)) parts_.communicator.look_at_peers();  // throws with what is known of it
     seen_dead_.push_back(dead);
     if (to_servers_) {
-      comm::ServerNote note = worker_note(Say::lost);
-      note.step = dead;
-      to_servers_->send(0, note);
+      to_servers_->send(0, {.kind = MessageKind::lost, .lost_worker = dead});
     } else {
       server_->lost(dead);
     }
   }
+  return false;
 }
 
 /// Takes in the coordinator's knowledge of the dead; rank 0 warns of them.
@@ -148,30 +159,13 @@ void ServerRounds::see_the_dead(const std::vector<int>& dead) {
   }
 }
 
-template <class Done>
-void ServerRounds::wait(const char* what, Done done) {
+void ServerRounds::wait(const char* what, const std::function<bool()>& done) {
+  using Poll = comm::MessageWait::Poll;
   const StopWatch watch;
-  StopWatch since_look;
-  bool near = true;
-  for (int server = 0; server < servers_.count; ++server) {
-    near = near && parts_.window.reaches(servers_.rank_of(server));
-  }
-  comm::MessageWait waiting(parts_.window,
-                            {.end = comm::HostWindow::End::worker, .near = near, .lends = server_.has_value()});
-  // A server that waits for a worker that is stuck says so first, when it is its turn among the ranks.
-  constexpr double kSecondsToSpeak = 7;
-  const ExecutionOptions& execution = plan_.settings.execution;
-  const double most = stuck_after(execution, longest_) + execution.deadline + kSecondsToSpeak;
-  for (waiting.look(); !done(); waiting.look()) {
-    waiting.pause(to_servers_ && !to_servers_->all_sent());
-    if (since_look.seconds() < kSecondsBetweenGlances) continue;
-    since_look.lap();
-    look();
-    if (watch.seconds() > most) {
-      throw comm::PeerError(
-          fmt::format("rank {} waits for {} of the servers for {:.0f} s: they are stuck, or wait for a rank that is",
-                      rank_, what, watch.seconds()));
-    }
+  if (!waiting_->until([&] { return done() ? Poll::over : Poll::nothing; })) {
+    throw comm::PeerError(
+        fmt::format("rank {} waits for {} of the servers for {:.0f} s: they are stuck, or wait for a rank that is",
+                    rank_, what, waiting_->waited()));
   }
   waited_ += watch.seconds();
 }
@@ -179,8 +173,8 @@ void ServerRounds::wait(const char* what, Done done) {
 /// The next message of a server that is not only of a death.
 std::optional<comm::ServerMessages::Received> ServerRounds::hear() {
   while (const auto message = to_servers_->poll()) {
-    if (message->note.kind != static_cast<std::int32_t>(Say::lost)) return message;
-    dead_.push_back(static_cast<int>(message->note.step));
+    if (message->note.kind != MessageKind::lost) return message;
+    dead_.push_back(message->note.lost_worker);
   }
   return std::nullopt;
 }
@@ -192,8 +186,8 @@ comm::ServerNote ServerRounds::wait_for_word() {
     const auto message = hear();
     if (!message) return false;
     word = message->note;
-    longest_ = std::max(longest_, word.longest);
-    brought_ = (word.flags & kBrought) != 0 && take_weights(*message, word.version);
+    longest_ = std::max(longest_, word.longest_step);
+    brought_ = word.brings_weights && take_weights(*message, word.version);
     return true;
   });
   return word;
@@ -211,27 +205,20 @@ bool ServerRounds::read_in_place(int server, std::int64_t version) {
 
 /// A server's part, of version `least` or a later one. False: it changes, and has to be asked for again.
 bool ServerRounds::take_weights(const comm::ServerMessages::Received& message, std::int64_t least) {
+  if (message.note.kind != MessageKind::part && !message.note.brings_weights) {
+    throw comm::PeerError(fmt::format("server {} answers with {}; this is a bug in lockstep, please report it",
+                                      message.peer, static_cast<int>(message.note.kind)));
+  }
+  if (message.note.in_place) return !sums_ || read_in_place(message.peer, least);
   const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
   const comm::Slice part = served_part(servers_, weights.size(), message.peer);
-  const std::span<float> own = weights.subspan(part.offset, part.count);
-  const bool in_place = (message.note.flags & kInPlace) != 0, packed = (message.note.flags & kPacked) != 0;
-  const bool answers =
-      message.note.kind == static_cast<std::int32_t>(Say::part) || (message.note.flags & kBrought) != 0;
-  if (answers && packed && comm::unpack_blocks(message.values, own)) return true;
-  if (answers && !packed && message.values.size() == (in_place ? 0 : part.count)) {
-    std::ranges::copy(message.values, own.begin());
-    return !in_place || !sums_ || read_in_place(message.peer, least);
-  }
-  throw comm::PeerError(
-      fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please report it", message.peer,
-                  message.values.size(), part.count));
+  message.copy_to(weights.subspan(part.offset, part.count));
+  return true;
 }
 
 /// The servers' weights, of the word's version or later ones.
 void ServerRounds::pull(const comm::ServerNote& word) {
-  comm::ServerNote note = worker_note(Say::pull);
-  note.version = word.version;
-  note.longest = longest_;
+  const comm::ServerNote note{.kind = MessageKind::pull, .version = word.version, .longest_step = longest_};
   int missing = 0;
   for (int server = brought_ ? 1 : 0; server < servers_.count; ++server) {
     if (read_in_place(server, word.version)) continue;
@@ -252,46 +239,49 @@ void ServerRounds::pull(const comm::ServerNote& word) {
 }
 
 void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool wants_end) {
-  comm::ServerNote note = worker_note(Say::push);
-  const std::int32_t flags = wants_end ? kWantsEnd : 0;
-  note.step = step;
-  note.samples = result.figures.samples;
-  note.divisor = result.divisor;
-  note.loss = result.figures.loss_sum;
-  note.metric = result.figures.metric_sum;
-  note.squares = spoilt_.empty() ? parts_.training.status.posted().gradient_squares : 0;
-  note.longest = longest_;
+  comm::ServerNote note{.kind = MessageKind::push,
+                        .wants_end = wants_end,
+                        .step = step,
+                        .samples = result.figures.samples,
+                        .step_samples = result.step_samples,
+                        .loss = result.figures.loss_sum,
+                        .metric = result.figures.metric_sum,
+                        .squares = spoilt_.empty() ? parts_.training.status.posted().gradient_squares : 0,
+                        .longest_step = longest_};
   const std::span<const float> gradients = parts_.training.parameters.gradient_elements();
   for (int server = 0; server < servers_.count; ++server) {
     const comm::Slice part = served_part(servers_, gradients.size(), server);
     const std::span<const float> own = gradients.subspan(part.offset, part.count);
-    if (parts_.window.reaches(servers_.rank_of(server))) {
-      note.flags = flags | kInPlace;
+    note.in_place = parts_.window.reaches(servers_.rank_of(server));
+    if (note.in_place) {
       to_servers_->send(server, note);
-      continue;
+    } else {
+      comm::find_blocks_not_zero(own, blocks_);
+      to_servers_->send_blocks(server, note, own, blocks_);
     }
-    comm::find_blocks_not_zero(own, blocks_);
-    const bool packed = comm::pack_blocks(own, blocks_, packed_);
-    note.flags = flags | (packed ? kPacked : 0);
-    to_servers_->send(server, note, packed ? packed_ : own);
   }
 }
 
 /// Rank 0 reports the figures that come with the coordinator's word.
 void ServerRounds::tell(const comm::ServerNote& word, const Calls& calls) {
-  if (rank_ != 0 || word.done <= reported_.step || word.done >= plan_.workload.work.total_steps) return;
-  calls.report(unreported(word.done, {word.loss, word.metric, word.samples, word.rate, std::sqrt(word.squares)}));
+  const std::int64_t done = word.steps_done;
+  if (rank_ != 0 || done <= reported_.step || done >= plan_.workload.work.total_steps) return;
+  calls.report(unreported({.step = done,
+                           .loss_sum = word.loss,
+                           .metric_sum = word.metric,
+                           .samples = word.samples,
+                           .learning_rate = word.learning_rate,
+                           .gradient_norm = word.gradient_norm}));
 }
 
-StepFigures ServerRounds::unreported(std::int64_t steps, const std::vector<double>& sums) {
-  const StepFigures figures{.step = steps,
-                            .loss_sum = sums[0] - reported_.loss_sum,
-                            .metric_sum = sums[1] - reported_.metric_sum,
-                            .samples = sums[2] - reported_.samples,
-                            .learning_rate = sums[3],
-                            .gradient_norm = sums[4]};
-  reported_ = {.step = steps, .loss_sum = sums[0], .metric_sum = sums[1], .samples = sums[2]};
-  return figures;
+/// The figures since the last call. `all`: since begin().
+StepFigures ServerRounds::unreported(const StepFigures& all) {
+  StepFigures since = all;
+  since.loss_sum -= reported_.loss_sum;
+  since.metric_sum -= reported_.metric_sum;
+  since.samples -= reported_.samples;
+  reported_ = all;
+  return since;
 }
 
 /// The others have made steps without this worker, which leaves out its samples of them.
@@ -324,8 +314,8 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
     const comm::ServerNote word = wait_for_word();
     see_the_dead(dead_);
     tell(word, calls);
-    if (word.kind == static_cast<std::int32_t>(Say::pause)) {
-      for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, worker_note(Say::bye));
+    if (word.kind == MessageKind::pause) {
+      for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, {.kind = MessageKind::bye});
       wait_for_word();  // the end of the round
       see_the_dead(dead_);
       wait("the end of a round", [&] { return to_servers_->all_sent(); });
@@ -341,7 +331,7 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
     ++own_steps_;
     longest_ = std::max(longest_, watch.seconds());
     const Trainer::Request wanted = calls.ask();
-    push(result, word.step, !spoilt_.empty() || wanted.stop || wanted.save || wanted.save_due || !wanted.error.empty());
+    push(result, word.step, !spoilt_.empty() || wanted.any());
   }
 }
 
@@ -373,11 +363,8 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
       bool asked = false;
       server_->serve(steps,
                      [&] {
-                       look();
-                       const Trainer::Request wanted = calls.ask();
-                       if (asked || !(wanted.stop || wanted.save || wanted.save_due || !wanted.error.empty())) return;
-                       asked = true;
-                       server_->drain();
+                       if (calls.ask().any() && !std::exchange(asked, true)) server_->drain();
+                       return look();
                      },
                      {});
     } else {
@@ -392,32 +379,25 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   const double patience = stuck_after(plan_.settings.execution, longest_);
   parts_.communicator.note_activity("waiting for the other ranks", before);
   const bool speaks = server_ && server_->coordinates();
-  const ServerFigures figures = speaks ? server_->figures() : ServerFigures{};
   const std::string& spoilt = spoilt_.empty() && server_ ? server_->spoilt() : spoilt_;
   const std::string record = server_ ? server_->take_record() : "";
-  const std::vector<double> own{speaks ? figures.loss : 0.0,
-                                speaks ? figures.metric : 0.0,
-                                speaks ? figures.samples : 0.0,
-                                speaks ? figures.learning_rate : 0.0,
-                                speaks ? figures.gradient_norm : 0.0,
-                                speaks ? static_cast<double>(figures.updates) : 0.0,
-                                wanted.stop ? 1.0 : 0.0,
-                                wanted.save ? 1.0 : 0.0,
-                                wanted.save_due ? 1.0 : 0.0,
-                                wanted.error.empty() ? 0.0 : 1.0,
-                                spoilt.empty() ? 0.0 : 1.0};
-  std::vector<double> sums;
+  RoundSums own{.diverged = spoilt.empty() ? 0.0 : 1.0};
+  own.add(wanted);
+  if (speaks) {
+    const ServerFigures& figures = server_->figures();
+    own.add(figures.steps);
+    own.updates = static_cast<double>(figures.updates);
+  }
+  RoundSums sums;
   std::vector<std::string> recorded;
   std::string apart;
   const auto agree = [&] {
     parts_.communicator.set_deadline(patience);
-    sums = own;
-    parts_.communicator.all_reduce(std::span(sums));
-    parts_.communicator.wait("agreeing on a round", before);
-    if (sums[9] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
+    sums = sum_over_ranks(parts_.communicator, own, "agreeing on a round", before);
+    if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
     collect();
     recorded = share_records(record);
-    if (sums[10] > 0) {
+    if (sums.diverged > 0) {
       apart = comm::with_ranks_unless_all(comm::gather_distinct(parts_.communicator, spoilt).front());
     }
     parts_.communicator.set_deadline(usual);
@@ -430,16 +410,11 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
     records_[server] = true;
   }
   trainer.add_communication(agreeing.seconds());
-  const std::int64_t done = static_cast<std::int64_t>(sums[5]) / (sums_ ? 1 : servers_.workers);
+  const std::int64_t done = static_cast<std::int64_t>(sums.updates) / (sums_ ? 1 : servers_.workers);
   const DataPlace place = place_after(plan_.workload.work, {epoch_, position_}, done - first_step_);
   trainer.start_at(done, place.epoch, place.position);
-  if (sums[10] > 0) {
-    throw Divergence(done, before, apart);
-  }
-  return {.figures = unreported(done, sums),
-          .stop_requests = static_cast<int>(sums[6]),
-          .save_requests = static_cast<int>(sums[7]),
-          .save_due = sums[8] > 0};
+  if (sums.diverged > 0) throw Divergence(done, before, apart);
+  return sums.result(unreported(sums.figures(done)));
 }
 
 /// The servers' weights and state, on every rank.
@@ -480,53 +455,43 @@ std::vector<std::string> ServerRounds::share_records(const std::string& own) {
 }
 
 std::string ServerRounds::report() {
-  // The coordinator's figures and what each worker has waited, by sums with zeros.
+  // The coordinator's figures, each server's bytes, and what each worker has waited, by sums with zeros.
   const auto workers = static_cast<std::size_t>(servers_.workers);
-  std::vector<double> own(ServerFigures::kHistogram + 3 * workers + 2, 0.0), sums;
-  if (server_) own[own.size() - 2] = server_->figures().bytes;
-  if (server_ && server_->coordinates()) {
-    const ServerFigures& figures = server_->figures();
-    std::copy(figures.staleness.begin(), figures.staleness.end(), own.begin());
-    own.back() = figures.empty;
-    std::copy(figures.accepted.begin(), figures.accepted.end(), own.begin() + ServerFigures::kHistogram);
-    std::copy(figures.dropped.begin(), figures.dropped.end(),
-              own.begin() + static_cast<std::ptrdiff_t>(ServerFigures::kHistogram + workers));
-  }
-  if (servers_.trains(rank_)) {
-    own[ServerFigures::kHistogram + 2 * workers + static_cast<std::size_t>(rank_)] = waited_;
-  }
+  ServerFigures own{.accepted = std::vector<double>(workers), .dropped = std::vector<double>(workers)};
+  if (server_ && server_->coordinates()) own = server_->figures();
+  if (server_) own.bytes = server_->figures().bytes;
+  std::vector<double> own_wait(workers, 0.0), waited;
+  if (servers_.trains(rank_)) own_wait[static_cast<std::size_t>(rank_)] = waited_;
+  ServerFigures sums;
   together([&] {
     sums = own;
-    parts_.communicator.all_reduce(std::span(sums));
+    waited = own_wait;
+    for (const std::span<double> numbers :
+         {std::span<double>(sums.staleness), std::span(sums.accepted), std::span(sums.dropped), std::span(waited),
+          std::span(&sums.bytes, 1), std::span(&sums.empty, 1)}) {
+      parts_.communicator.all_reduce(numbers);
+    }
     parts_.communicator.wait("the servers' figures");
   });
-  const auto list = [&](std::size_t first, const char* format) {
-    std::vector<std::string> words;
-    for (std::size_t worker = 0; worker < workers; ++worker) {
-      words.push_back(fmt::format(fmt::runtime(format), sums[first + worker]));
-    }
-    return fmt::format("{}", fmt::join(words, " "));
-  };
-  const std::size_t first = ServerFigures::kHistogram;
   double gradients = 0;
-  for (std::size_t i = first; i < first + 2 * workers; ++i) gradients += sums[i];
-  std::string text = fmt::format("gradients accepted, rank by rank: {}", list(first, "{:.0f}"));
-  if (sums_) text += fmt::format("; dropped: {}", list(first + workers, "{:.0f}"));
-  if (const double empty = sums[sums.size() - 1]; empty > 0) {
-    text += fmt::format("; {:.0f} of them of no sample: in a step of few samples some ranks have none", empty);
+  for (std::size_t worker = 0; worker < workers; ++worker) gradients += sums.accepted[worker] + sums.dropped[worker];
+  std::string text = fmt::format("gradients accepted, rank by rank: {:.0f}", fmt::join(sums.accepted, " "));
+  if (sums_) text += fmt::format("; dropped: {:.0f}", fmt::join(sums.dropped, " "));
+  if (sums.empty > 0) {
+    text += fmt::format("; {:.0f} of them of no sample: in a step of few samples some ranks have none", sums.empty);
   }
   if (!sums_) {
     std::vector<std::string> bars;
-    for (std::size_t i = 0; i < ServerFigures::kHistogram; ++i) {
-      if (sums[i] > 0) {
-        bars.push_back(fmt::format("{}{}: {:.0f}", i, i + 1 == ServerFigures::kHistogram ? " or more" : "", sums[i]));
-      }
+    for (std::size_t late = 0; late < sums.staleness.size(); ++late) {
+      if (sums.staleness[late] == 0) continue;
+      bars.push_back(
+          fmt::format("{}{}: {:.0f}", late, late + 1 == sums.staleness.size() ? " or more" : "", sums.staleness[late]));
     }
     text += fmt::format("\nstaleness (updates in between: gradients): {}", fmt::join(bars, ", "));
   }
-  text += fmt::format("\nseconds waited for the servers, rank by rank: {}; {} per gradient to and from the servers",
-                      list(first + 2 * workers, "{:.2f}"),
-                      format_bytes(static_cast<std::size_t>(sums[sums.size() - 2] / std::max(1.0, gradients))));
+  text += fmt::format("\nseconds waited for the servers, rank by rank: {:.2f}; {} per gradient to and from the servers",
+                      fmt::join(waited, " "),
+                      format_bytes(static_cast<std::size_t>(sums.bytes / std::max(1.0, gradients))));
   return text;
 }
 

@@ -71,14 +71,13 @@ class ServerRounds : public AgreementRounds {
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
   void tell(const comm::ServerNote& word, const Calls& calls);
   /// Until `done`; peers are watched meanwhile.
-  template <class Done>
-  void wait(const char* what, Done done);
-  void look();
+  void wait(const char* what, const std::function<bool()>& done);
+  bool look();
   bool is_dispensable(int rank) const;
   void see_the_dead(const std::vector<int>& dead);
   void collect();
   std::vector<std::string> share_records(const std::string& own);
-  StepFigures unreported(std::int64_t steps, const std::vector<double>& sums);
+  StepFigures unreported(const StepFigures& all);
 
   comm::HostWindow window_;
   Parts parts_;
@@ -88,6 +87,7 @@ class ServerRounds : public AgreementRounds {
   bool sums_;
   std::optional<ParameterServer> server_;
   std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
+  std::optional<comm::MessageWait> waiting_;        ///< a worker's
   std::optional<comm::SurvivorWork> work_;          ///< work of all ranks between rounds
   std::vector<float> arena_;
   std::vector<float*> servers_weights_;  ///< weights on each rank that keeps sums; nullptr: out of reach
@@ -106,7 +106,6 @@ class ServerRounds : public AgreementRounds {
   std::vector<bool> records_;   ///< rank 0: the servers whose files of arrivals have begun since begin()
   std::string spoilt_;          ///< why this worker's training has come apart
   std::vector<std::uint32_t> blocks_;
-  std::vector<float> packed_;  ///< blocks of the gradient
 };
 
 }  // namespace lockstep::app
