@@ -275,9 +275,12 @@ TEST_F(ModelTest, EveryInputTypeGivesTheSame) {
   for (const InputTransform& transform : {InputTransform{}, InputTransform{1.0f / 256, -0.5f}}) {
     SeededTraining training(*backend_, *network_,
                             {.input_transform = transform, .max_batch = kSamples, .sample_type = ElementType::float64});
-    const double loss = training.model.evaluate({bytes.data(), ElementType::uint8, y_.data(), kSamples}).loss;
-    EXPECT_EQ(training.model.evaluate({floats.data(), ElementType::float32, y_.data(), kSamples}).loss, loss);
-    EXPECT_EQ(training.model.evaluate({doubles.data(), ElementType::float64, y_.data(), kSamples}).loss, loss);
+    const auto loss_of = [&](const auto& x) {
+      return training.model.evaluate({host_tensor(x.data(), kSamples, kFeatures), batch(0, kSamples).y}).loss;
+    };
+    const double loss = loss_of(bytes);
+    EXPECT_EQ(loss_of(floats), loss);
+    EXPECT_EQ(loss_of(doubles), loss);
   }
 }
 

@@ -106,17 +106,20 @@ class SharedUpdateTest : public ::testing::Test {
     training.parameters.download_group(group, values);
     return values;
   }
+  /// 32 samples from `first` on.
+  Batch batch(std::int64_t first) const {
+    return {.x = host_tensor(x_.data() + first * kFeatures, 32, kFeatures), .y = host_tensor(y_.data() + first, 32, 1)};
+  }
   /// Makes a step of `whole`, and the same one shared by `owners`.
   void step(Training& whole, Owners& owners, const OptimizerOptions& options, std::int64_t t) const {
-    const Batch batch{.x = host_tensor(x_.data() + t * kFeatures, 32, kFeatures),
-                      .y = host_tensor(y_.data() + t, 32, 1)};
+    const Batch now = batch(t);
     const UpdateRule rule = update_rule(options, 0.05, t);
-    test::forward_backward(whole, batch, 1.0 / 32);
+    test::forward_backward(whole, now, 1.0 / 32);
     test::finish_step(whole, rule);
     double squares = 0;
     for (std::size_t i = 0; i < owners.size(); ++i) {
       Training& owner = owners[i];
-      test::forward_backward(owner, batch, 1.0 / 32);
+      test::forward_backward(owner, now, 1.0 / 32);
       const std::vector<float> mine(owner.parameters.gradient_elements().begin(),
                                     owner.parameters.gradient_elements().end());
       std::ranges::fill(owner.parameters.gradient_elements(),
@@ -220,7 +223,7 @@ TEST_F(SharedUpdateTest, AClosedGateTouchesNothing) {
   const OptimizerOptions options{.kind = OptimizerKind::momentum};
   auto owner = make(options, owned_by(0));
   const std::vector<float> before = download(owner, "parameters");
-  test::forward_backward(owner, {.x = x_.data(), .y = y_.data(), .count = 32}, 1.0 / 32);
+  test::forward_backward(owner, batch(0), 1.0 / 32);
   owner.optimizer.prepare(update_rule(options, 0.05, 0));
   owner.optimizer.finish_gradients();
   owner.status.summed().back() = std::nan("");  // a non-finite number of another owner
@@ -248,7 +251,7 @@ TEST_F(SharedUpdateTest, AnOwnerOfNothingTakesPart) {
   const OptimizerOptions options{.kind = OptimizerKind::adam};
   auto idle = make(options, {{0, 0}});
   const std::vector<float> before = download(idle, "parameters");
-  test::forward_backward(idle, {.x = x_.data(), .y = y_.data(), .count = 32}, 1.0 / 32);
+  test::forward_backward(idle, batch(0), 1.0 / 32);
   test::finish_step(idle, update_rule(options, 0.05, 0));
   EXPECT_EQ(test::gradient_norm(idle), 0);
   EXPECT_EQ(download(idle, "parameters"), before);
