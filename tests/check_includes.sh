@@ -1,24 +1,24 @@
 #!/bin/sh
-# check_includes.sh TREE: the walls between the rooms, the order of the wings in a room, and the one home of each foreign
+# check_includes.sh TREE: the walls between the folders, the order of the layers in a folder, and the one home of each foreign
 # header. Prints each violation as FILE:LINE: REASON and ends with 1 when there is one, with 2 when the tree is not
 # Lockstep's.
 tree=$1
 cd "$tree" || exit 2
-for room in app comm io model; do
-  [ -d "$room" ] || { echo "$tree has no folder $room: not Lockstep's tree" >&2; exit 2; }
+for folder in app comm io model; do
+  [ -d "$folder" ] || { echo "$tree has no folder $folder: not Lockstep's tree" >&2; exit 2; }
 done
 
 find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \
   -o -name '*.inl' -o -name '*.ipp' \) | sort | xargs awk '
   BEGIN {
-    # The rooms a room may include. tests/ROOM lives in its room; what else a test links, CMake decides.
-    rooms["comm"] = "comm"; rooms["model"] = "model"; rooms["io"] = "io"; rooms["app"] = "app comm io model"
+    # The folders that a folder may include. tests/FOLDER belongs to its folder; what else a test links, CMake decides.
+    folders["comm"] = "comm"; folders["model"] = "model"; folders["io"] = "io"; folders["app"] = "app comm io model"
 
-    # The wings of a room, the lowest first: a wing includes itself and lower ones. *.hpp and *.cpp are the files that
-    # lie in the room itself; wings with commas between them do not know each other.
-    wings("app", "report options agree/*.hpp plan engine agree/all,agree/local,agree/servers agree/*.cpp train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
-    wings("comm", "session *.hpp failure survey host nccl servers *.cpp")
-    wings("io", "files text shards formats,datasets,checkpoints,exchange runs *.hpp *.cpp")
+    # The layers of a folder, the lowest first: a layer includes itself and lower ones. *.hpp and *.cpp are the files that
+    # lie in the folder itself; layers with commas between them do not know each other.
+    layers("app", "report options agree/*.hpp plan engine agree/all,agree/local,agree/servers agree/*.cpp train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
+    layers("comm", "session *.hpp failure survey host nccl servers *.cpp")
+    layers("io", "files text shards formats,datasets,checkpoints,exchange runs *.hpp *.cpp")
 
     # header as written in the include line ; the files it may appear in ; its home in words
     home("^mpi\\.h$", "^comm/.*\\.cpp$|^comm/session/mpi_state\\.hpp$|^tests/mpi/|^tests/cluster/simulation/", "comm/, sources")
@@ -36,12 +36,12 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^boost/crc", "^io/runs/tensorboard_log\\.cpp$", "io/runs/tensorboard_log.cpp")
   }
   function home(header, place, words) { ++homes; header_[homes] = header; place_[homes] = place; words_[homes] = words }
-  function wings(room, order,    steps, members, i, j) {
-    ordered[room] = 1
+  function layers(folder, order,    steps, members, i, j) {
+    ordered[folder] = 1
     for (i = split(order, steps, " "); i > 0; --i)
-      for (j = split(steps[i], members, ","); j > 0; --j) level[room, members[j]] = i
+      for (j = split(steps[i], members, ","); j > 0; --j) level[folder, members[j]] = i
   }
-  function wing_of(path,    parts, n) {
+  function layer_of(path,    parts, n) {
     n = split(path, parts, "/")
     if (n > 3 && parts[2] == "agree") return parts[2] "/" parts[3]
     if (n > 2 && parts[2] != "agree") return parts[2]
@@ -57,19 +57,19 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     sub(/^[^<"]*[<"]/, "", header); sub(/[>"].*$/, "", header)
     if (header ~ /(^|\/)\.\.?\//) violation("includes " header ": write the path from the root of the tree")
 
-    room = FILENAME; sub(/\/.*/, "", room)
+    folder = FILENAME; sub(/\/.*/, "", folder)
     target = header; if (!sub(/\/.*/, "", target)) target = ""
-    if (room in rooms && (target in rooms || target == "tests") && index(" " rooms[room] " ", " " target " ") == 0)
-      violation(room " includes " header ": " room " knows nothing of " target)
+    if (folder in folders && (target in folders || target == "tests") && index(" " folders[folder] " ", " " target " ") == 0)
+      violation(folder " includes " header ": " folder " knows nothing of " target)
 
-    if (room == target && room in ordered) {
-      own = wing_of(FILENAME); other = wing_of(header)
-      if (!((room, own) in level) || !((room, other) in level))
-        violation("includes " header ": " (((room, own) in level) ? other : own) " is no wing of " room)
+    if (folder == target && folder in ordered) {
+      own = layer_of(FILENAME); other = layer_of(header)
+      if (!((folder, own) in level) || !((folder, other) in level))
+        violation("includes " header ": " (((folder, own) in level) ? other : own) " is no layer of " folder)
       else if (other ~ /^agree\/[a-z]/ && own != other && own != "agree/*.cpp")
         violation("includes " header ": app/agree alone knows the modes; include app/agree/agreement.hpp")
-      else if (own != other && level[room, other] >= level[room, own])
-        violation("includes " header ": " room "/" own " stands below or beside " room "/" other)
+      else if (own != other && level[folder, other] >= level[folder, own])
+        violation("includes " header ": " folder "/" own " stands below or beside " folder "/" other)
     }
 
     for (i = 1; i <= homes; ++i)

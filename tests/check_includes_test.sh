@@ -16,27 +16,27 @@ expect() {
   esac || { echo "FAILED: $3 in $2 should be one that $1 (exit $status): $output"; failures=$((failures + 1)); }
 }
 
-# rooms
-for room in comm model io; do
+# folders
+for folder in comm model io; do
   for other in comm model io app tests; do
-    [ $room = $other ] && verdict=passes || verdict=fires
-    expect $verdict $room/one.cpp "\"$other/two.hpp\""
-    case $room in comm) deeper=host/er.hpp ;; io) deeper=er.hpp ;; *) deeper=deep/er.hpp ;; esac
-    expect $verdict $room/$deeper "<$other/two.hpp>"
+    [ $folder = $other ] && verdict=passes || verdict=fires
+    expect $verdict $folder/one.cpp "\"$other/two.hpp\""
+    case $folder in comm) deeper=host/er.hpp ;; io) deeper=er.hpp ;; *) deeper=deep/er.hpp ;; esac
+    expect $verdict $folder/$deeper "<$other/two.hpp>"
   done
-  expect passes app/one.cpp "\"$room/two.hpp\""
-  expect passes tests/$room/one.cpp "\"$room/two.hpp\""
-  expect fires $room/one.cpp '"../other/two.hpp"'
+  expect passes app/one.cpp "\"$folder/two.hpp\""
+  expect passes tests/$folder/one.cpp "\"$folder/two.hpp\""
+  expect fires $folder/one.cpp '"../other/two.hpp"'
 done
 for other in comm model app tests; do expect fires io/files/er.hpp "<$other/two.hpp>"; done  # the ground floor of io is its highest
 expect fires app/one.cpp '"tests/two.hpp"'
 expect passes model/one.cpp '<vector>'
 
-# wings: ROOM, two wings of which the first is lower; beside: two that do not know each other
-while read -r room lower upper; do
-  expect passes $room/$upper/one.cpp "\"$room/$lower/two.hpp\""
-  expect passes $room/$lower/one.cpp "\"$room/$lower/two.hpp\""
-  expect fires $room/$lower/one.cpp "\"$room/$upper/two.hpp\""
+# layers: FOLDER, two layers of which the first is lower; beside: two that do not know each other
+while read -r folder lower upper; do
+  expect passes $folder/$upper/one.cpp "\"$folder/$lower/two.hpp\""
+  expect passes $folder/$lower/one.cpp "\"$folder/$lower/two.hpp\""
+  expect fires $folder/$lower/one.cpp "\"$folder/$upper/two.hpp\""
 done <<'END'
 app report options
 app options plan
@@ -58,9 +58,9 @@ io shards datasets
 io files checkpoints
 io checkpoints runs
 END
-while read -r room wing other; do
-  expect fires $room/$wing/one.hpp "\"$room/$other/two.hpp\""
-  expect fires $room/$other/one.hpp "\"$room/$wing/two.hpp\""
+while read -r folder layer other; do
+  expect fires $folder/$layer/one.hpp "\"$folder/$other/two.hpp\""
+  expect fires $folder/$other/one.hpp "\"$folder/$layer/two.hpp\""
 done <<'END'
 app train evaluate
 app check bench
@@ -69,7 +69,7 @@ app info pack
 io formats datasets
 io datasets checkpoints
 END
-# files in the room itself
+# files in the folder itself
 expect passes app/main.cpp '"app/pack/pack.hpp"'
 expect fires app/pack/pack.cpp '"app/main.hpp"'
 expect passes comm/communicator.hpp '"comm/session/deadline.hpp"'
