@@ -68,6 +68,7 @@ struct Before {
 
 /// True if training data at `a` are those at `b`, which may be the train/ inside.
 bool same_data(const fs::path& a, const fs::path& b) {
+  if (a.empty() || b.empty()) return a.empty() && b.empty();
   std::error_code unknown;
   const auto training = [&](const fs::path& path) {
     return fs::is_directory(path / "train", unknown) ? path / "train" : path;

@@ -123,3 +123,8 @@ metric runs/killed checkpoint file >lines
 printf "%s\n" "10 'step-0000000010.h5'" "20 'step-0000000020.h5'" "30 'step-0000000030.h5'" >expected
 expect_same expected lines
 [ -z "$(find runs/killed -name '*.tmp')" ] || failed "left: $(find runs/killed -name '*.tmp')"
+
+check "a configuration whose data have lost their name goes on with those that are given"
+sed -i 's/^data *=.*/data = ""/' runs/killed/config.ini
+run train --data data --steps 31 --run runs/killed --resume
+expect_status 0; expect_out 'continuing after step 30'
