@@ -97,7 +97,7 @@ void hold_standard_streams() {
 
 int main(int argc, char** argv) {
   lockstep::app::hold_standard_streams();
-  if (argc > 1 && argv[1] == lockstep::io::kInspectionWord) {  // started by this program itself
+  if (argc > 1 && argv[1] == lockstep::io::kInspectionArgument) {  // started by this program itself
     return lockstep::io::answer_inspection({argv + 2, argv + argc});
   }
   lockstep::app::require_stack(argv);
@@ -107,8 +107,8 @@ int main(int argc, char** argv) {
   try {
     const int code = lockstep::app::run_program(argc, argv, lockstep::app::commands(), signals);
     // A launcher ends the job when a rank exits with an error, and drops unread output of rank 0.
-    constexpr std::chrono::milliseconds kUntilWordsAreRead{100};
-    if (code != 0 && lockstep::comm::launched_rank()) std::this_thread::sleep_for(kUntilWordsAreRead);
+    constexpr std::chrono::milliseconds kUntilMessagesAreRead{100};
+    if (code != 0 && lockstep::comm::launched_rank()) std::this_thread::sleep_for(kUntilMessagesAreRead);
     return code;
   } catch (const std::exception& error) {  // MPI could not start, or help could not be printed
     lockstep::comm::write_stderr(lockstep::io::visible_text(fmt::format("lockstep: error: {}\n", error.what())));

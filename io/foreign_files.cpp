@@ -38,9 +38,9 @@ constexpr std::int64_t kPlaces = 16;
 constexpr std::size_t kInspectedAtOnce = std::size_t{1} << 20;
 
 // First letters of the child's lines: the next file, a sign of life, the reason of a refusal.
-constexpr char kSaysFile = 'F';
-constexpr char kSaysAlive = '+';
-constexpr char kSaysError = 'E';
+constexpr char kFileLine = 'F';
+constexpr char kAliveLine = '+';
+constexpr char kErrorLine = 'E';
 constexpr std::string_view kUnlabelledToo = "unlabelled-too";
 constexpr std::string_view kUnwrittenToo = "unwritten-too", kMissingToo = "missing-too";
 // Exit codes of the child. Any other code, such as a sanitizer's, is a crash.
@@ -257,8 +257,8 @@ void await_verdict(InspectingChild& child, const ForeignFiles& files, const Insp
     while (const auto line = child.line(limits.silence_seconds)) {
       std::string text = line->substr(std::min<std::size_t>(1, line->size()));
       std::replace(text.begin(), text.end(), '\v', '\n');
-      if (line->starts_with(kSaysFile)) file = text;
-      if (line->starts_with(kSaysError)) error = text;
+      if (line->starts_with(kFileLine)) file = text;
+      if (line->starts_with(kErrorLine)) error = text;
     }
   } catch (const std::system_error&) {
     throw FileError({.file = file,
@@ -307,16 +307,16 @@ int answer_inspection(std::span<const char* const> words) {
     inspect({.path = words[0], .x = words[1], .y = words[2], .unlabelled = unlabelled, .gaps = gaps},
             [&](std::string_view next) {
               if (!next.empty()) file = next;
-              report_line(next.empty() ? kSaysAlive : kSaysFile, next);
+              report_line(next.empty() ? kAliveLine : kFileLine, next);
             });
     return kSound;
   } catch (const std::bad_alloc&) {
-    report_line(kSaysError,
+    report_line(kErrorLine,
                 fmt::format("{}: is damaged: reading it takes more memory than there is; copy it again, or make it "
                             "again from its source",
                             file));
   } catch (const std::exception& error) {
-    report_line(kSaysError, error.what());
+    report_line(kErrorLine, error.what());
   }
   return kRefused;
 }
@@ -325,7 +325,7 @@ void inspect_in_child(const std::filesystem::path& program, const ForeignFiles& 
   std::error_code unknown;
   if (is_packed(files.path) || !std::filesystem::exists(files.path, unknown)) return;
   InspectingChild child(
-      {program.string(), std::string(kInspectionWord), files.path.string(), files.x, files.y,
+      {program.string(), std::string(kInspectionArgument), files.path.string(), files.x, files.y,
        std::string(files.unlabelled == Unlabelled::accepted ? kUnlabelledToo : std::string_view("labelled")),
        std::string(files.gaps.accept_unwritten ? kUnwrittenToo : std::string_view("written")),
        std::string(files.gaps.deliver_missing ? kMissingToo : std::string_view("complete")),

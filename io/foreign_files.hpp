@@ -36,7 +36,7 @@ struct InspectionLimits {
 void inspect(const ForeignFiles& files, const std::function<void(std::string_view file)>& progress);
 
 /// First argument of the command line that makes a program run `answer_inspection`.
-inline constexpr std::string_view kInspectionWord = "inspect-foreign-files";
+inline constexpr std::string_view kInspectionArgument = "inspect-foreign-files";
 /// Main function of that program; `words` are the arguments after the first. Returns the exit code.
 int answer_inspection(std::span<const char* const> words);
 

@@ -43,7 +43,7 @@ struct PartTime {
 };
 
 /// A way of reading and the times of its parts on this rank.
-struct Way {
+struct InputPath {
   std::string name;
   std::function<PartTime(std::int64_t part)> read;
   std::vector<PartTime> parts = {};
@@ -74,15 +74,15 @@ class InputBench {
   io::RawReader& raw() noexcept { return raw_; }
 
   /// Collective: measures all parts of all ways of reading, in turns.
-  void measure(std::vector<Way>& ways) {
+  void measure(std::vector<InputPath>& paths) {
     for (std::int64_t part = 0; part < options_.repeat; ++part) {
-      for (Way& way : ways) {
+      for (InputPath& path : paths) {
         if (options_.cold) raw_.forget();
         communicator_.barrier();
         communicator_.wait();
         PartTime time;
-        comm::all_succeed(communicator_, [&] { time = way.read(part); });
-        way.parts.push_back(time);
+        comm::all_succeed(communicator_, [&] { time = path.read(part); });
+        path.parts.push_back(time);
       }
     }
   }
@@ -111,11 +111,11 @@ class InputBench {
   }
 
   /// Collective.
-  InputRow row(const Way& way) {
+  InputRow row(const InputPath& path) {
     const auto ranks = static_cast<std::size_t>(communicator_.size());
     std::vector<double> own;
     double stall = 0;
-    for (const PartTime& part : way.parts) {
+    for (const PartTime& part : path.parts) {
       own.push_back(part.seconds);
       stall += part.stall;
     }
@@ -125,7 +125,7 @@ class InputBench {
     communicator_.all_reduce(std::span(&share, 1));
     communicator_.wait();
 
-    InputRow row{.way = way.name,
+    InputRow row{.way = path.name,
                  .ranks = communicator_.size(),
                  .samples = samples_,
                  .bytes = bytes_,
@@ -261,12 +261,12 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
 
   std::unique_ptr<InputBench> bench;
   comm::all_succeed(*communicator, [&] { bench = std::make_unique<InputBench>(*communicator, workload, options); });
-  std::vector<Way> ways;
-  ways.push_back({.name = "raw reads", .read = [&](std::int64_t part) { return bench->read_raw(part); }});
-  ways.push_back(
+  std::vector<InputPath> paths;
+  paths.push_back({.name = "raw reads", .read = [&](std::int64_t part) { return bench->read_raw(part); }});
+  paths.push_back(
       {.name = "training order", .read = [&](std::int64_t part) { return bench->read_in_training_order(part, 0); }});
   if (options.compute_ms > 0) {
-    ways.push_back(
+    paths.push_back(
         {.name = fmt::format("training order + {:g} ms a batch", options.compute_ms),
          .read = [&](std::int64_t part) { return bench->read_in_training_order(part, 1e-3 * options.compute_ms); }});
   }
@@ -294,14 +294,14 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
         "--cold: the system keeps the files in memory (a file system in memory, data not written yet, or "
         "files that another process has mapped): these are not cold reads");
   }
-  bench->measure(ways);
+  bench->measure(paths);
   if (!options.cold) cached = bench->raw().cached_share();  // the first part may have filled the page cache
 
   console.info(format_input_head());
   csv.write(input_csv_head() + "\n");
   std::vector<InputRow> rows;
-  for (const Way& way : ways) {
-    rows.push_back(bench->row(way));
+  for (const InputPath& path : paths) {
+    rows.push_back(bench->row(path));
     console.info(format_input_row(rows.back()));
     csv.write(input_csv_row(rows.back()) + "\n");
     json.write(to_record(rows.back(), workload.work.global_batch, cached));

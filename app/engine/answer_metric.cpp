@@ -65,8 +65,8 @@ AnswerMetric::AnswerMetric(const Task& task)
 }
 
 void AnswerMetric::add(std::span<const float> logits, std::span<const std::byte> targets) {
-  spoilt_ = spoilt_ || std::ranges::any_of(logits, [](float logit) { return std::isnan(logit); });
-  if (spoilt_) return;
+  has_nan_ = has_nan_ || std::ranges::any_of(logits, [](float logit) { return std::isnan(logit); });
+  if (has_nan_) return;
   if (by_ == BestBy::roc_auc) {
     add_scores(logits, targets);
   } else {
@@ -117,11 +117,11 @@ void AnswerMetric::add_scores(std::span<const float> logits, std::span<const std
 }
 
 double AnswerMetric::over_all(comm::Communicator& communicator) {
-  double spoilt = spoilt_ ? 1 : 0;
-  communicator.all_reduce(std::span(&spoilt, 1));
+  double has_nan = has_nan_ ? 1 : 0;
+  communicator.all_reduce(std::span(&has_nan, 1));
   communicator.all_reduce(std::span(counts_));
   communicator.wait("counting answers");
-  if (spoilt > 0) return kNan;
+  if (has_nan > 0) return kNan;
   return by_ == BestBy::roc_auc ? area_over_all(communicator) : from_counts();
 }
 

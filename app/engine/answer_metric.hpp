@@ -45,7 +45,7 @@ class AnswerMetric {
   BestBy by_;
   bool labels_;
   std::size_t outputs_;
-  bool spoilt_ = false;         ///< an answer is NaN
+  bool has_nan_ = false;        ///< an answer is NaN
   std::vector<double> counts_;  ///< three per class or label: samples, answers, correct answers
   /// This rank's samples for the area, column by column, in the form of area_under_roc(). Two classes are one column.
   std::vector<std::vector<std::uint64_t>> columns_;

@@ -32,7 +32,7 @@ void ClassCounts::add(std::span<const float> probabilities, std::int32_t target)
   const std::int64_t predicted = likeliest - probabilities.begin();
   const double confidence = *likeliest;
   if (!(confidence >= 0 && confidence <= 1)) {
-    throw std::invalid_argument("what the network says of a sample is not a number: its weights are spoilt");
+    throw std::invalid_argument("what the network says of a sample is not a number: its weights are not all finite");
   }
   ++numbers_[static_cast<std::size_t>(target * classes_ + predicted)];
   const std::size_t at = bin_at(std::clamp(static_cast<int>(std::ceil(confidence * kBins)) - 1, 0, kBins - 1));

@@ -99,7 +99,7 @@ class Writer {
 
 std::int32_t draw_token(std::span<const float> logits, const Sampling& sampling, std::int64_t position) {
   if (std::any_of(logits.begin(), logits.end(), [](float v) { return std::isnan(v); })) {
-    throw std::invalid_argument("the model's output is not a number: its weights are spoilt");
+    throw std::invalid_argument("the model's output is not a number: its weights are not all finite");
   }
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);

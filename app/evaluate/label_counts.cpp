@@ -16,7 +16,7 @@ void LabelCounts::add(std::span<const float> probabilities, std::span<const floa
   for (std::size_t label = 0; label < probabilities.size(); ++label) {
     const float probability = probabilities[label];
     if (!(probability >= 0 && probability <= 1)) {
-      throw std::invalid_argument("what the network says of a sample is not a number: its weights are spoilt");
+      throw std::invalid_argument("what the network says of a sample is not a number: its weights are not all finite");
     }
     const bool there = targets[label] > 0.5f, said = probability > 0.5f;
     double* const counts = &numbers_[2 + 3 * label];

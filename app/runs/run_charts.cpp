@@ -13,7 +13,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::size_t kMaxPoints = 400;  ///< points per line
-constexpr std::size_t kMaxStretches = 12;
+constexpr std::size_t kMaxIntervals = 12;
 
 class Drawing {
  public:
@@ -42,7 +42,7 @@ class Drawing {
     const bool tokens = !of_runs("train", "tokens_per_second").empty();
     lines("throughput", "Throughput", tokens ? "tokens per second" : "samples per second",
           of_runs("train", tokens ? "tokens_per_second" : "samples_per_second"), AxisNumbers::plain, true);
-    runs_.size() == 1 ? time_of_stretches() : time_of_runs();
+    runs_.size() == 1 ? time_of_intervals() : time_of_runs();
     return std::move(charts_);
   }
 
@@ -167,18 +167,18 @@ class Drawing {
     if (!chart.bars.empty()) charts_.push_back({"time", std::move(chart)});
   }
 
-  void time_of_stretches() {
+  void time_of_intervals() {
     std::vector<const io::MetricRecord*> reports;
     for (const io::MetricRecord& record : runs_[0].records) {
       if (string_of(record, "kind") == "train") reports.push_back(&record);
     }
     if (reports.empty()) return;
     Chart chart = shares("up to step");
-    const std::size_t stretches = std::min(reports.size(), kMaxStretches);
-    for (std::size_t i = 0; i < stretches; ++i) {
+    const std::size_t intervals = std::min(reports.size(), kMaxIntervals);
+    for (std::size_t i = 0; i < intervals; ++i) {
       TimeSplit split;
-      const std::size_t end = reports.size() * (i + 1) / stretches;
-      for (std::size_t j = reports.size() * i / stretches; j < end; ++j) {
+      const std::size_t end = reports.size() * (i + 1) / intervals;
+      for (std::size_t j = reports.size() * i / intervals; j < end; ++j) {
         const auto seconds = [&](std::string_view key) { return number_of(*reports[j], key).value_or(0); };
         split.input += seconds("input_seconds");
         split.compute += seconds("compute_seconds");
@@ -223,10 +223,10 @@ std::vector<std::string> short_names(const std::vector<RunHistory>& runs) {
 std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t most) {
   if (points.size() <= most) return points;
   std::vector<ChartPoint> kept{points.front()};
-  const std::size_t stretches = most / 2;
-  for (std::size_t i = 0; i < stretches; ++i) {
-    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / stretches);
-    const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (i + 1) / stretches);
+  const std::size_t intervals = most / 2;
+  for (std::size_t i = 0; i < intervals; ++i) {
+    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / intervals);
+    const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (i + 1) / intervals);
     const auto lower = [](const ChartPoint& a, const ChartPoint& b) { return a.y < b.y; };
     auto [first, second] = std::minmax_element(begin, end, lower);
     if (second < first) std::swap(first, second);

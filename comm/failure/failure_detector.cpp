@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kGrace{1500};
 constexpr std::chrono::milliseconds kUntilSeen{300};
 
 /// Longest time until a dead rank's last message is seen here: this rank may just have been woken up.
-constexpr std::chrono::milliseconds kLastWords{30};
+constexpr std::chrono::milliseconds kFarewellTime{30};
 
 }  // namespace
 
@@ -189,7 +189,7 @@ bool FailureDetector::has_left(int rank) const {
 
 bool FailureDetector::says_farewell_late(int rank) {
   if (!by_messages_) return false;
-  for (const auto end = Clock::now() + kLastWords; Clock::now() < end && !has_left(rank);) {
+  for (const auto end = Clock::now() + kFarewellTime; Clock::now() < end && !has_left(rank);) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     status_.poll();
   }

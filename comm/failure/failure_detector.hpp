@@ -191,7 +191,7 @@ class FailureDetector {
   std::uint64_t polls_seen_ = 0;                   ///< polls_ at the last look of the watch's thread
   int standstills_ = 0;                            ///< consecutive looks that saw a wait without a poll
   std::optional<Clock::time_point> end_of_grace_;  ///< end of the grace after a death that follows a leave
-  LeaveTaking::Word leave_;
+  LeaveTaking::Entry leave_;
   std::optional<std::list<ConnectionWatch::Look>::iterator> look_;
 };
 

@@ -242,15 +242,17 @@ void NcclCommunicator::sum_part_by_tree(const TreeTerms& terms, std::size_t at, 
     if (peer == rank()) continue;
     const Slice theirs = own_slice(part.size(), peer);
     for (int i = 0; i < own_subtrees && theirs.count > 0; ++i) {
-      messages_.push_back({.way = NcclHandle::Message::Way::send,
+      messages_.push_back({.direction = NcclHandle::Message::Direction::send,
                            .data = terms.subtree(i, own_subtrees).data() + at + theirs.offset,
                            .count = theirs.count,
                            .peer = peer});
     }
     const auto index = static_cast<std::size_t>(peer);
     for (int i = first_subtrees_[index]; i < first_subtrees_[index + 1] && own.count > 0; ++i) {
-      messages_.push_back(
-          {.way = NcclHandle::Message::Way::receive, .data = piece_of(i), .count = own.count, .peer = peer});
+      messages_.push_back({.direction = NcclHandle::Message::Direction::receive,
+                           .data = piece_of(i),
+                           .count = own.count,
+                           .peer = peer});
     }
   }
   start(part.size(), [&] {

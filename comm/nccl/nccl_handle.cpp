@@ -211,8 +211,8 @@ void NcclHandle::start_messages(std::span<const Message> messages, void* stream)
   ncclResult_t result = ncclSuccess;
   for (const Message& message : messages) {
     const auto& [way, data, count, peer] = message;
-    result = way == Message::Way::send ? ncclSend(data, count, ncclFloat32, peer, communicator_, on)
-                                       : ncclRecv(data, count, ncclFloat32, peer, communicator_, on);
+    result = direction == Message::Direction::send ? ncclSend(data, count, ncclFloat32, peer, communicator_, on)
+                                                   : ncclRecv(data, count, ncclFloat32, peer, communicator_, on);
     if (result != ncclSuccess && result != ncclInProgress) break;
   }
   const ncclResult_t together = ncclGroupEnd();  // always: started calls must not stay open

@@ -66,8 +66,8 @@ class NcclHandle {
   /// Messages between two ranks; `peer` must send and receive as many, of the same sizes and in the same order. All
   /// travel concurrently.
   struct Message {
-    enum class Way { send, receive };
-    Way way;
+    enum class Direction { send, receive };
+    Direction direction;
     float* data;
     std::size_t count;
     int peer;

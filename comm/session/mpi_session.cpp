@@ -163,19 +163,19 @@ void call_back(std::span<MPI_Request> receives) noexcept {
   }
 }
 
-LeaveTaking::Word LeaveTaking::add(std::function<void()> word) {
+LeaveTaking::Entry LeaveTaking::add(std::function<void()> farewell) {
   const std::lock_guard lock(mutex_);
-  return words_.insert(words_.end(), std::move(word));
+  return farewells_.insert(farewells_.end(), std::move(farewell));
 }
 
-void LeaveTaking::remove(Word word) {
+void LeaveTaking::remove(Entry entry) {
   const std::lock_guard lock(mutex_);
-  words_.erase(word);
+  farewells_.erase(entry);
 }
 
 void LeaveTaking::say_all() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto& word : words_) word();
+  for (const auto& farewell : farewells_) farewell();
 }
 
 void KeptMemory::add(std::shared_ptr<void> memory) {

@@ -28,14 +28,14 @@ namespace lockstep::comm {
 /// message. Shared by a session and its subsets.
 class LeaveTaking {
  public:
-  using Word = std::list<std::function<void()>>::iterator;
-  Word add(std::function<void()> word);
-  void remove(Word word);
+  using Entry = std::list<std::function<void()>>::iterator;
+  Entry add(std::function<void()> farewell);
+  void remove(Entry entry);
   void say_all() noexcept;
 
  private:
   std::mutex mutex_;
-  std::list<std::function<void()>> words_;
+  std::list<std::function<void()>> farewells_;
 };
 
 /// Memory that MPI may still read from or write to: it stays until MPI has ended. Shared by a session and its subsets.

@@ -88,7 +88,7 @@ TEST_P(Collectives, TheTransportIsTheOneAskedFor) {
     EXPECT_EQ(communicator_->uses_network(),
               asked != Transport::shared_memory && (asked != Transport::two_level || machines_of(GetParam()) > 1));
     EXPECT_EQ(communicator_->transport_note(), "");
-    Way automatic = GetParam();
+    TransportCase automatic = GetParam();
     automatic.transport = Transport::automatic;
     const int machines = machines_of(GetParam());
     EXPECT_EQ(name_of(communicator_over(automatic)->transport()), machines == 1                  ? "shared memory"
@@ -382,7 +382,7 @@ TEST_P(Collectives, TheTimeSpentIsCounted) {
 }
 
 LOCKSTEP_OVER_EVERY_GROUPING(Collectives);
-INSTANTIATE_TEST_SUITE_P(OfTheLibrary, Collectives, testing::Values(kMpi, kMpiThread), way_name);
+INSTANTIATE_TEST_SUITE_P(OfTheLibrary, Collectives, testing::Values(kMpi, kMpiThread), case_name);
 
 class OneLevelOfTwo : public Collectives {};
 
@@ -413,7 +413,7 @@ TEST_P(OneLevelOfTwo, IsATransportLikeAnyOther) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, OneLevelOfTwo, testing::Values(kTwoLevelTogether, kTwoLevelAlone), way_name);
+INSTANTIATE_TEST_SUITE_P(, OneLevelOfTwo, testing::Values(kTwoLevelTogether, kTwoLevelAlone), case_name);
 
 }  // namespace
 }  // namespace lockstep::comm

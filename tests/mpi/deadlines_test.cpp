@@ -27,7 +27,7 @@ std::string peer_error(const std::function<void()>& call) {
   return "no PeerError";
 }
 
-class LongOperations : public testing::TestWithParam<Way> {};
+class LongOperations : public testing::TestWithParam<TransportCase> {};
 
 TEST_P(LongOperations, PeersWaitPastTheDeadline) {
   const auto communicator = communicator_over(GetParam(), 0.4);

@@ -24,8 +24,8 @@ using std::chrono::steady_clock;
 
 /// A window, followed by weights of each rank's server.
 struct Shown {
-  explicit Shown(const Way& way)
-      : communicator(communicator_over(way)),
+  explicit Shown(const TransportCase& tested)
+      : communicator(communicator_over(tested)),
         memory(communicator->reduction_memory(HostWindow::bytes(*communicator) + 4096)),
         window(session(), *communicator, *memory),
         weights(static_cast<float*>(memory->allocate(4096, 64)), 1024) {
@@ -54,18 +54,18 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 TEST(HostWindow, ReachesTheRanksOfItsHostAndSeesWhatTheyHave) {
-  for (const Way& way : {kSharedMemory, kTwoLevelInTurn, kRing}) {
-    Shown shown(way);
+  for (const TransportCase& tested : {kSharedMemory, kTwoLevelInTurn, kRing}) {
+    Shown shown(tested);
     const auto own = static_cast<std::size_t>(shown.communicator->rank());
     shown.weights.front() = static_cast<float>(own);
     shown.together();
     for (std::size_t rank = 0; rank < shown.of_rank.size(); ++rank) {
       const bool two_levels = shown.communicator->transport() == Transport::two_level;
-      const bool near = rank == own || way.transport == Transport::shared_memory ||
-                        (two_levels && way.machine_of_rank.at(rank) == way.machine_of_rank.at(own));
-      EXPECT_EQ(shown.window.reaches(static_cast<int>(rank)), near) << way.name;
+      const bool near = rank == own || tested.transport == Transport::shared_memory ||
+                        (two_levels && tested.machine_of_rank.at(rank) == tested.machine_of_rank.at(own));
+      EXPECT_EQ(shown.window.reaches(static_cast<int>(rank)), near) << tested.name;
       if (shown.of_rank[rank] == nullptr) continue;
-      EXPECT_EQ(*shown.of_rank[rank], static_cast<float>(rank)) << way.name;
+      EXPECT_EQ(*shown.of_rank[rank], static_cast<float>(rank)) << tested.name;
     }
     shown.together();
   }

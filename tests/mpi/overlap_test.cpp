@@ -16,11 +16,11 @@
 namespace lockstep::comm {
 namespace {
 
-class Overlap : public testing::TestWithParam<Way> {
+class Overlap : public testing::TestWithParam<TransportCase> {
  protected:
   static std::unique_ptr<Communicator> communicator_that(bool overlaps, WireFormat wire = WireFormat::fp32) {
-    Way way = GetParam();
-    way.overlap = overlaps;
+    TransportCase tested = GetParam();
+    tested.overlap = overlaps;
     return communicator_over(way, 60, wire);
   }
 
@@ -106,7 +106,7 @@ TEST_P(Overlap, ALongOperationBeginsWhenEverythingIsDone) {
 }
 
 LOCKSTEP_OVER_EVERY_TRANSPORT(Overlap);
-INSTANTIATE_TEST_SUITE_P(OfTheLibrary, Overlap, testing::Values(kMpi), way_name);
+INSTANTIATE_TEST_SUITE_P(OfTheLibrary, Overlap, testing::Values(kMpi), case_name);
 
 /// Sends nothing; fails to gather.
 class Failing final : public NetworkCommunicator {

@@ -12,8 +12,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr Way kTwoLevelBlocksThread{Transport::two_level, "two_level_in_blocks_with_thread", {0, 0, 1, 1, 2}, true};
-constexpr Way kTwoLevelUnevenThread{Transport::two_level, "two_level_uneven_with_thread", {0, 1, 1, 1, 1}, true};
+constexpr TransportCase kTwoLevelBlocksThread{
+    Transport::two_level, "two_level_in_blocks_with_thread", {0, 0, 1, 1, 2}, true};
+constexpr TransportCase kTwoLevelUnevenThread{
+    Transport::two_level, "two_level_uneven_with_thread", {0, 1, 1, 1, 1}, true};
 
 /// Values whose sum depends on the order of the additions.
 std::vector<double> terms(std::size_t count, int rank) {
@@ -46,7 +48,7 @@ bool same_bits(const std::vector<double>& one, const std::vector<double>& other)
 
 constexpr std::size_t kSizes[] = {0, 1, 33, 64, 65, 129, 2049, 4097, 16'385, 40'000};
 
-class UrgentSums : public testing::TestWithParam<Way> {};
+class UrgentSums : public testing::TestWithParam<TransportCase> {};
 
 TEST_P(UrgentSums, HaveTheBitsOfAnyOtherSum) {
   for (const std::optional<AllReduceLimits>& limits :
@@ -88,9 +90,9 @@ TEST_P(UrgentSums, FollowEachOtherBesideManyBuckets) {
 INSTANTIATE_TEST_SUITE_P(, UrgentSums,
                          testing::Values(kSharedMemory, kRingThread, kTwoLevelThread, kTwoLevelBlocksThread,
                                          kTwoLevelUnevenThread, kMpiThread),
-                         way_name);
+                         case_name);
 
-class Overtaking : public testing::TestWithParam<Way> {};
+class Overtaking : public testing::TestWithParam<TransportCase> {};
 
 /// The bucket cannot complete: the last rank adds its part only after the small sums. Without overtaking they would
 /// wait for it, and the deadline would name that rank.
@@ -115,7 +117,7 @@ TEST_P(Overtaking, DoesNotWaitForABucketThatAPeerWithholds) {
 INSTANTIATE_TEST_SUITE_P(, Overtaking,
                          testing::Values(kRingThread, kTwoLevelThread, kTwoLevelBlocksThread, kTwoLevelUnevenThread,
                                          kMpiThread),
-                         way_name);
+                         case_name);
 
 }  // namespace
 }  // namespace lockstep::comm

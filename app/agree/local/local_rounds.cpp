@@ -66,7 +66,7 @@ std::vector<LocalRounds::Fragment> LocalRounds::cut() const {
 
 void LocalRounds::forget(std::int64_t steps) {
   under_way_ = nullptr;
-  spoilt_.clear();
+  divergence_.clear();
   own_restored_ = false;
   std::ranges::fill(velocity_, 0.0f);
   choose_ranks(steps);
@@ -90,9 +90,9 @@ void LocalRounds::take_anchor() {
 /// A step of the island alone. A diverged island makes no more steps; all ranks learn of it at the next agreement.
 StepResult LocalRounds::make_step(Trainer& trainer) {
   try {
-    if (spoilt_.empty()) return trainer.step({});
+    if (divergence_.empty()) return trainer.step({});
   } catch (const Divergence& divergence) {
-    spoilt_ = divergence.what();
+    divergence_ = divergence.what();
   } catch (const comm::AgreedError& error) {
     if (islands_.count() == 1) throw;
     throw comm::PeerError(error.what());  // the other islands are in the middle of their rounds
@@ -104,12 +104,12 @@ StepResult LocalRounds::make_step(Trainer& trainer) {
 StepResult LocalRounds::steps(Trainer& trainer) {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::int64_t total = plan_.workload.work.total_steps, before = trainer.steps_done();
-  Way way{.before = before, .done = before};
+  Progress progress{.before = before, .done = before};
   StepResult sums;
   mean_rate_ = 0;
   do {
     const StepResult step = make_step(trainer);
-    ++way.done;
+    ++progress.done;
     sums.figures.step = step.figures.step;
     sums.figures.loss_sum += step.figures.loss_sum;
     sums.figures.metric_sum += step.figures.metric_sum;
@@ -117,74 +117,76 @@ StepResult LocalRounds::steps(Trainer& trainer) {
     sums.figures.learning_rate = step.figures.learning_rate;
     sums.figures.gradient_norm = step.figures.gradient_norm;
     // The mean over the round so far: of equal rates exactly theirs.
-    mean_rate_ += (step.figures.learning_rate - mean_rate_) / static_cast<double>(way.done - before);
-    way.samples = spoilt_.empty() ? sums.figures.samples : std::numeric_limits<double>::quiet_NaN();
-    if (way.done < total) {
-      agree_on_what_is_due(trainer, way);
+    mean_rate_ += (step.figures.learning_rate - mean_rate_) / static_cast<double>(progress.done - before);
+    progress.samples = divergence_.empty() ? sums.figures.samples : std::numeric_limits<double>::quiet_NaN();
+    if (progress.done < total) {
+      agree_on_what_is_due(trainer, progress);
     } else {
-      agree_on_all(trainer, way);
+      agree_on_all(trainer, progress);
     }
-  } while (agree.round_begin(way.done) != way.done && way.done < total);
+  } while (agree.round_begin(progress.done) != progress.done && progress.done < total);
   return sums;
 }
 
-void LocalRounds::agree_on_what_is_due(Trainer& trainer, const Way& way) {
+void LocalRounds::agree_on_what_is_due(Trainer& trainer, const Progress& progress) {
   const AgreeOptions& agree = plan_.settings.agree;
-  const std::int64_t round = agree.round_begin(way.done - 1);
-  const std::int64_t step = way.done - round, before = way.before - round;
+  const std::int64_t round = agree.round_begin(progress.done - 1);
+  const std::int64_t step = progress.done - round, before = progress.before - round;
   for (const Fragment& fragment : fragments_) {
     if (fragment.end <= before || step < fragment.start || step > fragment.end) continue;
-    if (under_way_ != &fragment) start(trainer, fragment, way);
-    if (step == fragment.end) finish(trainer, agree.outer, way);
+    if (under_way_ != &fragment) start(trainer, fragment, progress);
+    if (step == fragment.end) finish(trainer, agree.outer, progress);
   }
 }
 
 /// A run's last step: the islands' movements since their last agreement are averaged, without momentum.
-void LocalRounds::agree_on_all(Trainer& trainer, const Way& way) {
-  agree_on_what_is_due(trainer, way);
+void LocalRounds::agree_on_all(Trainer& trainer, const Progress& progress) {
+  agree_on_what_is_due(trainer, progress);
   const AgreeOptions& agree = plan_.settings.agree;
-  if (under_way_ != nullptr) finish(trainer, agree.outer, way);
-  const std::int64_t step = way.done - agree.round_begin(way.done - 1);
+  if (under_way_ != nullptr) finish(trainer, agree.outer, progress);
+  const std::int64_t step = progress.done - agree.round_begin(progress.done - 1);
   for (const Fragment& fragment : fragments_) {
     if (fragment.end == step && agree.delay == 0) continue;
-    start(trainer, fragment, way);
-    finish(trainer, {.kind = model::OuterOptimizerKind::average}, way);
+    start(trainer, fragment, progress);
+    finish(trainer, {.kind = model::OuterOptimizerKind::average}, progress);
   }
 }
 
 /// Weights each island's movement by its samples. One rank of the island contributes it; the others add zeros.
-void LocalRounds::start(Trainer& trainer, const Fragment& fragment, const Way& way) {
+void LocalRounds::start(Trainer& trainer, const Fragment& fragment, const Progress& progress) {
   const StopWatch watch;
   const std::size_t first = fragment.first, last = first + fragment.count;
   const std::span<const float> now = weights();
-  const auto share = static_cast<float>(way.samples);
+  const auto share = static_cast<float>(progress.samples);
   for (std::size_t i = first; i < last; ++i) differences_[i] = speaks_ ? share * (anchor_[i] - now[i]) : 0;
   if (!left_.empty()) std::copy(now.begin() + first, now.begin() + last, left_.begin() + first);
-  samples_ = {speaks_ ? way.samples : 0};
+  samples_ = {speaks_ ? progress.samples : 0};
   under_way_ = &fragment;
-  be_patient(way.done);
+  be_patient(progress.done);
   parts_.communicator.all_reduce(std::span(samples_));
   parts_.communicator.all_reduce(differences_.subspan(first, fragment.count));
   trainer.add_communication(watch.seconds());
 }
 
-void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Way& come) {
+void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Progress& progress) {
   const StopWatch watch;
-  parts_.communicator.wait("agreeing on the weights", come.done);
+  parts_.communicator.wait("agreeing on the weights", progress.done);
   if (!std::isfinite(samples_[0])) fail(come);
   const auto [first, count, started, ended] = *under_way_;
   under_way_ = nullptr;
   const auto scale = static_cast<float>(1 / samples_[0]);
-  const std::span<float> way = differences_.subspan(first, count), anchor = std::span(anchor_).subspan(first, count);
-  for (float& difference : way) difference *= scale;
+  const std::span<float> movement = differences_.subspan(first, count),
+                         anchor = std::span(anchor_).subspan(first, count);
+  for (float& difference : movement) difference *= scale;
   const std::size_t all_trained = parts_.training.parameters.table().trained_elements();
   const std::size_t trained = std::min(count, all_trained - std::min(first, all_trained));
   const std::span<float> velocity = !model::has_velocity(outer)
                                         ? std::span<float>()
                                         : std::span(velocity_).subspan(std::min(first, all_trained), trained);
-  model::outer_update(outer, anchor.first(trained), velocity, way.first(trained), mean_rate_);
+  model::outer_update(outer, anchor.first(trained), velocity, movement.first(trained), mean_rate_);
   // Running means and variances have no momentum: beyond the mean of the islands' lies nothing.
-  model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {}, way.subspan(trained));
+  model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {},
+                      movement.subspan(trained));
   const std::span<float> now = weights().subspan(first, count);
   for (std::size_t i = 0; i < count; ++i) now[i] = left_.empty() ? anchor[i] : anchor[i] + (now[i] - left_[first + i]);
   parts_.training.parameters.refresh_compute_copy(model::Weights::current);
@@ -192,10 +194,10 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
 }
 
 /// Collective: throws because some island has diverged.
-void LocalRounds::fail(const Way& way) {
-  const std::vector<comm::RankText> said = comm::gather_distinct(parts_.communicator, spoilt_);
+void LocalRounds::fail(const Progress& progress) {
+  const std::vector<comm::RankText> said = comm::gather_distinct(parts_.communicator, divergence_);
   parts_.communicator.set_deadline(plan_.settings.execution.deadline);
-  throw Divergence(way.done, way.before, comm::with_ranks_unless_all(said.front()));
+  throw Divergence(progress.done, progress.before, comm::with_ranks_unless_all(said.front()));
 }
 
 /// Raises the deadline for the rest of the round, because another island may be slower by this factor.

@@ -64,16 +64,16 @@ class LocalRounds : public AgreementRounds {
   StepResult step_of_all(Trainer& trainer, const LoopCalls& calls);
   StepResult steps(Trainer& trainer);
   /// Progress of an island in its round.
-  struct Way {
+  struct Progress {
     std::int64_t before = 0;  ///< steps done when the round began here
     std::int64_t done = 0;    ///< steps
     double samples = 0;       ///< samples of the island since then; NaN: it has diverged
   };
-  void agree_on_what_is_due(Trainer& trainer, const Way& way);
-  void agree_on_all(Trainer& trainer, const Way& way);
-  void start(Trainer& trainer, const Fragment& fragment, const Way& way);
-  void finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Way& way);
-  [[noreturn]] void fail(const Way& way);
+  void agree_on_what_is_due(Trainer& trainer, const Progress& progress);
+  void agree_on_all(Trainer& trainer, const Progress& progress);
+  void start(Trainer& trainer, const Fragment& fragment, const Progress& progress);
+  void finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Progress& progress);
+  [[noreturn]] void fail(const Progress& progress);
   void be_patient(std::int64_t steps_done);
   std::span<float> weights() { return parts_.training.parameters.weight_elements(model::Weights::current); }
   void save_inner_state(const std::string& group, int island, std::span<float> out);
@@ -90,7 +90,7 @@ class LocalRounds : public AgreementRounds {
   std::array<double, 1> samples_{};      ///< samples behind the sum under way
   StopWatch round_;                      ///< since the round began
   double mean_rate_ = 0;                 ///< learning rate, over the round so far
-  std::string spoilt_;                   ///< why training has come apart on this rank's island
+  std::string divergence_;               ///< why training has come apart on this rank's island
   std::unique_ptr<std::pmr::memory_resource> memory_;
   std::span<float> differences_;  ///< buffer of sums over all ranks
   std::vector<float> anchor_, velocity_;

@@ -64,7 +64,7 @@ bool Admission::may_begin(const Worker& worker, std::int64_t update) const {
   return worker.clock - least <= *options_.staleness;
 }
 
-std::optional<Admission::Word> Admission::next() {
+std::optional<Admission::Turn> Admission::next() {
   if (decided_) return std::nullopt;
   const std::int64_t begun = updates_ + (sums() ? 0 : count(State::works));
   for (int index = 0; index < options_.workers; ++index) {
@@ -74,12 +74,12 @@ std::optional<Admission::Word> Admission::next() {
                                                    : (begun < target_ ? begun : -1);
     if (update < 0) {
       worker.state = State::pauses;
-      return Word{.worker = index, .goes_on = false, .step = 0};
+      return Turn{.worker = index, .goes_on = false, .step = 0};
     }
     if (!may_begin(worker, update)) continue;
     worker.state = State::works;
     worker.step = update;
-    return Word{.worker = index, .goes_on = true, .step = sums() ? update : update / options_.workers};
+    return Turn{.worker = index, .goes_on = true, .step = sums() ? update : update / options_.workers};
   }
   return std::nullopt;
 }

@@ -27,7 +27,7 @@ class Admission {
     std::int64_t updates = 0;                    ///< made before
   };
   /// The answer to a worker.
-  struct Word {
+  struct Turn {
     int worker = 0;
     bool goes_on = false;   ///< else it pauses until the next round
     std::int64_t step = 0;  ///< step that it is to make, 0-based: of a sum, or whole steps of all workers
@@ -46,7 +46,7 @@ class Admission {
   /// The round ends as soon as a whole step is done.
   void drain();
   /// The next worker that waits and may be told something.
-  std::optional<Word> next();
+  std::optional<Turn> next();
   /// A gradient of this worker has come. After `update` in sums: decide(), then updated().
   Verdict arrived(int worker);
   /// Whose gradients make the sum that is complete, in rank order: what comes from here on is too late for it, and

@@ -56,7 +56,7 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, co
 
 void ParameterServer::load(const model::ParameterState& from, const Standing& course) {
   part_.load(from, course);
-  spoilt_.clear();
+  divergence_.clear();
   for (Worker& worker : workers_) {
     worker.has_version = -1;
     worker.has_gradient = false;
@@ -419,14 +419,14 @@ double ParameterServer::squares_of_all() const {
 }
 
 void ParameterServer::update(double rate, double squares) {
-  if (spoilt_.empty() && !std::isfinite(squares)) {
-    spoilt_ = fmt::format(
+  if (divergence_.empty() && !std::isfinite(squares)) {
+    divergence_ = fmt::format(
         "step {}: the gradient norm is not finite, though each rank's is: in their sum. The last checkpoint is intact. "
         "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
         part_.step() + 1);
     if (admission_) admission_->drain();
   }
-  if (!spoilt_.empty()) return part_.pass();
+  if (!divergence_.empty()) return part_.pass();
   part_.update(rate, squares);
   figures_.steps.learning_rate = rate;
   figures_.steps.gradient_norm = std::sqrt(squares);

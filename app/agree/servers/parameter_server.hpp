@@ -94,7 +94,7 @@ class ParameterServer {
   /// gradient is an update.
   std::string take_record() { return record_ ? record_->take() : std::string(); }
   /// A message about a sum of the last round that is not finite; empty: all are finite.
-  const std::string& spoilt() const noexcept { return spoilt_; }
+  const std::string& divergence() const noexcept { return divergence_; }
   /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
   /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
   void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
@@ -170,7 +170,7 @@ class ParameterServer {
   std::optional<Replay> replay_;  ///< the record that is repeated, until its end
   std::optional<ArrivalRecord> record_;
   std::vector<std::uint32_t> blocks_;
-  std::string spoilt_;
+  std::string divergence_;
   int byes_ = 0;  ///< and deaths
   std::vector<int> lost_;
   bool ended_ = false;  ///< the coordinator has said so

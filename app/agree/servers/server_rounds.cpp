@@ -86,7 +86,7 @@ ServerRounds::ServerRounds(const RoundsParts& parts, const Servers& servers)
 void ServerRounds::take_over(const Standing& start) {
   first_step_ = own_steps_ = start.step;
   reported_ = {.step = start.step};
-  spoilt_.clear();
+  divergence_.clear();
   records_.assign(static_cast<std::size_t>(servers_.count), false);
   comm::all_succeed(parts_.communicator, [&] {
     if (server_) server_->load(parts_.training.parameters, start);
@@ -246,7 +246,7 @@ void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool w
                         .step_samples = result.step_samples,
                         .loss = result.figures.loss_sum,
                         .metric = result.figures.metric_sum,
-                        .squares = spoilt_.empty() ? parts_.training.status.posted().gradient_squares : 0,
+                        .squares = divergence_.empty() ? parts_.training.status.posted().gradient_squares : 0,
                         .longest_step = longest_};
   const std::span<const float> gradients = parts_.training.parameters.gradient_elements();
   for (int server = 0; server < servers_.count; ++server) {
@@ -296,9 +296,9 @@ void ServerRounds::jump_to(std::int64_t step, const Calls& calls) {
 /// round ends.
 Trainer::Result ServerRounds::make_step(Trainer& trainer) {
   try {
-    if (spoilt_.empty()) return trainer.step({});
+    if (divergence_.empty()) return trainer.step({});
   } catch (const Divergence& divergence) {
-    spoilt_ = divergence.what();
+    divergence_ = divergence.what();
   } catch (const comm::AgreedError& error) {
     throw comm::PeerError(error.what());  // the others are in the middle of their steps
   }
@@ -331,7 +331,7 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
     ++own_steps_;
     longest_ = std::max(longest_, watch.seconds());
     const Trainer::Request wanted = calls.ask();
-    push(result, word.step, !spoilt_.empty() || wanted.any());
+    push(result, word.step, !divergence_.empty() || wanted.any());
   }
 }
 
@@ -379,9 +379,9 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   const double patience = stuck_after(plan_.settings.execution, longest_);
   parts_.communicator.note_activity("waiting for the other ranks", before);
   const bool speaks = server_ && server_->coordinates();
-  const std::string& spoilt = spoilt_.empty() && server_ ? server_->spoilt() : spoilt_;
+  const std::string& reason = divergence_.empty() && server_ ? server_->divergence() : divergence_;
   const std::string record = server_ ? server_->take_record() : "";
-  RoundSums own{.diverged = spoilt.empty() ? 0.0 : 1.0};
+  RoundSums own{.diverged = reason.empty() ? 0.0 : 1.0};
   own.add(wanted);
   if (speaks) {
     const ServerFigures& figures = server_->figures();
@@ -398,7 +398,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
     collect();
     recorded = share_records(record);
     if (sums.diverged > 0) {
-      apart = comm::with_ranks_unless_all(comm::gather_distinct(parts_.communicator, spoilt).front());
+      apart = comm::with_ranks_unless_all(comm::gather_distinct(parts_.communicator, reason).front());
     }
     parts_.communicator.set_deadline(usual);
   };

@@ -104,7 +104,7 @@ class ServerRounds : public AgreementRounds {
   bool brought_ = false;        ///< the weights of the coordinator are here, of the last go
   StepFigures reported_;        ///< sums of what has been reported
   std::vector<bool> records_;   ///< rank 0: the servers whose files of arrivals have begun since begin()
-  std::string spoilt_;          ///< why this worker's training has come apart
+  std::string divergence_;      ///< why this worker's training has come apart
   std::vector<std::uint32_t> blocks_;
 };
 

@@ -248,9 +248,9 @@ TEST_P(BenchTermsTest, WrongSumsAreCounted) {
 }
 
 /// An algorithm that counts its calls, and adds a given error to its sums from then on.
-class PretendedWay final : public AllReduce {
+class PretendedAllReduce final : public AllReduce {
  public:
-  PretendedWay(std::string name, std::vector<std::string>& turns) : name_(std::move(name)), turns_(turns) {}
+  PretendedAllReduce(std::string name, std::vector<std::string>& turns) : name_(std::move(name)), turns_(turns) {}
   std::string name() const override { return name_; }
   void sum(std::size_t count, std::int64_t times) override {
     turns_.push_back(name_);
@@ -280,7 +280,7 @@ class Measurements : public testing::Test {
  protected:
   Measurements() {
     for (const char* name : {"one", "two", "three"}) {
-      auto algorithm = std::make_unique<PretendedWay>(name, turns_);
+      auto algorithm = std::make_unique<PretendedAllReduce>(name, turns_);
       pretended_.push_back(algorithm.get());
       ways_.push_back(std::move(algorithm));
     }
@@ -289,7 +289,7 @@ class Measurements : public testing::Test {
   comm::SerialCommunicator alone_;
   std::vector<std::string> turns_;
   std::vector<std::unique_ptr<AllReduce>> ways_;
-  std::vector<PretendedWay*> pretended_;
+  std::vector<PretendedAllReduce*> pretended_;
 };
 
 TEST_F(Measurements, RowsOfRightSums) {
@@ -333,7 +333,8 @@ TEST_F(Measurements, WaysTakeTurns) {
 TEST_F(Measurements, WarmUpAsOftenAsTheyAreTold) {
   measure_size(alone_, ways_, 10, KnownSums(1), {.warmup = 0, .repeat = 1});
   const std::int64_t cold = pretended_[0]->summed();
-  for (PretendedWay* algorithm : pretended_) EXPECT_GE(algorithm->summed(), 3);  // the check, the estimate, a batch
+  for (PretendedAllReduce* algorithm : pretended_)
+    EXPECT_GE(algorithm->summed(), 3);  // the check, the estimate, a batch
   turns_.clear();
   measure_size(alone_, ways_, 10, KnownSums(1), {.warmup = 7, .repeat = 1});
   EXPECT_EQ(std::count(turns_.begin(), turns_.end(), "one"), 3 + 7);

@@ -264,7 +264,7 @@ int run(const Options& options) {
 }  // namespace lockstep::torture
 
 int main(int argc, char** argv) {
-  if (argc > 1 && argv[1] == lockstep::io::kInspectionWord) {
+  if (argc > 1 && argv[1] == lockstep::io::kInspectionArgument) {
     return lockstep::io::answer_inspection({argv + 2, argv + argc});
   }
   try {

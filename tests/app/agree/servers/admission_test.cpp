@@ -13,7 +13,7 @@ using Verdict = Admission::Verdict;
 /// Tells all workers that may be told something now; returns the workers that go on.
 std::vector<int> told(Admission& admission) {
   std::vector<int> workers;
-  while (const std::optional<Admission::Word> word = admission.next()) {
+  while (const std::optional<Admission::Turn> word = admission.next()) {
     if (word->goes_on) workers.push_back(word->worker);
   }
   return workers;
@@ -70,7 +70,7 @@ TEST(AdmissionTest, AQuorumMakesTheUpdateAndWhoIsLateIsDroppedAndGoesOnWithTheNe
   EXPECT_EQ(told(admission), std::vector<int>());
   admission.updated();
   const auto words = [&] {
-    std::vector<Admission::Word> all;
+    std::vector<Admission::Turn> all;
     while (const auto word = admission.next()) all.push_back(*word);
     return all;
   }();
