@@ -15,7 +15,6 @@
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/engine/micro_batches.hpp"
-#include "app/engine/slowdown.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
@@ -53,7 +52,6 @@ struct Job {
   StopSignals& signals;
   io::IoDeadline& deadline;
   WallTime time_left;  ///< rank 0's decides for all
-  double speed = 1;    ///< fraction of this rank's own speed (Slowdown)
 };
 
 /// The steps from a start to the end of the run, or to a divergence, and everything between them.
@@ -105,7 +103,6 @@ class TrainingLoop {
   io::Prefetcher samples_;
   BatchFeed batches_;
   model::LearningRateSchedule schedule_;
-  Slowdown slowdown_;
   Trainer trainer_;
   PendingError error_;
   WallTime time_left_;
@@ -313,13 +310,9 @@ TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
       samples_(*job.plan.workload.training, samples_from(start.standing.place, job)),
       batches_(samples_, job.engine.stepping(), feed_options(job.plan, job.engine.backend())),
       schedule_(job.plan.schedule.scaled(start.standing.rate_factor)),
-      slowdown_(job.speed),
       trainer_(job.engine.parts(), schedule_,
                share_of(work_, job.engine.reads_as(), job.engine.training_ranks()).micro_steps,
-               [this] {
-                 slowdown_.pause(trainer_.time());
-                 return batches_.next();
-               }),
+               [this] { return batches_.next(); }),
       error_(job.communicator),
       time_left_(job.time_left),
       log_(job.plan, job.communicator, job.console, job.engine, error_, start.standing.step),
@@ -380,18 +373,10 @@ TrainOptions read_train_command(const std::vector<std::string>& arguments) {
   });
 }
 
-int run_train(comm::MpiSession& session, const TrainOptions& options, StopSignals& signals) {
+int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
   Console console(session.rank() == 0);
-  // Reports an error in the steps before it waits for the reader, which may be stuck.
-  return train(session, options, signals, {.console = console, .around_steps = [&](const std::function<int()>& steps) {
-                                             return session.conclude(steps);
-                                           }});
-}
-
-int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals, const Training& training) {
   const std::unique_ptr<comm::Communicator> communicator = connect_ranks(session, given);
   io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
-  Console& console = training.console;
   const Console::Watch watched(console, io_deadline);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress(given.reports.progress);
@@ -411,7 +396,6 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   if (origin.weight_file) {
     console.info(origin.weight_file->beginnings(plan.workload.network->parameters(), plan.settings.start.reinitialize));
   }
-  if (training.planned) training.planned(plan);
   const TrainOptions& settings = plan.settings;
   const Workload& workload = plan.workload;
   if (settings.dry_run) {
@@ -438,12 +422,11 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
                 .engine = engine,
                 .signals = signals,
                 .deadline = io_deadline,
-                .time_left = announce_time(job_time, launched, console, plan),
-                .speed = training.speed};
+                .time_left = announce_time(job_time, launched, console, plan)};
   std::optional<TrainingLoop> loop;  // outlives the steps, whose error is told before this waits for a stuck reader
   restore(*communicator, console, plan, engine, origin);
   loop.emplace(job, origin);
-  return training.around_steps([&] { return train_to_the_end(job, origin, std::move(folder), loop); });
+  return session.conclude([&] { return train_to_the_end(job, origin, std::move(folder), loop); });
 }
 
 }  // namespace lockstep::app
