@@ -210,7 +210,7 @@ void NcclHandle::start_messages(std::span<const Message> messages, void* stream)
   check(ncclGroupStart(), "ncclGroupStart", communicator_);
   ncclResult_t result = ncclSuccess;
   for (const Message& message : messages) {
-    const auto& [way, data, count, peer] = message;
+    const auto& [direction, data, count, peer] = message;
     result = direction == Message::Direction::send ? ncclSend(data, count, ncclFloat32, peer, communicator_, on)
                                                    : ncclRecv(data, count, ncclFloat32, peer, communicator_, on);
     if (result != ncclSuccess && result != ncclInProgress) break;

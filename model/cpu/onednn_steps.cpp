@@ -137,11 +137,11 @@ void ConvolutionStep::take(const PrimitiveDescriptor& descriptor) {
   scratchpad_ = descriptor.scratchpad_desc();
 }
 
-void ConvolutionStep::reorder(Direction direction, float* plain, float* arranged) const {
+void ConvolutionStep::reorder(Reorder to, float* plain, float* arranged) const {
   workspace_.claim_thread();
   memory outside(plain_filters_, workspace_.engine, plain), inside(filters_, workspace_.engine, arranged);
   dnnl::stream stream = workspace_.streams.front();
-  if (direction == Direction::in) {
+  if (to == Reorder::in) {
     in_.execute(stream, outside, inside);
   } else {
     out_.execute(stream, inside, outside);
@@ -152,7 +152,7 @@ void ConvolutionStep::reorder(Direction direction, float* plain, float* arranged
 const float* ConvolutionStep::arrange_filters(const float* plain, ScratchFloats& scratch) const {
   if (is_plain_) return plain;
   float* const arranged = scratch.at_least(filter_elements()).data();
-  reorder(Direction::in, writable(plain), arranged);
+  reorder(Reorder::in, writable(plain), arranged);
   return arranged;
 }
 
@@ -160,7 +160,7 @@ void ConvolutionStep::return_filters(float* arranged, std::span<float> plain, Ac
                                      ScratchFloats& scratch) const {
   if (!is_plain_) {
     const auto to = accumulate == Accumulate::yes ? scratch.at_least(plain.size()) : plain;
-    reorder(Direction::out, to.data(), arranged);
+    reorder(Reorder::out, to.data(), arranged);
     arranged = to.data();
   }
   if (arranged == plain.data()) return;

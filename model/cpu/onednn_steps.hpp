@@ -71,8 +71,8 @@ class ConvolutionStep {
   };
   template <class PrimitiveDescriptor>
   void take(const PrimitiveDescriptor& descriptor);
-  enum class Direction { in, out };  ///< to the library's format, and back
-  void reorder(Direction direction, float* plain, float* arranged) const;
+  enum class Reorder { in, out };  ///< to the library's format, and back
+  void reorder(Reorder to, float* plain, float* arranged) const;
 
   OnednnWorkspace& workspace_;
   std::size_t images_;

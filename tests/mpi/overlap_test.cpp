@@ -21,7 +21,7 @@ class Overlap : public testing::TestWithParam<TransportCase> {
   static std::unique_ptr<Communicator> communicator_that(bool overlaps, WireFormat wire = WireFormat::fp32) {
     TransportCase tested = GetParam();
     tested.overlap = overlaps;
-    return communicator_over(way, 60, wire);
+    return communicator_over(tested, 60, wire);
   }
 
   /// Gradients after `steps` steps whose slices become ready piece by piece; every step adds to the last.

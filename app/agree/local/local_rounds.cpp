@@ -171,7 +171,7 @@ void LocalRounds::start(Trainer& trainer, const Fragment& fragment, const Progre
 void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Progress& progress) {
   const StopWatch watch;
   parts_.communicator.wait("agreeing on the weights", progress.done);
-  if (!std::isfinite(samples_[0])) fail(come);
+  if (!std::isfinite(samples_[0])) fail(progress);
   const auto [first, count, started, ended] = *under_way_;
   under_way_ = nullptr;
   const auto scale = static_cast<float>(1 / samples_[0]);
