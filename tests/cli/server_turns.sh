@@ -58,9 +58,9 @@ for mode in async quorum=2; do
 done
 
 check "all servers and workers wait ten times as long as the longest step"
-start -n 4 train $base --hidden 32 --optimizer sgd $without_end --agree async --servers 2 --staleness 1 --deadline 1 --io-deadline 1 --report-every 100 --run runs/slow
+start -n 4 train $base --hidden 32 --optimizer sgd $without_end --agree async --servers 2 --staleness 1 --deadline 2 --io-deadline 2 --report-every 100 --run runs/slow
 wait_for 90 grep -q '^ *step ' out
-for stop in 1.5 6; do  # longer than both deadlines, and than the other worker waits for its own steps
+for stop in 2.7 9; do  # longer than both deadlines, and than the other worker waits for its own steps
   kill -STOP "$(rank 1)"
   sleep $stop
   lines=$(grep -c '^ *step ' out)
