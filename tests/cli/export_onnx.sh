@@ -1,20 +1,9 @@
 #!/usr/bin/env bash
-# Exported graphs compute the same in ONNX Runtime (the Python packages onnx and onnxruntime, installed from PyPI if
-# need be) as `lockstep predict`, and for language models the same as a forward pass in numpy.
+# Exported graphs compute the same in ONNX Runtime (the Python packages onnx and onnxruntime) as `lockstep predict`, and for language models the same as a forward pass in numpy.
 # label: slow
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
-runtime=""
-packages='import onnx, onnxruntime, h5py, numpy'
-for candidate in "${ONNX_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c "$packages" 2>/dev/null && runtime=$candidate && break
-done
-if [ -z "$runtime" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 &&
-    tools/bin/pip install --quiet onnx onnxruntime h5py numpy >>install.log 2>&1 && runtime=tools/bin/python
-fi
-[ -n "$runtime" ] && "$runtime" -c "$packages" 2>/dev/null ||
-  skip_all "the Python packages onnx and onnxruntime are not here and cannot be installed: $(tail -n 1 install.log)"
+runtime=$(peer_python onnx onnxruntime h5py numpy) || skip_all "no Python here has onnx, onnxruntime, h5py and numpy (PEER_PYTHONS: others to try)"
 
 "$runtime" - <<'END' || exit 1
 import h5py, numpy as np

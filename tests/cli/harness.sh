@@ -80,6 +80,14 @@ process_tree() {
 }
 
 skip_all() { echo "SKIPPED: $1"; exit 77; }
+# peer_python MODULE...: prints a Python that has these modules: python3, or one of $PEER_PYTHONS. Tests install nothing.
+peer_python() {
+  local candidate modules=$*
+  for candidate in ${PEER_PYTHONS:-} "$(command -v python3)"; do
+    "$candidate" -c "import ${modules// /, }" 2>/dev/null && echo "$candidate" && return
+  done
+  return 1
+}
 
 # command_for [-u WRAPPER] [-n RANKS] [-w WRAPPER] ARGUMENTS...: sets $command. -u wraps the launcher, -w each rank.
 command_for() {

@@ -1,19 +1,10 @@
 #!/usr/bin/env bash
-# `pack` reads random HDF5 and netCDF-4 files of many kinds as h5py and netCDF4 do (from PyPI, installed if need be),
-# and refuses those in which they find missing numbers.
+# `pack` reads random HDF5 and netCDF-4 files of many kinds as h5py and netCDF4 do and
+# refuses those in which they find missing numbers.
 # label: slow
 # seconds: 900
 . "$(dirname "$0")/harness.sh"
-needed='import h5py, netCDF4, numpy'
-peer=""
-for candidate in "${HDF5_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c "$needed" 2>/dev/null && peer=$candidate && break
-done
-if [ -z "$peer" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet h5py netCDF4 >>install.log 2>&1 && peer=tools/bin/python
-fi
-[ -n "$peer" ] && "$peer" -c "$needed" 2>/dev/null ||
-  skip_all "the Python packages h5py and netCDF4 are not here and cannot be installed: $(tail -n 1 install.log)"
+peer=$(peer_python h5py netCDF4 numpy) || skip_all "no Python here has h5py, netCDF4 and numpy (PEER_PYTHONS: others to try)"
 
 cat >make.py <<'END'
 import sys, warnings

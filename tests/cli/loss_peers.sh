@@ -1,22 +1,10 @@
 #!/usr/bin/env bash
 # Weighted losses and the losses of numbers equal PyTorch's, step by step through a network with a hidden layer; the
-# metrics of --best-by and the balanced weights equal scikit-learn's (both from PyPI, installed if need be).
+# metrics of --best-by and the balanced weights equal scikit-learn's.
 # label: slow
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
-# peer_with MODULE PACKAGE PYTHON...: prints a python that has it.
-peer_with() {
-  local module=$1 package=$2 candidate
-  shift 2
-  for candidate in "$@" "$(command -v python3)" "tools/bin/python"; do
-    [ -n "$candidate" ] && "$candidate" -c "import $module" 2>/dev/null && echo "$candidate" && return
-  done
-  [ -d tools ] || "$(command -v python3)" -m venv tools >>install.log 2>&1
-  tools/bin/pip install --quiet "$package" >>install.log 2>&1 && echo tools/bin/python
-}
-torch=$(peer_with torch torch "${TORCH_PYTHON:-}") sklearn=$(peer_with sklearn scikit-learn "${SKLEARN_PYTHON:-}")
-[ -n "$torch" ] && [ -n "$sklearn" ] ||
-  skip_all "the Python packages torch and scikit-learn are not here and cannot be installed: $(tail -n 1 install.log)"
+torch=$(peer_python torch) && sklearn=$(peer_python sklearn) || skip_all "no Python here has torch, or none sklearn (PEER_PYTHONS: others to try)"
 
 python3 - <<'END' || exit 1
 import h5py, numpy as np

@@ -1,18 +1,10 @@
 #!/usr/bin/env bash
-# Packed images equal Pillow's (from PyPI, installed if need be), pixel for pixel, for every kind of file, orientation
+# Packed images equal Pillow's, pixel for pixel, for every kind of file, orientation
 # and depth.
 # label: slow
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
-peer=""
-for candidate in "${PILLOW_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c 'import PIL, numpy' 2>/dev/null && peer=$candidate && break
-done
-if [ -z "$peer" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet pillow numpy >>install.log 2>&1 && peer=tools/bin/python
-fi
-[ -n "$peer" ] && "$peer" -c 'import PIL, numpy' 2>/dev/null ||
-  skip_all "the Python package Pillow is not here and cannot be installed: $(tail -n 1 install.log)"
+peer=$(peer_python PIL numpy) || skip_all "no Python here has PIL and numpy (PEER_PYTHONS: others to try)"
 
 # Every file is a class of its own; Pillow's pixels stand beside it.
 "$peer" - <<'END'

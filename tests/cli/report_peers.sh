@@ -1,17 +1,9 @@
 #!/usr/bin/env bash
-# `eval --report` equals scikit-learn (from PyPI, installed if need be).
+# `eval --report` equals scikit-learn.
 # label: slow
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
-peer=""
-for candidate in "${SKLEARN_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c 'import sklearn, h5py' 2>/dev/null && peer=$candidate && break
-done
-if [ -z "$peer" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet scikit-learn h5py >>install.log 2>&1 && peer=tools/bin/python
-fi
-[ -n "$peer" ] && "$peer" -c 'import sklearn, h5py' 2>/dev/null ||
-  skip_all "the Python packages scikit-learn and h5py are not here and cannot be installed: $(tail -n 1 install.log)"
+peer=$(peer_python sklearn h5py) || skip_all "no Python here has sklearn and h5py (PEER_PYTHONS: others to try)"
 
 cat >compare.py <<'END'
 import json, sys, warnings

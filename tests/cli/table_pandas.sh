@@ -3,11 +3,7 @@
 # label: slow
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
-peer=""
-for candidate in "${PANDAS_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c 'import pandas, h5py' 2>/dev/null && peer=$candidate && break
-done
-[ -n "$peer" ] || skip_all "no Python here has pandas and h5py"
+peer=$(peer_python pandas h5py) || skip_all "no Python here has pandas and h5py (PEER_PYTHONS: others to try)"
 
 cat >tables.py <<'END'
 import sys

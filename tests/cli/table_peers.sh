@@ -1,18 +1,10 @@
 #!/usr/bin/env bash
-# Default options on tables match scikit-learn's baselines (from PyPI, installed if need be): its own data sets, and
+# Default options on tables match scikit-learn's baselines: its own data sets, and
 # houses modelled on those of California.
 # label: slow
 # seconds: 900
 . "$(dirname "$0")/harness.sh"
-peer=""
-for candidate in "${SKLEARN_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c 'import sklearn' 2>/dev/null && peer=$candidate && break
-done
-if [ -z "$peer" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet scikit-learn >>install.log 2>&1 && peer=tools/bin/python
-fi
-[ -n "$peer" ] && "$peer" -c 'import sklearn' 2>/dev/null ||
-  skip_all "the Python package scikit-learn is not here and cannot be installed: $(tail -n 1 install.log)"
+peer=$(peer_python sklearn) || skip_all "no Python here has sklearn (PEER_PYTHONS: others to try)"
 
 cat >peer.py <<'END'
 import json, sys

