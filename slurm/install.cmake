@@ -2,6 +2,7 @@
 include(GNUInstallDirs)
 install(TARGETS lockstep)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY app/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/app)
 # The documents keep the tree's folders, which their links name. What they link to among the tests is not installed: the
 # words stay, the link goes.
 foreach(document README.md app/README.md comm/README.md io/README.md io/checkpoints/checkpoint_format.md
