@@ -28,6 +28,10 @@ command_line="grep program_commit.cpp build.ninja"
 sed -n 's/^build \([^: ]*\.o\): [^ ]* [^ ]*off\/program_commit\.cpp .*/\1/p' off/build.ninja >out
 [ "$(cat out)" = CMakeFiles/lockstep.dir/program_commit.cpp.o ] || failed "it is compiled into other things"
 
+check "two sanitizers at once"
+configure sanitized -DLOCKSTEP_CUDA=OFF -DCMAKE_BUILD_TYPE=Debug -DLOCKSTEP_SANITIZE=address,undefined
+[ "$status" = 0 ] || failed "ended with $status"
+
 check "AUTO without nvcc says so and goes on"
 configure auto CUDACXX=/bin/false
 [ "$status" = 0 ] || failed "ended with $status"

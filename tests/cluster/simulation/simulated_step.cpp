@@ -52,6 +52,8 @@
 #include <smpi/smpi.h>
 #include <sys/mman.h>
 
+#undef sleep  // a macro of SMPI's
+
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/host/halving_rounds.hpp"
