@@ -14,6 +14,7 @@
 #include "model/cuda/plain_matmul.hpp"
 #include "model/formulas/bfloat16.hpp"
 #include "model/kernel_harness.hpp"
+#include "model/reference/reference_activations.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -22,34 +23,6 @@ using namespace test;
 
 constexpr std::array kActivations{Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid};
 constexpr std::array<std::int64_t, 14> kCounts{0, 1, 2, 3, 7, 8, 31, 32, 33, 127, 128, 129, 1000, 70001};
-
-double activate(Activation activation, double v) {
-  switch (activation) {
-    case Activation::none:
-      return v;
-    case Activation::relu:
-      return v < 0 ? 0 : v;
-    case Activation::tanh:
-      return std::tanh(v);
-    case Activation::sigmoid:
-      return 1 / (1 + std::exp(-v));
-  }
-  return kNan;
-}
-
-double gradient_before(Activation activation, double y, double d_y) {
-  switch (activation) {
-    case Activation::none:
-      return d_y;
-    case Activation::relu:
-      return y > 0 ? d_y : 0;
-    case Activation::tanh:
-      return d_y * (1 - y * y);
-    case Activation::sigmoid:
-      return d_y * y * (1 - y);
-  }
-  return kNan;
-}
 
 TEST(ConvertInput, MatchesTheFormula) {
   for (const ElementType in : {ElementType::uint8, ElementType::float32, ElementType::float64}) {
@@ -206,7 +179,7 @@ TEST(ActivationGradient, MatchesFloat64) {
                 for (std::size_t o = 0; o < d_bias.count() && variant == 2; ++o) d_bias.set(o, sample("before", o));
                 expected = d_y.values();
                 for (std::size_t i = 0; i < expected.size(); ++i) {
-                  expected[i] = gradient_before(activation, y.get(i), expected[i]);
+                  expected[i] = model::activation_gradient(activation, y.get(i), expected[i]);
                 }
                 activation_gradient(nullptr, activation, activation == Activation::none ? Tensor{} : y.tensor(),
                                     d_y.tensor(), accumulate, variant == 0 ? Tensor{} : d_bias.tensor(),
