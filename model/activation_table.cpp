@@ -61,20 +61,21 @@ std::int64_t ActivationTable::elements_per_sample() const noexcept {
 
 ActivationLayout::ActivationLayout(const ActivationTable& table, std::int64_t max_batch, const OperationTypes& types) {
   const auto& entries = table.all();
-  std::vector<std::size_t> sizes(entries.size(), 0), offsets(entries.size(), 0);
-  for (const ActivationTable::Entry& entry : entries) {
+  std::vector<MemoryBlock> blocks(entries.size());  // those of entries that share others' memory stay empty
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const ActivationTable::Entry& entry = entries[i];
     const std::int64_t rows = entry.per_batch ? entry.rows : entry.rows * max_batch;
     const ElementType type = type_of(entry.holds, types);
-    sizes[entry.memory_of] =
-        std::max(sizes[entry.memory_of], static_cast<std::size_t>(rows * columns_of(entry, type)) * size_of(type));
+    MemoryBlock& block = blocks[entry.memory_of];
+    block.bytes = std::max(block.bytes, static_cast<std::size_t>(rows * columns_of(entry, type)) * size_of(type));
+    block.lifetime = entry.memory_of == i ? entry.lifetime : block.lifetime.with(entry.lifetime);
   }
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    offsets[i] = bytes_;
-    bytes_ += (sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  const MemoryPlacement placement = place_by_lifetimes(blocks, kAlignment);
+  bytes_ = placement.bytes;
   for (const ActivationTable::Entry& entry : entries) {
     const ElementType type = type_of(entry.holds, types);
-    allocations_.push_back({offsets[entry.memory_of], type, entry.rows, columns_of(entry, type), entry.per_batch});
+    allocations_.push_back(
+        {placement.offsets[entry.memory_of], type, entry.rows, columns_of(entry, type), entry.per_batch});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/graph/lifetimes.hpp"
 #include "model/operation_types.hpp"
 #include "model/tensor.hpp"
 
@@ -32,6 +33,7 @@ struct ActivationSpec {
   /// Columns in bfloat16, where matrix products want aligned rows; 0: the same as `columns`. The code that asks for
   /// more columns fills them.
   std::int64_t padded_columns = 0;
+  Lifetime lifetime = {};  ///< when it is needed, of activations that give up their memory in between
 };
 
 class ActivationTable {
@@ -52,7 +54,8 @@ class ActivationTable {
   std::vector<Entry> entries_;
 };
 
-/// A table laid out for batches of up to `max_batch` samples; each activation starts at a multiple of 256 bytes.
+/// A table laid out for batches of up to `max_batch` samples; each activation starts at a multiple of 256 bytes, and
+/// shares them with activations of other lifetimes.
 class ActivationLayout {
  public:
   ActivationLayout(const ActivationTable& table, std::int64_t max_batch, const OperationTypes& types);

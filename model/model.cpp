@@ -1,5 +1,6 @@
 #include "model/model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -18,6 +19,10 @@ void require_targets(const Batch& batch) {
   if (batch.count() > 0 && !batch.y.present()) throw std::invalid_argument("a batch without targets");
 }
 
+OperationTypes types_of(const Backend& backend) {
+  return {.compute = backend.compute_type(), .master = backend.master_type()};
+}
+
 Purpose purpose_of(const ParameterState& parameters) {
   return parameters.has_gradients() ? Purpose::training : Purpose::evaluation;
 }
@@ -29,10 +34,12 @@ Model::Model(Backend& backend, const Network& network, ParameterState& parameter
       network_(network),
       parameters_(parameters),
       options_(checked(options)),
-      layout_(network.activations(), options.max_batch,
-              {.compute = backend.compute_type(), .master = backend.master_type()}),
+      training_layout_(parameters.has_gradients() ? network.activations(Purpose::training) : ActivationTable(),
+                       options.max_batch, types_of(backend)),
+      evaluation_layout_(network.activations(Purpose::evaluation), options.max_batch, types_of(backend)),
       // Not zeroed: every element is written before it is read, and pages that no batch reaches stay untouched.
-      activations_(backend.memory(), ElementType::uint8, layout_.bytes()),
+      activations_(backend.memory(), ElementType::uint8,
+                   std::max(training_layout_.bytes(), evaluation_layout_.bytes())),
       recurrent_state_(backend, network, options.most_sequences(), purpose_of(parameters)),
       stage_(backend, network, options, purpose_of(parameters)),
       training_sums_(backend, kLossSums),
@@ -56,7 +63,7 @@ Pass Model::pass(const Batch& batch, Weights weights, Purpose purpose) {
           .table = network_.parameters(),
           .memory = {.parameters = parameters_.in_compute_type(weights),
                      .gradients = parameters_.has_gradients() ? parameters_.gradients() : Tensor{},
-                     .layout = &layout_,
+                     .layout = purpose == Purpose::training ? &training_layout_ : &evaluation_layout_,
                      .activations = activations_.data(),
                      .state_layout = &recurrent_state_.layout(),
                      .state = recurrent_state_.data(purpose),
@@ -177,25 +184,30 @@ void Model::download_rows(const Tensor& output, std::span<float> out) {
 }
 
 std::string Model::locate_not_finite() {
+  require_training("locate_not_finite");
   const auto finite = [&](const Tensor& tensor) { return std::isfinite(sum_of_squares_now(backend_, tensor)); };
   const auto& parameters = network_.parameters().all();
   const Batch& worked = stage_.released();
-  const Pass again = pass(worked, Weights::current, Purpose::training);
+  Pass again = pass(worked, Weights::current, Purpose::training);
   if (!network_.sample_shape().tokens && !finite(again.input)) return "input";
   for (const Parameter& parameter : parameters) {
     if (!finite(parameters_.parameters().slice(parameter.slice()))) {
       return fmt::format("parameter {}", parameter.name);
     }
   }
+  std::string layer;
+  const AfterCall check = [&](const CallResult& call) {
+    if (layer.empty() && call.output.present() && !finite(call.output)) layer = call.name;
+  };
+  again.after_call = &check;
   const Tensor output = network_.forward(again);
-  const std::string layer = network_.first_not_finite(again);
+  again.after_call = nullptr;
+  if (layer.empty()) layer = network_.first_not_finite(again);
   if (!layer.empty()) return fmt::format("layer {} (forward)", layer);
   backend_.fill_zero(evaluation_sums_.tensor());
   LossOptions options = loss_options(1, worked);
-  options.want_gradient = parameters_.has_gradients();
   loss(again, output, worked.y, options, evaluation_sums_.tensor());
   if (!std::isfinite(evaluation_sums_.read_now()[0])) return "loss";
-  if (!parameters_.has_gradients()) return "";
   network_.backward(again, output, Accumulate::no, {});
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     if (!parameter->frozen && !finite(parameters_.gradients().slice(parameter->slice()))) {

@@ -89,7 +89,7 @@ class Model {
   const Network& network_;
   ParameterState& parameters_;
   ModelOptions options_;
-  ActivationLayout layout_;
+  ActivationLayout training_layout_, evaluation_layout_;  ///< two plans for the same memory
   Arena activations_;
   RecurrentState recurrent_state_;
   BatchStage stage_;

@@ -11,8 +11,6 @@
 
 namespace lockstep::model {
 
-enum class Purpose { training, evaluation };
-
 struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
   InputTransform input_transform = {};

@@ -61,7 +61,8 @@ class Network {
  public:
   virtual ~Network() = default;
   const ParameterTable& parameters() const noexcept { return parameters_; }
-  const ActivationTable& activations() const noexcept { return activations_; }
+  /// Activations of passes that train, or of the others (Pass::training).
+  virtual const ActivationTable& activations(Purpose /*purpose*/) const noexcept { return activations_; }
   /// State that a recurrent network carries from one batch to the next of the same sequences, zero at first. Its
   /// batches are stateful: sample i continues sample i of the preceding batch.
   const ActivationTable& recurrent_state() const noexcept { return recurrent_state_; }
@@ -90,7 +91,7 @@ class Network {
   virtual Tensor targets(const Pass& pass, const Tensor& y) const;
 
   /// Name of the first activation in `pass` that has one and is not finite after forward, or "". Reads all of them: for
-  /// the message after a NaN.
+  /// the message after a NaN. Graphs, whose activations do not all stay until then, name none: see Pass::after_call.
   std::string first_not_finite(const Pass& pass) const;
 
   /// Replaces the initial values of weights (Decay::yes) or biases of the named layers. Throws std::invalid_argument
@@ -98,7 +99,7 @@ class Network {
   void set_initializers(std::string_view option, const Initializers& initializers);
   /// Freezes parameters (ParameterTable::freeze): passes make no gradients of them, and backward ends above the lowest
   /// trained layer. Call it before any memory is taken.
-  void freeze(std::span<const std::size_t> parameters) { parameters_.freeze(parameters); }
+  virtual void freeze(std::span<const std::size_t> parameters) { parameters_.freeze(parameters); }
   /// Multiplies the parameter's learning rate by `scale`.
   void set_rate_scale(std::size_t parameter, double scale) { parameters_.set_rate_scale(parameter, scale); }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 #include "model/activation_table.hpp"
 #include "model/backend.hpp"
@@ -11,17 +12,27 @@
 
 namespace lockstep::model {
 
+enum class Purpose { training, evaluation };
+
 /// gradients[0, end) of the arena is final. Called in ascending order of `end`.
 using GradientReady = std::function<void(std::size_t end)>;
 /// Enqueues the sum over all ranks of a float64 tensor in the backend's memory, in place.
 using SumOverRanks = std::function<void(const Tensor& sums)>;
 
+/// One call of an operation of a graph has been enqueued.
+struct CallResult {
+  std::int32_t tick;      ///< its tick (model/graph/program.hpp)
+  std::string_view name;  ///< the operation's
+  Tensor output;          ///< forward; absent behind a backward call
+};
+using AfterCall = std::function<void(const CallResult&)>;
+
 /// The arenas of one pass; Model owns them.
 struct PassMemory {
-  Tensor parameters;  ///< [1, arena_elements], compute type
-  Tensor gradients;   ///< [1, updated_elements], master type; empty in evaluation
-  const ActivationLayout* layout = nullptr;
-  void* activations = nullptr;  ///< laid out by `layout`
+  Tensor parameters;                         ///< [1, arena_elements], compute type
+  Tensor gradients;                          ///< [1, updated_elements], master type; empty in evaluation
+  const ActivationLayout* layout = nullptr;  ///< layout of the table for the pass' purpose
+  void* activations = nullptr;               ///< laid out by `layout`
   const ActivationLayout* state_layout = nullptr;
   void* state = nullptr;            ///< recurrent network (Network::recurrent_state()): its state, laid out likewise
   std::int64_t first_sequence = 0;  ///< the batch's first sequence within the state
@@ -43,6 +54,7 @@ struct Pass {
     std::int64_t first = 0, count = 0;
   };
   Positions positions = {};
+  const AfterCall* after_call = nullptr;  ///< for messages and tests
 
   ImageOperations& images() const noexcept { return backend.images(); }
   SequenceOperations& sequences() const noexcept { return backend.sequences(); }

@@ -1,5 +1,7 @@
 #include "model/layers/layer_activation.hpp"
 
+#include <fmt/format.h>
+
 namespace lockstep::model {
 
 namespace {
@@ -13,6 +15,18 @@ LayerActivation layer_activation(std::string_view name) {
   LayerActivation activation;
   activation.gelu = true;
   return activation;
+}
+
+std::string text_behind(const LayerActivation& activation) {
+  return activation.is_none() ? "" : fmt::format(", {}", name_of(activation));
+}
+
+NetworkOption call_activation() {
+  return {.name = "activation",
+          .value = "none",
+          .value_name = "NAME",
+          .help = "applied to the result",
+          .words = {"none", "relu", "tanh", "sigmoid", kGelu}};
 }
 
 std::string_view name_of(const LayerActivation& activation) noexcept {

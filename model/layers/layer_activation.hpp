@@ -3,8 +3,10 @@
 /// operation because its derivative needs its input.
 #pragma once
 
+#include <string>
 #include <string_view>
 
+#include "model/network_options.hpp"
 #include "model/operation_types.hpp"
 
 namespace lockstep::model {
@@ -21,5 +23,9 @@ struct LayerActivation {
 /// Parses a word of activation_option() or "none"; throws std::invalid_argument for others.
 LayerActivation layer_activation(std::string_view name);
 std::string_view name_of(const LayerActivation& activation) noexcept;
+/// For the description of a layer in the plan: ", relu", or nothing without an activation.
+std::string text_behind(const LayerActivation& activation);
+/// The argument of an operation that layer_activation() reads.
+NetworkOption call_activation();
 
 }  // namespace lockstep::model

@@ -6,91 +6,71 @@
 
 #include <fmt/format.h>
 
-#include "model/layers/convolution_layer.hpp"
-#include "model/layers/dense.hpp"
-#include "model/layers/dropout_stage.hpp"
-#include "model/layers/layer_chain.hpp"
-#include "model/layers/max_pool_layer.hpp"
-#include "model/layers/response_normalization_layer.hpp"
+#include "model/graph/graph_network.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class TutorialCnn final : public LayerChain {
+class TutorialCnn {
  public:
   TutorialCnn(const NetworkOptions& options, const SampleShape& shape)
-      : LayerChain(shape),
-        activation_(layer_activation(options.get<std::string>("activation"))),
-        dropout_(static_cast<float>(options.get<double>("dropout"))),
-        weight_initializer_(options.initializer("weight-init")),
-        bias_initializer_(options.initializer("bias-init")),
-        image_(*shape.image) {
+      : options_(options),
+        activation_(options.get<std::string>("activation")),
+        network_{.input_shape = Shape(*shape.image), .calls = {}} {
     convolution("conv_1", 0);
     pool("pool_1");
-    append<ResponseNormalizationLayer>("norm_1", image_, ResponseNormalization{});
+    add("response-norm", "norm_1");
     convolution("conv_2", 0.1);
-    append<ResponseNormalizationLayer>("norm_2", image_, ResponseNormalization{});
+    add("response-norm", "norm_2");
     pool("pool_2");
-    dense("dense_1", 384, activation_, 0.04, 0.1, Decay::yes);
-    drop("dropout_1", 0);
-    dense("dense_2", 192, activation_, 0.04, 0.1, Decay::yes);
-    drop("dropout_2", 1);
-    dense("dense_3", shape.outputs, {}, 1 / 192.0, 0, Decay::no);
-    finish(fmt::format("cnn {}-{} {}", describe(*shape.image), shape.outputs, name_of(activation_)));
+    add("flatten", "flatten");
+    dense("dense_1", {{"units", 384}, {"activation", activation_}}, 0.04, 0.1);
+    drop("dropout_1");
+    dense("dense_2", {{"units", 192}, {"activation", activation_}}, 0.04, 0.1);
+    drop("dropout_2");
+    dense("dense_3", {{"units", shape.outputs}, {"decay", false}}, 1 / 192.0, 0);
   }
+  const Description& description() const { return network_; }
 
  private:
-  Initializer weights(double deviation) const {
-    return weight_initializer_.value_or(
-        Initializer{.scheme = Initializer::Scheme::truncated_normal, .value = deviation});
-  }
-  Initializer biases(double value) const {
-    return bias_initializer_.value_or(Initializer{.scheme = Initializer::Scheme::constant, .value = value});
-  }
+  using Arguments = std::map<std::string, OptionValue, std::less<>>;
 
+  Call& add(std::string kind, std::string name, Arguments arguments = {}) {
+    network_.calls.push_back({.kind = std::move(kind), .name = std::move(name), .arguments = std::move(arguments)});
+    return network_.calls.back();
+  }
+  void initialize(Call& call, double deviation, double bias) {
+    using enum Initializer::Scheme;
+    call.set_initializer(
+        "init",
+        options_.initializer("weight-init").value_or(Initializer{.scheme = truncated_normal, .value = deviation}));
+    call.set_initializer("bias-init",
+                         options_.initializer("bias-init").value_or(Initializer{.scheme = constant, .value = bias}));
+  }
   void convolution(std::string name, double bias) {
-    const bool first = features_ == 0;
-    image_ = append<ConvolutionLayer>(std::move(name), ConvolutionOptions{.in = image_,
-                                                                          .window = same_padding(image_, 5, 1),
-                                                                          .channels = 64,
-                                                                          .activation = activation_,
-                                                                          .weight_initializer = weights(0.05),
-                                                                          .bias_initializer = biases(bias),
-                                                                          .decay = Decay::no,
-                                                                          .first = first})
-                 .out();
-    features_ = image_.elements();
+    initialize(
+        add("conv", std::move(name), {{"channels", 64}, {"kernel", 5}, {"activation", activation_}, {"decay", false}}),
+        0.05, bias);
   }
-  void pool(std::string name) {
-    image_ = append<MaxPoolLayer>(std::move(name), image_, same_padding(image_, 3, 2)).out();
-    features_ = image_.elements();
+  void pool(std::string name) { add("max-pool", std::move(name), {{"window", 3}, {"stride", 2}}); }
+  void dense(std::string name, Arguments arguments, double deviation, double bias) {
+    initialize(add("dense", std::move(name), std::move(arguments)), deviation, bias);
   }
-  void drop(std::string name, std::uint32_t index) {
-    if (dropout_ == 0) return;
-    append<DropoutStage>(std::move(name), features_, Dropout{.rate = dropout_, .stream = kFirstDropoutStream + index});
-  }
-  void dense(std::string name, std::int64_t outputs, const LayerActivation& activation, double deviation, double bias,
-             Decay decay) {
-    append<Dense>(std::move(name), DenseOptions{.inputs = features_,
-                                                .outputs = outputs,
-                                                .activation = activation,
-                                                .weight_initializer = weights(deviation),
-                                                .bias_initializer = biases(bias),
-                                                .decay = decay,
-                                                .last = activation.is_none()});
-    features_ = outputs;
+  void drop(std::string name) {
+    const auto rate = options_.get<double>("dropout");
+    if (rate > 0) add("dropout", std::move(name), {{"rate", rate}});
   }
 
-  LayerActivation activation_;
-  float dropout_;  ///< rate behind each dense layer but the last
-  std::optional<Initializer> weight_initializer_, bias_initializer_;
-  ImageShape image_;           ///< input of the next layer
-  std::int64_t features_ = 0;  ///< its number of elements
+  const NetworkOptions& options_;
+  std::string activation_;
+  Description network_;
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  return std::make_unique<TutorialCnn>(options, shape);
+  return std::make_unique<GraphNetwork>(TutorialCnn(options, shape).description(), shape,
+                                        fmt::format("cnn {}-{} {}", to_string(Shape(*shape.image)), shape.outputs,
+                                                    options.get<std::string>("activation")));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ ValueNumber OperationRecorder::define(const Tensor& tensor, RecordedValue value)
   return recording.values.size() - 1;
 }
 
-void OperationRecorder::record(const OperationKind& kind, std::vector<ValueNumber> inputs,
+void OperationRecorder::record(const RecordedKind& kind, std::vector<ValueNumber> inputs,
                                std::span<const Tensor> outputs) {
   RecordedOperation operation{.kind = kind, .inputs = std::move(inputs), .outputs = {}};
   for (const Tensor& output : outputs) end_overlapped(output);

@@ -26,8 +26,8 @@ class OperationRecorder final : public HostBackend {
   /// Defines a new value in the tensor's memory.
   ValueNumber define(const Tensor& tensor, RecordedValue value);
   /// Records an operation whose results lie in `outputs`, which may overlap each other.
-  void record(const OperationKind& kind, std::vector<ValueNumber> inputs, std::span<const Tensor> outputs);
-  void record(const OperationKind& kind, std::vector<ValueNumber> inputs, const Tensor& output) {
+  void record(const RecordedKind& kind, std::vector<ValueNumber> inputs, std::span<const Tensor> outputs);
+  void record(const RecordedKind& kind, std::vector<ValueNumber> inputs, const Tensor& output) {
     record(kind, std::move(inputs), std::span(&output, 1));
   }
 

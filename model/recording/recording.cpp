@@ -10,7 +10,8 @@ namespace lockstep::model {
 Recording record_inference(const Network& network) {
   constexpr OperationTypes kTypes{ElementType::float32, ElementType::float32};
   OperationRecorder recorder;
-  const ActivationLayout activations(network.activations(), 1, kTypes), states(network.recurrent_state(), 1, kTypes);
+  const ActivationLayout activations(network.activations(Purpose::evaluation), 1, kTypes),
+      states(network.recurrent_state(), 1, kTypes);
   const SampleShape& sample = network.sample_shape();
   // Memory for its addresses alone: it is never written, so the system never gives it pages.
   const auto reserve = [&](ElementType type, std::size_t elements) {

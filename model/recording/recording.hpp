@@ -58,7 +58,7 @@ struct RunLstm {
 };  ///< gates, recurrent, hidden before, cell before -> hidden of all steps, hidden after, cell after
 }  // namespace recorded
 
-using OperationKind =
+using RecordedKind =
     std::variant<recorded::Linear, recorded::Convolve, recorded::MaxPool, recorded::GlobalAverage,
                  recorded::NormalizeResponse, recorded::Subsample, recorded::NormalizeBatch, recorded::Add,
                  recorded::AddRow, recorded::ToTimeMajor, recorded::Embed, recorded::Project, recorded::NormalizeLayer,
@@ -68,7 +68,7 @@ using ValueNumber = std::size_t;
 inline constexpr ValueNumber kNoValue = std::numeric_limits<ValueNumber>::max();
 
 struct RecordedOperation {
-  OperationKind kind;
+  RecordedKind kind;
   std::vector<ValueNumber> inputs;  ///< kNoValue: absent
   std::vector<ValueNumber> outputs;
 };

@@ -83,10 +83,13 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   const std::size_t elements = network.parameters().arena_elements();
   const std::size_t arena = elements * size_of(types.master), updated = network.parameters().updated_elements();
   const OperationTypes operation_types{.compute = types.compute, .master = types.master};
+  const auto bytes_of = [&](Purpose purpose) {
+    return ActivationLayout(network.activations(purpose), options.max_batch, operation_types).bytes();
+  };
   MemoryPlan plan;
   plan.parameters = arena + (types.compute != types.master ? elements * size_of(types.compute) : 0);
   plan.activations = BatchStage::converted_bytes(network, options, types.compute) +
-                     ActivationLayout(network.activations(), options.max_batch, operation_types).bytes() +
+                     std::max(training ? bytes_of(Purpose::training) : 0, bytes_of(Purpose::evaluation)) +
                      (training ? 2 : 1) * RecurrentState::bytes(network, options.most_sequences(), operation_types);
   if (state_options.optimizer.average_decay > 0) plan.average = arena;
   if (training) {

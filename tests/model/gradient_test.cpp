@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "model/layers/dense_chain.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "network_harness.hpp"
 #include "now.hpp"
@@ -200,13 +199,8 @@ class NetworkGradient : public ::testing::TestWithParam<NetworkCase> {};
 TEST_P(NetworkGradient, MatchesFiniteDifferences) {
   const auto& [hidden, activation, loss] = GetParam();
   const std::int64_t batch = 6, features = 5, outputs = 3;
-  NetworkOptions options{.name = "linear"};
-  if (!hidden.empty())
-    options = {.name = "mlp", .values = {{"hidden", hidden}, {"activation", std::string(name_of(activation))}}};
-  const SampleShape shape{.features = features, .outputs = outputs};
-  const bool is_chain = !hidden.empty() && activation == Activation::none;  // no network offers this combination
   test::NetworkInDoubles net(
-      is_chain ? std::make_unique<DenseChain>("mlp", hidden, options, shape) : make_network(options, shape), batch);
+      test::dense_layers(hidden, name_of(activation), {.features = features, .outputs = outputs}), batch);
   const Network& network = *net.network;
   const ParameterTable& table = net.table();
   auto x = samples<double>("x", batch * features);

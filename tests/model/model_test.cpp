@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "model/device_workspaces.hpp"
-#include "model/layers/dense_chain.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "model/state/memory_plan.hpp"
 #include "model/training/training.hpp"
+#include "network_harness.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
 
@@ -417,8 +417,7 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
     EXPECT_EQ(locate_not_finite(training, batch(0, 64)), "layer dense_" + std::to_string(layer + 1) + " (forward)");
   }
   // The forward pass stays finite (the hidden units are nearly off), the backward pass does not.
-  const auto mse = std::make_unique<DenseChain>("mlp", Numbers{1}, NetworkOptions{.values = {{"activation", "none"}}},
-                                                SampleShape{1, 1});
+  const auto mse = test::dense_layers({1}, "none", {.features = 1, .outputs = 1});
   Training steep(*backend_, *mse, {.loss = LossKind::mean_squared_error, .max_batch = 1}, {});
   std::vector<float> arena(steep.parameters.elements());
   arena[mse->parameters()[0].offset] = 1e-20f;

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "model/network.hpp"
+#include <fmt/format.h>
+
+#include "model/graph/graph_network.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
@@ -27,6 +29,21 @@ inline SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
   return {.features = context, .outputs = vocabulary, .tokens = true};
 }
 
+/// Dense layers of the widths in `hidden`, each with the activation, and the output layer: also with activations that
+/// "mlp" does not offer.
+inline std::unique_ptr<Network> dense_layers(const Numbers& hidden, std::string_view activation,
+                                             const SampleShape& shape) {
+  Description description{.input_shape = {shape.features}, .calls = {}};
+  const auto add = [&](std::int64_t units, std::string_view after) {
+    description.calls.push_back({.kind = "dense",
+                                 .name = fmt::format("dense_{}", description.calls.size() + 1),
+                                 .arguments = {{"units", units}, {"activation", std::string(after)}}});
+  };
+  for (const std::int64_t units : hidden) add(units, activation);
+  add(shape.outputs, "none");
+  return std::make_unique<GraphNetwork>(description, shape, "dense layers");
+}
+
 class NetworkInDoubles {
  public:
   /// Weights are sample data, scaled so that numbers neither vanish nor explode: scales around 1, the rest smaller with
@@ -36,7 +53,7 @@ class NetworkInDoubles {
         network(std::move(made)),
         parameters(table().arena_elements()),
         gradients(table().arena_elements()),
-        layout_(network->activations(), max_batch, kDoubles),
+        layout_(network->activations(Purpose::training), max_batch, kDoubles),
         state_layout_(network->recurrent_state(), max_batch, kDoubles),
         activations_(layout_.bytes() / sizeof(double) + 1, 7.0),
         state_(state_layout_.bytes() / sizeof(double) + 1) {

@@ -1,0 +1,53 @@
+/// \file
+/// A network as words: named calls of operations, flat and in the order of computing. All that a network is made of
+/// can be stored and compared.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/graph/shape.hpp"
+#include "model/network_options.hpp"
+
+namespace lockstep::model {
+
+/// One operation of a network.
+struct Call {
+  std::string kind;  ///< name of an OperationKind
+  std::string name;  ///< its parameters are NAME/weight and so on, and its result is the value NAME
+  /// Names of the values that it reads; empty: the result of the preceding call, or the network's input.
+  std::vector<std::string> from = {};
+  std::map<std::string, OptionValue, std::less<>> arguments = {};
+  std::string place = {};  ///< a user's file and line, for messages: "net.yaml:14"
+
+  /// The value of an argument, if it is given. Throws std::bad_variant_access for another type.
+  template <class T>
+  std::optional<T> find(std::string_view argument) const {
+    const auto found = arguments.find(argument);
+    return found == arguments.end() ? std::nullopt : std::optional<T>(std::get<T>(found->second));
+  }
+  template <class T>
+  T get(std::string_view argument) const {
+    return find<T>(argument).value();
+  }
+  std::optional<Initializer> initializer(std::string_view argument) const {
+    const auto given = find<Initializers>(argument);
+    return given ? given->all : std::nullopt;
+  }
+  void set_initializer(std::string argument, const Initializer& initializer) {
+    arguments[std::move(argument)] = Initializers{.all = initializer, .layers = {}};
+  }
+};
+
+struct Description {
+  std::string input = "input";  ///< name of the value that the batch provides
+  Shape input_shape;
+  std::vector<Call> calls;  ///< the result of the last one is the network's output
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,146 @@
+#include "model/graph/graph.hpp"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep::model {
+
+namespace {
+
+/// Runs work(); an exception gets the call's place and name.
+template <class Work>
+auto for_call(const Call& call, const Work& work) {
+  try {
+    return work();
+  } catch (const std::invalid_argument& error) {
+    const std::string place = call.place.empty() ? "" : call.place + ": ";
+    throw std::invalid_argument(fmt::format("{}{} {}", place, call.name, error.what()));
+  }
+}
+
+const OperationKind& kind_of(const Call& call, OperationKinds kinds) {
+  const auto found = std::ranges::find(kinds, call.kind, &OperationKind::name);
+  if (found != kinds.end()) return **found;
+  std::vector<std::string_view> names;
+  for (const OperationKind* kind : kinds) names.push_back(kind->name);
+  std::ranges::sort(names);
+  throw std::invalid_argument(
+      fmt::format("is a {}, which is no operation; there are {}", call.kind, fmt::join(names, ", ")));
+}
+
+/// The call with all the arguments that it leaves to the kind.
+Call with_defaults(const OperationKind& kind, Call call) {
+  for (const auto& [name, value] : call.arguments) {
+    const auto known = std::ranges::find(kind.arguments, name, &NetworkOption::name);
+    if (known == kind.arguments.end()) {
+      std::vector<std::string_view> names;
+      for (const NetworkOption& each : kind.arguments) names.push_back(each.name);
+      throw std::invalid_argument(fmt::format("has an argument {}, which {} does not take; it takes: {}", name,
+                                              kind.name, fmt::join(names, ", ")));
+    }
+    if (const std::string wrong = objection(*known, value); !wrong.empty()) {
+      throw std::invalid_argument(fmt::format("has {} {}, which {}", name, to_text(value), wrong));
+    }
+  }
+  for (const NetworkOption& each : kind.arguments) {
+    if (each.automatic || call.arguments.contains(each.name)) continue;
+    if (!objection(each, each.value).empty())
+      throw std::invalid_argument(fmt::format("needs a value of {}", each.name));
+    call.arguments.emplace(each.name, each.value);
+  }
+  return call;
+}
+
+}  // namespace
+
+std::size_t Declarations::parameter(ParameterSpec spec) {
+  spec.name = fmt::format("{}/{}", node_.name, spec.name);
+  node_.parameters.push_back(parameters_.add(std::move(spec)));
+  return node_.parameters.size() - 1;
+}
+
+std::size_t Declarations::saved(ActivationSpec spec) {
+  node_.saved.push_back(std::move(spec));
+  return node_.saved.size() - 1;
+}
+
+Graph::Graph(const Description& description, ParameterTable& parameters, OperationKinds kinds) {
+  if (description.calls.empty()) throw std::invalid_argument("a network needs at least one operation");
+  values_.push_back({.type = {.shape = description.input_shape}});
+  std::map<std::string_view, std::size_t> named{{description.input, 0}};
+  std::vector<bool> is_read(description.calls.size() + 1);
+
+  const auto inputs_of = [&](const Call& call, std::size_t before) {
+    if (call.from.empty()) return std::vector<std::size_t>{before};
+    std::vector<std::size_t> inputs;
+    for (const std::string& name : call.from) {
+      const auto found = named.find(name);
+      if (found == named.end()) {
+        std::vector<std::string_view> names;
+        for (const auto& [known, value] : named) names.push_back(known);
+        throw std::invalid_argument(fmt::format("reads {}, and no operation before it has that name; there are {}",
+                                                name, fmt::join(names, ", ")));
+      }
+      inputs.push_back(found->second);
+    }
+    return inputs;
+  };
+  for (std::size_t i = 0; i < description.calls.size(); ++i) {
+    const Call& call = description.calls[i];
+    Node& node = nodes_.emplace_back(Node{.name = call.name});
+    for_call(call, [&] {
+      if (call.name.empty()) throw std::invalid_argument("an operation needs a name");
+      const OperationKind& kind = kind_of(call, kinds);
+      node.operation = kind.make(with_defaults(kind, call));
+      node.inputs = inputs_of(call, i);
+      if (node.inputs.size() < kind.least_inputs || node.inputs.size() > kind.most_inputs) {
+        throw std::invalid_argument(
+            kind.least_inputs == kind.most_inputs
+                ? fmt::format("reads {} values; {} reads {}", node.inputs.size(), kind.name, kind.least_inputs)
+                : fmt::format("reads {} values; {} reads {} to {}", node.inputs.size(), kind.name, kind.least_inputs,
+                              kind.most_inputs));
+      }
+      if (!named.emplace(call.name, i + 1).second) throw std::invalid_argument("has the name of an earlier operation");
+    });
+    for (const std::size_t value : node.inputs) is_read[value] = true;
+  }
+  for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
+    for_call(description.calls[i], [&] {
+      if (!is_read[i + 1]) throw std::invalid_argument("is read by no operation");
+    });
+  }
+
+  std::uint32_t next_stream = kFirstDropoutStream;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    std::vector<ValueType> inputs;
+    for (const std::size_t value : node.inputs) {
+      values_[value].readers.push_back(i);
+      inputs.push_back(values_[value].type);
+    }
+    Declarations declarations(node, parameters, next_stream, i + 1 == nodes_.size());
+    values_.push_back(
+        {.type = for_call(description.calls[i], [&] { return node.operation->declare(declarations, inputs); })});
+  }
+}
+
+bool Graph::trains(const Node& node, const ParameterTable& parameters) {
+  return std::ranges::any_of(node.parameters, [&](std::size_t index) {
+    return parameters[index].role == Role::weight && !parameters[index].frozen;
+  });
+}
+
+std::vector<bool> Graph::values_that_want_gradients(const ParameterTable& parameters) const {
+  std::vector<bool> wants(values_.size());
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    wants[i + 1] = trains(nodes_[i], parameters) ||
+                   std::ranges::any_of(nodes_[i].inputs, [&](std::size_t value) { return wants[value]; });
+  }
+  return wants;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,58 @@
+#include "model/graph/graph_network.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace lockstep::model {
+
+GraphNetwork::GraphNetwork(const Description& description, const SampleShape& shape, std::string signature,
+                           OperationKinds kinds)
+    : signature_(std::move(signature)) {
+  shape_ = shape;
+  graph_.emplace(description, parameters_, kinds);
+  const Shape& output = graph_->values()[graph_->output()].type.shape;
+  if (output.elements() != shape.outputs * positions()) {
+    throw std::invalid_argument(fmt::format("the network's output is {} of each sample, and the data ask for {}",
+                                            to_string(output), shape.outputs));
+  }
+  if (parameters_.all().empty()) throw std::invalid_argument("the network has no parameters: nothing can be trained");
+  parameters_.lay_out();
+  compile();
+}
+
+void GraphNetwork::compile() {
+  training_.emplace(*graph_, parameters_, Purpose::training);
+  evaluation_.emplace(*graph_, parameters_, Purpose::evaluation);
+}
+
+void GraphNetwork::freeze(std::span<const std::size_t> parameters) {
+  Network::freeze(parameters);
+  compile();
+}
+
+std::vector<LayerPlan> GraphNetwork::plan() const {
+  const std::vector<bool> wants = graph_->values_that_want_gradients(parameters_);
+  std::vector<LayerPlan> lines;
+  for (std::size_t i = 0; i < graph_->nodes().size(); ++i) {
+    const Node& node = graph_->nodes()[i];
+    if (node.operation->needs().is_view) continue;
+    NodeView view{.name = node.name,
+                  .inputs = {},
+                  .output = graph_->values()[i + 1].type,
+                  .table = parameters_,
+                  .parameters = node.parameters,
+                  .goes_on = std::ranges::any_of(node.inputs, [&](std::size_t value) { return wants[value]; })};
+    for (const std::size_t value : node.inputs) view.inputs.push_back(graph_->values()[value].type);
+    lines.push_back(node.operation->plan(view));
+  }
+  return lines;
+}
+
+void GraphNetwork::backward(const Pass& pass, const Tensor& /*d_output*/, Accumulate accumulate,
+                            const GradientReady& ready) const {
+  training_->backward(pass, accumulate, ready);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,45 @@
+/// \file
+/// A network made from a description.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/graph/graph.hpp"
+#include "model/graph/program.hpp"
+#include "model/network.hpp"
+
+namespace lockstep::model {
+
+class GraphNetwork final : public Network {
+ public:
+  /// The output has as many elements as `shape` has outputs. Throws std::invalid_argument for a description that is
+  /// none, with the place and the name of the call.
+  GraphNetwork(const Description& description, const SampleShape& shape, std::string signature,
+               OperationKinds kinds = operation_kinds());
+
+  const ActivationTable& activations(Purpose purpose) const noexcept override { return program(purpose).activations(); }
+  const Program& program(Purpose purpose) const noexcept {
+    return purpose == Purpose::training ? *training_ : *evaluation_;
+  }
+  std::vector<LayerPlan> plan() const override;
+  std::string signature() const override { return signature_; }
+  Tensor forward(const Pass& pass) const override { return program(purpose_of(pass)).forward(pass); }
+  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
+                const GradientReady& ready) const override;
+  void freeze(std::span<const std::size_t> parameters) override;
+
+ private:
+  static Purpose purpose_of(const Pass& pass) noexcept {
+    return pass.training ? Purpose::training : Purpose::evaluation;
+  }
+  void compile();
+
+  std::optional<Graph> graph_;
+  std::optional<Program> training_, evaluation_;
+  std::string signature_;
+};
+
+}  // namespace lockstep::model

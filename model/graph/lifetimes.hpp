@@ -1,0 +1,45 @@
+/// \file
+/// Memory by lifetimes. Work runs in ticks, and a block of memory is needed over a closed interval of them; blocks that
+/// are never needed at the same tick may share addresses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace lockstep::model {
+
+/// Closed interval of ticks; by default all of them.
+struct Lifetime {
+  std::int32_t first = 0;
+  std::int32_t last = std::numeric_limits<std::int32_t>::max();
+
+  bool meets(const Lifetime& other) const noexcept { return first <= other.last && other.first <= last; }
+  /// The smallest interval that contains both.
+  Lifetime with(const Lifetime& other) const noexcept {
+    return {first < other.first ? first : other.first, last > other.last ? last : other.last};
+  }
+  bool operator==(const Lifetime&) const = default;
+};
+
+struct MemoryBlock {
+  std::size_t bytes = 0;
+  Lifetime lifetime;
+};
+
+struct MemoryPlacement {
+  std::vector<std::size_t> offsets;  ///< one per block
+  std::size_t bytes = 0;             ///< end of the last block
+};
+
+/// Places the blocks greedily: the largest first (of equal ones the first), each at the lowest offset where it meets no
+/// block placed before at any tick of its own (Pisarchyk & Lee 2020, "greedy by size"). Offsets are multiples of
+/// `alignment`. The result depends on the arguments alone.
+MemoryPlacement place_by_lifetimes(std::span<const MemoryBlock> blocks, std::size_t alignment);
+
+/// The largest sum of bytes needed at one tick, each rounded up to `alignment`: no placement needs less.
+std::size_t most_bytes_at_a_tick(std::span<const MemoryBlock> blocks, std::size_t alignment);
+
+}  // namespace lockstep::model

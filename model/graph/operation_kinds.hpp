@@ -1,0 +1,14 @@
+/// \file
+/// The list of all kinds of operations, written by CMake from the names of the files in operations/.
+#pragma once
+
+#include <span>
+
+#include "model/graph/operation.hpp"
+
+namespace lockstep::model {
+
+using OperationKinds = std::span<const OperationKind* const>;
+OperationKinds operation_kinds();
+
+}  // namespace lockstep::model

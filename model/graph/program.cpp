@@ -1,0 +1,351 @@
+#include "model/graph/program.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "model/graph/lifetimes.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+bool has(std::uint32_t bits, std::size_t i) { return (bits >> i & 1) != 0; }
+
+}  // namespace
+
+/// Finds the lifetimes and the shared memory of all tensors, then writes the program.
+class Program::Planning {
+ public:
+  Planning(Program& program, Purpose purpose)
+      : program_(program),
+        graph_(program.graph_),
+        nodes_(graph_.nodes()),
+        loss_tick_(static_cast<std::int32_t>(nodes_.size())),
+        trains_(purpose == Purpose::training),
+        wants_(graph_.values_that_want_gradients(program.parameters_)),
+        goes_backward_(nodes_.size()) {
+    for (const Node& node : nodes_) needs_.push_back(node.operation->needs());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) goes_backward_[i] = trains_ && wants_[i + 1];
+  }
+
+  void run() {
+    find_lifetimes_of_values();
+    share_memory_of_values();
+    for (std::size_t i = 0; i < nodes_.size(); ++i) place_forward(i);
+    if (trains_) {
+      place_output_gradient();
+      for (std::size_t i = nodes_.size(); i-- > 0;) {
+        if (goes_backward_[i]) place_backward(i);
+      }
+    }
+    add_activations();
+  }
+
+ private:
+  static constexpr std::int32_t kNever = -1;
+
+  /// A tensor to be; `memory_of`: an earlier one whose memory it shares, or its own number.
+  struct Entry {
+    ActivationSpec spec;
+    Lifetime lifetime;
+    std::size_t memory_of;
+  };
+  std::size_t add(ActivationSpec spec, const Lifetime& lifetime) {
+    entries_.push_back({std::move(spec), lifetime, entries_.size()});
+    return entries_.size() - 1;
+  }
+  std::size_t add_shared(std::size_t with, ActivationSpec spec, const Lifetime& lifetime) {
+    entries_.push_back({std::move(spec), lifetime, entries_[with].memory_of});
+    return entries_.size() - 1;
+  }
+  ActivationSpec spec_of(std::size_t value) const {
+    const ValueType& type = graph_.values()[value].type;
+    return {.name = "",
+            .rows = type.shape.places(),
+            .columns = type.shape.last(),
+            .padded_columns = type.padded ? padded_outputs(type.shape.last()) : 0};
+  }
+  std::int32_t tick_of_backward(std::size_t node) const { return 2 * loss_tick_ - static_cast<std::int32_t>(node); }
+
+  // ---- values ----
+
+  /// When a value is read; `backward` is the latest tick, or kNever.
+  struct Reads {
+    std::int32_t forward = kNever, backward = kNever;
+    bool once = true;  ///< one operand alone reads it at tick `forward`
+    std::int32_t last() const { return std::max(forward, backward); }
+    void join(const Reads& other) {
+      once = forward == other.forward ? false : forward > other.forward ? once : other.once;
+      forward = std::max(forward, other.forward);
+      backward = std::max(backward, other.backward);
+    }
+  };
+
+  void find_lifetimes_of_values() {
+    reads_.resize(graph_.values().size());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      for (std::size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
+        Reads& reads = reads_[nodes_[i].inputs[k]];
+        reads.join({.forward = static_cast<std::int32_t>(i)});
+        if (goes_backward_[i] && has(needs_[i].reads_inputs, k)) {
+          reads.backward = std::max(reads.backward, tick_of_backward(i));
+        }
+      }
+      if (goes_backward_[i] && needs_[i].reads_output) reads_[i + 1].backward = tick_of_backward(i);
+    }
+    reads_[graph_.output()].join({.forward = loss_tick_});
+  }
+
+  bool is_view(std::size_t node) const { return needs_[node].is_view || (needs_[node].training_only && !trains_); }
+
+  /// Values that share memory: `memory_of_[v]` is the first of them, whose reads are those of all.
+  void share_memory_of_values() {
+    memory_of_.resize(reads_.size());
+    std::vector<Reads> reads = reads_;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      memory_of_[i + 1] = i + 1;
+      const auto take = [&](std::size_t input) {
+        const std::size_t first = memory_of_[input];
+        memory_of_[i + 1] = first;
+        reads[first].join(reads[i + 1]);
+      };
+      if (is_view(i)) {
+        take(nodes_[i].inputs[0]);
+        continue;
+      }
+      for (std::size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
+        const std::size_t first = memory_of_[nodes_[i].inputs[k]];
+        const Reads& all = reads[first];
+        if (!has(needs_[i].in_place, k) || first == 0 || all.backward != kNever || !all.once ||
+            all.forward != static_cast<std::int32_t>(i)) {
+          continue;
+        }
+        take(nodes_[i].inputs[k]);
+        break;
+      }
+    }
+    group_reads_ = std::move(reads);
+  }
+
+  void place_forward(std::size_t i) {
+    const Node& node = nodes_[i];
+    NodePlaces& places = program_.places_.emplace_back();
+    const auto tick = static_cast<std::int32_t>(i);
+    for (const std::size_t value : node.inputs) {
+      places.inputs.push_back(value == 0 ? kNetworkInput : program_.places_[value - 1].output);
+      places.shapes.push_back(&graph_.values()[value].type.shape);
+    }
+    places.shapes.push_back(&graph_.values()[i + 1].type.shape);
+    const Lifetime lifetime{tick, std::max(tick, reads_[i + 1].last())};
+    const std::size_t first = memory_of_[i + 1];
+    if (first == 0) {
+      places.output = kNetworkInput;
+    } else if (first == i + 1) {
+      places.output = add(spec_of(i + 1), lifetime);
+    } else {
+      places.output = add_shared(program_.places_[first - 1].output, spec_of(i + 1), lifetime);
+    }
+    for (const ActivationSpec& saved : node.saved) {
+      places.saved.push_back(add(saved, {tick, goes_backward_[i] ? tick_of_backward(i) : tick}));
+    }
+    if (!is_view(i)) program_.forward_.push_back(i);
+  }
+
+  // ---- gradients ----
+
+  /// The gradient of a value: its entry, the last tick that reads it, and the ticks behind its first contribution that
+  /// write to its memory.
+  struct Gradient {
+    std::size_t entry = kAbsent;
+    std::int32_t last_read = 0;
+    std::vector<std::int32_t> writes = {};
+  };
+
+  /// The loss writes the gradient over the output, if neither backward nor anything else needs that.
+  void place_output_gradient() {
+    gradients_.resize(graph_.values().size());
+    const std::size_t value = graph_.output();
+    if (!wants_[value]) return;
+    const std::size_t first = memory_of_[value];
+    const Lifetime lifetime{loss_tick_, tick_of_backward(value - 1)};
+    if (first != 0 && group_reads_[first].backward == kNever) {
+      start_gradient(value, add_shared(program_.places_.back().output, spec_of(value), lifetime));
+    } else {
+      start_gradient(value, add(spec_of(value), lifetime));
+      program_.copied_output_ = gradients_[value].entry;
+    }
+  }
+
+  /// The value's gradient is what will be in `entry`.
+  void start_gradient(std::size_t value, std::size_t entry) {
+    gradients_[value].entry = entry;
+    gradients_[value].last_read = tick_of_backward(value - 1);
+    gradients_[value].writes = later_writes(value);
+    sharers_[entries_[entry].memory_of].push_back(value);
+  }
+
+  /// Contributions behind the first one, and the operation that uses it up.
+  std::vector<std::int32_t> later_writes(std::size_t value) const {
+    std::vector<std::int32_t> ticks;
+    bool first = value != graph_.output();
+    const auto& readers = graph_.values()[value].readers;
+    for (auto reader = readers.rbegin(); reader != readers.rend(); ++reader) {
+      if (!goes_backward_[*reader]) continue;
+      if (!first) ticks.push_back(tick_of_backward(*reader));
+      first = false;
+    }
+    if (needs_[value - 1].overwrites_gradient) ticks.push_back(tick_of_backward(value - 1));
+    return ticks;
+  }
+
+  /// True if the gradient of `value` can be in the memory that holds the gradient of `output`, which backward reads at
+  /// `tick` for the last time. is_changed: backward writes to it then.
+  bool may_share(std::size_t value, std::size_t output, std::int32_t tick, bool is_changed) {
+    std::vector<std::size_t>& sharers = sharers_[entries_[gradients_[output].entry].memory_of];
+    std::erase_if(sharers, [&](std::size_t other) { return gradients_[other].last_read < tick; });
+    const std::vector<std::int32_t> writes = later_writes(value);
+    if (std::ranges::find(writes, tick) != writes.end()) return false;  // the node reads the value twice
+    // A contribution is added behind the call that makes it: a node that passes its output's gradient on reads that
+    // then.
+    const auto disturb = [&](const std::vector<std::int32_t>& ticks, std::size_t other) {
+      const std::int32_t last_read = tick_of_backward(other - 1);
+      const bool reads_behind_call = needs_[other - 1].passes_on != 0;
+      return std::ranges::any_of(ticks, [&](std::int32_t at) {
+        return at >= tick && (at < last_read || (at == last_read && reads_behind_call));
+      });
+    };
+    return std::ranges::all_of(sharers, [&](std::size_t other) {
+      if (other == output) return true;
+      return !(is_changed && gradients_[other].last_read > tick) && !disturb(writes, other) &&
+             !disturb(gradients_[other].writes, value);
+    });
+  }
+
+  void place_backward(std::size_t i) {
+    const Node& node = nodes_[i];
+    const OperationNeeds& needs = needs_[i];
+    NodePlaces& places = program_.places_[i];
+    const std::int32_t tick = tick_of_backward(i);
+    Step step{.node = i};
+    if (Graph::trains(node, program_.parameters_)) step.first_parameter = node.parameters.front();
+    places.d_output = gradients_[i + 1].entry;
+    bool in_place = needs.passes_on == 0;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const std::size_t value = node.inputs[k];
+      places.d_inputs.push_back(kAbsent);
+      if (!wants_[value]) continue;
+      const bool passes_on = has(needs.passes_on, k), is_first = gradients_[value].entry == kAbsent;
+      const Lifetime lifetime{tick, tick_of_backward(value - 1)};
+      if (is_first && passes_on && may_share(value, i + 1, tick, false)) {
+        start_gradient(value, add_shared(places.d_output, spec_of(value), lifetime));
+      } else if (is_first && passes_on) {
+        start_gradient(value, add(spec_of(value), lifetime));
+        step.contributions.push_back({places.d_output, gradients_[value].entry, false});
+        ++program_.copied_gradients_;
+      } else if (is_first && in_place && has(needs.gradient_in_place, k) && may_share(value, i + 1, tick, true)) {
+        start_gradient(value, add_shared(places.d_output, spec_of(value), lifetime));
+        places.d_inputs.back() = gradients_[value].entry;
+        in_place = false;
+      } else if (is_first) {
+        start_gradient(value, add(spec_of(value), lifetime));
+        places.d_inputs.back() = gradients_[value].entry;
+      } else if (passes_on) {
+        step.contributions.push_back({places.d_output, gradients_[value].entry, true});
+      } else {
+        places.d_inputs.back() = add(spec_of(value), {tick, tick});
+        step.contributions.push_back({places.d_inputs.back(), gradients_[value].entry, true});
+      }
+    }
+    program_.backward_.push_back(std::move(step));
+  }
+
+  void add_activations() {
+    for (const Entry& entry : entries_) {
+      ActivationSpec spec = entry.spec;
+      spec.lifetime = entry.lifetime;
+      if (entry.memory_of == program_.activations_.all().size()) {
+        program_.activations_.add(std::move(spec));
+      } else {
+        program_.activations_.overlay(entry.memory_of, std::move(spec));
+      }
+    }
+  }
+
+  Program& program_;
+  const Graph& graph_;
+  const std::vector<Node>& nodes_;
+  const std::int32_t loss_tick_;
+  const bool trains_;
+  const std::vector<bool> wants_;    ///< by value
+  std::vector<bool> goes_backward_;  ///< by node
+  std::vector<OperationNeeds> needs_;
+  std::vector<Reads> reads_, group_reads_;
+  std::vector<std::size_t> memory_of_;
+  std::vector<Entry> entries_;
+  std::vector<Gradient> gradients_;                          ///< by value
+  std::map<std::size_t, std::vector<std::size_t>> sharers_;  ///< by entry that owns memory: values
+};
+
+Program::Program(const Graph& graph, const ParameterTable& parameters, Purpose purpose)
+    : graph_(graph), parameters_(parameters) {
+  Planning(*this, purpose).run();
+}
+
+void Program::tell(const Pass& pass, std::size_t tick, std::size_t node, bool forward) const {
+  if (pass.after_call == nullptr) return;
+  (*pass.after_call)({.tick = static_cast<std::int32_t>(tick),
+                      .name = graph_.nodes()[node].name,
+                      .output = forward ? NodePass(pass, graph_.nodes()[node], places_[node]).out() : Tensor{}});
+}
+
+Tensor Program::forward(const Pass& pass) const {
+  for (const std::size_t i : forward_) {
+    graph_.nodes()[i].operation->forward(NodePass(pass, graph_.nodes()[i], places_[i]));
+    tell(pass, i, i, true);
+  }
+  const Tensor output = NodePass(pass, graph_.nodes().back(), places_.back()).out();
+  if (copied_output_ == kAbsent) return output;
+  const Tensor copy = pass.at(copied_output_);
+  pass.backend.cast(output, copy);
+  return copy;
+}
+
+void Program::backward(const Pass& pass, Accumulate accumulate, const GradientReady& ready) const {
+  for (const Step& step : backward_) {
+    const Node& node = graph_.nodes()[step.node];
+    node.operation->backward(NodePass(pass, node, places_[step.node], accumulate));
+    for (const Contribution& contribution : step.contributions) {
+      const Tensor to = pass.at(contribution.to), from = pass.at(contribution.from).reshaped(to.rows, to.columns);
+      contribution.is_added ? pass.backend.add(from, to) : pass.backend.cast(from, to);
+    }
+    if (ready && step.first_parameter != kAbsent) ready(parameters_.gradients_end(step.first_parameter));
+    tell(pass, 2 * graph_.nodes().size() - step.node, step.node, false);
+  }
+  if (ready && parameters_.updated_elements() > parameters_.trained_elements()) ready(parameters_.updated_elements());
+}
+
+// ---- NodePass ----
+
+namespace {
+
+Tensor tensor_at(const Pass& pass, std::size_t place, const Shape& shape) {
+  if (place == kAbsent) return {};
+  if (place == kNetworkInput) return pass.input.reshaped(pass.batch * shape.places(), shape.last());
+  return pass.at(place);
+}
+
+}  // namespace
+
+Tensor NodePass::in(std::size_t i) const { return tensor_at(pass, places_.inputs[i], *places_.shapes[i]); }
+Tensor NodePass::out() const { return tensor_at(pass, places_.output, *places_.shapes.back()); }
+Tensor NodePass::saved(std::size_t k) const { return pass.at(places_.saved[k]); }
+Tensor NodePass::weight(std::size_t k) const { return pass.weight(node_.parameters[k]); }
+Tensor NodePass::gradient(std::size_t k) const { return pass.gradient(node_.parameters[k]); }
+Tensor NodePass::vector(std::size_t k, std::int64_t columns) const { return pass.vector(node_.parameters[k], columns); }
+Tensor NodePass::vector_gradient(std::size_t k, std::int64_t columns) const {
+  return pass.vector_gradient(node_.parameters[k], columns);
+}
+Tensor NodePass::d_out() const { return tensor_at(pass, places_.d_output, *places_.shapes.back()); }
+Tensor NodePass::d_in(std::size_t i) const { return tensor_at(pass, places_.d_inputs[i], *places_.shapes[i]); }
+
+}  // namespace lockstep::model

@@ -1,0 +1,55 @@
+/// \file
+/// "add": the sum of values of one shape.
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "model/graph/operation.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+class AddOperation final : public Operation {
+ public:
+  ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
+    count_ = inputs.size();
+    for (const ValueType& input : inputs) {
+      if (input.shape == inputs[0].shape) continue;
+      throw std::invalid_argument(
+          fmt::format("adds {} and {}: they must have one shape", to_string(inputs[0].shape), to_string(input.shape)));
+    }
+    return inputs[0];
+  }
+
+  OperationNeeds needs() const override { return {.passes_on = (std::uint32_t{1} << count_) - 1, .in_place = 1}; }
+
+  LayerPlan plan(const NodeView& node) const override {
+    return {.name = node.name,
+            .description = fmt::format("sum of {}", count_),
+            .activation_elements = node.output.shape.elements()};
+  }
+
+  void forward(const NodePass& node) const override {
+    const Tensor y = node.out();
+    if (y.data != node.in(0).data) node.pass.backend.cast(node.in(0), y);
+    for (std::size_t i = 1; i < count_; ++i) node.pass.backend.add(node.in(i), y);
+  }
+
+  void backward(const NodePass& /*node*/) const override {}
+
+ private:
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+extern const OperationKind add_operation;
+const OperationKind add_operation{
+    .name = "add",
+    .summary = "the sum of values of one shape",
+    .least_inputs = 2,
+    .most_inputs = 16,
+    .make = [](const Call&) -> std::unique_ptr<Operation> { return std::make_unique<AddOperation>(); }};
+
+}  // namespace lockstep::model

@@ -1,0 +1,56 @@
+/// \file
+/// "dropout": in training some elements are dropped (Dropout in randomness.hpp), else the value stays as it is.
+#include <fmt/format.h>
+
+#include "model/graph/operation.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+class DropoutOperation final : public Operation {
+ public:
+  explicit DropoutOperation(const Call& call) : rule_{.rate = static_cast<float>(call.get<double>("rate"))} {}
+
+  ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
+    rule_.stream = declarations.dropout_stream();
+    return inputs[0];
+  }
+
+  OperationNeeds needs() const override { return {.in_place = 1, .gradient_in_place = 1, .training_only = true}; }
+
+  LayerPlan plan(const NodeView& node) const override {
+    return {.name = node.name,
+            .description = fmt::format("drops {:g}", rule_.rate),
+            .activation_elements = node.output.shape.elements()};
+  }
+
+  void forward(const NodePass& node) const override { drop(node, node.in(), node.out()); }
+  void backward(const NodePass& node) const override { drop(node, node.d_out(), node.d_in()); }
+
+ private:
+  /// Nothing is dropped of samples without keys.
+  void drop(const NodePass& node, const Tensor& from, const Tensor& to) const {
+    Dropout rule = rule_;
+    if (!node.pass.keys.present()) rule.rate = 0;
+    node.pass.sequences().dropout(from, node.pass.keys, rule, to);
+  }
+
+  Dropout rule_;
+};
+
+}  // namespace
+
+extern const OperationKind dropout_operation;
+const OperationKind dropout_operation{
+    .name = "dropout",
+    .summary = "drops elements in training",
+    .arguments = {{.name = "rate",
+                   .value = -1.0,
+                   .value_name = "RATE",
+                   .help = "share of the elements",
+                   .at_least = 0,
+                   .below = 1}},
+    .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<DropoutOperation>(call); }};
+
+}  // namespace lockstep::model
