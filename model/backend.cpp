@@ -177,6 +177,26 @@ void Backend::binary_cross_entropy(const Tensor& logits, const Tensor& targets, 
   do_binary_cross_entropy(logits, targets, options, sums);
 }
 
+void Backend::elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
+  const char* const operation = "elementwise_forward";
+  require(is(x, compute_type(), x.rows, x.columns) && is(y, compute_type(), x.rows, x.columns), operation,
+          "x and y must have one shape and the compute type");
+  require(same_or_apart(x, y), operation, "y must have memory of its own, or all of that of x");
+  if (x.count() > 0) do_elementwise_forward(f, x, y);
+}
+
+void Backend::elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x) {
+  const char* const operation = "elementwise_backward";
+  require(is(d_y, compute_type(), d_y.rows, d_y.columns) && is(d_x, compute_type(), d_y.rows, d_y.columns), operation,
+          "d_y and d_x must have one shape and the compute type");
+  require(slope_reads(f.function) == SlopeReads::nothing ? !read.present()
+                                                         : is(read, compute_type(), d_y.rows, d_y.columns),
+          operation, "x or y must have the shape of d_y, and be absent for a function whose slope is constant");
+  require(same_or_apart(d_y, d_x), operation, "d_x must have memory of its own, or all of that of d_y");
+  require(!read.present() || apart(read, d_x), operation, "d_x must not overlap x or y");
+  if (d_y.count() > 0) do_elementwise_backward(f, read, d_y, d_x);
+}
+
 void Backend::add(const Tensor& x, const Tensor& to) {
   require(is(x, compute_type(), x.rows, x.columns) && is(to, compute_type(), x.rows, x.columns), "add",
           "x and to must have one shape and the compute type");

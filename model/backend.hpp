@@ -145,6 +145,8 @@ enum class Averaging { no, yes };
   VOID do_softmax_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;       \
   VOID do_mean_error(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;                  \
   VOID do_binary_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;        \
+  VOID do_elementwise_forward(const Elementwise&, const Tensor&, const Tensor&) BODY;                        \
+  VOID do_elementwise_backward(const Elementwise&, const Tensor&, const Tensor&, const Tensor&) BODY;        \
   VOID do_add(const Tensor&, const Tensor&) BODY;                                                            \
   VOID do_sum_of_squares(const Tensor&, const Tensor&, Accumulate) BODY;                                     \
   VOID do_add_l2_gradient(const Tensor&, const Tensor&, float, std::span<const UpdateSlice>) BODY;           \
@@ -230,6 +232,10 @@ class Backend {
   /// float32 [B, L], 0 or 1. sums as above. A logit above 0 predicts the label. Padding as above.
   void binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                             const Tensor& sums);
+  /// y[i] = f(x[i]); compute type, one shape. y may be x.
+  void elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y);
+  /// d_x[i] = d_y[i] f'(x[i]), from x or y: `read` is what slope_reads() says (absent for nothing). d_x may be d_y.
+  void elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x);
   /// to += x; both in the compute type.
   void add(const Tensor& x, const Tensor& to);
   /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or

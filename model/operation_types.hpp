@@ -15,6 +15,28 @@ Activation parse_activation(std::string_view name);   ///< throws std::invalid_a
 std::string_view name_of(Activation activation) noexcept;
 enum class Accumulate : bool { no, yes };
 
+/// Functions of one element (model/formulas/elementwise.hpp).
+enum class Function {
+  relu,
+  leaky_relu,  ///< parameter * x below 0
+  elu,         ///< parameter * (exp(x) - 1) below 0 (Clevert et al. 2015)
+  tanh,
+  sigmoid,
+  silu,  ///< x * sigmoid(x)
+  gelu,  ///< the form with tanh (formulas/gelu.hpp)
+  scale  ///< parameter * x
+};
+struct Elementwise {
+  Function function = Function::relu;
+  float parameter = 1;  ///< for functions that have one
+};
+/// Selects what the derivative is computed from.
+enum class SlopeReads { nothing, input, output };
+constexpr SlopeReads slope_reads(Function function) noexcept {
+  if (function == Function::scale) return SlopeReads::nothing;
+  return function == Function::silu || function == Function::gelu ? SlopeReads::input : SlopeReads::output;
+}
+
 /// The queue of an operation on a device: the main one, or one of two side queues. Operations of one queue run in the
 /// order of the calls. Across queues only Backend::order() makes an order. A host has one queue.
 enum class Queue { main, side_1, side_2 };

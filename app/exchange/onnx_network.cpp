@@ -401,9 +401,40 @@ class Conversion {
                                       {"epsilon", static_cast<float>(model::formulas::kLayerNormEpsilon)}}));
   }
 
-  /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+  void convert(const recorded::Apply& apply, const RecordedOperation& operation) {
+    const Form first = forms_[operation.inputs[0]];
+    if (!first.image.empty() && first.rows.empty()) {
+      return give_image(operation, applied(first.image, apply.elementwise), first.shape);
+    }
+    give_rows(operation, applied(rows(operation.inputs[0]), apply.elementwise));
+  }
+  Name applied(const Name& x, const model::Elementwise& f) {
+    switch (f.function) {
+      case model::Function::relu:
+        return graph_.node("Relu", {x});
+      case model::Function::leaky_relu:
+        return graph_.node("LeakyRelu", {x}, {{"alpha", f.parameter}});
+      case model::Function::elu:
+        return graph_.node("Elu", {x}, {{"alpha", f.parameter}});
+      case model::Function::tanh:
+        return graph_.node("Tanh", {x});
+      case model::Function::sigmoid:
+        return graph_.node("Sigmoid", {x});
+      case model::Function::silu:
+        return graph_.node("Mul", {x, graph_.node("Sigmoid", {x})});
+      case model::Function::gelu:
+        return gelu(x);
+      case model::Function::scale:
+        return graph_.node("Mul", {x, graph_.scalar(f.parameter)});
+    }
+    throw std::logic_error("no ONNX node for this function of an element");
+  }
+
   void convert(const recorded::Gelu& /*gelu*/, const RecordedOperation& operation) {
-    const Name x = rows(operation.inputs[0]);
+    give_rows(operation, gelu(rows(operation.inputs[0])));
+  }
+  /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+  Name gelu(const Name& x) {
     const auto number = [&](double value) { return graph_.scalar(static_cast<float>(value)); };
     const Name square = graph_.node("Mul", {x, x});
     const Name cubic =
@@ -411,7 +442,7 @@ class Conversion {
     const Name inner =
         graph_.node("Mul", {graph_.node("Mul", {x, cubic}), number(model::formulas::kTwoRootsTwoOverPi / 2)});
     const Name share = graph_.node("Add", {graph_.node("Tanh", {inner}), number(1)});
-    give_rows(operation, graph_.node("Mul", {graph_.node("Mul", {x, number(0.5)}), share}));
+    return graph_.node("Mul", {graph_.node("Mul", {x, number(0.5)}), share});
   }
 
   void convert(const recorded::Attend& attend, const RecordedOperation& operation) {

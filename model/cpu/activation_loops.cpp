@@ -6,6 +6,7 @@
 #include "model/cpu/clones.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/exponentials.hpp"
+#include "model/formulas/elementwise.hpp"
 #include "model/formulas/losses.hpp"
 
 namespace lockstep::model::cpu {
@@ -30,6 +31,26 @@ LOCKSTEP_INLINE void activate_rows(std::span<float> y, std::size_t columns, std:
 LOCKSTEP_INLINE void exp_loop(const float* from, float* to, std::size_t count) {
   LOCKSTEP_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) to[i] = fast_exp(from[i]);
+}
+
+struct FastExp {
+  LOCKSTEP_INLINE static float of(float x) { return fast_exp(x); }
+  LOCKSTEP_INLINE static float tanh_of(float x) { return fast_tanh(x); }
+};
+
+template <Function kFunction>
+LOCKSTEP_INLINE void apply_each(const float* x, float parameter, float* y, std::size_t count) {
+  LOCKSTEP_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) y[i] = formulas::value_of<kFunction, FastExp>(x[i], parameter);
+}
+
+template <Function kFunction>
+LOCKSTEP_INLINE void apply_slope_to_each(const float* read, const float* d_y, float parameter, float* d_x,
+                                         std::size_t count) {
+  LOCKSTEP_INDEPENDENT
+  for (std::size_t i = 0; i < count; ++i) {
+    d_x[i] = d_y[i] * formulas::slope_of<kFunction, FastExp>(read[i], parameter);
+  }
 }
 
 /// Elements of a block of logits, which stays in the first-level cache between the passes over it.
@@ -136,6 +157,50 @@ LOCKSTEP_CLONES void add_bias_and_activate(std::span<float> y, std::size_t colum
 }
 
 LOCKSTEP_CLONES void exp_each(std::span<const float> x, std::span<float> y) { exp_loop(x.data(), y.data(), x.size()); }
+
+LOCKSTEP_CLONES void apply(const Elementwise& f, std::span<const float> x, std::span<float> y) {
+  switch (f.function) {
+    case Function::relu:
+      return apply_each<Function::relu>(x.data(), f.parameter, y.data(), x.size());
+    case Function::leaky_relu:
+      return apply_each<Function::leaky_relu>(x.data(), f.parameter, y.data(), x.size());
+    case Function::elu:
+      return apply_each<Function::elu>(x.data(), f.parameter, y.data(), x.size());
+    case Function::tanh:
+      return apply_each<Function::tanh>(x.data(), f.parameter, y.data(), x.size());
+    case Function::sigmoid:
+      return apply_each<Function::sigmoid>(x.data(), f.parameter, y.data(), x.size());
+    case Function::silu:
+      return apply_each<Function::silu>(x.data(), f.parameter, y.data(), x.size());
+    case Function::gelu:
+      return apply_each<Function::gelu>(x.data(), f.parameter, y.data(), x.size());
+    case Function::scale:
+      return apply_each<Function::scale>(x.data(), f.parameter, y.data(), x.size());
+  }
+}
+
+LOCKSTEP_CLONES void apply_slope(const Elementwise& f, std::span<const float> read, std::span<const float> d_y,
+                                 std::span<float> d_x) {
+  const float* const v = read.empty() ? d_y.data() : read.data();
+  switch (f.function) {
+    case Function::relu:
+      return apply_slope_to_each<Function::relu>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::leaky_relu:
+      return apply_slope_to_each<Function::leaky_relu>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::elu:
+      return apply_slope_to_each<Function::elu>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::tanh:
+      return apply_slope_to_each<Function::tanh>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::sigmoid:
+      return apply_slope_to_each<Function::sigmoid>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::silu:
+      return apply_slope_to_each<Function::silu>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::gelu:
+      return apply_slope_to_each<Function::gelu>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::scale:
+      return apply_slope_to_each<Function::scale>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+  }
+}
 
 LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels,
                                        const LossOptions& options) {

@@ -183,6 +183,22 @@ void CpuBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& tar
   add_loss_of_outputs(logits, targets, options, sums, cpu::binary_cross_entropy);
 }
 
+void CpuBackend::do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
+  const auto from = x.elements<float>(), to = y.elements<float>();
+  threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
+    apply(f, from.subspan(begin, end - begin), to.subspan(begin, end - begin));
+  });
+}
+
+void CpuBackend::do_elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y,
+                                         const Tensor& d_x) {
+  const auto v = read.elements<float>(), from = d_y.elements<float>(), to = d_x.elements<float>();
+  threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
+    const std::size_t count = end - begin;
+    apply_slope(f, v.empty() ? v : v.subspan(begin, count), from.subspan(begin, count), to.subspan(begin, count));
+  });
+}
+
 void CpuBackend::do_add(const Tensor& x, const Tensor& to) {
   const auto from = x.elements<float>(), sum = to.elements<float>();
   threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {

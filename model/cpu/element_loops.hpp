@@ -74,6 +74,11 @@ void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 /// y [rows, columns] = act(y + bias); bias [columns] may be empty.
 void add_bias_and_activate(std::span<float> y, std::size_t columns, std::span<const float> bias, Activation activation);
 
+/// y[i] = f(x[i]); y may be x.
+void apply(const Elementwise& f, std::span<const float> x, std::span<float> y);
+/// d_x[i] = d_y[i] f'; `read` as slope_reads() says. d_x may be d_y.
+void apply_slope(const Elementwise& f, std::span<const float> read, std::span<const float> d_y, std::span<float> d_x);
+
 /// Cross-entropy of the rows of z [rows, classes] against labels, in nats; metric counts rows whose first greatest
 /// logit is the label, found (without gradient) rows whose label is among the first five. With gradient z becomes
 /// (softmax(z) - target) * scale.

@@ -226,6 +226,15 @@ void CudaBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& ta
   cuda::binary_cross_entropy(stream_.get(), logits, targets, options, sums, scratch());
 }
 
+void CudaBackend::do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
+  cuda::apply(stream_.get(), f, x, y);
+}
+
+void CudaBackend::do_elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y,
+                                          const Tensor& d_x) {
+  cuda::apply_slope(stream_.get(), f, read, d_y, d_x);
+}
+
 void CudaBackend::do_add(const Tensor& x, const Tensor& to) {
   if (to.count() > 0) cuda::add(stream_.get(), x, to);
 }

@@ -112,6 +112,30 @@ void add(cudaStream_t stream, const Tensor& x, const Tensor& to) {
   });
 }
 
+void apply(cudaStream_t stream, const Elementwise& f, const Tensor& x, const Tensor& y) {
+  with_compute_type("elementwise", y, [&]<class T>() {
+    formulas::for_function(f.function, [&]<Function kFunction>() {
+      const Apply<T, kFunction> body{static_cast<const T*>(x.data), static_cast<T*>(y.data), f.parameter};
+      constexpr int kWidth = kWideWidth<T>;
+      run_each<kWidth>("elementwise", stream, body, x.count(),
+                       takes_packs<kWidth>(body.x) && takes_packs<kWidth>(body.y));
+    });
+  });
+}
+
+void apply_slope(cudaStream_t stream, const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x) {
+  with_compute_type("elementwise", d_x, [&]<class T>() {
+    formulas::for_function(f.function, [&]<Function kFunction>() {
+      const ApplySlope<T, kFunction> body{static_cast<const T*>(read.present() ? read.data : d_y.data),
+                                          static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data), f.parameter};
+      constexpr int kWidth = kWideWidth<T>;
+      run_each<kWidth>(
+          "elementwise_slope", stream, body, d_y.count(),
+          takes_packs<kWidth>(body.read) && takes_packs<kWidth>(body.d_y) && takes_packs<kWidth>(body.d_x));
+    });
+  });
+}
+
 void cast(cudaStream_t stream, const Tensor& in, const Tensor& out) {
   if (in.type == out.type) {
     const Copy body{static_cast<const std::uint8_t*>(in.data), static_cast<std::uint8_t*>(out.data)};

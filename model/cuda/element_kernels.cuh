@@ -8,6 +8,7 @@
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
 #include "model/formulas/activations.hpp"
+#include "model/formulas/elementwise.hpp"
 
 namespace lockstep::model::cuda {
 
@@ -92,6 +93,47 @@ struct Add {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
     store<kWidth>(sums, true, to + i);
+  }
+};
+
+struct DeviceExp {
+  __device__ static float of(float x) { return std::exp(x); }
+  __device__ static float tanh_of(float x) { return std::tanh(x); }
+};
+
+/// y[i] = f(x[i]); y may be x.
+template <class T, Function kFunction>
+struct Apply {
+  const T* x;
+  T* y;
+  float parameter;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    float values[kWidth];
+    load<kWidth>(x + i, true, values);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[k] = formulas::value_of<kFunction, DeviceExp>(values[k], parameter);
+    store<kWidth>(values, true, y + i);
+  }
+};
+
+/// d_x[i] = d_y[i] f'; d_x may be d_y. A function whose slope is constant reads d_y twice.
+template <class T, Function kFunction>
+struct ApplySlope {
+  const T* read;
+  const T* d_y;
+  T* d_x;
+  float parameter;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    float values[kWidth], gradients[kWidth];
+    load<kWidth>(read + i, true, values);
+    load<kWidth>(d_y + i, true, gradients);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) gradients[k] *= formulas::slope_of<kFunction, DeviceExp>(values[k], parameter);
+    store<kWidth>(gradients, true, d_x + i);
   }
 };
 

@@ -64,6 +64,8 @@ void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tenso
                           const Tensor& sums, const Scratch& scratch);
 /// to += x
 void add(cudaStream_t stream, const Tensor& x, const Tensor& to);
+void apply(cudaStream_t stream, const Elementwise& f, const Tensor& x, const Tensor& y);
+void apply_slope(cudaStream_t stream, const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x);
 void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, Accumulate accumulate,
                     const Scratch& scratch);
 void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status);

@@ -54,6 +54,10 @@ void OperationRecorder::do_linear_forward(const Tensor& x, const Tensor& w, cons
   record(recorded::Linear{activation}, {read(x), read(w), read_if_present(bias)}, y);
 }
 
+void OperationRecorder::do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
+  record(recorded::Apply{f}, {read(x)}, y);
+}
+
 void OperationRecorder::do_add(const Tensor& x, const Tensor& to) { record(recorded::Add{}, {read(to), read(x)}, to); }
 
 /// Both types are equal here: the same value in two places. Casts go to and from states. With a single step an LSTM's

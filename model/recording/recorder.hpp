@@ -79,6 +79,7 @@ class OperationRecorder final : public HostBackend {
 
   void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                          const Tensor& y) override;
+  void do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) override;
   void do_add(const Tensor& x, const Tensor& to) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor&) override { missing_operation(__func__); }

@@ -42,8 +42,11 @@ struct Subsample {
 };  ///< x -> y
 struct NormalizeBatch {
   BatchNorm norm;
-};                         ///< x, mean, variance, scale, shift, residual (may be absent) -> y
-struct Add {};             ///< a, b of one shape -> y
+};              ///< x, mean, variance, scale, shift, residual (may be absent) -> y
+struct Add {};  ///< a, b of one shape -> y
+struct Apply {
+  Elementwise elementwise;
+};                         ///< x -> y
 struct AddRow {};          ///< x, row -> y
 struct ToTimeMajor {};     ///< tokens [samples, positions] -> [positions * samples, 1]
 struct Embed {};           ///< tokens, table, positions (may be absent) -> y
@@ -61,8 +64,8 @@ struct RunLstm {
 using RecordedKind =
     std::variant<recorded::Linear, recorded::Convolve, recorded::MaxPool, recorded::GlobalAverage,
                  recorded::NormalizeResponse, recorded::Subsample, recorded::NormalizeBatch, recorded::Add,
-                 recorded::AddRow, recorded::ToTimeMajor, recorded::Embed, recorded::Project, recorded::NormalizeLayer,
-                 recorded::Gelu, recorded::Attend, recorded::RunLstm>;
+                 recorded::Apply, recorded::AddRow, recorded::ToTimeMajor, recorded::Embed, recorded::Project,
+                 recorded::NormalizeLayer, recorded::Gelu, recorded::Attend, recorded::RunLstm>;
 
 using ValueNumber = std::size_t;
 inline constexpr ValueNumber kNoValue = std::numeric_limits<ValueNumber>::max();

@@ -517,6 +517,28 @@ TEST_P(Operations, Add) {
   }
 }
 
+TEST_P(Operations, FunctionsOfEachElement) {
+  Random random;
+  for (const Function function : kFunctions) {
+    const Elementwise f{.function = function, .parameter = 0.25f};
+    for (const std::int64_t count : {1, 3, 8, 1001, 100'003}) {
+      const Floats x = random.numbers(count, precision_, 4), d_y = random.numbers(count, precision_);
+      const Array on_x = compute(x, 1, count), y = compute(1, count), d = compute(d_y, 1, count);
+      device_->elementwise_forward(f, on_x.tensor(), y.tensor());
+      Doubles exact_x = widened(x), exact_y(exact_x.size()), exact_d = widened(d_y);
+      reference_->elementwise_forward(f, view(exact_x, 1, count), view(exact_y, 1, count));
+      EXPECT_TRUE(is_within(relative_error(y.fetch(), exact_y), limit_)) << static_cast<int>(function);
+      const SlopeReads reads = slope_reads(function);
+      const bool none = reads == SlopeReads::nothing, of_input = reads == SlopeReads::input;
+      Doubles own_y = widened(y.fetch());
+      device_->elementwise_backward(f, none ? Tensor{} : of_input ? on_x.tensor() : y.tensor(), d.tensor(), d.tensor());
+      reference_->elementwise_backward(f, none ? Tensor{} : view(of_input ? exact_x : own_y, 1, count),
+                                       view(exact_d, 1, count), view(exact_d, 1, count));
+      EXPECT_TRUE(is_within(relative_error(d.fetch(), exact_d), limit_)) << static_cast<int>(function);
+    }
+  }
+}
+
 TEST_P(Operations, FillZero) {
   for (const std::int64_t count : {1, 3, 64, 100'003}) {
     const Array x = compute(1, count), master_x{*device_, device_->master_type(), 1, count};

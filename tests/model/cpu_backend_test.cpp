@@ -129,6 +129,38 @@ TEST_P(CpuBackendSweep, LinearBackward) {
   }
 }
 
+TEST_P(CpuBackendSweep, FunctionsOfEachElement) {
+  for (const std::int64_t columns : {1, 7, 333}) {
+    for (const Function function : test::kFunctions) {
+      const Elementwise f{.function = function, .parameter = 0.25f};
+      auto fast_x = samples<float>("x", batch_ * columns, 9);
+      auto exact_x = samples<double>("x", batch_ * columns, 9);
+      auto fast_d = samples<float>("d", batch_ * columns);
+      auto exact_d = samples<double>("d", batch_ * columns);
+      auto fast_y = fast_x, fast_d_x = fast_d;
+      auto exact_y = exact_x, exact_d_x = exact_d;
+      const auto run = [&](Backend& backend, auto& x, auto& y, auto& d_y, auto& d_x) {
+        backend.elementwise_forward(f, view(x, batch_, columns), view(y, batch_, columns));
+        const SlopeReads reads = slope_reads(function);
+        const Tensor read = reads == SlopeReads::nothing ? Tensor{}
+                            : reads == SlopeReads::input ? view(x, batch_, columns)
+                                                         : view(y, batch_, columns);
+        backend.elementwise_backward(f, read, view(d_y, batch_, columns), view(d_x, batch_, columns));
+      };
+      run(*cpu_, fast_x, fast_y, fast_d, fast_d_x);
+      run(*reference_, exact_x, exact_y, exact_d, exact_d_x);
+      for (std::size_t i = 0; i < fast_y.size(); ++i) {
+        ASSERT_NEAR(fast_y[i], exact_y[i], 1e-6 * (0.1 + std::abs(exact_y[i]))) << static_cast<int>(function);
+        ASSERT_NEAR(fast_d_x[i], exact_d_x[i], 2e-6) << static_cast<int>(function);
+      }
+      if (fast_x.empty()) continue;
+      std::vector<float> nan{test::kNan}, out{0};
+      cpu_->elementwise_forward(f, view(nan, 1, 1), view(out, 1, 1));
+      EXPECT_TRUE(std::isnan(out[0])) << static_cast<int>(function);
+    }
+  }
+}
+
 TEST_P(CpuBackendSweep, SoftmaxCrossEntropy) {
   for (const std::int64_t classes : {1, 2, 3, 10, 16, 17, 100, 512, 2048, 2049, 5000}) {
     if (batch_ * classes > 200000) continue;

@@ -13,6 +13,7 @@
 #include "model/cuda/packs.cuh"
 #include "model/cuda/plain_matmul.hpp"
 #include "model/formulas/bfloat16.hpp"
+#include "model/formulas/gelu.hpp"
 #include "model/kernel_harness.hpp"
 #include "model/reference/reference_activations.hpp"
 
@@ -111,6 +112,68 @@ TEST(Add, AddsToWhatIsThere) {
                 ASSERT_EQ(t["to"].get(i), sum.get(0)) << name_of(type) << " " << i;
               }
             });
+      }
+    }
+  }
+}
+
+/// f and d f, in float64.
+std::pair<double, double> exact_function(const Elementwise& f, double x) {
+  const double a = static_cast<double>(f.parameter), share = 1 / (1 + std::exp(-x));
+  switch (f.function) {
+    case Function::relu:
+      return {x < 0 ? 0 : x, x > 0 ? 1 : 0};
+    case Function::leaky_relu:
+      return {x < 0 ? a * x : x, x > 0 ? 1 : a};
+    case Function::elu:
+      return {x < 0 ? a * std::expm1(x) : x, x > 0 ? 1 : a * std::exp(x)};
+    case Function::tanh:
+      return {std::tanh(x), 1 - std::tanh(x) * std::tanh(x)};
+    case Function::sigmoid:
+      return {share, share * (1 - share)};
+    case Function::silu:
+      return {x * share, share + x * share * (1 - share)};
+    case Function::gelu:
+      return {formulas::gelu(x), formulas::gelu_derivative(x)};
+    case Function::scale:
+      return {a * x, a};
+  }
+  return {};
+}
+
+TEST(Elementwise, MatchesFloat64) {
+  for (const ElementType type : kTypes) {
+    const double unit = type == ElementType::bfloat16 ? 0x1p-7 : 2e-6;
+    for (const Function function : model::test::kFunctions) {
+      const Elementwise f{.function = function, .parameter = 0.25f};
+      for (const std::int64_t count : kCounts) {
+        if (count > 1000 && function != Function::silu) continue;
+        for (const std::size_t shift : {0, 1}) {
+          std::vector<double> d_y;
+          in_every_order(
+              shift,
+              [&](Tensors& t) {
+                const Tensor x = t.add_filled("x", type, 1, count, 4).tensor();
+                const Tensor y = t.add("y", type, 1, count).tensor();
+                GuardedTensor& d = t.add_filled("d", type, 1, count);
+                d_y = d.values();
+                apply(nullptr, f, x, y);
+                const SlopeReads reads = slope_reads(function);
+                apply_slope(nullptr, f,
+                            reads == SlopeReads::nothing ? Tensor{}
+                            : reads == SlopeReads::input ? x
+                                                         : y,
+                            d.tensor(), d.tensor());
+              },
+              [&](Tensors& t) {
+                for (std::size_t i = 0; i < d_y.size(); ++i) {
+                  const auto [value, slope] = exact_function(f, t["x"].get(i));
+                  ASSERT_NEAR(t["y"].get(i), value, unit * (1 + std::abs(value))) << static_cast<int>(function);
+                  // The slope is that of the rounded y.
+                  ASSERT_NEAR(t["d"].get(i), d_y[i] * slope, 3 * unit) << static_cast<int>(function);
+                }
+              });
+        }
       }
     }
   }
@@ -403,6 +466,8 @@ TEST(Kernels, RefuseTypesThatTheyDoNotKnow) {
   EXPECT_THROW(softmax_cross_entropy(nullptr, d.tensor(), i.tensor(), {}, d.tensor(), scratch), std::invalid_argument);
   EXPECT_THROW(mean_error(nullptr, d.tensor(), f.tensor(), {}, d.tensor(), scratch), std::invalid_argument);
   EXPECT_THROW(add(nullptr, d.tensor(), d.tensor()), std::invalid_argument);
+  EXPECT_THROW(apply(nullptr, {}, d.tensor(), d.tensor()), std::invalid_argument);
+  EXPECT_THROW(apply_slope(nullptr, {}, d.tensor(), d.tensor(), d.tensor()), std::invalid_argument);
   EXPECT_THROW(sum_of_squares(nullptr, i.tensor(), d.tensor(), Accumulate::no, scratch), std::invalid_argument);
 }
 

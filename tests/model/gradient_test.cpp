@@ -16,6 +16,7 @@ namespace {
 using test::binary;
 using test::binary_cross_entropy;
 using test::kActivations;
+using test::kFunctions;
 using test::labels;
 using test::mean_error;
 using test::mean_squared_error;
@@ -71,6 +72,35 @@ TEST(Gradient, LinearLayerWithEachActivation) {
     expect_slopes(x, d_x, f, "x");
     expect_slopes(w, d_w, f, "w");
     expect_slopes(bias, d_bias, f, "bias");
+  }
+}
+
+TEST(Gradient, FunctionsOfEachElement) {
+  const auto reference = make_backend("reference");
+  for (const Function function : kFunctions) {
+    const Elementwise f{.function = function, .parameter = 0.25f};
+    auto x = samples<double>("x", 40, 4);
+    const auto weight = samples<double>("weight of the outputs", 40);
+    std::vector<double> y(40), d_x(40);
+    const auto sum = [&] {
+      reference->elementwise_forward(f, view(x, 8, 5), view(y, 8, 5));
+      double total = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) total += weight[i] * y[i];
+      return total;
+    };
+    sum();
+    std::vector<double> d_y = weight;
+    const Tensor read = slope_reads(function) == SlopeReads::nothing  ? Tensor{}
+                        : slope_reads(function) == SlopeReads::output ? view(y, 8, 5)
+                                                                      : view(x, 8, 5);
+    reference->elementwise_backward(f, read, view(d_y, 8, 5), view(d_x, 8, 5));
+    EXPECT_EQ(d_y, weight);
+    expect_slopes(x, d_x, sum, "function");
+    sum();  // y for the x before
+    reference->elementwise_backward(f, read, view(d_y, 8, 5), view(d_y, 8, 5));
+    EXPECT_EQ(d_y, d_x) << "in place";
+    reference->elementwise_forward(f, view(x, 8, 5), view(x, 8, 5));
+    EXPECT_EQ(x, y) << "in place";
   }
 }
 

@@ -305,7 +305,7 @@ Description random_graph(std::size_t seed, std::size_t size) {
   // Recent values more often, so that some live long and most do not.
   const auto any = [&] { return names[names.size() - 1 - std::min(draw(names.size()), draw(names.size()))]; };
   while (graph.calls.size() < size) {
-    switch (draw(8)) {
+    switch (draw(10)) {
       case 0:
       case 1:
         add({.kind = "dense",
@@ -313,6 +313,13 @@ Description random_graph(std::size_t seed, std::size_t size) {
              .from = {any()},
              .arguments = {{"units", kWidth},
                            {"activation", std::array{"none", "tanh", "sigmoid", "gelu", "relu"}[draw(5)]}}});
+        break;
+      case 6:
+      case 7:
+        add({.kind = "elementwise",
+             .name = "",
+             .from = {any()},
+             .arguments = {{"function", std::array{"tanh", "silu", "relu", "elu"}[draw(4)]}}});
         break;
       case 2:
         add({.kind = "dropout", .name = "", .from = {any()}, .arguments = {{"rate", 0.25}}});

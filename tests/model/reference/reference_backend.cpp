@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "model/formulas/elementwise.hpp"
 #include "model/reference/reference_activations.hpp"
 #include "model/update_rule.hpp"
 
@@ -188,6 +189,34 @@ void ReferenceBackend::do_binary_cross_entropy(const Tensor& logits, const Tenso
   }
   part = {.loss = part.loss / labels, .metric = part.metric / labels, .found = part.found / labels};
   add(part, sums);
+}
+
+namespace {
+
+struct ExactExp {
+  static double of(double x) { return std::exp(x); }
+  static double tanh_of(double x) { return std::tanh(x); }
+};
+
+}  // namespace
+
+void ReferenceBackend::do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
+  formulas::for_function(f.function, [&]<Function kFunction>() {
+    std::ranges::transform(x.elements<double>(), y.elements<double>().begin(), [&](double value) {
+      return formulas::value_of<kFunction, ExactExp>(value, static_cast<double>(f.parameter));
+    });
+  });
+}
+
+void ReferenceBackend::do_elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y,
+                                               const Tensor& d_x) {
+  const auto v = read.elements<double>(), from = d_y.elements<double>(), to = d_x.elements<double>();
+  formulas::for_function(f.function, [&]<Function kFunction>() {
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      to[i] =
+          from[i] * formulas::slope_of<kFunction, ExactExp>(v.empty() ? 0.0 : v[i], static_cast<double>(f.parameter));
+    }
+  });
 }
 
 void ReferenceBackend::do_add(const Tensor& x, const Tensor& to) {

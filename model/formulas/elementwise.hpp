@@ -1,0 +1,73 @@
+/// \file
+/// Functions of one element and their derivatives, written once for all backends. `Exp` gives a backend's exponential
+/// for its number type T: `static T of(T)`. Comparisons are written so that a NaN stays a NaN.
+///
+/// A new function is: its name in Function and in operations/elementwise.cpp, its value and slope here, its node in
+/// app/exchange/onnx_network.cpp.
+#pragma once
+
+#include <cmath>
+#include <stdexcept>
+
+#include "model/formulas/gelu.hpp"
+#include "model/formulas/host_device.hpp"
+#include "model/operation_types.hpp"
+
+namespace lockstep::model::formulas {
+
+template <Function kFunction, class Exp, class T>
+LOCKSTEP_HOST_DEVICE T value_of(T x, T parameter) {
+  if constexpr (kFunction == Function::relu) return x < 0 ? T{0} : x;
+  if constexpr (kFunction == Function::leaky_relu) return x < 0 ? parameter * x : x;
+  if constexpr (kFunction == Function::elu) return x < 0 ? parameter * (Exp::of(x) - 1) : x;
+  if constexpr (kFunction == Function::tanh) return Exp::tanh_of(x);
+  if constexpr (kFunction == Function::sigmoid) return 1 / (1 + Exp::of(-x));
+  if constexpr (kFunction == Function::silu) return x / (1 + Exp::of(-x));
+  if constexpr (kFunction == Function::gelu) return x / (1 + Exp::of(-gelu_exponent(x)));
+  return parameter * x;  // scale
+}
+
+/// The derivative, given x or y as slope_reads() says; scale takes neither.
+template <Function kFunction, class Exp, class T>
+LOCKSTEP_HOST_DEVICE T slope_of(T v, T parameter) {
+  if constexpr (kFunction == Function::relu) return v > 0 ? T{1} : T{0};
+  if constexpr (kFunction == Function::leaky_relu) return v > 0 ? T{1} : parameter;
+  if constexpr (kFunction == Function::elu) return v > 0 ? T{1} : v + parameter;
+  if constexpr (kFunction == Function::tanh) return 1 - v * v;
+  if constexpr (kFunction == Function::sigmoid) return v * (1 - v);
+  if constexpr (kFunction == Function::silu) {
+    const T share = 1 / (1 + Exp::of(-v));
+    return share * (1 + v * (1 - share));
+  }
+  if constexpr (kFunction == Function::gelu) {
+    const T share = 1 / (1 + Exp::of(-gelu_exponent(v)));
+    return share + v * (share * (1 - share)) * gelu_exponent_derivative(v);
+  }
+  return parameter;  // scale
+}
+
+/// work.template operator()<function>()
+template <class Work>
+void for_function(Function function, const Work& work) {
+  switch (function) {
+    case Function::relu:
+      return work.template operator()<Function::relu>();
+    case Function::leaky_relu:
+      return work.template operator()<Function::leaky_relu>();
+    case Function::elu:
+      return work.template operator()<Function::elu>();
+    case Function::tanh:
+      return work.template operator()<Function::tanh>();
+    case Function::sigmoid:
+      return work.template operator()<Function::sigmoid>();
+    case Function::silu:
+      return work.template operator()<Function::silu>();
+    case Function::gelu:
+      return work.template operator()<Function::gelu>();
+    case Function::scale:
+      return work.template operator()<Function::scale>();
+  }
+  throw std::invalid_argument("no such function of an element");
+}
+
+}  // namespace lockstep::model::formulas
