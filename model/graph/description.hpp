@@ -1,6 +1,6 @@
 /// \file
-/// A network as words: named calls of operations, flat and in the order of computing. All that a network is made of
-/// can be stored and compared.
+/// A network as words: named calls of operations, flat and in the order of computing. All that a network is made of can
+/// be stored and compared.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,8 @@ struct Call {
   /// Names of the values that it reads; empty: the result of the preceding call, or the network's input.
   std::vector<std::string> from = {};
   std::map<std::string, OptionValue, std::less<>> arguments = {};
+  /// Its parameters come before those of this call in the parameter table; empty: in the order of the calls.
+  std::string declared_before = {};
   std::string place = {};  ///< a user's file and line, for messages: "net.yaml:14"
 
   /// The value of an argument, if it is given. Throws std::bad_variant_access for another type.
@@ -44,10 +46,17 @@ struct Call {
   }
 };
 
+/// Calls that share a line of the plan: those named NAME or NAME/...
+struct CallGroup {
+  std::string name;
+  std::string description;  ///< behind the shapes of its input and output
+};
+
 struct Description {
   std::string input = "input";  ///< name of the value that the batch provides
   Shape input_shape;
   std::vector<Call> calls;  ///< the result of the last one is the network's output
+  std::vector<CallGroup> groups = {};
 };
 
 }  // namespace lockstep::model

@@ -59,13 +59,20 @@ Call with_defaults(const OperationKind& kind, Call call) {
 
 std::size_t Declarations::parameter(ParameterSpec spec) {
   spec.name = fmt::format("{}/{}", node_.name, spec.name);
-  node_.parameters.push_back(parameters_.add(std::move(spec)));
-  return node_.parameters.size() - 1;
+  node_.declared.push_back(std::move(spec));
+  return node_.declared.size() - 1;
 }
+
+void Declarations::synchronizes() noexcept { node_.synchronizes = true; }
 
 std::size_t Declarations::saved(ActivationSpec spec) {
   node_.saved.push_back(std::move(spec));
   return node_.saved.size() - 1;
+}
+
+std::size_t Declarations::scratch(ActivationSpec spec) {
+  node_.scratch.push_back(std::move(spec));
+  return node_.scratch.size() - 1;
 }
 
 Graph::Graph(const Description& description, ParameterTable& parameters, OperationKinds kinds) {
@@ -122,9 +129,25 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Operati
       values_[value].readers.push_back(i);
       inputs.push_back(values_[value].type);
     }
-    Declarations declarations(node, parameters, next_stream, i + 1 == nodes_.size());
+    Declarations declarations(node, next_stream, i + 1 == nodes_.size());
     values_.push_back(
         {.type = for_call(description.calls[i], [&] { return node.operation->declare(declarations, inputs); })});
+  }
+
+  std::vector<std::size_t> order;  // order of declaration
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const std::string& before = description.calls[i].declared_before;
+    const auto place = before.empty() ? order.end() : std::ranges::find(order, named.at(before) - 1);
+    order.insert(place, i);
+  }
+  for (const std::size_t i : order) {
+    Node& node = nodes_[i];
+    for_call(description.calls[i], [&] {
+      for (ParameterSpec spec : node.declared) {
+        if (spec.frozen_with) spec.frozen_with = node.parameters.at(*spec.frozen_with);
+        node.parameters.push_back(parameters.add(std::move(spec)));
+      }
+    });
   }
 }
 

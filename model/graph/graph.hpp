@@ -22,9 +22,11 @@ struct Value {
 struct Node {
   std::string name;
   std::unique_ptr<Operation> operation = {};
-  std::vector<std::size_t> inputs = {};      ///< values
-  std::vector<std::size_t> parameters = {};  ///< indices in the network's table
-  std::vector<ActivationSpec> saved = {};
+  std::vector<std::size_t> inputs = {};  ///< values
+  std::vector<ParameterSpec> declared = {};
+  std::vector<std::size_t> parameters = {};  ///< their indices in the network's table
+  std::vector<ActivationSpec> saved = {}, scratch = {};
+  bool synchronizes = false;
 };
 
 class Graph {

@@ -9,7 +9,7 @@ namespace lockstep::model {
 
 GraphNetwork::GraphNetwork(const Description& description, const SampleShape& shape, std::string signature,
                            OperationKinds kinds)
-    : signature_(std::move(signature)) {
+    : groups_(description.groups), signature_(std::move(signature)) {
   shape_ = shape;
   graph_.emplace(description, parameters_, kinds);
   const Shape& output = graph_->values()[graph_->output()].type.shape;
@@ -18,6 +18,7 @@ GraphNetwork::GraphNetwork(const Description& description, const SampleShape& sh
                                             to_string(output), shape.outputs));
   }
   if (parameters_.all().empty()) throw std::invalid_argument("the network has no parameters: nothing can be trained");
+  synchronizes_ = std::ranges::any_of(graph_->nodes(), &Node::synchronizes);
   parameters_.lay_out();
   compile();
 }
@@ -32,7 +33,22 @@ void GraphNetwork::freeze(std::span<const std::size_t> parameters) {
   compile();
 }
 
+namespace {
+
+void add_costs(const LayerPlan& part, LayerPlan& sum) {
+  sum.parameters += part.parameters;
+  sum.activation_elements += part.activation_elements;
+  sum.forward_flops += part.forward_flops;
+  sum.backward_flops += part.backward_flops;
+  sum.patch_elements = std::max(sum.patch_elements, part.patch_elements);
+  sum.products.insert(sum.products.end(), part.products.begin(), part.products.end());
+}
+
+}  // namespace
+
 std::vector<LayerPlan> GraphNetwork::plan() const {
+  const CallGroup* last_group = nullptr;
+  std::string input;  // shape that the last group reads
   const std::vector<bool> wants = graph_->values_that_want_gradients(parameters_);
   std::vector<LayerPlan> lines;
   for (std::size_t i = 0; i < graph_->nodes().size(); ++i) {
@@ -45,7 +61,20 @@ std::vector<LayerPlan> GraphNetwork::plan() const {
                   .parameters = node.parameters,
                   .goes_on = std::ranges::any_of(node.inputs, [&](std::size_t value) { return wants[value]; })};
     for (const std::size_t value : node.inputs) view.inputs.push_back(graph_->values()[value].type);
-    lines.push_back(node.operation->plan(view));
+    const auto group = std::ranges::find_if(groups_, [&](const CallGroup& each) {
+      return node.name == each.name || node.name.starts_with(each.name + "/");
+    });
+    if (group == groups_.end()) {
+      lines.push_back(node.operation->plan(view));
+      continue;
+    }
+    if (&*group != last_group) {
+      lines.push_back({.name = group->name, .description = ""});
+      last_group = &*group;
+      input = to_string(view.inputs[0].shape);
+    }
+    add_costs(node.operation->plan(view), lines.back());
+    lines.back().description = fmt::format("{} -> {}, {}", input, to_string(view.output.shape), group->description);
   }
   return lines;
 }

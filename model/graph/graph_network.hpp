@@ -38,6 +38,7 @@ class GraphNetwork final : public Network {
   void compile();
 
   std::optional<Graph> graph_;
+  std::vector<CallGroup> groups_;
   std::optional<Program> training_, evaluation_;
   std::string signature_;
 };

@@ -40,28 +40,36 @@ struct OperationNeeds {
   std::uint32_t passes_on = 0;
   std::uint32_t in_place = 0;           ///< the output may be the memory of one of these inputs
   std::uint32_t gradient_in_place = 0;  ///< the gradient of one of these inputs may be the memory of the output's
-  bool is_view = false;                 ///< the output is the memory of input 0, and forward does nothing
-  bool training_only = false;           ///< in evaluation the output is input 0
+  /// Backward adds the gradient of one of these inputs to NodePass::sum_of() itself if it is a further contribution,
+  /// with d_in() as scratch memory.
+  std::uint32_t adds = 0;
+  std::uint32_t always_writes = 0;  ///< d_in() of these inputs is present even if nobody needs it
+  bool is_view = false;             ///< the output is the memory of input 0, and forward does nothing
+  bool training_only = false;       ///< in evaluation the output is input 0
 };
 
 /// Takes the declarations of one node.
 class Declarations {
  public:
-  Declarations(Node& node, ParameterTable& parameters, std::uint32_t& next_stream, bool only_the_loss_reads)
-      : node_(node), parameters_(parameters), next_stream_(next_stream), only_the_loss_reads_(only_the_loss_reads) {}
+  Declarations(Node& node, std::uint32_t& next_stream, bool only_the_loss_reads)
+      : node_(node), next_stream_(next_stream), only_the_loss_reads_(only_the_loss_reads) {}
 
-  /// Declares the parameter NODE/PART, where PART is the name in the specification. Its number for NodePass::weight.
+  /// Declares the parameter NODE/PART, where PART is the name in the specification. Its number for NodePass::weight,
+  /// and for ParameterSpec::frozen_with of further parameters of the node.
   std::size_t parameter(ParameterSpec spec);
   /// Declares an activation that forward writes and backward reads. Its number for NodePass::saved.
   std::size_t saved(ActivationSpec spec);
+  /// Declares memory for backward alone. Its number for NodePass::scratch.
+  std::size_t scratch(ActivationSpec spec);
   /// A stream of random draws of its own.
   std::uint32_t dropout_stream() noexcept { return next_stream_++; }
+  /// The node's passes sum over ranks (Pass::sum_over_ranks).
+  void synchronizes() noexcept;
   /// Nothing but the loss reads the output: it may be padded.
   bool only_the_loss_reads() const noexcept { return only_the_loss_reads_; }
 
  private:
   Node& node_;
-  ParameterTable& parameters_;
   std::uint32_t& next_stream_;
   bool only_the_loss_reads_;
 };
@@ -100,12 +108,17 @@ class NodePass {
   Tensor gradient(std::size_t k) const;
   Tensor vector(std::size_t k, std::int64_t columns) const;
   Tensor vector_gradient(std::size_t k, std::int64_t columns) const;
+  bool is_frozen(std::size_t k) const;
 
   // Backward alone.
 
   Tensor d_out() const;
+  Tensor scratch(std::size_t k) const;
   /// To be written; absent if nobody needs it.
   Tensor d_in(std::size_t i = 0) const;
+  /// The sum that the gradient of this input is to be added to; absent if it is the first contribution
+  /// (OperationNeeds::adds).
+  Tensor sum_of(std::size_t i = 0) const;
   /// Parameter gradients are written, or added to.
   Accumulate accumulate() const noexcept { return accumulate_; }
 

@@ -37,6 +37,7 @@ class Program::Planning {
       for (std::size_t i = nodes_.size(); i-- > 0;) {
         if (goes_backward_[i]) place_backward(i);
       }
+      find_final_gradients();
     }
     add_activations();
   }
@@ -206,10 +207,10 @@ class Program::Planning {
     const std::vector<std::int32_t> writes = later_writes(value);
     if (std::ranges::find(writes, tick) != writes.end()) return false;  // the node reads the value twice
     // A contribution is added behind the call that makes it: a node that passes its output's gradient on reads that
-    // then.
+    // then, and one that adds itself reads it meanwhile.
     const auto disturb = [&](const std::vector<std::int32_t>& ticks, std::size_t other) {
       const std::int32_t last_read = tick_of_backward(other - 1);
-      const bool reads_behind_call = needs_[other - 1].passes_on != 0;
+      const bool reads_behind_call = needs_[other - 1].passes_on != 0 || needs_[other - 1].adds != 0;
       return std::ranges::any_of(ticks, [&](std::int32_t at) {
         return at >= tick && (at < last_read || (at == last_read && reads_behind_call));
       });
@@ -227,13 +228,17 @@ class Program::Planning {
     NodePlaces& places = program_.places_[i];
     const std::int32_t tick = tick_of_backward(i);
     Step step{.node = i};
-    if (Graph::trains(node, program_.parameters_)) step.first_parameter = node.parameters.front();
     places.d_output = gradients_[i + 1].entry;
+    for (const ActivationSpec& scratch : node.scratch) places.scratch.push_back(add(scratch, {tick, tick}));
     bool in_place = needs.passes_on == 0;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const std::size_t value = node.inputs[k];
       places.d_inputs.push_back(kAbsent);
-      if (!wants_[value]) continue;
+      places.sums.push_back(kAbsent);
+      if (!wants_[value]) {
+        if (has(needs.always_writes, k)) places.d_inputs.back() = add(spec_of(value), {tick, tick});
+        continue;
+      }
       const bool passes_on = has(needs.passes_on, k), is_first = gradients_[value].entry == kAbsent;
       const Lifetime lifetime{tick, tick_of_backward(value - 1)};
       if (is_first && passes_on && may_share(value, i + 1, tick, false)) {
@@ -253,10 +258,31 @@ class Program::Planning {
         step.contributions.push_back({places.d_output, gradients_[value].entry, true});
       } else {
         places.d_inputs.back() = add(spec_of(value), {tick, tick});
-        step.contributions.push_back({places.d_inputs.back(), gradients_[value].entry, true});
+        if (has(needs.adds, k)) {
+          places.sums.back() = gradients_[value].entry;
+        } else {
+          step.contributions.push_back({places.d_inputs.back(), gradients_[value].entry, true});
+        }
       }
     }
     program_.backward_.push_back(std::move(step));
+  }
+
+  /// The arena's gradients become final from its begin on, as the last of their nodes has gone backward.
+  void find_final_gradients() {
+    std::vector<std::pair<std::size_t, std::size_t>> ends;  // trained weights and their steps
+    for (std::size_t step = 0; step < program_.backward_.size(); ++step) {
+      for (const std::size_t index : nodes_[program_.backward_[step].node].parameters) {
+        const Parameter& parameter = program_.parameters_[index];
+        if (parameter.role == Role::weight && !parameter.frozen) ends.emplace_back(parameter.end(), step);
+      }
+    }
+    std::ranges::sort(ends);
+    std::size_t last = 0;
+    for (const auto& [end, step] : ends) {
+      last = std::max(last, step);
+      program_.backward_[last].final_end = end;
+    }
   }
 
   void add_activations() {
@@ -318,7 +344,7 @@ void Program::backward(const Pass& pass, Accumulate accumulate, const GradientRe
       const Tensor to = pass.at(contribution.to), from = pass.at(contribution.from).reshaped(to.rows, to.columns);
       contribution.is_added ? pass.backend.add(from, to) : pass.backend.cast(from, to);
     }
-    if (ready && step.first_parameter != kAbsent) ready(parameters_.gradients_end(step.first_parameter));
+    if (ready && step.final_end > 0) ready(step.final_end);
     tell(pass, 2 * graph_.nodes().size() - step.node, step.node, false);
   }
   if (ready && parameters_.updated_elements() > parameters_.trained_elements()) ready(parameters_.updated_elements());
@@ -339,12 +365,15 @@ Tensor tensor_at(const Pass& pass, std::size_t place, const Shape& shape) {
 Tensor NodePass::in(std::size_t i) const { return tensor_at(pass, places_.inputs[i], *places_.shapes[i]); }
 Tensor NodePass::out() const { return tensor_at(pass, places_.output, *places_.shapes.back()); }
 Tensor NodePass::saved(std::size_t k) const { return pass.at(places_.saved[k]); }
+Tensor NodePass::scratch(std::size_t k) const { return pass.at(places_.scratch[k]); }
 Tensor NodePass::weight(std::size_t k) const { return pass.weight(node_.parameters[k]); }
 Tensor NodePass::gradient(std::size_t k) const { return pass.gradient(node_.parameters[k]); }
 Tensor NodePass::vector(std::size_t k, std::int64_t columns) const { return pass.vector(node_.parameters[k], columns); }
 Tensor NodePass::vector_gradient(std::size_t k, std::int64_t columns) const {
   return pass.vector_gradient(node_.parameters[k], columns);
 }
+bool NodePass::is_frozen(std::size_t k) const { return pass.table[node_.parameters[k]].frozen; }
+Tensor NodePass::sum_of(std::size_t i) const { return tensor_at(pass, places_.sums[i], *places_.shapes[i]); }
 Tensor NodePass::d_out() const { return tensor_at(pass, places_.d_output, *places_.shapes.back()); }
 Tensor NodePass::d_in(std::size_t i) const { return tensor_at(pass, places_.d_inputs[i], *places_.shapes[i]); }
 

@@ -4,9 +4,10 @@
 /// With n nodes, node i runs forward at tick i, the loss at tick n, and node i backward at tick 2n - i. So each tensor
 /// is needed over an interval of ticks:
 ///
-///   output of node i            from i to its last reader forward, and to the latest backward that reads it
-///   activation that i saves     from i to 2n - i
-///   gradient of a value         from its first contribution to the backward of the value's node
+///   output of node i            from i to its last reader forward, and to the
+///   latest backward that reads it activation that i saves     from i to 2n - i
+///   gradient of a value         from its first contribution to the backward of
+///   the value's node
 ///
 /// A value is read by several nodes where the network branches, and each contributes to its gradient: in the order of
 /// backward, and within a node in the order of its inputs. The first contribution is written, each further one is added
@@ -30,9 +31,9 @@ inline constexpr std::size_t kNetworkInput = kAbsent - 1;
 struct NodePlaces {
   std::vector<std::size_t> inputs;
   std::size_t output = kAbsent;
-  std::vector<std::size_t> saved;
+  std::vector<std::size_t> saved, scratch;
   std::size_t d_output = kAbsent;
-  std::vector<std::size_t> d_inputs;
+  std::vector<std::size_t> d_inputs, sums;
   std::vector<const Shape*> shapes;  ///< shapes of the inputs and the output, for those that are the network's input
 };
 
@@ -61,7 +62,7 @@ class Program {
   struct Step {
     std::size_t node;
     std::vector<Contribution> contributions = {};
-    std::size_t first_parameter = kAbsent;  ///< index in the network's table
+    std::size_t final_end = 0;  ///< gradients before it are final behind this step; 0: no more than before it
   };
   void tell(const Pass& pass, std::size_t tick, std::size_t node, bool forward) const;
 

@@ -6,14 +6,12 @@
 ///
 /// The last scale of each block starts at 0, so that a block is initially the identity (Goyal et al. 2017). Scales,
 /// shifts and biases are not decayed.
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "model/layers/dense.hpp"
-#include "model/layers/global_average_layer.hpp"
-#include "model/layers/max_pool_layer.hpp"
-#include "model/layers/residual_block.hpp"
+#include "model/graph/graph_network.hpp"
 
 namespace lockstep::model {
 
@@ -42,126 +40,125 @@ Family family_of(std::int64_t depth) {
   }
 }
 
-class ResidualNetwork final : public Network {
+class ResidualNetwork {
  public:
-  ResidualNetwork(const NetworkOptions& options, const SampleShape& shape) {
-    shape_ = shape;
-    const ImageShape image = *shape.image;
-    const std::int64_t depth = options.get<std::int64_t>("depth");
-    const auto weight_initializer = options.initializer("weight-init");
-    const Family family = family_of(depth);
-    synchronizes_ = options.get<bool>("sync-batch-norm");
-    stem_ = std::make_unique<NormalizedConvolution>(
-        parameters_, activations_, "stem",
-        NormalizedConvolution::Options{.in = image,
-                                       .window = family.large ? even_padding(7, 2, 3) : even_padding(3, 1, 1),
-                                       .channels = family.channels,
-                                       .synchronize = synchronizes_,
-                                       .first = true,
-                                       .weight_initializer = weight_initializer});
-    workspaces_.fit(stem_->out().elements());
-    ImageShape in = stem_->out();
-    if (family.large) {
-      pool_ = std::make_unique<MaxPoolLayer>(parameters_, activations_, "pool", in, even_padding(3, 2, 1));
-      in = pool_->out();
-    }
+  ResidualNetwork(const NetworkOptions& options, const SampleShape& shape)
+      : weight_initializer_(options.initializer("weight-init")),
+        synchronizes_(options.get<bool>("sync-batch-norm")),
+        network_{.input_shape = Shape(*shape.image), .calls = {}} {
+    const Family family = family_of(options.get<std::int64_t>("depth"));
+    const std::int64_t kernel = family.large ? 7 : 3;
+    convolution("stem", network_.input,
+                {.channels = family.channels, .kernel = kernel, .stride = family.large ? 2 : 1});
+    norm("stem", {.relu = true});
+    network_.groups.push_back({"stem", fmt::format("{0}x{0}{1}, batch norm", kernel, family.large ? "/2" : "")});
+    if (family.large) add("max-pool", "pool", {}, {{"window", 3}, {"stride", 2}, {"padding", 1}});
+    channels_ = family.channels;
     for (std::size_t stage = 0; stage < family.blocks.size(); ++stage) {
-      for (std::int64_t block = 0; block < family.blocks[stage]; ++block) {
-        blocks_.push_back(std::make_unique<ResidualBlock>(
-            parameters_, activations_, fmt::format("stage_{}/block_{}", stage + 1, block + 1),
-            ResidualOptions{.in = in,
-                            .channels = family.channels << stage,
-                            .expansion = family.expansion,
-                            .stride = stage > 0 && block == 0 ? 2 : 1,
-                            .shortcut = family.large ? Shortcut::projection : Shortcut::subsample,
-                            .synchronize = synchronizes_,
-                            .weight_initializer = weight_initializer},
-            workspaces_));
-        in = blocks_.back()->out();
+      for (std::int64_t i = 0; i < family.blocks[stage]; ++i) {
+        block(fmt::format("stage_{}/block_{}", stage + 1, i + 1), family, family.channels << stage,
+              stage > 0 && i == 0 ? 2 : 1);
       }
     }
-    average_ = std::make_unique<GlobalAverageLayer>(parameters_, activations_, "average", in);
-    dense_ = std::make_unique<Dense>(
-        parameters_, activations_, "dense",
-        DenseOptions{.inputs = in.channels,
-                     .outputs = shape.outputs,
-                     .weight_initializer =
-                         weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}),
-                     .bias_initializer = options.initializer("bias-init").value_or(Initializer{}),
-                     .last = true});
-    d_average_ = activations_.add({.name = "", .columns = in.channels});
-    workspaces_.add_to(activations_);
-    parameters_.lay_out();
-    signature_ = fmt::format("resnet {} {}-{}", depth, describe(image), shape.outputs);
+    add("global-average", "average");
+    Call& dense = add("dense", "dense", {}, {{"units", shape.outputs}});
+    dense.set_initializer(
+        "init", weight_initializer_.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}));
+    dense.set_initializer("bias-init", options.initializer("bias-init").value_or(Initializer{}));
   }
-
-  std::string signature() const override { return signature_; }
-
-  std::vector<LayerPlan> plan() const override {
-    std::vector<LayerPlan> lines{stem_->plan(parameters_)};
-    if (pool_) lines.push_back(pool_->plan(parameters_));
-    for (const auto& block : blocks_) lines.push_back(block->plan(parameters_));
-    lines.push_back(average_->plan(parameters_));
-    lines.push_back(dense_->plan(parameters_));
-    return lines;
-  }
-
-  Tensor forward(const Pass& pass) const override {
-    Tensor x = stem_->forward(pass, pass.input);
-    if (pool_) x = pool_->forward(pass, x);
-    for (const auto& block : blocks_) x = block->forward(pass, x);
-    return dense_->forward(pass, average_->forward(pass, x));
-  }
-
-  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
-                const GradientReady& ready) const override {
-    const auto tell = [&](std::size_t end) {
-      if (ready) ready(end);
-    };
-    const bool below_dense = dense_->trains_below(parameters_);
-    const Tensor d_average = below_dense ? pass.at(d_average_) : Tensor{};
-    dense_->backward(pass, average_->output(pass), d_output, accumulate, d_average);
-    tell(dense_->gradients_end(parameters_));
-    if (!below_dense) return;
-
-    std::size_t workspace = 0;
-    const Tensor last = blocks_.back()->output(pass);
-    average_->backward(pass, last, d_average, accumulate, workspaces_.at(pass, workspace, last.columns));
-    for (std::size_t i = blocks_.size(); i-- > 0;) {
-      workspace = blocks_[i]->backward(pass, workspaces_, i == 0 ? stem_output(pass) : blocks_[i - 1]->output(pass),
-                                       workspace, accumulate);
-      tell(blocks_[i]->gradients_end(parameters_));
-      if (!blocks_[i]->trains_below(parameters_)) return tell(parameters_.updated_elements());
-    }
-    const Tensor before_pool = stem_->output(pass);
-    if (pool_) {
-      const std::size_t pooled = workspace;
-      workspace = (workspace + 1) % 3;
-      pool_->backward(pass, before_pool, workspaces_.at(pass, pooled, pool_->columns()), accumulate,
-                      workspaces_.at(pass, workspace, before_pool.columns));
-    }
-    const Tensor d_stem = workspaces_.at(pass, workspace, before_pool.columns);
-    stem_->backward(pass, pass.input, d_stem, d_stem, accumulate, {});
-    tell(stem_->gradients_end(parameters_));
-    tell(parameters_.updated_elements());
-  }
+  const Description& description() const { return network_; }
 
  private:
-  /// The input of the first block.
-  Tensor stem_output(const Pass& pass) const { return pool_ ? pool_->output(pass) : stem_->output(pass); }
+  struct Filters {
+    std::int64_t channels, kernel, stride;
+    std::string declared_before = {};
+  };
+  struct Norm {
+    bool relu = false;
+    std::string residual = {};  ///< the value to be added; the scale then starts at 0
+    std::string declared_before = {};
+  };
 
-  std::unique_ptr<NormalizedConvolution> stem_;
-  std::unique_ptr<MaxPoolLayer> pool_;
-  std::vector<std::unique_ptr<ResidualBlock>> blocks_;
-  std::unique_ptr<GlobalAverageLayer> average_;
-  std::unique_ptr<Dense> dense_;
-  GradientWorkspaces workspaces_;
-  std::size_t d_average_ = 0;
-  std::string signature_;
+  Call& add(std::string kind, std::string name, std::vector<std::string> from = {},
+            decltype(Call::arguments) arguments = {}) {
+    network_.calls.push_back(
+        {.kind = std::move(kind), .name = std::move(name), .from = std::move(from), .arguments = std::move(arguments)});
+    return network_.calls.back();
+  }
+  std::string last() const { return network_.calls.back().name; }
+
+  /// Without bias. The initial weights keep the variance of gradients in the backward pass (He et al. 2015, equation
+  /// 14).
+  void convolution(const std::string& name, const std::string& from, const Filters& filters) {
+    Call& call = add("conv", name, {from},
+                     {{"channels", filters.channels},
+                      {"kernel", filters.kernel},
+                      {"stride", filters.stride},
+                      {"padding", filters.kernel / 2},
+                      {"bias", false}});
+    const auto fan_out = static_cast<double>(filters.kernel * filters.kernel * filters.channels);
+    call.set_initializer("init", weight_initializer_.value_or(Initializer{.scheme = Initializer::Scheme::normal,
+                                                                          .value = std::sqrt(2 / fan_out)}));
+    call.declared_before = filters.declared_before;
+  }
+  /// Behind the convolution NAME.
+  void norm(const std::string& name, const Norm& norm) {
+    std::vector<std::string> from{name};
+    if (!norm.residual.empty()) from.push_back(norm.residual);
+    Call& call =
+        add("batch-norm", name + "/norm", std::move(from),
+            {{"relu", norm.relu}, {"scale", norm.residual.empty() ? 1.0 : 0.0}, {"synchronize", synchronizes_}});
+    call.declared_before = norm.declared_before;
+  }
+
+  /// Two 3x3 convolutions, or 1x1, 3x3, 1x1 (bottleneck); the block's input is added before the last ReLU. The stride
+  /// is in the first 3x3 convolution. A projection of the input comes behind the convolutions, so that its gradient is
+  /// the first; its parameters are the block's first ones.
+  void block(const std::string& name, const Family& family, std::int64_t channels, std::int64_t stride) {
+    const bool bottleneck = family.expansion > 1;
+    const std::int64_t out = channels * family.expansion;
+    const bool changes = stride != 1 || out != channels_;
+    const std::string input = last();
+    std::string shortcut = input;
+    if (changes && !family.large) {
+      add("subsample", name + "/shortcut", {input}, {{"channels", out}, {"stride", stride}});
+      shortcut = last();
+    }
+    const int count = bottleneck ? 3 : 2;
+    std::string before = input, convolved;
+    for (int i = 0; i < count; ++i) {
+      const bool is_wide = !bottleneck || i == 1, is_last = i + 1 == count;
+      convolved = fmt::format("{}/conv_{}", name, i + 1);
+      convolution(convolved, before,
+                  {.channels = is_last ? out : channels,
+                   .kernel = is_wide ? 3 : 1,
+                   .stride = i == (bottleneck ? 1 : 0) ? stride : 1});
+      if (is_last) break;
+      norm(convolved, {.relu = true});
+      before = last();
+    }
+    if (changes && family.large) {
+      const std::string projection = name + "/projection", first = name + "/conv_1";
+      convolution(projection, input, {.channels = out, .kernel = 1, .stride = stride, .declared_before = first});
+      norm(projection, {.declared_before = first});
+      shortcut = last();
+    }
+    norm(convolved, {.relu = true, .residual = shortcut});
+    network_.groups.push_back(
+        {name, fmt::format("{} convolutions{}", count, changes && family.large ? ", projection" : "")});
+    channels_ = out;
+  }
+
+  std::optional<Initializer> weight_initializer_;
+  bool synchronizes_;
+  Description network_;
+  std::int64_t channels_ = 0;  ///< channels of the next block's input
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  return std::make_unique<ResidualNetwork>(options, shape);
+  return std::make_unique<GraphNetwork>(ResidualNetwork(options, shape).description(), shape,
+                                        fmt::format("resnet {} {}-{}", options.get<std::int64_t>("depth"),
+                                                    to_string(Shape(*shape.image)), shape.outputs));
 }
 
 }  // namespace

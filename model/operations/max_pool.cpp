@@ -1,5 +1,7 @@
 /// \file
 /// "max-pool": the greatest value in each window of each channel. Saves its position, one byte per output.
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
@@ -11,11 +13,13 @@ namespace {
 class MaxPoolOperation final : public Operation {
  public:
   explicit MaxPoolOperation(const Call& call)
-      : extent_(call.get<std::int64_t>("window")), stride_(call.find<std::int64_t>("stride").value_or(extent_)) {}
+      : extent_(call.get<std::int64_t>("window")),
+        stride_(call.find<std::int64_t>("stride").value_or(extent_)),
+        padding_(call.find<std::int64_t>("padding")) {}
 
   ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
     const ImageShape in = image_of(inputs[0].shape, "a pool");
-    const Sliding window = same_padding(in, extent_, stride_);
+    const Sliding window = padding_ ? even_padding(extent_, stride_, *padding_) : same_padding(in, extent_, stride_);
     shape_ = {.in = in, .out = slide(in, window, in.channels), .window = window};
     declarations.saved({.name = "", .columns = shape_.out.elements(), .holds = Holds::choices});
     return {.shape = Shape(shape_.out)};
@@ -42,6 +46,7 @@ class MaxPoolOperation final : public Operation {
 
  private:
   std::int64_t extent_, stride_;
+  std::optional<std::int64_t> padding_;
   Pool shape_{};
 };
 
@@ -58,7 +63,14 @@ const OperationKind max_pool_operation{
           .value_name = "N",
           .help = "in both directions; the window's if it is not given",
           .automatic = true,
-          .at_least = 1}},
+          .at_least = 1},
+         {.name = "padding",
+          .value = 0,
+          .value_name = "N",
+          .help = "on all sides; unless given as much as makes the "
+                  "output 1 / stride as large",
+          .automatic = true,
+          .at_least = 0}},
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<MaxPoolOperation>(call); }};
 
 }  // namespace lockstep::model

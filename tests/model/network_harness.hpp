@@ -54,8 +54,9 @@ class NetworkInDoubles {
         parameters(table().arena_elements()),
         gradients(table().arena_elements()),
         layout_(network->activations(Purpose::training), max_batch, kDoubles),
+        evaluation_layout_(network->activations(Purpose::evaluation), max_batch, kDoubles),
         state_layout_(network->recurrent_state(), max_batch, kDoubles),
-        activations_(layout_.bytes() / sizeof(double) + 1, 7.0),
+        activations_(std::max(layout_.bytes(), evaluation_layout_.bytes()) / sizeof(double) + 1, 7.0),
         state_(state_layout_.bytes() / sizeof(double) + 1) {
     for (const Parameter& parameter : table().all()) {
       const bool scale = parameter.initializer.scheme == Initializer::Scheme::constant &&
@@ -72,19 +73,20 @@ class NetworkInDoubles {
 
   const ParameterTable& table() const { return network->parameters(); }
 
-  Pass pass(const Tensor& input, const Tensor& keys = {}) {
+  Pass pass(const Tensor& input, const Tensor& keys = {}, Purpose purpose = Purpose::training) {
     const auto elements = static_cast<std::int64_t>(table().arena_elements());
     return {.backend = *backend,
             .table = table(),
             .memory = {.parameters = view(parameters, 1, elements),
                        .gradients = view(gradients, 1, elements),
-                       .layout = &layout_,
+                       .layout = purpose == Purpose::training ? &layout_ : &evaluation_layout_,
                        .activations = activations_.data(),
                        .state_layout = &state_layout_,
                        .state = state_.data()},
             .batch = input.rows,
             .input = input,
-            .keys = keys};
+            .keys = keys,
+            .training = purpose == Purpose::training};
   }
   /// Makes the sequences begin anew.
   void forget() { std::ranges::fill(state_, 0.0); }
@@ -99,7 +101,7 @@ class NetworkInDoubles {
   std::vector<double> parameters, gradients;
 
  private:
-  ActivationLayout layout_, state_layout_;
+  ActivationLayout layout_, evaluation_layout_, state_layout_;
   std::vector<double> activations_, state_;
 };
 

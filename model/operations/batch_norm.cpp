@@ -1,0 +1,173 @@
+/// \file
+/// "batch-norm": batch normalisation per channel, with an optional second input that is added, and an optional ReLU
+/// behind that.
+///
+/// Training normalises with the statistics of the batch: this rank's alone, or, synchronised, the batches of all ranks
+/// (one sum of 2 channels + 1 numbers forward, one of 2 channels backward). Evaluation normalises with the running
+/// statistics, which are slices of Role::statistic: the backward pass writes this batch's mean and unbiased variance,
+/// times the batch's share of the step, into the gradients' memory (parameters.hpp). A frozen one normalises with the
+/// running statistics in training, too, and leaves them unchanged.
+#include <optional>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "model/graph/operation.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+class BatchNormOperation final : public Operation {
+ public:
+  explicit BatchNormOperation(const Call& call)
+      : norm_{.relu = call.get<bool>("relu")},
+        first_scale_(call.get<double>("scale")),
+        synchronizes_(call.get<bool>("synchronize")) {}
+
+  ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
+    const Shape& shape = inputs[0].shape;
+    has_residual_ = inputs.size() == 2;
+    if (has_residual_ && inputs[1].shape != shape) {
+      throw std::invalid_argument(
+          fmt::format("adds {} to {}: they must have one shape", to_string(inputs[1].shape), to_string(shape)));
+    }
+    norm_.channels = shape.last();
+    elements_ = shape.elements();
+    const auto declare_part = [&](std::string name, double value, Role role, std::optional<std::size_t> with) {
+      declarations.parameter({.name = std::move(name),
+                              .shape = {norm_.channels},
+                              .initializer = {Initializer::Scheme::constant, value},
+                              .decay = Decay::no,
+                              .role = role,
+                              .frozen_with = with});
+    };
+    declare_part("scale", first_scale_, Role::weight, {});
+    declare_part("shift", 0, Role::weight, kScale);
+    declare_part("running_mean", 0, Role::statistic, kScale);
+    declare_part("running_variance", 1, Role::statistic, kScale);
+    const auto spec = [](std::int64_t columns, Holds holds) {
+      return ActivationSpec{.name = "", .columns = columns, .holds = holds, .per_batch = true};
+    };
+    declarations.saved(spec(norm_.channels, Holds::statistics));
+    declarations.saved(spec(norm_.channels, Holds::statistics));
+    declarations.saved(spec(2 * norm_.channels + 1, Holds::sums));
+    declarations.scratch(spec(2 * norm_.channels, Holds::sums));
+    if (synchronizes_) declarations.synchronizes();
+    return inputs[0];
+  }
+
+  OperationNeeds needs() const override {
+    return {.reads_inputs = 1,
+            .reads_output = norm_.relu,
+            .overwrites_gradient = norm_.relu,
+            .passes_on = has_residual_ ? 2u : 0u,
+            .in_place = has_residual_ ? 2u : 0u,
+            .gradient_in_place = 1,
+            .always_writes = 1};
+  }
+
+  LayerPlan plan(const NodeView& node) const override {
+    return {.name = node.name,
+            .description = fmt::format("{} channels{}", norm_.channels, norm_.relu ? ", relu" : ""),
+            .parameters = 2 * norm_.channels,
+            .activation_elements = elements_};
+  }
+
+  void forward(const NodePass& node) const override {
+    ImageOperations& images = node.pass.images();
+    const Tensor x = by_sample(node, node.in(0)), y = by_sample(node, node.out()),
+                 residual = has_residual_ ? by_sample(node, node.in(1)) : Tensor{};
+    const Tensor scale = node.weight(kScale), shift = node.weight(kShift);
+    if (!node.pass.training || node.is_frozen(kScale)) {
+      return images.batch_norm_inference(norm_, {.x = x,
+                                                 .mean = node.weight(kRunningMean),
+                                                 .variance = node.weight(kRunningVariance),
+                                                 .scale = scale,
+                                                 .shift = shift,
+                                                 .residual = residual,
+                                                 .y = y});
+    }
+    const Tensor sums = node.saved(kSums);
+    images.batch_norm_sums(norm_, x, sums);
+    sum_over_ranks(node, sums);
+    images.batch_norm_forward(norm_, {.x = x,
+                                      .sums = sums,
+                                      .scale = scale,
+                                      .shift = shift,
+                                      .residual = residual,
+                                      .mean = node.saved(kMean),
+                                      .inverse = node.saved(kInverse),
+                                      .y = y});
+  }
+
+  /// The output's gradient becomes that of the added input.
+  void backward(const NodePass& node) const override {
+    ImageOperations& images = node.pass.images();
+    const Tensor x = by_sample(node, node.in(0)), d_y = by_sample(node, node.d_out()),
+                 d_x = by_sample(node, node.d_in(0)), y = norm_.relu ? by_sample(node, node.out()) : Tensor{};
+    if (node.is_frozen(kScale)) {
+      return images.batch_norm_inference_backward(
+          norm_,
+          {.y = y, .d_y = d_y, .variance = node.weight(kRunningVariance), .scale = node.weight(kScale), .d_x = d_x});
+    }
+    const Tensor mean = node.saved(kMean), inverse = node.saved(kInverse), sums = node.saved(kSums),
+                 backward_sums = node.scratch(0);
+    images.batch_norm_statistics(norm_, sums, node.pass.share, node.accumulate(), node.gradient(kRunningMean),
+                                 node.gradient(kRunningVariance));
+    const bool recomputed = norm_.relu && !has_residual_ && images.recomputes_relu();
+    const Tensor scale = node.weight(kScale), shift = recomputed ? node.weight(kShift) : Tensor{};
+    images.batch_norm_backward_sums(norm_,
+                                    {.x = x,
+                                     .y = recomputed ? Tensor{} : y,
+                                     .d_y = d_y,
+                                     .mean = mean,
+                                     .inverse = inverse,
+                                     .scale = recomputed ? scale : Tensor{},
+                                     .shift = shift,
+                                     .d_scale = node.gradient(kScale),
+                                     .d_shift = node.gradient(kShift),
+                                     .sums = backward_sums},
+                                    node.accumulate());
+    sum_over_ranks(node, backward_sums);
+    images.batch_norm_backward(norm_, {.x = x,
+                                       .d_y = d_y,
+                                       .mean = mean,
+                                       .inverse = inverse,
+                                       .scale = scale,
+                                       .shift = shift,
+                                       .forward_sums = sums,
+                                       .sums = backward_sums,
+                                       .d_x = d_x});
+  }
+
+ private:
+  static constexpr std::size_t kScale = 0, kShift = 1, kRunningMean = 2,
+                               kRunningVariance = 3;                // parameters
+  static constexpr std::size_t kMean = 0, kInverse = 1, kSums = 2;  // saved
+
+  Tensor by_sample(const NodePass& node, const Tensor& tensor) const { return node.by_sample(tensor, elements_); }
+  void sum_over_ranks(const NodePass& node, const Tensor& sums) const {
+    if (synchronizes_ && node.pass.sum_over_ranks != nullptr) (*node.pass.sum_over_ranks)(sums);
+  }
+
+  BatchNorm norm_;
+  double first_scale_;
+  bool synchronizes_, has_residual_ = false;
+  std::int64_t elements_ = 0;
+};
+
+}  // namespace
+
+extern const OperationKind batch_norm_operation;
+const OperationKind batch_norm_operation{
+    .name = "batch-norm",
+    .summary = "batch normalisation; a second input is added behind it",
+    .arguments = {{.name = "relu", .value = false, .value_name = "", .help = "a ReLU behind the addition"},
+                  {.name = "scale", .value = 1.0, .value_name = "X", .help = "initial scale"},
+                  {.name = "synchronize", .value = false, .value_name = "", .help = "statistics over all ranks"}},
+    .least_inputs = 1,
+    .most_inputs = 2,
+    .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<BatchNormOperation>(call); }};
+
+}  // namespace lockstep::model
