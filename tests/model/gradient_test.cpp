@@ -76,7 +76,7 @@ TEST(Gradient, LinearLayerWithEachActivation) {
 }
 
 TEST(Gradient, FunctionsOfEachElement) {
-  const auto reference = make_backend("reference");
+  const auto reference = std::make_unique<ReferenceBackend>();
   for (const Function function : kFunctions) {
     const Elementwise f{.function = function, .parameter = 0.25f};
     auto x = samples<double>("x", 40, 4);

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "model/graph/graph_network.hpp"
+#include "model/reference/reference_backend.hpp"
 #include "network_harness.hpp"
 #include "now.hpp"
 
@@ -187,7 +188,7 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 
 /// Requires the same gradients, whatever becomes of memory that is not needed.
 void expect_lifetimes(const GraphNetwork& network, const std::string& what) {
-  const auto backend = make_backend("reference");
+  const auto backend = std::make_unique<ReferenceBackend>();
   const std::vector<double> expected = Checked(network, Memory::apart).gradients(*backend);
   EXPECT_TRUE(same_bits(Checked(network, Memory::shared).gradients(*backend), expected)) << what;
   EXPECT_TRUE(same_bits(Checked(network, Memory::poisoned).gradients(*backend), expected)) << what;
@@ -458,7 +459,7 @@ TEST(GraphGradients, OfRandomGraphsMatchFiniteDifferences) {
 
 /// The checker finds each lifetime that is too short by one call, wherever it is planted.
 TEST(LifetimesFire, OnALifetimeThatIsTooShort) {
-  const auto backend = make_backend("reference");
+  const auto backend = std::make_unique<ReferenceBackend>();
   for (const auto& made : networks()) {
     const auto& network = dynamic_cast<const GraphNetwork&>(*made);
     const ActivationTable& table = network.activations(Purpose::training);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/reference/reference_backend.hpp"
 #include "network_harness.hpp"
 #include "now.hpp"
 
@@ -70,7 +71,7 @@ class NetworkBits : public ::testing::TestWithParam<BitsCase> {
       }
       network->freeze(indices);
     }
-    const auto backend = make_backend("reference");
+    const auto backend = std::make_unique<ReferenceBackend>();
     const OptimizerOptions optimizer{.kind = OptimizerKind::momentum, .l2 = 0.001};
     test::SeededTraining training(*backend, *network,
                                   {.loss = network_case.loss,
@@ -92,11 +93,11 @@ class NetworkBits : public ::testing::TestWithParam<BitsCase> {
         const auto keys = test::sample_keys(count, first);
         test::forward_backward(
             training,
-            {.x = shape.tokens ? static_cast<const void*>(tokens.data()) : x.data(),
-             .x_type = shape.tokens ? ElementType::int32 : ElementType::float32,
-             .y = is_of_numbers(network_case.loss) ? static_cast<const void*>(targets.data()) : y.data(),
-             .count = count,
-             .keys = keys.data(),
+            {.x = shape.tokens ? host_tensor(tokens.data(), count, shape.features)
+                               : host_tensor(x.data(), count, shape.features),
+             .y = is_of_numbers(network_case.loss) ? host_tensor(targets.data(), count, shape.outputs)
+                                                   : host_tensor(y.data(), count, positions),
+             .keys = host_tensor(keys.data(), count, 1),
              .first_sequence = micro * kLargestMicroBatch,
              .begins = step % 7 == 0},
             1.0 / (2 * kLargestMicroBatch - 1), micro == 0 ? Accumulate::no : Accumulate::yes);
