@@ -79,6 +79,8 @@ class Network {
   virtual bool reuses_positions() const noexcept { return false; }
 
   virtual std::vector<LayerPlan> plan() const = 0;
+  /// A line for each operation, where plan() has one for a group of them.
+  virtual std::vector<LayerPlan> operation_plan() const { return plan(); }
   /// Identifies the network: equal text, equal network and options. For fingerprint and checkpoint.
   virtual std::string signature() const = 0;
   /// The output [batch * positions, outputs], among the activations; columns of padding may follow the outputs.

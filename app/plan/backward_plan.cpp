@@ -12,30 +12,40 @@
 
 namespace lockstep::app {
 
-std::vector<BackwardLayer> backward_plan(const model::Network& network) {
-  std::vector<BackwardLayer> layers;
-  std::vector<model::LayerPlan> plan = network.plan();
-  std::reverse(plan.begin(), plan.end());
-  // The arena holds the parameters in reverse order of declaration, a layer's own together: each layer takes its slices
-  // from the end of the previous layer's.
-  std::vector<model::Parameter> arena = network.parameters().all();
-  std::erase_if(arena, [](const model::Parameter& parameter) { return parameter.frozen; });
-  std::sort(arena.begin(), arena.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-  const std::vector<std::size_t> ends = network.parameters().slice_ends();
-  std::size_t next = 0;
-  for (model::LayerPlan& layer : plan) {
-    BackwardLayer& entry = layers.emplace_back(BackwardLayer{.layer = std::move(layer), .slice_ends = {}});
-    for (; next < arena.size() && arena[next].name.starts_with(entry.layer.name + "/") &&
-           arena[next].role == model::Role::weight;
-         ++next) {
-      entry.slice_ends.push_back(ends[next]);
+namespace {
+
+/// The operation that has the parameter: of those whose names begin its own, the one with the longest.
+std::size_t owner_of(const model::Parameter& parameter, const std::vector<BackwardLayer>& layers) {
+  std::size_t owner = layers.size(), length = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string prefix = layers[i].layer.name + "/";
+    if (prefix.size() > length && parameter.name.starts_with(prefix)) {
+      owner = i;
+      length = prefix.size();
     }
   }
-  for (; next < arena.size() && arena[next].role == model::Role::statistic; ++next) {
-    layers.back().slice_ends.push_back(ends[next]);
+  if (owner == layers.size()) {
+    throw std::logic_error(fmt::format("the parameter {} belongs to no layer of the plan", parameter.name));
   }
-  if (next < arena.size()) {
-    throw std::logic_error(fmt::format("the parameter {} belongs to no layer of the plan", arena[next].name));
+  return owner;
+}
+
+}  // namespace
+
+std::vector<BackwardLayer> backward_plan(const model::Network& network) {
+  std::vector<BackwardLayer> layers;
+  for (model::LayerPlan& layer : network.operation_plan())
+    layers.push_back({.layer = std::move(layer), .slice_ends = {}});
+  std::ranges::reverse(layers);
+  std::vector<model::Parameter> arena = network.parameters().all();
+  std::erase_if(arena, [](const model::Parameter& parameter) { return parameter.frozen; });
+  std::ranges::sort(arena, {}, &model::Parameter::offset);
+  const std::vector<std::size_t> ends = network.parameters().slice_ends();
+  std::size_t last = 0;  // the operation that completes all gradients up to here
+  for (std::size_t i = 0; i < arena.size(); ++i) {
+    const bool is_weight = arena[i].role == model::Role::weight;
+    last = is_weight ? std::max(last, owner_of(arena[i], layers)) : layers.size() - 1;
+    layers[last].slice_ends.push_back(ends[i]);
   }
   return layers;
 }

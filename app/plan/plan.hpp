@@ -84,14 +84,15 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
 /// optimiser, learning rate, loss, input, decisions by the network's defaults, buckets, the amount of work.
 std::string format_plan(const Plan& plan, const comm::Communicator& communicator);
 
-/// A layer in the backward pass.
+/// An operation in the backward pass.
 struct BackwardLayer {
   model::LayerPlan layer;
   std::vector<std::size_t> slice_ends;  ///< ends of its gradient slices in the arena, elements, ascending; may be empty
 };
 
-/// Layers in the order of the backward pass: after a layer everything up to its last slice end is final. The last entry
-/// stands for the gradients that only the whole pass completes: the statistics.
+/// Operations in the order of the backward pass: after one everything up to its last slice end is final. A gradient that
+/// lies behind one which a later operation completes is the later one's. The last entry stands for what only the whole
+/// pass completes, too: the statistics.
 std::vector<BackwardLayer> backward_plan(const model::Network& network);
 
 /// Collective. Writes the same to a file, one JSON object per line. Throws comm::AgreedError if it cannot be written.

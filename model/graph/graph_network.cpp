@@ -46,7 +46,7 @@ void add_costs(const LayerPlan& part, LayerPlan& sum) {
 
 }  // namespace
 
-std::vector<LayerPlan> GraphNetwork::plan() const {
+std::vector<LayerPlan> GraphNetwork::plan(std::span<const CallGroup> groups) const {
   const CallGroup* last_group = nullptr;
   std::string input;  // shape that the last group reads
   const std::vector<bool> wants = graph_->values_that_want_gradients(parameters_);
@@ -61,10 +61,10 @@ std::vector<LayerPlan> GraphNetwork::plan() const {
                   .parameters = node.parameters,
                   .goes_on = std::ranges::any_of(node.inputs, [&](std::size_t value) { return wants[value]; })};
     for (const std::size_t value : node.inputs) view.inputs.push_back(graph_->values()[value].type);
-    const auto group = std::ranges::find_if(groups_, [&](const CallGroup& each) {
+    const auto group = std::ranges::find_if(groups, [&](const CallGroup& each) {
       return node.name == each.name || node.name.starts_with(each.name + "/");
     });
-    if (group == groups_.end()) {
+    if (group == groups.end()) {
       lines.push_back(node.operation->plan(view));
       continue;
     }

@@ -24,7 +24,8 @@ class GraphNetwork final : public Network {
   const Program& program(Purpose purpose) const noexcept {
     return purpose == Purpose::training ? *training_ : *evaluation_;
   }
-  std::vector<LayerPlan> plan() const override;
+  std::vector<LayerPlan> plan() const override { return plan(groups_); }
+  std::vector<LayerPlan> operation_plan() const override { return plan({}); }
   std::string signature() const override { return signature_; }
   Tensor forward(const Pass& pass) const override { return program(purpose_of(pass)).forward(pass); }
   void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
@@ -36,6 +37,7 @@ class GraphNetwork final : public Network {
     return pass.training ? Purpose::training : Purpose::evaluation;
   }
   void compile();
+  std::vector<LayerPlan> plan(std::span<const CallGroup> groups) const;
 
   std::optional<Graph> graph_;
   std::vector<CallGroup> groups_;
