@@ -64,7 +64,7 @@ ActivationLayout::ActivationLayout(const ActivationTable& table, std::int64_t ma
   std::vector<MemoryBlock> blocks(entries.size());  // those of entries that share others' memory stay empty
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const ActivationTable::Entry& entry = entries[i];
-    const std::int64_t rows = entry.per_batch ? entry.rows : entry.rows * max_batch;
+    const std::int64_t rows = entry.per_batch ? entry.rows : (entry.margin + entry.rows) * max_batch;
     const ElementType type = type_of(entry.holds, types);
     MemoryBlock& block = blocks[entry.memory_of];
     block.bytes = std::max(block.bytes, static_cast<std::size_t>(rows * columns_of(entry, type)) * size_of(type));
@@ -75,16 +75,23 @@ ActivationLayout::ActivationLayout(const ActivationTable& table, std::int64_t ma
   for (const ActivationTable::Entry& entry : entries) {
     const ElementType type = type_of(entry.holds, types);
     allocations_.push_back(
-        {placement.offsets[entry.memory_of], type, entry.rows, columns_of(entry, type), entry.per_batch});
+        {placement.offsets[entry.memory_of], type, entry.rows, columns_of(entry, type), entry.margin, entry.per_batch});
   }
 }
 
 Tensor ActivationLayout::at(std::size_t index, void* base, std::int64_t batch, std::int64_t first) const {
   const Allocation& allocation = allocations_.at(index);
-  const std::int64_t skipped = allocation.per_batch ? 0 : first * allocation.rows * allocation.columns;
+  const std::int64_t skipped =
+      allocation.per_batch ? 0 : (allocation.margin * batch + first * allocation.rows) * allocation.columns;
   return {
       static_cast<std::byte*>(base) + allocation.offset + static_cast<std::size_t>(skipped) * size_of(allocation.type),
       allocation.type, allocation.per_batch ? allocation.rows : allocation.rows * batch, allocation.columns};
+}
+
+Tensor ActivationLayout::with_margin(std::size_t index, void* base, std::int64_t batch) const {
+  const Allocation& allocation = allocations_.at(index);
+  return {static_cast<std::byte*>(base) + allocation.offset, allocation.type,
+          (allocation.margin + allocation.rows) * batch, allocation.columns};
 }
 
 }  // namespace lockstep::model

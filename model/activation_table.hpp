@@ -33,7 +33,8 @@ struct ActivationSpec {
   /// Columns in bfloat16, where matrix products want aligned rows; 0: the same as `columns`. The code that asks for
   /// more columns fills them.
   std::int64_t padded_columns = 0;
-  Lifetime lifetime = {};  ///< when it is needed, of activations that give up their memory in between
+  std::int64_t margin = 0;  ///< further rows per sample, before the others
+  Lifetime lifetime = {};   ///< when it is needed, of activations that give up their memory in between
 };
 
 class ActivationTable {
@@ -62,12 +63,14 @@ class ActivationLayout {
   std::size_t bytes() const noexcept { return bytes_; }
   /// Activation `index` of a batch, in an arena that begins at `base`. first: the batch begins at this sample.
   Tensor at(std::size_t index, void* base, std::int64_t batch, std::int64_t first = 0) const;
+  /// The same with the rows of its margin.
+  Tensor with_margin(std::size_t index, void* base, std::int64_t batch) const;
 
  private:
   struct Allocation {
     std::size_t offset = 0;  ///< bytes
     ElementType type = ElementType::float32;
-    std::int64_t rows = 0, columns = 0;
+    std::int64_t rows = 0, columns = 0, margin = 0;
     bool per_batch = false;
   };
   std::vector<Allocation> allocations_;

@@ -55,6 +55,7 @@ struct LayerPlan {
   std::int64_t score_elements = 0;       ///< per sample, all heads: attention scores if no probabilities are dropped
   std::vector<LinearMap> products = {};  ///< rows per sample
   std::vector<LinearMap> side_products = {};  ///< products that a device runs concurrently in a side queue (Queue)
+  std::vector<std::size_t> declares = {};     ///< its parameters: indices in the network's table
 };
 
 class Network {

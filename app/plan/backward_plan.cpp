@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <stdexcept>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,40 +12,25 @@
 
 namespace lockstep::app {
 
-namespace {
-
-/// The operation that has the parameter: of those whose names begin its own, the one with the longest.
-std::size_t owner_of(const model::Parameter& parameter, const std::vector<BackwardLayer>& layers) {
-  std::size_t owner = layers.size(), length = 0;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::string prefix = layers[i].layer.name + "/";
-    if (prefix.size() > length && parameter.name.starts_with(prefix)) {
-      owner = i;
-      length = prefix.size();
-    }
-  }
-  if (owner == layers.size()) {
-    throw std::logic_error(fmt::format("the parameter {} belongs to no layer of the plan", parameter.name));
-  }
-  return owner;
-}
-
-}  // namespace
-
 std::vector<BackwardLayer> backward_plan(const model::Network& network) {
   std::vector<BackwardLayer> layers;
   for (model::LayerPlan& layer : network.operation_plan())
     layers.push_back({.layer = std::move(layer), .slice_ends = {}});
   std::ranges::reverse(layers);
-  std::vector<model::Parameter> arena = network.parameters().all();
-  std::erase_if(arena, [](const model::Parameter& parameter) { return parameter.frozen; });
-  std::ranges::sort(arena, {}, &model::Parameter::offset);
-  const std::vector<std::size_t> ends = network.parameters().slice_ends();
+  std::map<std::size_t, std::size_t> owners;  // by parameter: the last operation backward that has a part in it
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const std::size_t parameter : layers[i].layer.declares) owners[parameter] = i;
+  }
+  const std::vector<model::Parameter>& parameters = network.parameters().all();
+  std::map<std::size_t, std::size_t> arena;  // parameters that change, by the ends of their slices
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].frozen) arena.emplace(parameters[i].end(), i);
+  }
   std::size_t last = 0;  // the operation that completes all gradients up to here
-  for (std::size_t i = 0; i < arena.size(); ++i) {
-    const bool is_weight = arena[i].role == model::Role::weight;
-    last = is_weight ? std::max(last, owner_of(arena[i], layers)) : layers.size() - 1;
-    layers[last].slice_ends.push_back(ends[i]);
+  for (const auto& [end, parameter] : arena) {
+    const bool is_weight = parameters[parameter].role == model::Role::weight;
+    last = is_weight ? std::max(last, owners.at(parameter)) : layers.size() - 1;
+    layers[last].slice_ends.push_back(end);
   }
   return layers;
 }

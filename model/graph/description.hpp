@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/activation_table.hpp"
 #include "model/graph/shape.hpp"
 #include "model/network_options.hpp"
 
@@ -26,6 +27,8 @@ struct Call {
   /// Its parameters come before those of this call in the parameter table; empty: in the order of the calls.
   std::string declared_before = {};
   std::string place = {};  ///< a user's file and line, for messages: "net.yaml:14"
+  /// The calls that this one computes in one (model/graph/rewrites.hpp); its name is that of the last.
+  std::vector<Call> parts = {};
 
   /// The value of an argument, if it is given. Throws std::bad_variant_access for another type.
   template <class T>
@@ -50,12 +53,14 @@ struct Call {
 struct CallGroup {
   std::string name;
   std::string description;  ///< behind the shapes of its input and output
+  bool has_shapes = true;   ///< false: the description alone
 };
 
 struct Description {
   std::string input = "input";  ///< name of the value that the batch provides
   Shape input_shape;
-  std::vector<Call> calls;  ///< the result of the last one is the network's output
+  Holds input_holds = Holds::activations;  ///< or tokens
+  std::vector<Call> calls;                 ///< the result of the last one is the network's output
   std::vector<CallGroup> groups = {};
 };
 

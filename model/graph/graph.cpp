@@ -1,6 +1,7 @@
 #include "model/graph/graph.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <stdexcept>
 
@@ -24,16 +25,22 @@ auto for_call(const Call& call, const Work& work) {
 
 const OperationKind& kind_of(const Call& call, OperationKinds kinds) {
   const auto found = std::ranges::find(kinds, call.kind, &OperationKind::name);
-  if (found != kinds.end()) return **found;
+  if (found != kinds.end() && (*found)->is_fused == !call.parts.empty()) return **found;
   std::vector<std::string_view> names;
-  for (const OperationKind* kind : kinds) names.push_back(kind->name);
+  for (const OperationKind* kind : kinds) {
+    if (!kind->is_fused) names.push_back(kind->name);
+  }
   std::ranges::sort(names);
   throw std::invalid_argument(
       fmt::format("is a {}, which is no operation; there are {}", call.kind, fmt::join(names, ", ")));
 }
 
-/// The call with all the arguments that it leaves to the kind.
-Call with_defaults(const OperationKind& kind, Call call) {
+/// The call with all the arguments that it leaves to the kind, and so its parts.
+Call with_defaults(const OperationKind& kind, Call call, OperationKinds kinds) {
+  for (Call& part : call.parts) {
+    const OperationKind& kind_of_part = kind_of(part, kinds);
+    part = with_defaults(kind_of_part, std::move(part), kinds);
+  }
   for (const auto& [name, value] : call.arguments) {
     const auto known = std::ranges::find(kind.arguments, name, &NetworkOption::name);
     if (known == kind.arguments.end()) {
@@ -57,10 +64,30 @@ Call with_defaults(const OperationKind& kind, Call call) {
 
 }  // namespace
 
-std::size_t Declarations::parameter(ParameterSpec spec) {
-  spec.name = fmt::format("{}/{}", node_.name, spec.name);
+std::size_t Declarations::parameter(ParameterSpec spec) { return parameter(node_.name, std::move(spec)); }
+
+std::size_t Declarations::parameter(const std::string& call, ParameterSpec spec) {
+  assert(node_.shared.empty());
+  spec.name = fmt::format("{}/{}", call, spec.name);
   node_.declared.push_back(std::move(spec));
   return node_.declared.size() - 1;
+}
+
+Declarations::Shared Declarations::share(const std::string& call, const std::string& part) {
+  const std::string name = fmt::format("{}/{}", call, part);
+  for (Node& node : earlier_) {
+    const auto found = std::ranges::find(node.declared, name, &ParameterSpec::name);
+    if (found == node.declared.end()) continue;
+    node_.shared.push_back({&node, static_cast<std::size_t>(found - node.declared.begin())});
+    return {.number = node_.declared.size() + node_.shared.size() - 1, .shape = found->shape};
+  }
+  throw std::invalid_argument(fmt::format("shares {}, and no operation before it has such a parameter", name));
+}
+
+void Declarations::pad_shared(std::size_t number, std::int64_t padding) {
+  const Node::Shared& shared = node_.shared.at(number - node_.declared.size());
+  std::int64_t& least = shared.owner->declared[shared.number].padding;
+  least = std::max(least, padding);
 }
 
 void Declarations::synchronizes() noexcept { node_.synchronizes = true; }
@@ -75,9 +102,40 @@ std::size_t Declarations::scratch(ActivationSpec spec) {
   return node_.scratch.size() - 1;
 }
 
-Graph::Graph(const Description& description, ParameterTable& parameters, OperationKinds kinds) {
+std::size_t Declarations::state(ActivationSpec spec) {
+  node_.states.push_back(std::move(spec));
+  return node_.states.size() - 1;
+}
+
+void Declarations::margin(std::int64_t rows) noexcept { node_.margin = rows; }
+
+namespace {
+
+/// Throws std::invalid_argument for a value that operations of the kind cannot read.
+void require_readable(const OperationKind& kind, const ValueType& input) {
+  if (input.holds != kind.reads) {
+    throw std::invalid_argument(
+        input.holds == Holds::tokens
+            ? fmt::format("reads tokens, and {} reads numbers: an embedding makes numbers of tokens", kind.name)
+            : fmt::format("reads numbers, and {} reads tokens", kind.name));
+  }
+  if (kind.rows == ReadsRows::either) return;
+  const bool is_time_major = input.order == RowOrder::time_major;
+  if (is_time_major != (kind.rows == ReadsRows::time_major)) {
+    throw std::invalid_argument(
+        is_time_major
+            ? fmt::format("is a {} of a recurrent operation's steps, which can only be read row by row", kind.name)
+            : fmt::format("reads a value that does not come from tokens; {} reads sequences of embedded "
+                          "tokens",
+                          kind.name));
+  }
+}
+
+}  // namespace
+
+Graph::Graph(const Description& description, ParameterTable& parameters, ActivationTable& state, OperationKinds kinds) {
   if (description.calls.empty()) throw std::invalid_argument("a network needs at least one operation");
-  values_.push_back({.type = {.shape = description.input_shape}});
+  values_.push_back({.type = {.shape = description.input_shape, .holds = description.input_holds}});
   std::map<std::string_view, std::size_t> named{{description.input, 0}};
   std::vector<bool> is_read(description.calls.size() + 1);
 
@@ -102,7 +160,7 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Operati
     for_call(call, [&] {
       if (call.name.empty()) throw std::invalid_argument("an operation needs a name");
       const OperationKind& kind = kind_of(call, kinds);
-      node.operation = kind.make(with_defaults(kind, call));
+      node.operation = kind.make(with_defaults(kind, call, kinds));
       node.inputs = inputs_of(call, i);
       if (node.inputs.size() < kind.least_inputs || node.inputs.size() > kind.most_inputs) {
         throw std::invalid_argument(
@@ -129,9 +187,17 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Operati
       values_[value].readers.push_back(i);
       inputs.push_back(values_[value].type);
     }
-    Declarations declarations(node, next_stream, i + 1 == nodes_.size());
-    values_.push_back(
-        {.type = for_call(description.calls[i], [&] { return node.operation->declare(declarations, inputs); })});
+    Declarations declarations(node, std::span(nodes_).first(i), next_stream, i + 1 == nodes_.size());
+    const ValueType type = for_call(description.calls[i], [&] {
+      const OperationKind& kind = kind_of(description.calls[i], kinds);
+      for (const ValueType& input : inputs) require_readable(kind, input);
+      return node.operation->declare(declarations, inputs);
+    });
+    const OperationNeeds needs = node.operation->needs();
+    const bool may_be_input = needs.is_view || needs.training_only;
+    values_.push_back({.type = type, .margin = may_be_input ? values_[node.inputs[0]].margin : node.margin});
+    node.first_state = state.all().size();
+    for (const ActivationSpec& spec : node.states) state.add(spec);
   }
 
   std::vector<std::size_t> order;  // order of declaration
@@ -148,6 +214,11 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Operati
         node.parameters.push_back(parameters.add(std::move(spec)));
       }
     });
+  }
+  for (Node& node : nodes_) {
+    for (const Node::Shared& shared : node.shared) {
+      node.parameters.push_back(shared.owner->parameters.at(shared.number));
+    }
   }
 }
 

@@ -15,6 +15,7 @@ namespace lockstep::model {
 
 struct Value {
   ValueType type;
+  std::int64_t margin = 0;                ///< rows per sample before the first one
   std::vector<std::size_t> readers = {};  ///< nodes, ascending; a node that reads it twice is there twice
 };
 
@@ -24,16 +25,25 @@ struct Node {
   std::unique_ptr<Operation> operation = {};
   std::vector<std::size_t> inputs = {};  ///< values
   std::vector<ParameterSpec> declared = {};
-  std::vector<std::size_t> parameters = {};  ///< their indices in the network's table
-  std::vector<ActivationSpec> saved = {}, scratch = {};
+  /// A parameter that another node declares: behind the node's own ones.
+  struct Shared {
+    Node* owner;
+    std::size_t number;
+  };
+  std::vector<Shared> shared = {};
+  std::vector<std::size_t> parameters = {};  ///< indices of both in the network's table
+  std::vector<ActivationSpec> saved = {}, scratch = {}, states = {};
+  std::size_t first_state = 0;  ///< in the table of recurrent state
+  std::int64_t margin = 0;
   bool synchronizes = false;
 };
 
 class Graph {
  public:
-  /// Declares parameters in `parameters`. Throws std::invalid_argument with the place and the name of the call for a
-  /// description that is none.
-  Graph(const Description& description, ParameterTable& parameters, OperationKinds kinds = operation_kinds());
+  /// Declares parameters in `parameters` and recurrent state in `state`. Throws std::invalid_argument with the place
+  /// and the name of the call for a description that is none.
+  Graph(const Description& description, ParameterTable& parameters, ActivationTable& state,
+        OperationKinds kinds = operation_kinds());
 
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
   const std::vector<Value>& values() const noexcept { return values_; }

@@ -1,9 +1,12 @@
 #include "model/graph/graph_network.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 #include <fmt/format.h>
+
+#include "model/graph/rewrites.hpp"
 
 namespace lockstep::model {
 
@@ -11,7 +14,7 @@ GraphNetwork::GraphNetwork(const Description& description, const SampleShape& sh
                            OperationKinds kinds)
     : groups_(description.groups), signature_(std::move(signature)) {
   shape_ = shape;
-  graph_.emplace(description, parameters_, kinds);
+  graph_.emplace(rewritten(description, kinds), parameters_, recurrent_state_, kinds);
   const Shape& output = graph_->values()[graph_->output()].type.shape;
   if (output.elements() != shape.outputs * positions()) {
     throw std::invalid_argument(fmt::format("the network's output is {} of each sample, and the data ask for {}",
@@ -19,6 +22,13 @@ GraphNetwork::GraphNetwork(const Description& description, const SampleShape& sh
   }
   if (parameters_.all().empty()) throw std::invalid_argument("the network has no parameters: nothing can be trained");
   synchronizes_ = std::ranges::any_of(graph_->nodes(), &Node::synchronizes);
+  // One row per position, from the tokens to the output.
+  reuses_positions_ =
+      shape.tokens &&
+      std::ranges::all_of(graph_->nodes(), [](const Node& node) { return node.operation->takes_positions(); }) &&
+      std::ranges::all_of(graph_->values(), [&](const Value& value) {
+        return value.type.holds == Holds::tokens || value.type.shape.places() == positions();
+      });
   parameters_.lay_out();
   compile();
 }
@@ -41,7 +51,9 @@ void add_costs(const LayerPlan& part, LayerPlan& sum) {
   sum.forward_flops += part.forward_flops;
   sum.backward_flops += part.backward_flops;
   sum.patch_elements = std::max(sum.patch_elements, part.patch_elements);
+  sum.score_elements = std::max(sum.score_elements, part.score_elements);
   sum.products.insert(sum.products.end(), part.products.begin(), part.products.end());
+  sum.declares.insert(sum.declares.end(), part.declares.begin(), part.declares.end());
 }
 
 }  // namespace
@@ -61,11 +73,19 @@ std::vector<LayerPlan> GraphNetwork::plan(std::span<const CallGroup> groups) con
                   .parameters = node.parameters,
                   .goes_on = std::ranges::any_of(node.inputs, [&](std::size_t value) { return wants[value]; })};
     for (const std::size_t value : node.inputs) view.inputs.push_back(graph_->values()[value].type);
+    const std::vector<std::size_t> declared(node.parameters.begin(),
+                                            node.parameters.end() - static_cast<std::ptrdiff_t>(node.shared.size()));
     const auto group = std::ranges::find_if(groups, [&](const CallGroup& each) {
       return node.name == each.name || node.name.starts_with(each.name + "/");
     });
     if (group == groups.end()) {
-      lines.push_back(node.operation->plan(view));
+      // What changes a result in place, as dropout and sums do, is no line of its own if its name says that it belongs
+      // to the one before.
+      const bool belongs = node.parameters.empty() && !lines.empty() && node.name.starts_with(lines.back().name + "/");
+      if (belongs) continue;
+      std::vector<LayerPlan> own = node.operation->lines(view);
+      if (own.size() == 1) own[0].declares = declared;
+      std::ranges::move(own, std::back_inserter(lines));
       continue;
     }
     if (&*group != last_group) {
@@ -73,8 +93,14 @@ std::vector<LayerPlan> GraphNetwork::plan(std::span<const CallGroup> groups) con
       last_group = &*group;
       input = to_string(view.inputs[0].shape);
     }
-    add_costs(node.operation->plan(view), lines.back());
-    lines.back().description = fmt::format("{} -> {}, {}", input, to_string(view.output.shape), group->description);
+    const OperationNeeds needs = node.operation->needs();
+    LayerPlan part = node.operation->plan(view);
+    if (!group->has_shapes && node.parameters.empty() && needs.in_place != 0) part.activation_elements = 0;
+    part.declares = declared;
+    add_costs(part, lines.back());
+    lines.back().description =
+        group->has_shapes ? fmt::format("{} -> {}, {}", input, to_string(view.output.shape), group->description)
+                          : group->description;
   }
   return lines;
 }

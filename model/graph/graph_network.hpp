@@ -24,10 +24,14 @@ class GraphNetwork final : public Network {
   const Program& program(Purpose purpose) const noexcept {
     return purpose == Purpose::training ? *training_ : *evaluation_;
   }
+  bool reuses_positions() const noexcept override { return reuses_positions_; }
   std::vector<LayerPlan> plan() const override { return plan(groups_); }
   std::vector<LayerPlan> operation_plan() const override { return plan({}); }
   std::string signature() const override { return signature_; }
   Tensor forward(const Pass& pass) const override { return program(purpose_of(pass)).forward(pass); }
+  Tensor targets(const Pass& pass, const Tensor& y) const override {
+    return Network::targets(pass, program(purpose_of(pass)).targets(pass, y));
+  }
   void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
                 const GradientReady& ready) const override;
   void freeze(std::span<const std::size_t> parameters) override;
@@ -43,6 +47,7 @@ class GraphNetwork final : public Network {
   std::vector<CallGroup> groups_;
   std::optional<Program> training_, evaluation_;
   std::string signature_;
+  bool reuses_positions_ = false;
 };
 
 }  // namespace lockstep::model

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,8 +28,9 @@ struct NodePlaces;
 /// A value between operations.
 struct ValueType {
   Shape shape;
-  /// Only the loss reads it: rows have padded_outputs() columns in bfloat16.
-  bool padded = false;
+  Holds holds = Holds::activations;  ///< or tokens
+  RowOrder order = RowOrder::sample_major;
+  std::int64_t padded_columns = 0;  ///< > 0: only the loss reads it, and rows have so many columns in bfloat16
 };
 
 /// Use of operands by an operation's passes, besides reading inputs and writing the output. Bit i: input i.
@@ -43,24 +45,43 @@ struct OperationNeeds {
   /// Backward adds the gradient of one of these inputs to NodePass::sum_of() itself if it is a further contribution,
   /// with d_in() as scratch memory.
   std::uint32_t adds = 0;
+  bool adds_in_place = false;       ///< `adds` needs no scratch memory: d_in() is then absent
   std::uint32_t always_writes = 0;  ///< d_in() of these inputs is present even if nobody needs it
+  std::uint32_t keeps_inputs = 0;   ///< evaluation keeps these inputs from pass to pass: NodePass::in_of_all_positions
   bool is_view = false;             ///< the output is the memory of input 0, and forward does nothing
   bool training_only = false;       ///< in evaluation the output is input 0
+  bool is_sum = false;              ///< the output is the sum of two inputs
+  /// Forward can also make input 0, if that is a sum that the call before it leaves to it: NodePass::addend().
+  bool makes_sum = false;
 };
 
 /// Takes the declarations of one node.
 class Declarations {
  public:
-  Declarations(Node& node, std::uint32_t& next_stream, bool only_the_loss_reads)
-      : node_(node), next_stream_(next_stream), only_the_loss_reads_(only_the_loss_reads) {}
+  /// earlier: the nodes before this one.
+  Declarations(Node& node, std::span<Node> earlier, std::uint32_t& next_stream, bool only_the_loss_reads)
+      : node_(node), earlier_(earlier), next_stream_(next_stream), only_the_loss_reads_(only_the_loss_reads) {}
 
   /// Declares the parameter NODE/PART, where PART is the name in the specification. Its number for NodePass::weight,
   /// and for ParameterSpec::frozen_with of further parameters of the node.
   std::size_t parameter(ParameterSpec spec);
+  /// The same for a part of the node: CALL/PART.
+  std::size_t parameter(const std::string& call, ParameterSpec spec);
+  /// A parameter of an earlier node: CALL/PART. It gets at least this much padding. Its number for NodePass::weight.
+  struct Shared {
+    std::size_t number;
+    std::vector<std::int64_t> shape;
+  };
+  Shared share(const std::string& call, const std::string& part);
+  void pad_shared(std::size_t number, std::int64_t padding);
   /// Declares an activation that forward writes and backward reads. Its number for NodePass::saved.
   std::size_t saved(ActivationSpec spec);
   /// Declares memory for backward alone. Its number for NodePass::scratch.
   std::size_t scratch(ActivationSpec spec);
+  /// Declares state that passes from batch to batch (Network::recurrent_state). Its number for NodePass::state.
+  std::size_t state(ActivationSpec spec);
+  /// The output's memory has so many rows per sample before the first one: NodePass::out_with_margin.
+  void margin(std::int64_t rows) noexcept;
   /// A stream of random draws of its own.
   std::uint32_t dropout_stream() noexcept { return next_stream_++; }
   /// The node's passes sum over ranks (Pass::sum_over_ranks).
@@ -70,6 +91,7 @@ class Declarations {
 
  private:
   Node& node_;
+  std::span<Node> earlier_;
   std::uint32_t& next_stream_;
   bool only_the_loss_reads_;
 };
@@ -93,19 +115,33 @@ struct NodeView {
 /// A node in a pass: its tensors. Activations have rows of the last extent: [batch * places, last].
 class NodePass {
  public:
-  NodePass(const Pass& whole, const Node& node, const NodePlaces& places, Accumulate accumulate = Accumulate::no)
-      : pass(whole), node_(node), places_(places), accumulate_(accumulate) {}
+  NodePass(const Pass& whole, const Node& node, const NodePlaces& places) : pass(whole), node_(node), places_(places) {}
+  /// In backward. tell: takes the ends of final gradients.
+  NodePass(const Pass& whole, const Node& node, const NodePlaces& places, Accumulate accumulate,
+           const GradientReady& tell)
+      : pass(whole), node_(node), places_(places), accumulate_(accumulate), tell_(&tell) {}
 
   const Pass& pass;
 
   Tensor in(std::size_t i = 0) const;
   Tensor out() const;
+  /// Rows of all positions, even if the pass has only some (OperationNeeds::keeps_inputs).
+  Tensor in_of_all_positions(std::size_t i = 0) const;
+  /// Input 0 is the sum of these two, and forward makes it (OperationNeeds::makes_sum); else absent.
+  Tensor addend(std::size_t i) const;
+  /// The output with the rows before it (Declarations::margin).
+  Tensor out_with_margin() const;
   /// A tensor in rows of whole samples of `elements`.
   Tensor by_sample(const Tensor& tensor, std::int64_t elements) const { return tensor.reshaped(pass.batch, elements); }
   Tensor saved(std::size_t k) const;
+  Tensor saved_of_all_positions(std::size_t k) const;
+  Tensor state(std::size_t k) const;
   /// The parameter as Pass::weight has it; its gradient is absent if it is frozen.
   Tensor weight(std::size_t k) const;
   Tensor gradient(std::size_t k) const;
+  /// The same in a view of more rows: the surplus lies in the parameter's padding.
+  Tensor weight(std::size_t k, std::int64_t rows) const;
+  Tensor gradient(std::size_t k, std::int64_t rows) const;
   Tensor vector(std::size_t k, std::int64_t columns) const;
   Tensor vector_gradient(std::size_t k, std::int64_t columns) const;
   bool is_frozen(std::size_t k) const;
@@ -121,12 +157,20 @@ class NodePass {
   Tensor sum_of(std::size_t i = 0) const;
   /// Parameter gradients are written, or added to.
   Accumulate accumulate() const noexcept { return accumulate_; }
+  /// The same for a parameter that other nodes may share: those behind this one have gone backward.
+  Accumulate accumulate(std::size_t k) const noexcept;
+  /// The gradients of parameter k and of the node's later ones are final, before the node's whole backward is.
+  void is_final(std::size_t k) const;
 
  private:
   const Node& node_;
   const NodePlaces& places_;
-  Accumulate accumulate_;
+  Accumulate accumulate_ = Accumulate::no;
+  const GradientReady* tell_ = nullptr;
 };
+
+/// Takes a result of a node and the name of the part that it belongs to.
+using TakeResult = std::function<void(std::string_view name, const Tensor& result)>;
 
 class Operation {
  public:
@@ -138,15 +182,27 @@ class Operation {
   /// sentence that begins with the name of the node.
   virtual ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) = 0;
   virtual OperationNeeds needs() const = 0;
+  /// True if forward can compute some of a sample's positions (Pass::positions): rows are positions, and none depends
+  /// on later ones.
+  virtual bool takes_positions() const { return false; }
   /// Name, description and costs; nothing is asked of views.
   virtual LayerPlan plan(const NodeView& node) const = 0;
+  /// The lines of a node with several, or with none.
+  virtual std::vector<LayerPlan> lines(const NodeView& node) const { return {plan(node)}; }
   virtual void forward(const NodePass& pass) const = 0;
   /// Called if a gradient of a parameter or of an input is needed, with the output's gradient.
   virtual void backward(const NodePass& pass) const = 0;
+  /// The results of forward by name, for messages: the output, or those of its parts.
+  virtual void results(const std::string& name, const NodePass& pass, const TakeResult& take) const {
+    take(name, pass.out());
+  }
 
  protected:
   Operation() = default;
 };
+
+/// The order of rows that an operation reads.
+enum class ReadsRows { sample_major, time_major, either };
 
 struct OperationKind {
   std::string_view name;     ///< as descriptions have it: "max-pool"
@@ -154,7 +210,10 @@ struct OperationKind {
   /// An argument whose default value is not allowed must be given.
   std::vector<NetworkOption> arguments = {};
   std::size_t least_inputs = 1, most_inputs = 1;  ///< at most 32
-  /// The call has an allowed value for each argument that is not automatic.
+  Holds reads = Holds::activations;               ///< or tokens
+  ReadsRows rows = ReadsRows::sample_major;
+  bool is_fused = false;  ///< made by rewrites alone: Call::parts
+  /// The call, and so its parts, has an allowed value for each argument that is not automatic.
   std::unique_ptr<Operation> (*make)(const Call& call);
 };
 

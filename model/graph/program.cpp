@@ -26,12 +26,17 @@ class Program::Planning {
         goes_backward_(nodes_.size()) {
     for (const Node& node : nodes_) needs_.push_back(node.operation->needs());
     for (std::size_t i = 0; i < nodes_.size(); ++i) goes_backward_[i] = trains_ && wants_[i + 1];
+    is_made_behind_.resize(nodes_.size());
+    for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
+      is_made_behind_[i] = needs_[i].is_sum && needs_[i + 1].makes_sum && nodes_[i + 1].inputs[0] == i + 1;
+    }
   }
 
   void run() {
     find_lifetimes_of_values();
     share_memory_of_values();
     for (std::size_t i = 0; i < nodes_.size(); ++i) place_forward(i);
+    place_targets();
     if (trains_) {
       place_output_gradient();
       for (std::size_t i = nodes_.size(); i-- > 0;) {
@@ -43,7 +48,7 @@ class Program::Planning {
   }
 
  private:
-  static constexpr std::int32_t kNever = -1;
+  static constexpr std::int32_t kNever = -1, kForever = Lifetime{}.last;
 
   /// A tensor to be; `memory_of`: an earlier one whose memory it shares, or its own number.
   struct Entry {
@@ -64,7 +69,19 @@ class Program::Planning {
     return {.name = "",
             .rows = type.shape.places(),
             .columns = type.shape.last(),
-            .padded_columns = type.padded ? padded_outputs(type.shape.last()) : 0};
+            .holds = type.holds,
+            .padded_columns = type.padded_columns,
+            .margin = graph_.values()[value].margin};
+  }
+  /// A gradient has no margin.
+  ActivationSpec spec_of_gradient(std::size_t value) const {
+    ActivationSpec spec = spec_of(value);
+    spec.margin = 0;
+    return spec;
+  }
+  /// A sum that is made behind runs at the tick of the node that makes it.
+  std::int32_t tick_of_forward(std::size_t node) const {
+    return static_cast<std::int32_t>(node) + (is_made_behind_[node] ? 1 : 0);
   }
   std::int32_t tick_of_backward(std::size_t node) const { return 2 * loss_tick_ - static_cast<std::int32_t>(node); }
 
@@ -87,7 +104,8 @@ class Program::Planning {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       for (std::size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
         Reads& reads = reads_[nodes_[i].inputs[k]];
-        reads.join({.forward = static_cast<std::int32_t>(i)});
+        const bool stays = !trains_ && has(needs_[i].keeps_inputs, k);
+        reads.join({.forward = stays ? kForever : tick_of_forward(i)});
         if (goes_backward_[i] && has(needs_[i].reads_inputs, k)) {
           reads.backward = std::max(reads.backward, tick_of_backward(i));
         }
@@ -97,6 +115,7 @@ class Program::Planning {
     reads_[graph_.output()].join({.forward = loss_tick_});
   }
 
+  std::int64_t margin_of(std::size_t value) const { return graph_.values()[value].margin; }
   bool is_view(std::size_t node) const { return needs_[node].is_view || (needs_[node].training_only && !trains_); }
 
   /// Values that share memory: `memory_of_[v]` is the first of them, whose reads are those of all.
@@ -118,7 +137,7 @@ class Program::Planning {
         const std::size_t first = memory_of_[nodes_[i].inputs[k]];
         const Reads& all = reads[first];
         if (!has(needs_[i].in_place, k) || first == 0 || all.backward != kNever || !all.once ||
-            all.forward != static_cast<std::int32_t>(i)) {
+            all.forward != tick_of_forward(i) || margin_of(nodes_[i].inputs[k]) != margin_of(i + 1)) {
           continue;
         }
         take(nodes_[i].inputs[k]);
@@ -131,13 +150,18 @@ class Program::Planning {
   void place_forward(std::size_t i) {
     const Node& node = nodes_[i];
     NodePlaces& places = program_.places_.emplace_back();
-    const auto tick = static_cast<std::int32_t>(i);
+    const std::int32_t tick = tick_of_forward(i);
     for (const std::size_t value : node.inputs) {
       places.inputs.push_back(value == 0 ? kNetworkInput : program_.places_[value - 1].output);
       places.shapes.push_back(&graph_.values()[value].type.shape);
     }
     places.shapes.push_back(&graph_.values()[i + 1].type.shape);
-    const Lifetime lifetime{tick, std::max(tick, reads_[i + 1].last())};
+    if (i > 0 && is_made_behind_[i - 1]) {
+      places.addends = program_.places_[i - 1].inputs;
+      ++program_.fused_sums_;
+    }
+    const std::int32_t last = std::max(tick, reads_[i + 1].last());
+    const Lifetime lifetime = last == kForever ? Lifetime{} : Lifetime{tick, last};
     const std::size_t first = memory_of_[i + 1];
     if (first == 0) {
       places.output = kNetworkInput;
@@ -149,7 +173,15 @@ class Program::Planning {
     for (const ActivationSpec& saved : node.saved) {
       places.saved.push_back(add(saved, {tick, goes_backward_[i] ? tick_of_backward(i) : tick}));
     }
-    if (!is_view(i)) program_.forward_.push_back(i);
+    if (!is_view(i) && !is_made_behind_[i]) program_.forward_.push_back(i);
+  }
+
+  /// The loss reads targets in the order of the output's rows.
+  void place_targets() {
+    const ValueType& output = graph_.values()[graph_.output()].type;
+    if (output.order != RowOrder::time_major) return;
+    program_.targets_ = add({.name = "", .rows = output.shape.places(), .columns = 1, .holds = Holds::tokens},
+                            {loss_tick_, loss_tick_});
   }
 
   // ---- gradients ----
@@ -169,10 +201,10 @@ class Program::Planning {
     if (!wants_[value]) return;
     const std::size_t first = memory_of_[value];
     const Lifetime lifetime{loss_tick_, tick_of_backward(value - 1)};
-    if (first != 0 && group_reads_[first].backward == kNever) {
+    if (first != 0 && group_reads_[first].backward == kNever && margin_of(value) == 0) {
       start_gradient(value, add_shared(program_.places_.back().output, spec_of(value), lifetime));
     } else {
-      start_gradient(value, add(spec_of(value), lifetime));
+      start_gradient(value, add(spec_of_gradient(value), lifetime));
       program_.copied_output_ = gradients_[value].entry;
     }
   }
@@ -236,29 +268,30 @@ class Program::Planning {
       places.d_inputs.push_back(kAbsent);
       places.sums.push_back(kAbsent);
       if (!wants_[value]) {
-        if (has(needs.always_writes, k)) places.d_inputs.back() = add(spec_of(value), {tick, tick});
+        if (has(needs.always_writes, k)) places.d_inputs.back() = add(spec_of_gradient(value), {tick, tick});
         continue;
       }
       const bool passes_on = has(needs.passes_on, k), is_first = gradients_[value].entry == kAbsent;
       const Lifetime lifetime{tick, tick_of_backward(value - 1)};
       if (is_first && passes_on && may_share(value, i + 1, tick, false)) {
-        start_gradient(value, add_shared(places.d_output, spec_of(value), lifetime));
+        start_gradient(value, add_shared(places.d_output, spec_of_gradient(value), lifetime));
       } else if (is_first && passes_on) {
-        start_gradient(value, add(spec_of(value), lifetime));
+        start_gradient(value, add(spec_of_gradient(value), lifetime));
         step.contributions.push_back({places.d_output, gradients_[value].entry, false});
         ++program_.copied_gradients_;
       } else if (is_first && in_place && has(needs.gradient_in_place, k) && may_share(value, i + 1, tick, true)) {
-        start_gradient(value, add_shared(places.d_output, spec_of(value), lifetime));
+        start_gradient(value, add_shared(places.d_output, spec_of_gradient(value), lifetime));
         places.d_inputs.back() = gradients_[value].entry;
         in_place = false;
       } else if (is_first) {
-        start_gradient(value, add(spec_of(value), lifetime));
+        start_gradient(value, add(spec_of_gradient(value), lifetime));
         places.d_inputs.back() = gradients_[value].entry;
       } else if (passes_on) {
         step.contributions.push_back({places.d_output, gradients_[value].entry, true});
       } else {
-        places.d_inputs.back() = add(spec_of(value), {tick, tick});
-        if (has(needs.adds, k)) {
+        const bool adds = has(needs.adds, k);
+        if (!adds || !needs.adds_in_place) places.d_inputs.back() = add(spec_of_gradient(value), {tick, tick});
+        if (adds) {
           places.sums.back() = gradients_[value].entry;
         } else {
           step.contributions.push_back({places.d_inputs.back(), gradients_[value].entry, true});
@@ -270,18 +303,31 @@ class Program::Planning {
 
   /// The arena's gradients become final from its begin on, as the last of their nodes has gone backward.
   void find_final_gradients() {
-    std::vector<std::pair<std::size_t, std::size_t>> ends;  // trained weights and their steps
+    std::map<std::size_t, std::size_t> steps;  // by parameter: the last one of each trained weight
     for (std::size_t step = 0; step < program_.backward_.size(); ++step) {
-      for (const std::size_t index : nodes_[program_.backward_[step].node].parameters) {
-        const Parameter& parameter = program_.parameters_[index];
-        if (parameter.role == Role::weight && !parameter.frozen) ends.emplace_back(parameter.end(), step);
+      const std::size_t i = program_.backward_[step].node;
+      for (std::size_t k = 0; k < nodes_[i].parameters.size(); ++k) {
+        const Parameter& parameter = program_.parameters_[nodes_[i].parameters[k]];
+        if (parameter.role != Role::weight || parameter.frozen) continue;
+        const bool is_first = steps.insert_or_assign(nodes_[i].parameters[k], step).second;
+        if (!is_first) program_.places_[i].written |= std::uint64_t{1} << k;
       }
     }
+    std::vector<std::pair<std::size_t, std::size_t>> ends;
+    for (const auto& [index, step] : steps) ends.emplace_back(program_.parameters_[index].end(), step);
     std::ranges::sort(ends);
     std::size_t last = 0;
     for (const auto& [end, step] : ends) {
       last = std::max(last, step);
       program_.backward_[last].final_end = end;
+    }
+    // The first end in the arena that becomes final behind each step bounds what the step may tell of its own.
+    std::vector<std::size_t> bounds(program_.backward_.size() + 1, kAbsent);
+    for (const auto& [end, step] : ends) bounds[step] = std::min(bounds[step], end);
+    std::size_t bound = kAbsent;
+    for (std::size_t step = program_.backward_.size(); step-- > 0;) {
+      program_.places_[program_.backward_[step].node].others_begin = bound;
+      bound = std::min(bound, bounds[step]);
     }
   }
 
@@ -302,8 +348,9 @@ class Program::Planning {
   const std::vector<Node>& nodes_;
   const std::int32_t loss_tick_;
   const bool trains_;
-  const std::vector<bool> wants_;    ///< by value
-  std::vector<bool> goes_backward_;  ///< by node
+  const std::vector<bool> wants_;     ///< by value
+  std::vector<bool> goes_backward_;   ///< by node
+  std::vector<bool> is_made_behind_;  ///< by node: a sum that the next node makes
   std::vector<OperationNeeds> needs_;
   std::vector<Reads> reads_, group_reads_;
   std::vector<std::size_t> memory_of_;
@@ -319,9 +366,16 @@ Program::Program(const Graph& graph, const ParameterTable& parameters, Purpose p
 
 void Program::tell(const Pass& pass, std::size_t tick, std::size_t node, bool forward) const {
   if (pass.after_call == nullptr) return;
-  (*pass.after_call)({.tick = static_cast<std::int32_t>(tick),
-                      .name = graph_.nodes()[node].name,
-                      .output = forward ? NodePass(pass, graph_.nodes()[node], places_[node]).out() : Tensor{}});
+  const auto say = [&](std::string_view name, const Tensor& output) {
+    (*pass.after_call)({.tick = static_cast<std::int32_t>(tick), .name = name, .output = output});
+  };
+  const auto say_results = [&](std::size_t i) {
+    const Node& each = graph_.nodes()[i];
+    each.operation->results(each.name, NodePass(pass, each, places_[i]), say);
+  };
+  if (!forward) return say(graph_.nodes()[node].name, {});
+  if (!places_[node].addends.empty()) say_results(node - 1);
+  say_results(node);
 }
 
 Tensor Program::forward(const Pass& pass) const {
@@ -337,17 +391,29 @@ Tensor Program::forward(const Pass& pass) const {
 }
 
 void Program::backward(const Pass& pass, Accumulate accumulate, const GradientReady& ready) const {
+  std::size_t told = 0;
+  const GradientReady tell_ready = [&](std::size_t end) {
+    if (end > told && ready) ready(end);
+    told = std::max(told, end);
+  };
   for (const Step& step : backward_) {
     const Node& node = graph_.nodes()[step.node];
-    node.operation->backward(NodePass(pass, node, places_[step.node], accumulate));
+    node.operation->backward(NodePass(pass, node, places_[step.node], accumulate, tell_ready));
     for (const Contribution& contribution : step.contributions) {
       const Tensor to = pass.at(contribution.to), from = pass.at(contribution.from).reshaped(to.rows, to.columns);
       contribution.is_added ? pass.backend.add(from, to) : pass.backend.cast(from, to);
     }
-    if (ready && step.final_end > 0) ready(step.final_end);
+    tell_ready(step.final_end);
     tell(pass, 2 * graph_.nodes().size() - step.node, step.node, false);
   }
-  if (ready && parameters_.updated_elements() > parameters_.trained_elements()) ready(parameters_.updated_elements());
+  if (parameters_.updated_elements() > parameters_.trained_elements()) tell_ready(parameters_.updated_elements());
+}
+
+Tensor Program::targets(const Pass& pass, const Tensor& y) const {
+  if (targets_ == kAbsent) return y;
+  const Tensor targets = pass.at(targets_);
+  pass.sequences().to_time_major(y, targets);
+  return targets;
 }
 
 // ---- NodePass ----
@@ -356,21 +422,39 @@ namespace {
 
 Tensor tensor_at(const Pass& pass, std::size_t place, const Shape& shape) {
   if (place == kAbsent) return {};
-  if (place == kNetworkInput) return pass.input.reshaped(pass.batch * shape.places(), shape.last());
-  return pass.at(place);
+  if (place != kNetworkInput) return pass.at(place);
+  return pass.positions.count > 0 ? pass.input : pass.input.reshaped(pass.batch * shape.places(), shape.last());
 }
 
 }  // namespace
 
 Tensor NodePass::in(std::size_t i) const { return tensor_at(pass, places_.inputs[i], *places_.shapes[i]); }
 Tensor NodePass::out() const { return tensor_at(pass, places_.output, *places_.shapes.back()); }
+Tensor NodePass::in_of_all_positions(std::size_t i) const { return pass.whole(places_.inputs[i]); }
+Tensor NodePass::addend(std::size_t i) const {
+  return places_.addends.empty() ? Tensor{} : tensor_at(pass, places_.addends[i], *places_.shapes[0]);
+}
+Tensor NodePass::out_with_margin() const {
+  return pass.memory.layout->with_margin(places_.output, pass.memory.activations, pass.batch);
+}
 Tensor NodePass::saved(std::size_t k) const { return pass.at(places_.saved[k]); }
+Tensor NodePass::saved_of_all_positions(std::size_t k) const { return pass.whole(places_.saved[k]); }
+Tensor NodePass::state(std::size_t k) const { return pass.recurrent_state(node_.first_state + k); }
 Tensor NodePass::scratch(std::size_t k) const { return pass.at(places_.scratch[k]); }
 Tensor NodePass::weight(std::size_t k) const { return pass.weight(node_.parameters[k]); }
 Tensor NodePass::gradient(std::size_t k) const { return pass.gradient(node_.parameters[k]); }
+Tensor NodePass::weight(std::size_t k, std::int64_t rows) const { return pass.weight(node_.parameters[k], rows); }
+Tensor NodePass::gradient(std::size_t k, std::int64_t rows) const { return pass.gradient(node_.parameters[k], rows); }
 Tensor NodePass::vector(std::size_t k, std::int64_t columns) const { return pass.vector(node_.parameters[k], columns); }
 Tensor NodePass::vector_gradient(std::size_t k, std::int64_t columns) const {
   return pass.vector_gradient(node_.parameters[k], columns);
+}
+Accumulate NodePass::accumulate(std::size_t k) const noexcept {
+  return (places_.written >> k & 1) != 0 ? Accumulate::yes : accumulate_;
+}
+void NodePass::is_final(std::size_t k) const {
+  const Parameter& parameter = pass.table[node_.parameters[k]];
+  if (!parameter.frozen && parameter.end() <= places_.others_begin) (*tell_)(parameter.end());
 }
 bool NodePass::is_frozen(std::size_t k) const { return pass.table[node_.parameters[k]].frozen; }
 Tensor NodePass::sum_of(std::size_t i) const { return tensor_at(pass, places_.sums[i], *places_.shapes[i]); }

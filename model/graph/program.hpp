@@ -34,7 +34,11 @@ struct NodePlaces {
   std::vector<std::size_t> saved, scratch;
   std::size_t d_output = kAbsent;
   std::vector<std::size_t> d_inputs, sums;
+  std::vector<std::size_t> addends;  ///< of input 0, if this node makes it
   std::vector<const Shape*> shapes;  ///< shapes of the inputs and the output, for those that are the network's input
+  std::uint64_t written = 0;         ///< bit k: nodes behind it have written the gradient of parameter k
+  /// Before this element the node's own gradients are the last to become final.
+  std::size_t others_begin = kAbsent;
 };
 
 class Program {
@@ -46,6 +50,10 @@ class Program {
   std::int32_t loss_tick() const noexcept { return static_cast<std::int32_t>(graph_.nodes().size()); }
   /// Sums of gradients at branches that are copies: 0 for a network that can do without.
   std::size_t copied_gradients() const noexcept { return copied_gradients_; }
+  /// Sums that are made by the operation behind them.
+  std::size_t fused_sums() const noexcept { return fused_sums_; }
+  /// The targets in the order of the output's rows.
+  Tensor targets(const Pass& pass, const Tensor& y) const;
 
   /// The output; in training the loss may turn it into its gradient.
   Tensor forward(const Pass& pass) const;
@@ -73,7 +81,8 @@ class Program {
   std::vector<std::size_t> forward_;  ///< nodes with work to do
   std::vector<Step> backward_;
   std::size_t copied_output_ = kAbsent;  ///< returned by forward if backward needs the output itself
-  std::size_t copied_gradients_ = 0;
+  std::size_t copied_gradients_ = 0, fused_sums_ = 0;
+  std::size_t targets_ = kAbsent;  ///< time-major targets
 };
 
 }  // namespace lockstep::model

@@ -68,16 +68,4 @@ void Dense::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accum
       options_.activation.fused, accumulate);
 }
 
-void Dense::backward_through_gelu(const Pass& pass, const GeluInput& input, const Tensor& d_y, Accumulate accumulate,
-                                  const Tensor& d_z, const Tensor& d_z_sums) const {
-  assert(options_.activation.is_none());
-  pass.backend.linear_backward_through_gelu({.x = input.x,
-                                             .w = pass.weight(weight_),
-                                             .d_y = d_y,
-                                             .d_w = pass.gradient(weight_),
-                                             .d_bias = pass.gradient(bias_),
-                                             .d_x = d_z},
-                                            input.z, accumulate, d_z_sums);
-}
-
 }  // namespace lockstep::model

@@ -35,14 +35,6 @@ class Dense final : public Layer {
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;
 
-  /// The layer's input and the z whose gelu it is.
-  struct GeluInput {
-    Tensor x, z;
-  };
-  /// For a layer without an activation: backward() that continues to the gradient of z and its column sums.
-  void backward_through_gelu(const Pass& pass, const GeluInput& input, const Tensor& d_y, Accumulate accumulate,
-                             const Tensor& d_z, const Tensor& d_z_sums) const;
-
  private:
   std::string name_;
   DenseOptions options_;

@@ -11,168 +11,94 @@
 
 #include <fmt/format.h>
 
-#include "model/layers/dropout_layer.hpp"
-#include "model/layers/embedding.hpp"
-#include "model/layers/layer_norm.hpp"
-#include "model/layers/token_head.hpp"
-#include "model/layers/transformer_branch.hpp"
+#include "model/graph/graph_network.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-constexpr std::uint32_t kStreamsPerBlock = 3;  ///< dropout streams: probabilities and output of attention, feed-forward
+constexpr std::int64_t kExpansion = 4;
 
-struct Block {
-  Block(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
-        const TransformerOptions& options, std::uint32_t stream)
-      : norm_1(parameters, activations, name + "/norm_1", options.context, options.width),
-        attention(parameters, activations, name + "/attention", options, stream),
-        norm_2(parameters, activations, name + "/norm_2", options.context, options.width),
-        feed_forward(parameters, activations, name + "/feed_forward", options, stream + 2) {}
-
-  LayerNorm norm_1;
-  AttentionBranch attention;
-  LayerNorm norm_2;
-  FeedForwardBranch feed_forward;
-};
-
-class Gpt final : public Network {
+class Transformer {
  public:
-  Gpt(const NetworkOptions& options, const SampleShape& shape)
-      : dropout_({.rate = static_cast<float>(options.get<double>("dropout")), .stream = kFirstDropoutStream}) {
-    shape_ = shape;
-    const auto layers = options.get<std::int64_t>("layers"), width = options.get<std::int64_t>("width"),
-               heads = options.get<std::int64_t>("heads");
-    if (width % heads != 0) {
+  Transformer(const NetworkOptions& options, const SampleShape& shape)
+      : dropout_(options.get<double>("dropout")),
+        heads_(options.get<std::int64_t>("heads")),
+        width_(options.get<std::int64_t>("width")),
+        network_{.input = "tokens", .input_shape = {shape.features}, .input_holds = Holds::tokens, .calls = {}} {
+    const auto layers = options.get<std::int64_t>("layers");
+    if (width_ % heads_ != 0) {
       throw std::invalid_argument(
-          fmt::format("network gpt of width {} and {} heads: the heads must divide the width", width, heads));
+          fmt::format("network gpt of width {} and {} heads: the heads must divide the width", width_, heads_));
     }
-    const bool tied = options.get<bool>("tied");
     const auto weight_initializer = options.initializer("weight-init");
-    const Initializer weights =
-        weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02});
+    weights_ = weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02});
     // Each of 2 * layers branches adds to the stream: this scale keeps the sum's variance at that of one branch.
-    const Initializer residual = weight_initializer.value_or(
+    residual_weights_ = weight_initializer.value_or(
         Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02 / std::sqrt(2 * static_cast<double>(layers))});
-    const TransformerOptions transformer{.context = shape.features,
-                                         .width = width,
-                                         .heads = heads,
-                                         .dropout = static_cast<float>(options.get<double>("dropout")),
-                                         .initializer = weights,
-                                         .residual_initializer = residual};
-    embedding_ = std::make_unique<Embedding>(parameters_, activations_, "embedding",
-                                             EmbeddingOptions{.context = shape.features,
-                                                              .vocabulary = shape.outputs,
-                                                              .width = width,
-                                                              .positions = true,
-                                                              .shared = tied,
-                                                              .initializer = weights});
-    for (std::int64_t i = 0; i < layers; ++i) {
-      const std::uint32_t stream = kFirstDropoutStream + 1 + kStreamsPerBlock * static_cast<std::uint32_t>(i);
-      blocks_.push_back(
-          std::make_unique<Block>(parameters_, activations_, fmt::format("block_{}", i + 1), transformer, stream));
+    add("embedding", "embedding", {}, {{"vocabulary", shape.outputs}, {"width", width_}, {"positions", true}})
+        .set_initializer("init", weights_);
+    drop("embedding/dropout");
+    for (std::int64_t i = 1; i <= layers; ++i) block(fmt::format("block_{}", i), shape.features);
+    add("layer-norm", "norm");
+    if (options.get<bool>("tied")) {
+      add("head", "head", {}, {{"table", "embedding"}});
+    } else {
+      dense("head", shape.outputs, weights_);
     }
-    norm_ = std::make_unique<LayerNorm>(parameters_, activations_, "norm", shape.features, width);
-    head_ =
-        std::make_unique<TokenHead>(parameters_, activations_, "head",
-                                    TokenHeadOptions{.context = shape.features,
-                                                     .vocabulary = shape.outputs,
-                                                     .width = width,
-                                                     .table = tied ? std::optional(embedding_->table()) : std::nullopt,
-                                                     .initializer = weights});
-    workspace_ = std::make_unique<TransformerWorkspace>(activations_, transformer);
-    d_stream_ = activations_.add({.name = "", .rows = shape.features, .columns = width});
-    parameters_.lay_out();
-    signature_ = fmt::format("gpt {}x{} heads {} vocabulary {} context {}{}", layers, width, heads, shape.outputs,
-                             shape.features, tied ? "" : " untied");
   }
-
-  std::string signature() const override { return signature_; }
-  bool reuses_positions() const noexcept override { return true; }
-
-  std::vector<LayerPlan> plan() const override {
-    std::vector<LayerPlan> lines{embedding_->plan(parameters_)};
-    for (const auto& block : blocks_) {
-      lines.push_back(block->norm_1.plan(parameters_));
-      lines.push_back(block->attention.plan(parameters_));
-      lines.push_back(block->norm_2.plan(parameters_));
-      lines.push_back(block->feed_forward.plan(parameters_));
-    }
-    lines.push_back(norm_->plan(parameters_));
-    lines.push_back(head_->plan(parameters_));
-    return lines;
-  }
-
-  Tensor forward(const Pass& pass) const override {
-    Tensor stream = embedding_->forward(pass, tokens(pass));
-    if (dropout_.acts(pass)) dropout_.apply(pass, stream, stream);
-    Tensor branch;  // feed-forward branch that is not yet added
-    const auto normalized = [&](const LayerNorm& norm) {
-      if (branch.columns == 0) return norm.forward(pass, stream);
-      const Tensor y = norm.forward_sum(pass, branch, stream);
-      stream = branch;
-      return y;
-    };
-    for (const auto& block : blocks_) {
-      branch = block->attention.forward(pass, normalized(block->norm_1));
-      branch = block->feed_forward.forward(pass, normalized(block->norm_2));
-    }
-    return head_->forward(pass, normalized(*norm_));
-  }
-
-  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
-                const GradientReady& ready) const override {
-    const auto tell = [&](std::size_t end) {
-      if (end > 0 && ready) ready(end);
-    };
-    const Tensor d_stream = pass.at(d_stream_), d_norm = pass.at(workspace_->branch);
-    const bool below_head = head_->trains_below(parameters_);
-    head_->backward(pass, norm_->output(pass), d_output, accumulate, below_head ? d_norm : Tensor{});
-    tell(head_->gradients_end(parameters_));
-    if (!below_head) return;
-    norm_->backward(pass, stream_after(blocks_.size(), pass), d_norm, accumulate, d_stream);
-    tell(norm_->gradients_end(parameters_));
-    if (!norm_->trains_below(parameters_)) return;
-    for (std::size_t i = blocks_.size(); i-- > 0;) {
-      const Block& block = *blocks_[i];
-      block.feed_forward.backward(pass, *workspace_, block.norm_2.output(pass), d_stream, accumulate, d_norm);
-      tell(block.feed_forward.gradients_end(parameters_));
-      if (!block.feed_forward.trains_below(parameters_)) return;
-      block.norm_2.backward_sum(pass, block.attention.output(pass), d_norm, accumulate, d_stream);
-      tell(block.norm_2.gradients_end(parameters_));
-      if (!block.norm_2.trains_below(parameters_)) return;
-      block.attention.backward(pass, *workspace_, block.norm_1.output(pass), d_stream, accumulate, d_norm);
-      tell(block.attention.gradients_end(parameters_));
-      if (!block.attention.trains_below(parameters_)) return;
-      block.norm_1.backward_sum(pass, stream_after(i, pass), d_norm, accumulate, d_stream);
-      tell(block.norm_1.gradients_end(parameters_));
-      if (!block.norm_1.trains_below(parameters_)) return;
-    }
-    if (dropout_.acts(pass)) dropout_.apply(pass, d_stream, d_stream);
-    embedding_->backward(pass, tokens(pass), d_stream, accumulate, {});
-    tell(embedding_->gradients_end(parameters_));
-  }
+  const Description& description() const { return network_; }
 
  private:
-  Tensor tokens(const Pass& pass) const { return pass.input.reshaped(pass.input.count(), 1); }
-  /// The stream behind `blocks` blocks, as the forward pass left it.
-  Tensor stream_after(std::size_t blocks, const Pass& pass) const {
-    return blocks == 0 ? embedding_->output(pass) : blocks_[blocks - 1]->feed_forward.output(pass);
+  Call& add(std::string kind, std::string name, std::vector<std::string> from = {},
+            decltype(Call::arguments) arguments = {}) {
+    network_.calls.push_back(
+        {.kind = std::move(kind), .name = std::move(name), .from = std::move(from), .arguments = std::move(arguments)});
+    return network_.calls.back();
+  }
+  void dense(std::string name, std::int64_t units, const Initializer& weights, const std::string& activation = "none") {
+    add("dense", std::move(name), {}, {{"units", units}, {"activation", activation}}).set_initializer("init", weights);
+  }
+  void drop(std::string name) {
+    if (dropout_ > 0) add("dropout", std::move(name), {}, {{"rate", dropout_}});
+  }
+  const std::string& last() const { return network_.calls.back().name; }
+
+  void block(const std::string& name, std::int64_t context) {
+    branch(name + "/norm_1", name + "/attention", [&](const std::string& attention) {
+      dense(attention + "/joint", 3 * width_, weights_);
+      add("attention", attention, {}, {{"heads", heads_}, {"dropout", dropout_}});
+      dense(attention + "/output", width_, residual_weights_);
+    });
+    network_.groups.push_back(
+        {name + "/attention", fmt::format("{} heads of {}, context {}", heads_, width_ / heads_, context), false});
+    branch(name + "/norm_2", name + "/feed_forward", [&](const std::string& feed_forward) {
+      dense(feed_forward + "/expand", kExpansion * width_, weights_, "gelu");
+      dense(feed_forward + "/contract", width_, residual_weights_);
+    });
+  }
+  /// The norm of the stream, and what `layers` make of it, added to the stream.
+  template <class Layers>
+  void branch(const std::string& norm, const std::string& name, const Layers& layers) {
+    const std::string stream = last();
+    add("layer-norm", norm);
+    layers(name);
+    drop(name + "/dropout");
+    add("add", name + "/sum", {stream, last()});
   }
 
-  std::unique_ptr<Embedding> embedding_;
-  DropoutLayer dropout_;
-  std::vector<std::unique_ptr<Block>> blocks_;
-  std::unique_ptr<LayerNorm> norm_;
-  std::unique_ptr<TokenHead> head_;
-  std::unique_ptr<TransformerWorkspace> workspace_;
-  std::size_t d_stream_ = 0;
-  std::string signature_;
+  double dropout_;
+  std::int64_t heads_, width_;
+  Initializer weights_, residual_weights_;
+  Description network_;
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  return std::make_unique<Gpt>(options, shape);
+  return std::make_unique<GraphNetwork>(
+      Transformer(options, shape).description(), shape,
+      fmt::format("gpt {}x{} heads {} vocabulary {} context {}{}", options.get<std::int64_t>("layers"),
+                  options.get<std::int64_t>("width"), options.get<std::int64_t>("heads"), shape.outputs, shape.features,
+                  options.get<bool>("tied") ? "" : " untied"));
 }
 
 }  // namespace

@@ -22,7 +22,10 @@ class AddOperation final : public Operation {
     return inputs[0];
   }
 
-  OperationNeeds needs() const override { return {.passes_on = (std::uint32_t{1} << count_) - 1, .in_place = 1}; }
+  OperationNeeds needs() const override {
+    return {.passes_on = (std::uint32_t{1} << count_) - 1, .in_place = 3, .is_sum = count_ == 2};
+  }
+  bool takes_positions() const override { return true; }
 
   LayerPlan plan(const NodeView& node) const override {
     return {.name = node.name,
@@ -32,8 +35,10 @@ class AddOperation final : public Operation {
 
   void forward(const NodePass& node) const override {
     const Tensor y = node.out();
-    if (y.data != node.in(0).data) node.pass.backend.cast(node.in(0), y);
-    for (std::size_t i = 1; i < count_; ++i) node.pass.backend.add(node.in(i), y);
+    const std::size_t in_place = y.data == node.in(1).data ? 1 : 0;  // of two numbers either may come first
+    if (y.data != node.in(in_place).data) node.pass.backend.cast(node.in(in_place), y);
+    node.pass.backend.add(node.in(1 - in_place), y);
+    for (std::size_t i = 2; i < count_; ++i) node.pass.backend.add(node.in(i), y);
   }
 
   void backward(const NodePass& /*node*/) const override {}
@@ -50,6 +55,7 @@ const OperationKind add_operation{
     .summary = "the sum of values of one shape",
     .least_inputs = 2,
     .most_inputs = 16,
+    .rows = ReadsRows::either,
     .make = [](const Call&) -> std::unique_ptr<Operation> { return std::make_unique<AddOperation>(); }};
 
 }  // namespace lockstep::model

@@ -4,6 +4,7 @@
 
 #include "model/graph/operation.hpp"
 #include "model/layers/layer_activation.hpp"
+#include "model/operations/dense_parameters.hpp"
 #include "model/product_padding.hpp"
 
 namespace lockstep::model {
@@ -13,31 +14,18 @@ namespace {
 class DenseOperation final : public Operation {
  public:
   explicit DenseOperation(const Call& call)
-      : units_(call.get<std::int64_t>("units")),
-        activation_(layer_activation(call.get<std::string>("activation"))),
-        weight_initializer_(call.initializer("init").value_or(Initializer{.scheme = Initializer::Scheme::he_normal})),
-        bias_initializer_(call.initializer("bias-init").value_or(Initializer{})),
-        decay_(call.get<bool>("decay") ? Decay::yes : Decay::no) {}
+      : call_(call),
+        units_(call.get<std::int64_t>("units")),
+        activation_(layer_activation(call.get<std::string>("activation"))) {}
 
   ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
     const Shape& in = inputs[0].shape;
     inputs_ = in.last();
     const bool padded = declarations.only_the_loss_reads() && activation_.is_none();
-    declarations.parameter({.name = "weight",
-                            .shape = {inputs_, units_},
-                            .initializer = weight_initializer_,
-                            .fan_in = inputs_,
-                            .fan_out = units_,
-                            .decay = decay_});
-    declarations.parameter({.name = "bias",
-                            .shape = {units_},
-                            .initializer = bias_initializer_,
-                            .fan_in = inputs_,
-                            .fan_out = units_,
-                            .decay = Decay::no,
-                            .padding = padded ? padded_outputs(units_) - units_ : 0});
+    declare_dense(declarations, call_, inputs_, padded ? padded_outputs(units_) - units_ : 0);
     if (activation_.gelu) declarations.saved({.name = "", .rows = in.places(), .columns = units_});
-    return {.shape = in.with_last(units_), .padded = padded};
+    return {
+        .shape = in.with_last(units_), .order = inputs[0].order, .padded_columns = padded ? padded_outputs(units_) : 0};
   }
 
   OperationNeeds needs() const override {
@@ -45,6 +33,7 @@ class DenseOperation final : public Operation {
             .reads_output = activation_.fused != Activation::none,
             .overwrites_gradient = !activation_.is_none()};
   }
+  bool takes_positions() const override { return true; }
 
   LayerPlan plan(const NodeView& node) const override {
     const std::int64_t rows = node.output.shape.places();
@@ -55,10 +44,8 @@ class DenseOperation final : public Operation {
             .activation_elements = (activation_.gelu ? 2 : 1) * rows * units_,
             .forward_flops = product,
             .backward_flops = node.backward_flops(product, kWeight),
-            .products = {{.rows = rows,
-                          .inputs = inputs_,
-                          .outputs = units_,
-                          .stored_outputs = node.output.padded ? padded_outputs(units_) : 0}}};
+            .products = {
+                {.rows = rows, .inputs = inputs_, .outputs = units_, .stored_outputs = node.output.padded_columns}}};
   }
 
   void forward(const NodePass& node) const override {
@@ -84,10 +71,9 @@ class DenseOperation final : public Operation {
  private:
   static constexpr std::size_t kWeight = 0, kBias = 1;
 
+  Call call_;
   std::int64_t inputs_ = 0, units_;
   LayerActivation activation_;
-  Initializer weight_initializer_, bias_initializer_;
-  Decay decay_;
 };
 
 }  // namespace
@@ -101,6 +87,7 @@ const OperationKind dense_operation{
                   {.name = "init", .value = Initializers{}, .value_name = "", .help = "weights", .automatic = true},
                   {.name = "bias-init", .value = Initializers{}, .value_name = "", .help = "biases", .automatic = true},
                   {.name = "decay", .value = true, .value_name = "", .help = "the weights take part in weight decay"}},
+    .rows = ReadsRows::either,
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<DenseOperation>(call); }};
 
 }  // namespace lockstep::model

@@ -14,10 +14,12 @@ class DropoutOperation final : public Operation {
 
   ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
     rule_.stream = declarations.dropout_stream();
+    rule_.order = inputs[0].order;
     return inputs[0];
   }
 
   OperationNeeds needs() const override { return {.in_place = 1, .gradient_in_place = 1, .training_only = true}; }
+  bool takes_positions() const override { return true; }
 
   LayerPlan plan(const NodeView& node) const override {
     return {.name = node.name,
@@ -51,6 +53,7 @@ const OperationKind dropout_operation{
                    .help = "share of the elements",
                    .at_least = 0,
                    .below = 1}},
+    .rows = ReadsRows::either,
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<DropoutOperation>(call); }};
 
 }  // namespace lockstep::model

@@ -52,6 +52,8 @@ class ElementwiseOperation final : public Operation {
             .gradient_in_place = 1};
   }
 
+  bool takes_positions() const override { return true; }
+
   LayerPlan plan(const NodeView& node) const override {
     return {
         .name = node.name,
@@ -92,6 +94,7 @@ const OperationKind elementwise_operation{
                    .value_name = "X",
                    .help = "slope of leaky-relu below 0, limit of elu, factor of scale",
                    .automatic = true}},
+    .rows = ReadsRows::either,
     .make = [](const Call& call) -> std::unique_ptr<Operation> {
       return std::make_unique<ElementwiseOperation>(call);
     }};

@@ -1,0 +1,107 @@
+/// \file
+/// "attention": causal self-attention in several heads (Attention in sequence_operations.hpp). It reads queries, keys
+/// and values side by side, the result of a dense operation three times as wide as its own.
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "model/graph/operation.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+class AttentionOperation final : public Operation {
+ public:
+  explicit AttentionOperation(const Call& call) : heads_(call.get<std::int64_t>("heads")) {
+    shape_.dropout.rate = static_cast<float>(call.get<double>("dropout"));
+  }
+
+  ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
+    const Shape& joint = inputs[0].shape;
+    if (joint.count() != 2 || joint.last() % (3 * heads_) != 0) {
+      throw std::invalid_argument(
+          fmt::format("reads {}, and attention of {} heads reads positions x 3 times a multiple of the heads: queries, "
+                      "keys and values",
+                      to_string(joint), heads_));
+    }
+    shape_.context = joint.places();
+    shape_.heads = heads_;
+    shape_.head_size = joint.last() / (3 * heads_);
+    if (shape_.dropout.rate > 0) shape_.dropout.stream = declarations.dropout_stream();
+    declarations.saved({.name = "", .rows = heads_, .columns = shape_.context, .holds = Holds::statistics});
+    return {.shape = joint.with_last(shape_.width())};
+  }
+
+  OperationNeeds needs() const override { return {.reads_inputs = 1, .reads_output = true, .keeps_inputs = 1}; }
+  bool takes_positions() const override { return true; }
+
+  /// Scores and their product with the values; the causal mask halves both.
+  LayerPlan plan(const NodeView& node) const override {
+    const double pairs = 0.5 * static_cast<double>(shape_.context) * static_cast<double>(shape_.context + 1);
+    const double products = 2 * 2.0 * pairs * static_cast<double>(shape_.width());
+    return {.name = node.name,
+            .description = fmt::format("{} heads of {}, context {}", heads_, shape_.head_size, shape_.context),
+            .activation_elements = node.output.shape.elements(),
+            .forward_flops = products,
+            .backward_flops = node.goes_on ? 2 * products : 0,
+            .score_elements = shape_.dropout.rate > 0 ? 0 : heads_ * shape_.context * shape_.context};
+  }
+
+  void forward(const NodePass& node) const override {
+    Attention shape = shape_of(node);
+    AttentionForwardOperands operands{.joint = node.in(),
+                                      .dropout_keys = node.pass.keys,
+                                      .y = node.out(),
+                                      .log_sums = node.saved_of_all_positions(kLogSums)};
+    if (const Pass::Positions& own = node.pass.positions;
+        own.count > 0) {  // earlier positions have their keys and values already
+      shape.first = own.first;
+      shape.context = own.first + own.count;
+      operands.joint = node.in_of_all_positions().row_range(0, shape.context);
+      operands.log_sums = operands.log_sums.slice({0, static_cast<std::size_t>(heads_ * shape.context)})
+                              .reshaped(heads_, shape.context);
+    }
+    node.pass.sequences().attention_forward(shape, operands);
+  }
+
+  void backward(const NodePass& node) const override {
+    if (!node.d_in().present()) return;
+    node.pass.sequences().attention_backward(shape_of(node), {.joint = node.in(),
+                                                              .dropout_keys = node.pass.keys,
+                                                              .y = node.out(),
+                                                              .log_sums = node.saved(kLogSums),
+                                                              .d_y = node.d_out(),
+                                                              .d_joint = node.d_in()});
+  }
+
+ private:
+  static constexpr std::size_t kLogSums = 0;  // saved
+
+  /// Nothing is dropped of samples without keys.
+  Attention shape_of(const NodePass& node) const {
+    Attention shape = shape_;
+    if (!node.pass.keys.present()) shape.dropout.rate = 0;
+    return shape;
+  }
+
+  std::int64_t heads_;
+  Attention shape_;
+};
+
+}  // namespace
+
+extern const OperationKind attention_operation;
+const OperationKind attention_operation{
+    .name = "attention",
+    .summary = "causal self-attention over queries, keys and values",
+    .arguments = {{.name = "heads", .value = 1, .value_name = "N", .help = "of equal width", .at_least = 1},
+                  {.name = "dropout",
+                   .value = 0.0,
+                   .value_name = "RATE",
+                   .help = "share of the attention's weights that training drops",
+                   .at_least = 0,
+                   .below = 1}},
+    .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<AttentionOperation>(call); }};
+
+}  // namespace lockstep::model
