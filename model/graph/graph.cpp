@@ -25,7 +25,7 @@ auto for_call(const Call& call, const Work& work) {
 
 const OperationKind& kind_of(const Call& call, OperationKinds kinds) {
   const auto found = std::ranges::find(kinds, call.kind, &OperationKind::name);
-  if (found != kinds.end() && (*found)->is_fused == !call.parts.empty()) return **found;
+  if (found != kinds.end() && !((*found)->is_fused && call.parts.empty())) return **found;
   std::vector<std::string_view> names;
   for (const OperationKind* kind : kinds) {
     if (!kind->is_fused) names.push_back(kind->name);

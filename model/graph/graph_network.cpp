@@ -79,8 +79,7 @@ std::vector<LayerPlan> GraphNetwork::plan(std::span<const CallGroup> groups) con
       return node.name == each.name || node.name.starts_with(each.name + "/");
     });
     if (group == groups.end()) {
-      // What changes a result in place, as dropout and sums do, is no line of its own if its name says that it belongs
-      // to the one before.
+      // A dropout or a sum is no line of its own if its name says that it belongs to the line before.
       const bool belongs = node.parameters.empty() && !lines.empty() && node.name.starts_with(lines.back().name + "/");
       if (belongs) continue;
       std::vector<LayerPlan> own = node.operation->lines(view);

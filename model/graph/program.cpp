@@ -453,8 +453,12 @@ Accumulate NodePass::accumulate(std::size_t k) const noexcept {
   return (places_.written >> k & 1) != 0 ? Accumulate::yes : accumulate_;
 }
 void NodePass::is_final(std::size_t k) const {
-  const Parameter& parameter = pass.table[node_.parameters[k]];
-  if (!parameter.frozen && parameter.end() <= places_.others_begin) (*tell_)(parameter.end());
+  for (std::size_t i = k; i < node_.declared.size(); ++i) {
+    const Parameter& parameter = pass.table[node_.parameters[i]];
+    if (parameter.frozen || parameter.role != Role::weight) continue;
+    if (parameter.end() <= places_.others_begin) (*tell_)(parameter.end());
+    return;
+  }
 }
 bool NodePass::is_frozen(std::size_t k) const { return pass.table[node_.parameters[k]].frozen; }
 Tensor NodePass::sum_of(std::size_t i) const { return tensor_at(pass, places_.sums[i], *places_.shapes[i]); }

@@ -34,7 +34,7 @@ struct NodePlaces {
   std::vector<std::size_t> saved, scratch;
   std::size_t d_output = kAbsent;
   std::vector<std::size_t> d_inputs, sums;
-  std::vector<std::size_t> addends;  ///< of input 0, if this node makes it
+  std::vector<std::size_t> addends;  ///< operands of the sum that is input 0, if this node makes it
   std::vector<const Shape*> shapes;  ///< shapes of the inputs and the output, for those that are the network's input
   std::uint64_t written = 0;         ///< bit k: nodes behind it have written the gradient of parameter k
   /// Before this element the node's own gradients are the last to become final.

@@ -14,7 +14,7 @@ class Rewriting {
 
   void run() {
     for (std::size_t i = 0; i + 1 < calls_.size();) {
-      if (!takes_activation(i) && !takes_sum(i) && !makes_feed_forward(i)) ++i;
+      if (!takes_activation(i) && !takes_sum(i) && !makes_feed_forward(i) && !makes_stack(i)) ++i;
     }
   }
 
@@ -106,14 +106,47 @@ class Rewriting {
     return true;
   }
 
+  /// Widths are equal, and layers have one name each.
+  bool makes_stack(std::size_t i) {
+    const std::size_t next = is(i + 1, "dropout") ? i + 2 : i + 1;
+    if (!is(i, "lstm") || !is(next, "lstm") || calls_[i].arguments["units"] != calls_[next].arguments["units"]) {
+      return false;
+    }
+    for (std::size_t each = i; each < next; ++each) {
+      if (!is_read_by_next_alone(each)) return false;
+    }
+    Call stack = calls_[next];
+    stack.from = calls_[i].from;
+    stack.place = calls_[i].place;
+    stack.parts = calls_[i].parts.empty() ? std::vector{calls_[i]} : calls_[i].parts;
+    for (std::size_t each = i + 1; each <= next; ++each) stack.parts.push_back(calls_[each]);
+    calls_[i] = std::move(stack);
+    calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(i + 1),
+                 calls_.begin() + static_cast<std::ptrdiff_t>(next + 1));
+    return true;
+  }
+
   Description& description_;
   std::vector<Call>& calls_;
 };
 
+/// Recurrent operations read time-major rows: tokens are brought into that order where they come in.
+void bring_into_time_major_order(Description& description, OperationKinds kinds) {
+  const bool is_recurrent = std::ranges::any_of(description.calls, [&](const Call& call) {
+    const auto kind = std::ranges::find(kinds, call.kind, &OperationKind::name);
+    return kind != kinds.end() && (*kind)->rows == ReadsRows::time_major;
+  });
+  if (!is_recurrent || description.input_holds != Holds::tokens) return;
+  Call order{.kind = "time-major", .name = description.input + "/time_major", .from = {description.input}};
+  for (Call& call : description.calls) std::ranges::replace(call.from, description.input, order.name);
+  description.calls.insert(description.calls.begin(), std::move(order));
+}
+
 }  // namespace
 
-Description rewritten(Description description, OperationKinds /*kinds*/) {
+Description rewritten(Description description, OperationKinds kinds) {
   Rewriting(description).run();
+  bring_into_time_major_order(description, kinds);
   return description;
 }
 

@@ -8,6 +8,7 @@
 ///   dense or conv, then relu, tanh, sigmoid or gelu        the activation of the dense or conv
 ///   batch-norm, then add, then relu (one of them or both)  a batch-norm with a second input and a relu
 ///   dense with gelu, then dense                            "dense, gelu, dense" (operations/feed_forward.cpp)
+///   lstm, then dropout or not, then lstm of its width      an lstm of several layers
 /// The sum of two values and the layer-norm behind it need no rewrite: the program makes them in one
 /// (OperationNeeds::makes_sum).
 #pragma once

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "model/graph/layer_activation.hpp"
 #include "model/graph/operation.hpp"
-#include "model/layers/layer_activation.hpp"
 #include "model/product_padding.hpp"
 
 namespace lockstep::model {

@@ -2,8 +2,8 @@
 /// "dense": y = act(x W + b) on the last extent, x [rows, inputs], W [inputs, units], b [units].
 #include <fmt/format.h>
 
+#include "model/graph/layer_activation.hpp"
 #include "model/graph/operation.hpp"
-#include "model/layers/layer_activation.hpp"
 #include "model/operations/dense_parameters.hpp"
 #include "model/product_padding.hpp"
 

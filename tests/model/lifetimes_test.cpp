@@ -72,9 +72,10 @@ std::vector<MemoryBlock> blocks_of(const ActivationTable& table, std::int64_t ba
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const ActivationTable::Entry& entry = table.all()[i];
     MemoryBlock& block = blocks[entry.memory_of];
-    const std::size_t size = entry.holds == Holds::choices ? 1 : 8;
+    const std::size_t size = entry.holds == Holds::choices ? 1 : entry.holds == Holds::tokens ? 4 : 8;
     const std::int64_t samples = entry.per_batch ? 1 : batch;
-    block.bytes = std::max(block.bytes, static_cast<std::size_t>(entry.rows * entry.columns * samples) * size);
+    block.bytes =
+        std::max(block.bytes, static_cast<std::size_t>((entry.margin + entry.rows) * entry.columns * samples) * size);
     block.lifetime = entry.memory_of == i ? entry.lifetime : block.lifetime.with(entry.lifetime);
   }
   return blocks;
@@ -112,6 +113,7 @@ class Checked {
                : table != nullptr ? *table
                                   : network.activations(Purpose::training)),
         layout_(table_, kBatch, kDoubles),
+        state_layout_(network.recurrent_state(), kBatch, kDoubles),
         arena_(layout_.bytes() / sizeof(double) + 1) {}
 
   /// The gradients of two micro-batches, of which the second one is smaller.
@@ -120,12 +122,15 @@ class Checked {
     const SampleShape& shape = network_.sample_shape();
     const auto elements = static_cast<std::int64_t>(parameters.arena_elements());
     auto weights = test::samples<double>("weights", elements, 0.5);
-    std::vector<double> gradients(parameters.updated_elements(), 7.0);
+    std::vector<double> gradients(parameters.updated_elements(), 7.0),
+        state(state_layout_.bytes() / sizeof(double) + 1);
     for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
       const std::int64_t count = accumulate == Accumulate::no ? kBatch : kBatch - 1;
       auto x = test::samples<double>("x", count * shape.features);
       auto targets = test::samples<float>("targets", count * shape.outputs);
       auto keys = test::sample_keys(count);
+      auto tokens = test::labels(count * shape.features, shape.outputs),
+           next = test::labels(count * shape.features + 2, 3);
       if (memory_ == Memory::poisoned) poison_all();
       const AfterCall after = [&](const CallResult& call) { poison_dead(call.tick); };
       const Pass pass{.backend = backend,
@@ -133,13 +138,21 @@ class Checked {
                       .memory = {.parameters = view(weights, 1, elements),
                                  .gradients = view(gradients, 1, static_cast<std::int64_t>(gradients.size())),
                                  .layout = &layout_,
-                                 .activations = arena_.data()},
+                                 .activations = arena_.data(),
+                                 .state_layout = &state_layout_,
+                                 .state = state.data()},
                       .batch = count,
-                      .input = view(x, count, shape.features),
+                      .input = shape.tokens ? view(tokens, count, shape.features) : view(x, count, shape.features),
                       .keys = view(keys, count, 1),
                       .after_call = memory_ == Memory::poisoned ? &after : nullptr};
       const Tensor output = network_.forward(pass);
-      test::mean_squared_error(backend, output, view(targets, count, shape.outputs), 0.1, true);
+      if (shape.tokens) {
+        const Tensor y = view(next, 1, count * shape.features + 2).slice({2, static_cast<std::size_t>(tokens.size())});
+        test::softmax_cross_entropy(backend, output, network_.targets(pass, y.reshaped(count, shape.features)), 0.1,
+                                    true);
+      } else {
+        test::mean_squared_error(backend, output, view(targets, count, shape.outputs), 0.1, true);
+      }
       if (memory_ == Memory::poisoned) poison_dead(network_.program(Purpose::training).loss_tick());
       network_.backward(pass, output, accumulate, {});
       EXPECT_EQ(x, test::samples<double>("x", count * shape.features)) << "the batch itself must stay";
@@ -159,7 +172,7 @@ class Checked {
   void poison_dead(std::int32_t tick) {
     const std::vector<MemoryBlock> blocks = blocks_of(table_, kBatch);
     const auto begin = [&](std::size_t i) {
-      return static_cast<std::byte*>(layout_.at(i, arena_.data(), kBatch).data);
+      return static_cast<std::byte*>(layout_.with_margin(i, arena_.data(), kBatch).data);
     };
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const std::int32_t last = blocks[i].lifetime.last;
@@ -177,7 +190,7 @@ class Checked {
   const GraphNetwork& network_;
   Memory memory_;
   ActivationTable table_;
-  ActivationLayout layout_;
+  ActivationLayout layout_, state_layout_;
   std::vector<double> arena_;
   std::int32_t last_tick_ = -1;
 };
@@ -246,6 +259,17 @@ std::vector<std::unique_ptr<Network>> networks() {
   }
   made.push_back(small_residual_network());
   made.push_back(make_network({.name = "cnn", .values = {{"dropout", 0.25}}}, test::images(6, 5, 2, 3)));
+  for (const double dropout : {0.0, 0.25}) {
+    for (const bool tied : {false, true}) {
+      made.push_back(make_network(
+          {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}, {"dropout", dropout}, {"tied", tied}}},
+          test::tokens(4, 5)));
+      made.push_back(make_network(
+          {.name = "lstm",
+           .values = {{"layers", tied ? 1 : 2}, {"hidden", Numbers{6}}, {"dropout", dropout}, {"tied", tied}}},
+          test::tokens(4, 5)));
+    }
+  }
   return made;
 }
 

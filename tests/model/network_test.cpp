@@ -9,8 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "model/activation_table.hpp"
-#include "model/layers/embedding.hpp"
-#include "model/layers/token_head.hpp"
 #include "model/network_kinds.hpp"
 #include "network_harness.hpp"
 
@@ -375,24 +373,6 @@ TEST(Network, DecaysMatricesAlone) {
   for (const std::string& name : decayed({.name = "resnet"}, images(8, 8, 3, 2)))
     EXPECT_THAT(name, HasSubstr("/weight"));
   EXPECT_EQ(decayed({.name = "resnet"}, images(8, 8, 3, 2)).size(), 20u);
-}
-
-TEST(TokenHead, RefusesATableWithoutRoomForItsPadding) {
-  for (const bool shared : {false, true}) {
-    ParameterTable parameters;
-    ActivationTable activations;
-    const Embedding embedding(parameters, activations, "embedding",
-                              {.context = 4, .vocabulary = 7, .width = 3, .shared = shared});
-    const auto make = [&] {
-      TokenHead(parameters, activations, "head",
-                {.context = 4, .vocabulary = 7, .width = 3, .table = embedding.table()});
-    };
-    if (shared) {
-      EXPECT_NO_THROW(make());
-    } else {
-      EXPECT_THROW(make(), std::invalid_argument);
-    }
-  }
 }
 
 TEST(Network, BeginsAsItsPapersSay) {

@@ -1,4 +1,4 @@
-// The layers of an LSTM as a wavefront (model/layers/lstm_stack.hpp), on the stand-in for CUDA's runtime: side streams
+// The layers of an LSTM as a wavefront (model/operations/lstm.cpp), on the stand-in for CUDA's runtime: side streams
 // make the same bits as one stream, recorded or not, the chain of dependent steps is shorter, and each of the events is
 // needed.
 #include <array>

@@ -1,4 +1,4 @@
-#include "model/layers/layer_activation.hpp"
+#include "model/graph/layer_activation.hpp"
 
 #include <fmt/format.h>
 
