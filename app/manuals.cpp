@@ -5,10 +5,10 @@
 
 #include "app/help/completion.hpp"
 #include "app/help/manual_page.hpp"
-#include "app/options/nearest_name.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/program_build.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -42,9 +42,9 @@ const Command& named(const std::string& name, const std::vector<Command>& comman
     if (command.name == name) return command;
     names.push_back(command.name);
   }
-  const std::string hint = did_you_mean(name, names);
+  const std::string hint = model::did_you_mean(name, names);
   throw UsageError(fmt::format("there is no command {}{}", name,
-                               hint.empty() ? "; the commands are " + list_names(names, "and") : hint));
+                               hint.empty() ? "; the commands are " + model::list_names(names, "and") : hint));
 }
 
 void write_text(const std::filesystem::path& file, const std::string& text) {

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/options/nearest_name.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/report/console.hpp"
@@ -30,6 +29,7 @@
 #include "io/text/visible_text.hpp"
 #include "model/cpu_code.hpp"
 #include "model/device.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -98,7 +98,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands, St
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.name);
   try {
-    if (arguments.empty()) throw UsageError(fmt::format("a command is missing: {}", list_names(names)));
+    if (arguments.empty()) throw UsageError(fmt::format("a command is missing: {}", model::list_names(names)));
     if (is_version(arguments[0])) return request.help = version_text(), request;
     if (is_help(arguments[0])) arguments[0] = "help";
     if (arguments == Arguments{"help"}) return request.help = program_help(commands), request;
@@ -118,10 +118,10 @@ Request understand(Arguments arguments, const std::vector<Command>& commands, St
       return request;
     }
     if (name.starts_with("-"))
-      throw UsageError(fmt::format("the command comes first, before {}: {}", name, list_names(names)));
-    const std::string hint = did_you_mean(name, names);
+      throw UsageError(fmt::format("the command comes first, before {}: {}", name, model::list_names(names)));
+    const std::string hint = model::did_you_mean(name, names);
     throw UsageError(fmt::format("unknown command {}{}", name,
-                                 hint.empty() ? "; the commands are " + list_names(names, "and") : hint));
+                                 hint.empty() ? "; the commands are " + model::list_names(names, "and") : hint));
   } catch (const HelpRequested& help) {
     request.help = help.what();
     request.traits = kOnlyPrints;

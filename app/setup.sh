@@ -3,10 +3,11 @@
 
 build_packages="g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
   libopenblas-pthread-dev libdnnl-dev libfmt-dev libjpeg-dev libpng-dev libwebp-dev libxxhash-dev nlohmann-json3-dev
-  zlib1g-dev"
+  libyaml-cpp-dev zlib1g-dev"
 test_packages="libgtest-dev libgmock-dev hdf5-tools patchelf python3 python3-h5py"
 fedora_build_packages="gcc-c++ cmake ninja-build pkgconf openmpi-devel hdf5-devel boost-devel openblas-devel
-  onednn-devel fmt-devel libjpeg-turbo-devel libpng-devel libwebp-devel xxhash-devel json-devel zlib-devel"
+  onednn-devel fmt-devel libjpeg-turbo-devel libpng-devel libwebp-devel xxhash-devel json-devel
+  yaml-cpp-devel zlib-devel"
 fedora_test_packages="gtest-devel gmock-devel hdf5 patchelf python3 python3-h5py"
 cmake_needed=3.25
 

@@ -7,7 +7,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "model/graph/graph_network.hpp"
 #include "model/network_kinds.hpp"
+#include "model/yaml/expansion.hpp"
+#include "model/yaml/network_signature.hpp"
+#include "model/yaml/network_template.hpp"
 
 namespace lockstep::model {
 
@@ -24,9 +28,43 @@ std::string Network::first_not_finite(const Pass& pass) const {
   return "";
 }
 
+namespace {
+
+std::vector<NetworkKind> read_shipped() {
+  std::vector<NetworkKind> kinds;
+  for (const ShippedNetwork& shipped : shipped_networks()) {
+    kinds.push_back(shipped.made != nullptr ? *shipped.made : read_network(std::string(shipped.text), ""));
+  }
+  return kinds;
+}
+
+}  // namespace
+
+std::span<const NetworkKind> network_kinds() {
+  static const std::vector<NetworkKind> kinds = read_shipped();
+  return kinds;
+}
+
+const NetworkKind& network_kind(const NetworkOptions& options) {
+  const bool is_source = options.source != nullptr && options.source->file == options.name;
+  return is_source ? *options.source : network_kind(std::string_view(options.name));
+}
+
+bool is_network_file(std::string_view model) {
+  return model.ends_with(".yaml") || model.ends_with(".yml") || model.find('/') != std::string_view::npos;
+}
+
+bool NetworkOptions::operator==(const NetworkOptions& other) const {
+  const auto text = [](const NetworkOptions& options) {
+    const bool is_source = options.source != nullptr && options.source->file == options.name;
+    return is_source ? std::string_view(options.source->text) : std::string_view();
+  };
+  return name == other.name && values == other.values && text(*this) == text(other);
+}
+
 const NetworkKind& network_kind(std::string_view name) {
-  for (const NetworkKind* kind : network_kinds()) {
-    if (kind->name == name) return *kind;
+  for (const NetworkKind& kind : network_kinds()) {
+    if (kind.name == name) return kind;
   }
   throw std::invalid_argument(fmt::format("unknown network '{}'; valid: {}", name, fmt::join(network_names(), ", ")));
 }
@@ -37,7 +75,7 @@ const NetworkOption* NetworkKind::find(std::string_view option) const {
 }
 
 NetworkOptions with_defaults(const NetworkOptions& given) {
-  const NetworkKind& kind = network_kind(given.name);
+  const NetworkKind& kind = network_kind(given);
   for (const auto& [name, value] : given.values) {
     const NetworkOption* const option = kind.find(name);
     if (option == nullptr) {
@@ -52,19 +90,35 @@ NetworkOptions with_defaults(const NetworkOptions& given) {
   }
   NetworkOptions options = given;
   for (const NetworkOption& option : kind.options) {
-    if (!option.automatic) options.values.try_emplace(std::string(option.name), option.value);
+    if (!option.automatic) options.values.try_emplace(option.name, option.value);
   }
   return options;
 }
 
 std::int64_t tokens_per_sample(const NetworkOptions& options) {
-  const NetworkKind& kind = network_kind(options.name);
+  const NetworkKind& kind = network_kind(options);
   return kind.reads == Reads::tokens ? with_defaults(options).get<std::int64_t>(kind.window) : 0;
 }
 
+namespace {
+
+std::unique_ptr<Network> make_from_text(const NetworkKind& kind, const NetworkOptions& options,
+                                        const SampleShape& shape) {
+  const Description description = expand(kind, options, shape);
+  try {
+    return std::make_unique<GraphNetwork>(description, shape, signature_of(kind, options, shape, description));
+  } catch (const std::invalid_argument& error) {
+    const std::string what = error.what();
+    if (kind.file.empty() || what.starts_with(kind.file)) throw;
+    throw std::invalid_argument(fmt::format("{}: {}", kind.file, what));
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Network> make_network(const NetworkOptions& given, const SampleShape& shape) {
   const NetworkOptions options = with_defaults(given);
-  const NetworkKind& kind = network_kind(options.name);
+  const NetworkKind& kind = network_kind(options);
   if (kind.reads == Reads::tokens && !shape.tokens) {
     throw std::invalid_argument(fmt::format("network {} takes tokens", kind.name));
   }
@@ -80,7 +134,7 @@ std::unique_ptr<Network> make_network(const NetworkOptions& given, const SampleS
                                             shape.tokens ? "context" : "features", shape.features,
                                             shape.tokens ? "vocabulary" : "outputs", shape.outputs));
   }
-  auto network = kind.make(options, shape);
+  auto network = kind.make != nullptr ? kind.make(options, shape) : make_from_text(kind, options, shape);
   if (kind.recurrent == network->recurrent_state().all().empty()) {
     throw std::logic_error(fmt::format("network {} does not say whether it is recurrent", kind.name));
   }
@@ -114,14 +168,14 @@ void Network::set_initializers(std::string_view option, const Initializers& init
 
 std::vector<std::string> network_names() {
   std::vector<std::string> names;
-  for (const NetworkKind* kind : network_kinds()) names.emplace_back(kind->name);
+  for (const NetworkKind& kind : network_kinds()) names.push_back(kind.name);
   return names;
 }
 
 std::vector<std::string> language_models() {
   std::vector<std::string> names;
-  for (const NetworkKind* kind : network_kinds()) {
-    if (kind->reads == Reads::tokens) names.emplace_back(kind->name);
+  for (const NetworkKind& kind : network_kinds()) {
+    if (kind.reads == Reads::tokens) names.push_back(kind.name);
   }
   return names;
 }

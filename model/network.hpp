@@ -2,8 +2,8 @@
 /// A network: a parameter table, an activation table and the order of its layers. Owns no memory; shapes, offsets and
 /// costs are decided once, before any memory is taken.
 ///
-/// One network is one file in networks/: NAME.cpp defines `const NetworkKind NAME_network` and nothing else that is
-/// visible. CMake makes the list of all of them from the names of the files.
+/// One network is one file in networks/, NAME.yaml (networks.md). NAME.cpp instead defines `const NetworkKind
+/// NAME_network` and nothing else that is visible. CMake makes the list of all of them from the names of the files.
 #pragma once
 
 #include <cstdint>
@@ -117,29 +117,35 @@ class Network {
 enum class Reads {
   features,  ///< numbers; for an image, its pixels
   images,
+  any,  ///< images as images, other samples as numbers
   tokens
 };
 
 inline constexpr std::int64_t kSmallData = 20'000;
 
+struct YamlNode;
+
 /// A kind of network, as users know it: everything the program knows about it besides the network itself.
 struct NetworkKind {
-  std::string_view name;     ///< value of --model, and name of the file
-  std::string_view summary;  ///< one line for --help
+  std::string name;     ///< value of --model for shipped networks
+  std::string summary;  ///< one line for --help
   Reads reads = Reads::features;
   /// True if state passes from one batch to the next (Network::recurrent_state()): a sample continues the preceding
   /// one.
   bool recurrent = false;
   std::vector<NetworkOption> options = {};
   /// For networks that read tokens: name of the option (a whole number) for the tokens per sample.
-  std::string_view window = {};
+  std::string window = {};
   /// Usual training settings: values of `lockstep train` options that the user leaves unset.
-  std::vector<std::pair<std::string_view, std::string_view>> training_defaults = {};
+  std::vector<std::pair<std::string, std::string>> training_defaults = {};
   /// Values of `options` for small data (fewer than kSmallData samples), if the user leaves them unset.
-  std::vector<std::pair<std::string_view, OptionValue>> small_data = {};
+  std::vector<std::pair<std::string, OptionValue>> small_data = {};
+  std::string file = {};                          ///< a user's file, as --model names it; "": the network is shipped
+  std::string text = {};                          ///< the file's content (YAML); "": `make` makes the network
+  std::shared_ptr<const YamlNode> document = {};  ///< the text as a tree
   /// Makes the network. `options` has an allowed value for each option that is not automatic; `shape` is of the kind
   /// `reads`, with a positive number of outputs (and tokens). Throws std::invalid_argument if they do not fit together.
-  std::unique_ptr<Network> (*make)(const NetworkOptions& options, const SampleShape& shape);
+  std::unique_ptr<Network> (*make)(const NetworkOptions& options, const SampleShape& shape) = nullptr;
 
   /// nullptr if the kind has no such option.
   const NetworkOption* find(std::string_view option) const;
@@ -154,6 +160,10 @@ NetworkOptions with_defaults(const NetworkOptions& options);
 std::int64_t tokens_per_sample(const NetworkOptions& options);
 /// Throws std::invalid_argument that lists the valid names.
 const NetworkKind& network_kind(std::string_view name);
+/// The network of the user's file if the options have one of that name.
+const NetworkKind& network_kind(const NetworkOptions& options);
+/// True for the value of --model that names a file, not a shipped network.
+bool is_network_file(std::string_view model);
 /// Names that make_network knows.
 std::vector<std::string> network_names();
 /// The names of networks that read tokens.

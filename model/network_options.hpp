@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,14 +22,14 @@ using OptionValue = std::variant<bool, std::int64_t, double, Numbers, Initialize
 
 /// One option, as a kind of network declares it. Kinds that share a name share its type.
 struct NetworkOption {
-  std::string_view name;        ///< "hidden": --hidden on the command line, `hidden = ` in a configuration
-  OptionValue value;            ///< default value; its type is the option's
-  std::string_view value_name;  ///< for help, "WIDTHS"
-  std::string_view help;
+  std::string name;        ///< "hidden": --hidden on the command line, `hidden = ` in a configuration
+  OptionValue value;       ///< default value; its type is the option's
+  std::string value_name;  ///< for help, "WIDTHS"
+  std::string help;
   bool automatic = false;  ///< the network decides an unset option: `value` only gives the type
   std::optional<double> at_least = {}, below = {};  ///< limits of numbers, and of each number of a list
   Numbers one_of = {};                              ///< allowed whole numbers; empty: any in the range
-  std::vector<std::string_view> words = {};         ///< allowed texts; empty: any
+  std::vector<std::string> words = {};              ///< allowed texts; empty: any
 };
 
 // Options that several kinds share.
@@ -40,10 +41,14 @@ NetworkOption dropout_option();
 /// The output layer shares the embedding's table.
 NetworkOption tied_option(bool value);
 
+struct NetworkKind;
+
 /// The name of a kind and the options that the user set.
 struct NetworkOptions {
-  std::string name = "mlp";
+  std::string name = "mlp";  ///< a shipped network, or the file that `source` was read from
   std::map<std::string, OptionValue, std::less<>> values = {};
+  /// The network of a user's file. Counts if `name` is its file.
+  std::shared_ptr<const NetworkKind> source = {};
 
   /// The value of an option; nothing if it is not set. Throws std::bad_variant_access for another type.
   template <class T>
@@ -62,7 +67,7 @@ struct NetworkOptions {
     const auto all = find<Initializers>(option);
     return all ? all->all : std::nullopt;
   }
-  bool operator==(const NetworkOptions&) const = default;
+  bool operator==(const NetworkOptions& other) const;
 };
 
 /// The value in users' notation: "yes", "4", "0.1", "512,512", "relu", "normal(0.02)".

@@ -6,7 +6,7 @@ install(DIRECTORY app/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/app)
 # The documents keep the tree's folders, which their links name. What they link to among the tests is not installed: the
 # words stay, the link goes.
 foreach(document README.md app/README.md comm/README.md io/README.md io/checkpoints/checkpoint_format.md
-    io/shards/shard_schema.md model/README.md slurm/README.md)
+    io/shards/shard_schema.md model/README.md model/networks.md slurm/README.md)
   get_filename_component(folder ${document} DIRECTORY)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${document})
   file(READ ${document} text)

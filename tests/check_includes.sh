@@ -30,6 +30,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/files/hdf5_([a-z]+\\.cpp|handles\\.hpp)$", "io/files/hdf5_*.cpp and io/files/hdf5_handles.hpp")
     home("^boost/program_options", "^app/options/", "app/options/")
     home("^nlohmann/", "^io/((files|text|shards|runs|exchange)/[^/]*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/files, io/text, io/shards, io/runs and io/exchange, sources, and io/files/json_text.hpp")
+    home("^yaml-cpp/", "^model/yaml/yaml_document\\.cpp$", "model/yaml/yaml_document.cpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/(io|torture)/", "io/")
     home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
     home("^webp/", "^io/formats/webp\\.cpp$", "io/formats/webp.cpp")

@@ -115,6 +115,7 @@ done <<'END'
 <nlohmann/json.hpp> io/runs/metrics_log.cpp io/runs/metrics_log.hpp
 <nlohmann/json.hpp> io/shards/shard_manifest.cpp io/formats/csv.cpp
 <nlohmann/json.hpp> tests/io/runs/metrics_log_test.cpp app/report.cpp
+<yaml-cpp/parser.h> model/yaml/yaml_document.cpp model/yaml/expression.cpp
 <xxhash.h> io/files/checksum.cpp app/info.cpp
 <zlib.h> io/formats/idx.cpp model/model.hpp
 END

@@ -96,7 +96,7 @@ def output_of(command):
 
 def known_options(tree, program):
     helps = [output_of([program, *command.split(), "--help"]) for command in COMMANDS]
-    for network in (tree / "model" / "networks").glob("*.cpp"):
+    for network in (tree / "model" / "networks").glob("*.*"):
         helps.append(output_of([program, "train", "--model", network.stem, "--help"]))
     helps += [output_of([tree / script.split()[0], *script.split()[1:], "--help"]) for script in SCRIPTS
               if (tree / script.split()[0]).exists()]

@@ -304,7 +304,7 @@ std::string broadcast_text(comm::Communicator& communicator, const std::string& 
 std::string CheckpointOnRank0::metric_key() const { return metric_key_of(record_); }
 
 bool CheckpointOnRank0::validated_average() const {
-  const TrainOptions trained = train_options_from_ini(record_.configuration);
+  const TrainOptions trained = train_options_of(record_);
   return trained.validation.average && trained.optimizer.average_decay > 0;
 }
 
@@ -333,7 +333,7 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
   broadcast_numbers();
   for (std::string* text :
        {&record_.network.kind, &record_.network.signature, &record_.optimizer, &record_.dataset, &record_.configuration,
-        &record_.program_version, &record_.vocabulary, &record_.data_description}) {
+        &record_.program_version, &record_.vocabulary, &record_.data_description, &record_.network_text}) {
     *text = broadcast_text(communicator, *text);
   }
   file_ = broadcast_text(communicator, file_.string());

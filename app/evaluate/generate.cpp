@@ -207,10 +207,10 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   Console console(true);
   CheckpointOnRank0 source(*communicator, options.checkpoint, &io_deadline);
   for (const std::string& warning : source.warnings()) console.warn(warning);
-  const TrainOptions trained = train_options_from_ini(source.record().configuration);
-  if (model::network_kind(trained.network.name).reads != model::Reads::tokens) {
+  const TrainOptions trained = train_options_of(source.record());
+  if (model::network_kind(trained.network).reads != model::Reads::tokens) {
     throw UsageError(fmt::format("{} is of --model {}, which writes no text: generate needs a language model ({})",
-                                 source.file().string(), trained.network.name,
+                                 source.file().string(), model::network_kind(trained.network).name,
                                  fmt::join(model::language_models(), ", ")));
   }
   if (options.average && trained.optimizer.average_decay == 0) {
@@ -222,7 +222,7 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
 
   // A recurrent network reads one token at a time.
   const io::NetworkIdentity& trained_on = source.record().network;
-  const std::int64_t context = model::network_kind(trained.network.name).recurrent ? 1 : trained_on.features;
+  const std::int64_t context = model::network_kind(trained.network).recurrent ? 1 : trained_on.features;
   const auto network = model::make_network(
       trained.network, {.features = context, .outputs = trained_on.outputs, .image = {}, .tokens = true});
   const Place place = find_place(*communicator, options.execution);

@@ -57,7 +57,7 @@ TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, c
                            Labels labels, const ExecutionOptions& execution, io::IoDeadline& deadline)
     : source_(communicator, request.checkpoint, &deadline),  // the others learn from it which network and which data
       labels_(labels),
-      trained_(train_options_from_ini(source_.record().configuration)),
+      trained_(train_options_of(source_.record())),
       average_(request.average.value_or(trained_.validation.average)) {
   if (request.normalize) trained_.data.normalize = *request.normalize;
   if (request.batch > 0) trained_.validation.batch = request.batch;

@@ -164,7 +164,7 @@ int run_import(const ImportOptions& options) {
   TrainOptions trained;
   const auto understand = [&] {
     try {
-      trained = train_options_from_ini(record.configuration);
+      trained = train_options_of(record);
     } catch (const UsageError& error) {
       fail(file, fmt::format("its metadata is none of ours: {}", error.what()));
     }
@@ -187,7 +187,8 @@ int run_import(const ImportOptions& options) {
   }
   require_tensors(file, *network, read);
   if (gpt2) record.network.signature = network->signature();
-  if (record.network.signature != network->signature() || record.network.kind != trained.network.name) {
+  if (record.network.signature != network->signature() ||
+      record.network.kind != model::network_kind(trained.network).name) {
     fail(file,
          fmt::format("its metadata contradicts itself: {} and {}", record.network.signature, network->signature()));
   }

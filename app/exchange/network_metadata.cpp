@@ -8,12 +8,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/options/network_files.hpp"
+
 namespace lockstep::app {
 
 namespace {
 
 constexpr const char* kFormat = "lockstep_format";
-constexpr const char* kFormatVersion = "1";
+constexpr const char *kFormatVersion = "1", *kFormatWithNetworkText = "2";
 
 std::int64_t number_in(const io::Metadata& metadata, const char* key) {
   const auto found = metadata.find(key);
@@ -52,11 +54,11 @@ model::SampleShape sample_shape_of(const io::NetworkIdentity& network) {
 std::string network_configuration(const TrainOptions& trained) {
   // Without the last one, a network with averaging by default would look for an average.
   std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss", "average-decay"};
-  for (const model::NetworkOption& option : model::network_kind(trained.network.name).options) {
+  for (const model::NetworkOption& option : model::network_kind(trained.network).options) {
     wanted.emplace(option.name);
   }
   TrainOptions alone;
-  alone.network = trained.network;
+  alone.network = with_file(trained.network, kNetworkFile);
   alone.loss.kind = trained.loss.kind;
   alone.data.normalize = trained.data.normalize;
   alone.data.augment = trained.data.augment;
@@ -71,7 +73,7 @@ std::string network_configuration(const TrainOptions& trained) {
 io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& trained) {
   const io::NetworkIdentity& network = record.network;
   io::Metadata metadata{{"format", "pt"},
-                        {kFormat, kFormatVersion},
+                        {kFormat, record.network_text.empty() ? kFormatVersion : kFormatWithNetworkText},
                         {"lockstep_network", network.kind},
                         {"lockstep_signature", network.signature},
                         {"lockstep_features", fmt::format("{}", network.features)},
@@ -81,6 +83,7 @@ io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& t
                         {"lockstep_step", fmt::format("{}", record.step)},
                         {"lockstep_program", record.program_version},
                         {"lockstep_configuration", network_configuration(trained)},
+                        {"lockstep_network_text", record.network_text},
                         {"lockstep_vocabulary", record.vocabulary},
                         {"lockstep_data", record.data_description}};
   std::erase_if(metadata, [](const auto& entry) { return entry.second.empty(); });
@@ -88,7 +91,8 @@ io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& t
 }
 
 io::TrainingRecord record_of(const io::Metadata& metadata) {
-  if (const std::string version = text_in(metadata, kFormat); version != kFormatVersion) {
+  if (const std::string version = text_in(metadata, kFormat);
+      version != kFormatVersion && version != kFormatWithNetworkText) {
     throw io::FileError(version.empty() ? std::string("it does not say what network its tensors belong to: `lockstep "
                                                       "export` did not write it")
                                         : fmt::format("it was written by a newer format ({})", version));
@@ -108,6 +112,7 @@ io::TrainingRecord record_of(const io::Metadata& metadata) {
   record.best_metric = std::numeric_limits<double>::quiet_NaN();
   record.vocabulary = text_in(metadata, "lockstep_vocabulary");
   record.data_description = text_in(metadata, "lockstep_data");
+  record.network_text = text_in(metadata, "lockstep_network_text");
   return record;
 }
 

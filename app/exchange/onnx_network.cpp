@@ -84,7 +84,8 @@ class Conversion {
     const DataOptions& data = trained_.trained.data;
     const model::SampleShape& shape = trained_.shape;
     const bool per_image = data.normalize.kind == Normalization::Kind::per_image;
-    const bool reads_images = model::network_kind(trained_.trained.network.name).reads == model::Reads::images;
+    const model::Reads reads = model::network_kind(trained_.trained.network).reads;
+    const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && trained_.shape.image);
     const bool as_image = shape.image && (reads_images || data.augment.crop);
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
     Name x = "input";
@@ -538,7 +539,7 @@ class Conversion {
 
 io::OnnxModel onnx_model_of(const TrainedNetwork& trained) {
   io::OnnxModel model{
-      .graph_name = trained.trained.network.name,
+      .graph_name = model::network_kind(trained.trained.network).name,
       .program_version = program_version(),
       .description = fmt::format("{}, {}", trained.network->signature(), trained.source.file.filename().string()),
       .metadata = describe_network(trained)};

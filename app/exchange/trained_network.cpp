@@ -32,13 +32,13 @@ TrainedNetwork read_trained_network(const CheckpointChoice& choice, const std::o
   trained.source = read_chosen_checkpoint(choice);
   const io::TrainingRecord& record = trained.source.checkpoint.record;
   const std::string file = trained.source.file.string();
-  trained.trained = train_options_from_ini(record.configuration);
+  trained.trained = train_options_of(record);
   trained.average = average.value_or(trained.trained.validation.average);
   if (trained.average && trained.trained.optimizer.average_decay == 0) {
     throw UsageError("--weights average: the run kept no average of its weights (its --average-decay was 0)");
   }
   trained.shape = sample_shape_of(record.network);
-  const model::NetworkKind& kind = model::network_kind(trained.trained.network.name);
+  const model::NetworkKind& kind = model::network_kind(trained.trained.network);
   if (kind.reads == model::Reads::images && !trained.shape.image) {
     throw io::FileError(fmt::format(
         "{} is of an older format, which does not tell the shape of images: `lockstep train --resume` writes a new one",

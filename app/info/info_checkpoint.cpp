@@ -64,7 +64,7 @@ std::string own_metric(const io::TrainingRecord& record) {
   constexpr auto kUsual = Task::metric_keys();
   std::vector<std::string> keys(kUsual.begin(), kUsual.end());
   try {
-    keys.insert(keys.begin(), key_of(train_options_from_ini(record.configuration).validation.best_by));
+    keys.insert(keys.begin(), key_of(train_options_of(record).validation.best_by));
   } catch (const UsageError&) {  // written by another version: it names no metric
   }
   for (const std::string& key : keys) {
@@ -129,7 +129,7 @@ std::string describe_training(const io::TrainingRecord& record) {
     if (!value.empty()) text += fmt::format("  {:<15}{}\n", name, io::visible_line(value));
   };
   try {
-    const TrainOptions options = train_options_from_ini(record.configuration);
+    const TrainOptions options = train_options_of(record);
     add("agreement", agreement_text(options));
     for (const char* const name : {"sampling", "class-weight", "sample-weight"}) {
       const std::string value = option_text(options, name);

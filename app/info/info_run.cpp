@@ -43,7 +43,8 @@ void describe_configuration(Console& console, const fs::path& file) {
   const std::string ini = io::read_whole(file).value_or("");
   if (ini.empty()) return console.warn(fmt::format("{} is missing or empty", file.string()));
   try {
-    const TrainOptions options = train_options_from_ini(ini);
+    const TrainOptions options =
+        train_options_from_ini(ini, io::read_whole(file.parent_path() / kNetworkFile).value_or(""));
     std::string network = options.network.name;
     for (const auto& [option, value] : options.network.values) {
       network += fmt::format(", {} {}", option, io::visible_line(or_none(model::to_text(value))));

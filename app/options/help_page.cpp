@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "app/options/nearest_name.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -57,7 +57,7 @@ std::string HelpRow::spelled() const {
 
 std::string HelpRow::explanation() const {
   std::string text = help;
-  if (!words.empty()) text += fmt::format(" ({})", list_names(words));
+  if (!words.empty()) text += fmt::format(" ({})", model::list_names(words));
   if (!usual.empty()) text += fmt::format(" [{}]", usual);
   return text;
 }

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/options/nearest_name.hpp"
 #include "app/options/usage_error.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 
@@ -75,7 +75,7 @@ void apply_item(std::string_view item, AugmentOptions& spec) {
     if (spec.contrast_low > spec.contrast_high) refuse(item, "LOW is above HIGH");
   } else {
     const std::vector<std::string> names{"pad", "crop", "area", "flip", "brightness", "contrast"};
-    refuse(item, fmt::format("is none of {}{}", list_names(names, "and"), did_you_mean(name, names)));
+    refuse(item, fmt::format("is none of {}{}", model::list_names(names, "and"), model::did_you_mean(name, names)));
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "app/options/nearest_name.hpp"
 #include "app/options/train_rows.hpp"
 #include "model/network.hpp"
 #include "model/network_kinds.hpp"
@@ -13,19 +12,25 @@
 namespace lockstep::app {
 namespace {
 
-/// Kinds that take an option of this name.
-std::vector<const model::NetworkKind*> kinds_with(std::string_view option) {
+/// Kinds that take an option of this name. A user's file that declares it stands alone: its option may be of another
+/// type than that of shipped networks.
+std::vector<const model::NetworkKind*> kinds_with(std::string_view option, const model::NetworkOptions& options) {
+  if (options.source != nullptr && options.source->find(option) != nullptr) return {options.source.get()};
   std::vector<const model::NetworkKind*> kinds;
-  for (const model::NetworkKind* kind : model::network_kinds()) {
-    if (kind->find(option) != nullptr) kinds.push_back(kind);
+  for (const model::NetworkKind& kind : model::network_kinds()) {
+    if (kind.find(option) != nullptr) kinds.push_back(&kind);
   }
   return kinds;
 }
 
-/// The declaration by the chosen kind; by the first kind that takes the option if the chosen one does not.
+/// The value of --model for a kind.
+const std::string& model_name(const model::NetworkKind& kind) { return kind.file.empty() ? kind.name : kind.file; }
+
+/// The declaration by the user's file, by the chosen kind, or by the first kind that takes the option.
 const model::NetworkOption& declared(std::string_view option, const model::NetworkOptions& options) {
-  const model::NetworkOption* const own = model::network_kind(options.name).find(option);
-  return own != nullptr ? *own : *kinds_with(option).front()->find(option);
+  if (options.source != nullptr && options.source->find(option) != nullptr) return *options.source->find(option);
+  const model::NetworkOption* const own = model::network_kind(options).find(option);
+  return own != nullptr ? *own : *kinds_with(option, options).front()->find(option);
 }
 
 std::string read(const Option& /*row*/, const std::string& text, model::Initializers& value) {
@@ -47,8 +52,11 @@ std::string read(const Option& row, const std::string& text, Value& value) {
   return row.read(text, value);
 }
 
-/// True for "auto", and for its forms in older configurations: 0 where 0 is no valid value, or an empty list.
-bool leaves_it_to_the_network(const std::string& text, const model::NetworkOption& option) {
+/// True for "auto", and for its forms in older configurations of shipped networks: 0 where 0 is no valid value, or an
+/// empty list.
+bool leaves_it_to_the_network(const std::string& text, std::string_view name, const model::NetworkOptions& options) {
+  const model::NetworkOption& option = declared(name, options);
+  if (options.source != nullptr && &option == options.source->find(name)) return text == "auto" && option.automatic;
   const bool whole = std::holds_alternative<std::int64_t>(option.value);
   return text == "auto" || (text == "0" && whole && !model::objection(option, std::int64_t{0}).empty()) ||
          (text == "none" && std::holds_alternative<model::Numbers>(option.value));
@@ -71,8 +79,8 @@ std::vector<std::string> allowed_words(const std::vector<const model::NetworkKin
   std::vector<std::string> words;
   for (const model::NetworkKind* kind : kinds) {
     if (kind->find(option)->words.empty()) return {};
-    for (const std::string_view word : kind->find(option)->words) {
-      if (std::ranges::find(words, word) == words.end()) words.emplace_back(word);
+    for (const std::string& word : kind->find(option)->words) {
+      if (std::ranges::find(words, word) == words.end()) words.push_back(word);
     }
   }
   return words;
@@ -80,8 +88,8 @@ std::vector<std::string> allowed_words(const std::vector<const model::NetworkKin
 
 void add_row(OptionTable& table, model::NetworkOptions& options, const std::string& name) {
   const auto parse = [&options, name](const Option& row, const std::string& text) -> std::string {
+    if (leaves_it_to_the_network(text, name, options)) return options.values.erase(name), "";
     const model::NetworkOption& option = declared(name, options);
-    if (leaves_it_to_the_network(text, option)) return options.values.erase(name), "";
     model::OptionValue value = option.value;
     std::string wrong = std::visit([&](auto& typed) { return read(row, text, typed); }, value);
     if (wrong.empty()) options.values.insert_or_assign(name, std::move(value));
@@ -92,34 +100,53 @@ void add_row(OptionTable& table, model::NetworkOptions& options, const std::stri
     const model::NetworkOption& option = declared(name, options);
     return option.automatic ? "auto" : model::to_text(option.value);
   };
-  const model::NetworkOption& option = declared(name, options);
+  const model::NetworkOption& option = *kinds_with(name, options).front()->find(name);
   const bool yes_or_no = std::holds_alternative<bool>(option.value);
-  Option& row = table.add_free(name, yes_or_no ? Option::Shape::yes_or_no : Option::Shape::value,
-                               std::string(option.value_name), std::string(option.help), parse, text);
-  const std::vector<const model::NetworkKind*> kinds = kinds_with(name);
+  Option& row = table.add_free(name, yes_or_no ? Option::Shape::yes_or_no : Option::Shape::value, option.value_name,
+                               option.help, parse, text);
+  const std::vector<const model::NetworkKind*> kinds = kinds_with(name, options);
   row.left_open_by(
-      [&options, name](const std::string& words) { return leaves_it_to_the_network(words, declared(name, options)); });
+      [&options, name](const std::string& words) { return leaves_it_to_the_network(words, name, options); });
   if (std::holds_alternative<std::string>(option.value)) row.one_of(allowed_words(kinds, name));
   if (const auto bound = loosest(kinds, name, &model::NetworkOption::at_least, std::min)) row.at_least(*bound);
   if (const auto bound = loosest(kinds, name, &model::NetworkOption::below, std::max)) row.below(*bound);
   if (kinds.size() == model::network_kinds().size()) return;
   std::vector<std::string> names;
-  for (const model::NetworkKind* kind : kinds) names.emplace_back(kind->name);
+  for (const model::NetworkKind* kind : kinds) names.push_back(model_name(*kind));
   row.only_with("model", std::move(names));
+}
+
+}  // namespace
+
+namespace {
+
+/// Reads the network of a user's file unless the options have it already.
+std::string choose(const std::string& model, model::NetworkOptions& options) {
+  const bool is_known = options.source != nullptr && options.source->file == model;
+  if (model::is_network_file(model) && !is_known) options.source = read_network_file(model);
+  options.name = model;
+  return "";
 }
 
 }  // namespace
 
 void add_network_options(OptionTable& table, model::NetworkOptions& options) {
   table.group("Network");
-  table.add("model", options.name, "NAME", "the network").one_of(model::network_names());
+  table
+      .add_free(
+          "model", Option::Shape::value, "NAME", "the network, or a file FILE.yaml that describes one",
+          [&options](const Option&, const std::string& text) { return choose(text, options); },
+          [&options] { return options.name; })
+      .one_of(model::network_names())
+      .or_if(model::is_network_file);
   const auto add_rows_of = [&](const model::NetworkKind& kind) {
     for (const model::NetworkOption& option : kind.options) {
-      if (table.find(option.name) == nullptr) add_row(table, options, std::string(option.name));
+      if (table.find(option.name) == nullptr) add_row(table, options, option.name);
     }
   };
-  add_rows_of(model::network_kind(options.name));
-  for (const model::NetworkKind* kind : model::network_kinds()) add_rows_of(*kind);
+  if (options.source != nullptr) add_rows_of(*options.source);
+  add_rows_of(model::network_kind(TrainOptions{}.network));
+  for (const model::NetworkKind& kind : model::network_kinds()) add_rows_of(kind);
 }
 
 namespace {
@@ -131,7 +158,7 @@ bool is_adaptive(std::string_view optimizer) {
 
 /// The optimiser that the network is trained with unless the user chooses another.
 std::string_view usual_optimizer(const TrainOptions& options) {
-  for (const auto& [name, value] : model::network_kind(options.network.name).training_defaults) {
+  for (const auto& [name, value] : model::network_kind(options.network).training_defaults) {
     if (name == "optimizer") return value;
   }
   return model::name_of(TrainOptions{}.optimizer.kind);
@@ -144,7 +171,7 @@ void apply_network_defaults(OptionTable& table, TrainOptions& options) {
   const Option* const optimizer = table.find("optimizer");  // nullptr for commands that do not train
   const bool chosen_by_user = optimizer != nullptr && optimizer->source() != OptionSource::default_value;
   bool has_rate = false;
-  for (const auto& [name, value] : model::network_kind(options.network.name).training_defaults) {
+  for (const auto& [name, value] : model::network_kind(options.network).training_defaults) {
     Option* option = table.find(name);
     if (option == nullptr || option->source() != OptionSource::default_value) continue;
     if (name == "learning-rate" && chosen_by_user &&
@@ -152,8 +179,8 @@ void apply_network_defaults(OptionTable& table, TrainOptions& options) {
       continue;  // a rate goes with its optimiser
     }
     has_rate = has_rate || name == "learning-rate";
-    option->assign(std::string(value), OptionSource::default_value,
-                   fmt::format("{} of {}", name, options.network.name));
+    option->assign(value, OptionSource::default_value,
+                   fmt::format("{} of {}", name, model::network_kind(options.network).name));
     options.from_network.emplace_back(name);
   }
   Option* rate = table.find("learning-rate");
@@ -164,7 +191,7 @@ void apply_network_defaults(OptionTable& table, TrainOptions& options) {
 }
 
 void settle_network_options(const OptionTable& table, model::NetworkOptions& options) {
-  const model::NetworkKind& kind = model::network_kind(options.name);
+  const model::NetworkKind& kind = model::network_kind(options);
   std::erase_if(options.values, [&](const auto& set) { return kind.find(set.first) == nullptr; });
   for (const auto& [name, value] : options.values) {
     const std::string wrong = model::objection(*kind.find(name), value);
@@ -181,19 +208,17 @@ HelpPage network_help(OptionTable& table, TrainOptions& options, const CommandLi
   const bool is_chosen = model != line.options.end();
   if (is_chosen) table.find("model")->assign(model->value, OptionSource::command_line, model->spelled);
   apply_network_defaults(table, options);
-  const model::NetworkKind& chosen = model::network_kind(options.network.name);
+  const model::NetworkKind& chosen = model::network_kind(options.network);
   for (Option& row : table.options()) {
-    if (kinds_with(row.name()).empty()) continue;
+    if (kinds_with(row.name(), options.network).empty()) continue;
     const model::NetworkOption* const own = chosen.find(row.name());
-    own != nullptr ? row.explain(std::string(own->help)) : row.hide();
+    own != nullptr ? row.explain(own->help) : row.hide();
   }
   HelpPage page = make_help(table, usage, examples, takes_config);
   if (is_chosen) {
-    page.chosen.push_back({std::string(chosen.name), std::string(chosen.summary)});
+    page.chosen.push_back({chosen.name, chosen.summary});
   } else if (table.find("model") != nullptr) {
-    for (const model::NetworkKind* kind : model::network_kinds()) {
-      page.networks.push_back({std::string(kind->name), std::string(kind->summary)});
-    }
+    for (const model::NetworkKind& kind : model::network_kinds()) page.networks.push_back({kind.name, kind.summary});
   }
   return page;
 }

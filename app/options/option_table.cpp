@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "app/options/nearest_name.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -66,6 +66,7 @@ Option& Option::above(double bound) { return lower_ = Bound{bound, false}, *this
 Option& Option::at_most(double bound) { return upper_ = Bound{bound, true}, *this; }
 Option& Option::below(double bound) { return upper_ = Bound{bound, false}, *this; }
 Option& Option::one_of(std::vector<std::string> names) { return names_ = std::move(names), *this; }
+Option& Option::or_if(bool (*accepted)(std::string_view)) { return accepted_ = accepted, *this; }
 Option& Option::check(std::function<std::string(const std::string&)> check) { return check_ = std::move(check), *this; }
 Option& Option::positional() { return positional_ = true, *this; }
 Option& Option::several() { return several_ = true, *this; }
@@ -142,8 +143,9 @@ void Option::assign(const std::string& value, OptionSource source, const std::st
   const auto refuse = [&](const std::string& reason) {
     throw UsageError(fmt::format("{}: {} {}", spelled, value.empty() ? "an empty value" : value, reason));
   };
-  if (!names_.empty() && std::find(names_.begin(), names_.end(), value) == names_.end()) {
-    refuse(fmt::format("is not one of {}{}", list_names(names_, "and"), did_you_mean(value, names_)));
+  const bool is_accepted = accepted_ != nullptr && accepted_(value);
+  if (!names_.empty() && !is_accepted && std::find(names_.begin(), names_.end(), value) == names_.end()) {
+    refuse(fmt::format("is not one of {}{}", model::list_names(names_, "and"), model::did_you_mean(value, names_)));
   }
   const bool leaves_open = open_ && open_(value);
   if (source_ == OptionSource::checkpoint && source > source_ && leaves_open) return;
@@ -326,7 +328,7 @@ void OptionTable::settle(Option& option, const Option::Relation& relation) {
       throw UsageError(fmt::format("{} has no effect without {}", option.spelled_, spelled_other));
     case Option::Kind::with:
       throw UsageError(fmt::format("{} has an effect only with {} {}, not with {}", option.spelled_, spelled_other,
-                                   list_names(relation.values), other.text()));
+                                   model::list_names(relation.values), other.text()));
   }
 }
 

@@ -41,6 +41,8 @@ class Option {
   Option& below(double bound);
   /// The value is one of these names.
   Option& one_of(std::vector<std::string> names);
+  /// Besides the names of one_of(), values for which this is true.
+  Option& or_if(bool (*accepted)(std::string_view));
   /// A further check of text(): returns "" or what is wrong with it ("is not …").
   Option& check(std::function<std::string(const std::string&)> check);
   /// --name alone means --name=value.
@@ -110,6 +112,7 @@ class Option {
   bool positional_ = false, several_ = false, hidden_ = false;
   bool left_open_ = false;  ///< the assigned value leaves the decision to the run
   std::vector<std::string> names_;
+  bool (*accepted_)(std::string_view) = nullptr;  ///< besides names_
   std::optional<Bound> lower_, upper_;
   std::function<std::string(const std::string&)> check_;
   std::function<bool(const std::string&)> open_;
@@ -243,6 +246,8 @@ HelpPage make_help(const OptionTable& table, std::string_view usage, std::string
 void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table,
                OptionSource source = OptionSource::file);
 void apply_ini_file(const std::filesystem::path& file, OptionTable& table);
+/// The value in the text behind `name =`. Throws UsageError.
+std::string ini_value(std::string_view text);
 /// Every option once, under its group; options without effect become comments.
 std::string format_ini(const OptionTable& table);
 

@@ -6,8 +6,8 @@
 
 #include "app/options/all_reduce_option.hpp"
 #include "app/options/bench_options.hpp"
-#include "app/options/nearest_name.hpp"
 #include "app/options/train_rows.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -57,7 +57,7 @@ std::vector<AllReduceAlgorithm> parse_algorithms(const std::string& text) {
     const auto known = std::find(words.begin(), words.end(), word);
     if (known == words.end()) {
       throw std::invalid_argument(fmt::format("names no all-reduce algorithm '{}'; the algorithms are {}{}", word,
-                                              list_names(words, "and"), did_you_mean(word, words)));
+                                              model::list_names(words, "and"), model::did_you_mean(word, words)));
     }
     const AllReduceAlgorithm kind = choices<AllReduceAlgorithm>()[known - words.begin()].value;
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);

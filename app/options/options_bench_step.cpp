@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "app/options/bench_options.hpp"
+#include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
 
 namespace lockstep::app {
@@ -95,6 +96,7 @@ void parse(OptionTable& table, const std::vector<std::string>& arguments, std::s
 
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   BenchStepOptions options;
+  options.work.train.network.source = find_network(arguments).source;
   OptionTable table("lockstep bench step");
   table.group("What is timed");
   table.add("warmup", options.warmup, "STEPS", "steps before the clock starts").at_least(0);
@@ -118,6 +120,7 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
 
 BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& arguments) {
   BenchCheckpointOptions options;
+  options.work.train.network.source = find_network(arguments).source;
   options.work.train.work.batch = 16;
   OptionTable table("lockstep bench checkpoint");
   table.group("What is timed");
@@ -142,6 +145,7 @@ BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& ar
 
 BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments) {
   BenchScaleOptions options;
+  options.work.train.network.source = find_network(arguments).source;
   WorkOptions& work = options.work.train.work;
   OptionTable table("lockstep bench scale");
   table.group("What is timed");

@@ -1,4 +1,5 @@
 #include "app/options/bench_options.hpp"
+#include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
 
 namespace lockstep::app {
@@ -52,6 +53,8 @@ constexpr std::string_view kCheckExamples =
 
 CheckOptions parse_check(const std::vector<std::string>& arguments) {
   CheckOptions options;
+  NamedNetwork named = find_network(arguments);
+  options.train.network.source = std::move(named.source);
   options.train.execution.deadline = 20;  // seconds, not minutes
   OptionTable table("lockstep check");
   table.group("Check");
@@ -63,7 +66,7 @@ CheckOptions parse_check(const std::vector<std::string>& arguments) {
   add_train_options(table, options.train);
   table.find("data")->positional();
   for (const std::string_view name : kWithoutEffect) table.find(name)->hide();
-  read_train_options(table, options.train, arguments, kCheckUsage, kCheckExamples, ConfigFile::taken);
+  read_train_options(table, options.train, named.arguments, kCheckUsage, kCheckExamples, ConfigFile::taken);
   return options;
 }
 

@@ -5,9 +5,9 @@
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
-#include "app/options/nearest_name.hpp"
 #include "app/options/option_table.hpp"
 #include "app/options/other_names.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -75,7 +75,7 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
   if (takes_config) names.push_back("config");
   const std::string_view bare =
       std::string_view(spelled).substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
-  const std::string hint = hint_from_other_programs(bare, names, "--").value_or(did_you_mean(bare, names, "--"));
+  const std::string hint = hint_from_other_programs(bare, names, "--").value_or(model::did_you_mean(bare, names, "--"));
   throw UsageError(fmt::format("unknown option {}{}", spelled,
                                hint.empty() ? fmt::format("; `{} --help` lists the options", table.command()) : hint));
 }

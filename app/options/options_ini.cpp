@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "app/options/nearest_name.hpp"
 #include "app/options/option_table.hpp"
 #include "app/options/other_names.hpp"
+#include "model/nearest_name.hpp"
 
 // The dialect: `name = value`, one per line. A line that begins with # or ; is a comment, and so is the rest of a line
 // after a blank and #. Values that contain comment signs, quotes, line breaks or outer blanks stand in double quotes
@@ -64,7 +64,7 @@ std::string read_value(std::string_view text, const std::string& where) {
     throw UsageError(fmt::format("{}: in a file, names are written without --: {}", where, name.substr(2)));
   const std::vector<std::string> names = table.names();
   throw UsageError(fmt::format("{}: unknown option {}{}", where, name,
-                               hint_from_other_programs(name, names).value_or(did_you_mean(name, names))));
+                               hint_from_other_programs(name, names).value_or(model::did_you_mean(name, names))));
 }
 
 }  // namespace
@@ -114,6 +114,8 @@ std::string read_ini_file(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+std::string ini_value(std::string_view text) { return read_value(text, "the configuration"); }
 
 void apply_ini_file(const std::filesystem::path& file, OptionTable& table) {
   apply_ini(read_ini_file(file), file.string(), table);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options/network_files.hpp"
 #include "app/options/options.hpp"
 #include "app/options/train_rows.hpp"
 
@@ -73,6 +74,7 @@ SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
   };
   OptionTable own("lockstep sweep"), all("lockstep sweep");
   TrainOptions train;
+  train.network.source = find_network(arguments).source;
   add_own(own);
   own.add("run", train.run.folder, "FOLDER", "a folder for the runs: line N trains in FOLDER/N");
   add_own(all);
@@ -98,7 +100,13 @@ SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
     setting.line = text;
     const std::string where = fmt::format("{}, setting {}", options.settings.string(), options.lines.size());
     try {
-      const CommandLine its = read_command_line(all, words_in(text), false);
+      TrainOptions its_train;  // a line may name a network of its own
+      its_train.network.source = find_network(words_in(text)).source;
+      if (its_train.network.source == nullptr) its_train.network.source = train.network.source;
+      OptionTable its_table("lockstep sweep");
+      add_own(its_table);
+      add_train_options(its_table, its_train);
+      const CommandLine its = read_command_line(its_table, words_in(text), false);
       for (const CommandLine::Given& given : its.options) {
         const bool of_sweep = own.find(given.name) != nullptr ||
                               std::find(kOwnOfSweep.begin(), kOwnOfSweep.end(), given.name) != kOwnOfSweep.end();

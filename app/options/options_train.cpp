@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "app/options/moved_path.hpp"
+#include "app/options/network_files.hpp"
 #include "app/options/train_options.hpp"
 #include "app/options/train_rows.hpp"
 #include "app/options/usage_error.hpp"
@@ -63,8 +64,16 @@ struct Before {
   std::string configuration;
   std::string name;  ///< name of the configuration in messages
   OptionSource source = OptionSource::checkpoint;
-  fs::path run = {};  ///< folder of the run that is resumed; "": a new run begins
+  fs::path run = {};         ///< folder of the run that is resumed; "": a new run begins
+  std::string network = {};  ///< text of its network, if a user's file describes it
 };
+
+/// Options with the network of a user's file, for a table with its rows.
+TrainOptions with_network_file(const std::shared_ptr<const model::NetworkKind>& source) {
+  TrainOptions options;
+  options.network.source = source;
+  return options;
+}
 
 /// True if training data at `a` are those at `b`, which may be the train/ inside.
 bool same_data(const fs::path& a, const fs::path& b) {
@@ -82,6 +91,16 @@ bool is_share(const std::string& text) {
   double share = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+/// The configuration without the line of an option.
+std::string without_line_of(std::string_view name, const std::string& configuration) {
+  std::istringstream lines(configuration);
+  std::string rest;
+  for (std::string line; std::getline(lines, line);) {
+    if (trimmed(std::string_view(line).substr(0, line.find('='))) != name) rest += line + "\n";
+  }
+  return rest;
 }
 
 struct Remembered {
@@ -171,7 +190,7 @@ std::optional<Before> before_in_file(const fs::path& checkpoint, bool names_data
                                      const StoredConfiguration& configuration_of) {
   if (!configuration_of) return std::nullopt;
   try {
-    return Before{.configuration = configuration_of(checkpoint),
+    return Before{.configuration = configuration_of(checkpoint).configuration,
                   .name = fmt::format("the configuration in {}", checkpoint.string())};
   } catch (const UsageError&) {
     if (!names_data) throw;
@@ -203,6 +222,7 @@ void add_train_options(OptionTable& table, TrainOptions& options) {
 void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
                         std::string_view usage, std::string_view examples, ConfigFile file,
                         const StoredConfiguration& configuration_of) {
+  if (options.network.source != nullptr) require_fitting_names(table, *options.network.source);
   const bool takes_file = file == ConfigFile::taken;
   const CommandLine line = read_command_line(table, arguments, takes_file);
   if (line.help) throw HelpRequested(network_help(table, options, line, usage, examples, takes_file));
@@ -247,9 +267,11 @@ void settle(OptionTable& table, TrainOptions& options) {
 }
 
 TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of) {
-  TrainOptions options;
+  const NamedNetwork named = find_network(arguments, configuration_of);
+  TrainOptions options = with_network_file(named.source);
+  options.network_note = named.note;
   OptionTable table = train_table(options);
-  read_train_options(table, options, arguments, kTrainUsage, kTrainExamples, ConfigFile::taken, configuration_of);
+  read_train_options(table, options, named.arguments, kTrainUsage, kTrainExamples, ConfigFile::taken, configuration_of);
   table.require("data", options.run.resume.from == Resume::From::newest && !options.run.folder.empty()
                             ? fmt::format("{} has no config.ini to take it from; name the data of the run",
                                           options.run.folder.string())
@@ -259,8 +281,12 @@ TrainOptions parse_train(const std::vector<std::string>& arguments, const Stored
 
 TrainOptions parse_train(const std::vector<std::string>& arguments) { return parse_train(arguments, {}); }
 
-TrainOptions train_options_from_ini(const std::string& ini) {
-  TrainOptions options;
+TrainOptions train_options_of(const io::TrainingRecord& record) {
+  return train_options_from_ini(record.configuration, record.network_text);
+}
+
+TrainOptions train_options_from_ini(const std::string& ini, const std::string& network) {
+  TrainOptions options = with_network_file(stored_network({ini, network}));
   OptionTable table = train_table(options);
   apply_ini(without_compensation(ini).configuration, "stored configuration", table);
   settle(table, options);
@@ -270,16 +296,23 @@ TrainOptions train_options_from_ini(const std::string& ini) {
 namespace {
 
 /// The options of `before`, overridden by those given now.
-TrainOptions with_what_is_given(const TrainOptions& given, const Before& before, bool network_alone) {
-  TrainOptions values, options;
+TrainOptions with_what_is_given(const TrainOptions& given, Before before, bool network_alone) {
+  const auto stored = stored_network({before.configuration, before.network});
+  const bool other_file = network_alone && given.is_given("model");
+  TrainOptions values = with_network_file(given.network.source);
+  TrainOptions options = with_network_file(other_file || stored == nullptr ? given.network.source : stored);
   const OptionTable given_table =
       train_table(values);  // the table takes the fields' values as defaults when it is built
   values = given;
   OptionTable table = train_table(options);
+  const std::string name_before = stored != nullptr ? stored->name : model_in(before.configuration);
+  if (stored != nullptr && other_file) {
+    before.configuration = without_options_of(*stored, before.configuration, table);
+    before.configuration = without_line_of("model", before.configuration);
+  }
   const auto give = [&] {
     if (network_alone) {
-      const std::string model = table.find("model")->text();
-      const bool other = given.is_given("model") && given.network.name != model;
+      const bool other = given.is_given("model") && model::network_kind(given.network).name != name_before;
       for (Option& option : table.options()) {
         const bool of_network =
             option.group() == "Network" || option.name() == "normalize" || option.name() == "normalize-targets";
@@ -287,6 +320,8 @@ TrainOptions with_what_is_given(const TrainOptions& given, const Before& before,
       }
     }
     for (const Option& option : given_table.options()) {
+      const bool is_stored = option.name() == "model" && stored != nullptr && !other_file;
+      if (is_stored && model::is_network_file(option.text())) continue;
       if (given.is_given(option.name())) {
         table.find(option.name())->assign(option.text(), OptionSource::command_line, "--" + option.name());
       }
@@ -300,14 +335,15 @@ TrainOptions with_what_is_given(const TrainOptions& given, const Before& before,
 
 }  // namespace
 
-TrainOptions going_on(const TrainOptions& given, const std::string& configuration) {
+TrainOptions going_on(const TrainOptions& given, const StoredRun& before) {
   if (!given.from_checkpoint.empty())
     return given;  // the run's configuration, which has the last launch's options, counts
   const bool newest = given.run.resume.from == Resume::From::newest;
   const TrainOptions options = with_what_is_given(given,
-                                                  {.configuration = configuration,
+                                                  {.configuration = before.configuration,
                                                    .name = "the checkpoint's configuration",
-                                                   .run = newest ? given.run.folder : fs::path()},
+                                                   .run = newest ? given.run.folder : fs::path(),
+                                                   .network = before.network},
                                                   false);
   if (options.agree.uses_servers() != given.agree.uses_servers()) {
     throw UsageError(fmt::format("the run that goes on was made with --agree {}: give it again, or another",
@@ -316,8 +352,11 @@ TrainOptions going_on(const TrainOptions& given, const std::string& configuratio
   return options;
 }
 
-TrainOptions with_network_of(const TrainOptions& given, const std::string& configuration) {
-  return with_what_is_given(given, {.configuration = configuration, .name = "the configuration of --initialize-from"},
+TrainOptions with_network_of(const TrainOptions& given, const StoredRun& before) {
+  return with_what_is_given(given,
+                            {.configuration = before.configuration,
+                             .name = "the configuration of --initialize-from",
+                             .network = before.network},
                             true);
 }
 
@@ -330,7 +369,8 @@ bool TrainOptions::was_set(const std::string& name) const {
 }
 
 void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names) {
-  TrainOptions copy;  // the table takes the fields' values as defaults when it is built
+  TrainOptions copy =
+      with_network_file(options.network.source);  // the table takes the fields' values as defaults when it is built
   OptionTable table = train_table(copy);
   copy = options;
   for (const std::string& name : names) {
@@ -341,14 +381,15 @@ void forget_network_defaults(TrainOptions& options, const std::vector<std::strin
 }
 
 std::string option_text(const TrainOptions& options, const std::string& name) {
-  TrainOptions copy;  // the table takes the fields' values as defaults when it is built
+  TrainOptions copy =
+      with_network_file(options.network.source);  // the table takes the fields' values as defaults when it is built
   OptionTable table = train_table(copy);
   copy = options;
   return table.find(name)->text();
 }
 
 std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options) {
-  TrainOptions copy;  // as above
+  TrainOptions copy = with_network_file(options.network.source);  // as above
   OptionTable table = train_table(copy);
   copy = options;
   std::vector<std::pair<std::string, std::string>> effective;
@@ -359,7 +400,8 @@ std::vector<std::pair<std::string, std::string>> effective_options(const TrainOp
 }
 
 std::string TrainOptions::to_ini() const {
-  TrainOptions options;  // the table takes the fields' values as defaults when it is built
+  TrainOptions options =
+      with_network_file(network.source);  // the table takes the fields' values as defaults when it is built
   OptionTable table = train_table(options);
   options = *this;
   return format_ini(table);

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "app/options/all_reduce_option.hpp"
-#include "app/options/nearest_name.hpp"
 #include "comm/summation_tree.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -35,7 +35,8 @@ std::string parse_normalization(const std::string& text, Normalization& value) {
     words.push_back(word);
   }
   if (!text.starts_with(kAffine)) {
-    return fmt::format("is not one of {} and affine(SCALE,SHIFT){}", fmt::join(words, ", "), did_you_mean(text, words));
+    return fmt::format("is not one of {} and affine(SCALE,SHIFT){}", fmt::join(words, ", "),
+                       model::did_you_mean(text, words));
   }
   const std::optional<model::InputTransform> affine = parse_affine(text);
   if (!affine) return "is not of the form affine(SCALE,SHIFT) with two numbers, as in affine(0.00392,-0.5)";

@@ -18,7 +18,7 @@ void add_allow_fill(OptionTable& table, bool& allow_fill);
 void add_input_option(OptionTable& table, Normalization& normalize);
 /// Treatment of categories that a network does not know.
 void add_unknown_categories_option(OptionTable& table, io::UnknownCategories& unknown);
-/// A row for each option that a kind of network declares.
+/// A row for each option that a kind of network declares, and for those of `options.source`.
 void add_network_options(OptionTable& table, model::NetworkOptions& options);
 /// Call after add_network_options().
 void add_loss_options(OptionTable& table, LossOptions& options);

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "app/options/network_files.hpp"
+
 namespace lockstep::app {
 
 namespace {
@@ -39,6 +41,7 @@ std::string stored_configuration(const TrainOptions& settings) {
   stored.data.validation = from_anywhere(settings.data.validation);
   stored.start.from = from_anywhere(settings.start.from);
   stored.run.folder = from_anywhere(settings.run.folder);
+  stored.network = with_file(settings.network, from_anywhere(settings.network.name).string());
   stored.run.resume = {};
   stored.run.new_optimizer_state = false;
   stored.run.force = false;
@@ -48,8 +51,9 @@ std::string stored_configuration(const TrainOptions& settings) {
   return stored.to_ini();
 }
 
-std::vector<std::string> changed_options(const std::string& before, const TrainOptions& settings) {
-  const std::vector<std::string> then = option_lines(train_options_from_ini(before)), now = option_lines(settings);
+std::vector<std::string> changed_options(const StoredRun& before, const TrainOptions& settings) {
+  const std::vector<std::string> then = option_lines(train_options_from_ini(before.configuration, before.network)),
+                                 now = option_lines(settings);
   std::vector<std::string> changed;
   std::set_difference(now.begin(), now.end(), then.begin(), then.end(), std::back_inserter(changed));
   return changed;

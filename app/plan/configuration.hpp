@@ -15,6 +15,6 @@ std::string stored_configuration(const TrainOptions& settings);
 /// Options of `settings` that differ in `before`, a configuration stored earlier: "name = value" with the present
 /// values. Paths differ if they name different files, in whatever spelling. Throws UsageError on text that is no
 /// configuration.
-std::vector<std::string> changed_options(const std::string& before, const TrainOptions& settings);
+std::vector<std::string> changed_options(const StoredRun& before, const TrainOptions& settings);
 
 }  // namespace lockstep::app

@@ -76,6 +76,7 @@ std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan) {
   const Workload& workload = plan.workload;
   return {{"program", program_fingerprint()},
           {"configuration", plan.settings.to_ini()},
+          {"text of the network", plan.record.network_text},
           {"network", io::to_text(plan.record.network) + workload.network->parameters().signature()},
           {"bucket schedule", describe_buckets(plan.buckets)},
           {"training data", plan.record.dataset},

@@ -93,7 +93,8 @@ std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind lo
     fit_to_images(info.x, options, left_out);
   }
   if (left_out.empty()) return "";
-  return fmt::format("left out of the defaults of {}: {}", options.network.name, fmt::join(left_out, "; "));
+  return fmt::format("left out of the defaults of {}: {}", model::network_kind(options.network).name,
+                     fmt::join(left_out, "; "));
 }
 
 bool has_channels(const io::Field& x) {

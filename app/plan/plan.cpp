@@ -69,12 +69,15 @@ io::NetworkIdentity identity_of(const std::string& kind, const model::Network& n
 io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workload, int ranks) {
   io::TrainingRecord record{.seed = workload.seed,
                             .world_size = settings.work.reproducible ? 0 : ranks,
-                            .network = identity_of(settings.network.name, *workload.network),
+                            .network = identity_of(model::network_kind(settings.network).name, *workload.network),
                             .optimizer = std::string(model::name_of(workload.optimizer.kind)),
                             .dataset = {},
                             .configuration = stored_configuration(settings),
                             .program_version = program_version(),
-                            .metrics = {}};
+                            .metrics = {},
+                            .network_text = model::network_kind(settings.network).file.empty()
+                                                ? ""
+                                                : model::network_kind(settings.network).text};
   if (workload.training == nullptr) return record;
   record.dataset = workload.training->fingerprint();
   io::DataDescription description = describe_data(workload.training->info(), settings);
@@ -123,7 +126,7 @@ model::ScheduleClock clock_from(const Standing& from, const TrainOptions& option
 Standing standing_at(const Origin& origin) {
   Standing standing = origin.standing;
   if (standing.step > 0) {
-    standing.global_batch = train_options_from_ini(origin.record->configuration).work.global_batch;
+    standing.global_batch = train_options_of(*origin.record).work.global_batch;
   }
   return standing;
 }
@@ -268,9 +271,12 @@ Place choose_place(comm::Communicator& communicator, const TrainOptions& options
 }
 
 TrainOptions options_of_start(const TrainOptions& options, const Origin& origin) {
-  if (origin.record) return going_on(options, origin.record->configuration);
+  const auto stored = [](const io::TrainingRecord& record) {
+    return StoredRun{.configuration = record.configuration, .network = record.network_text};
+  };
+  if (origin.record) return going_on(options, stored(*origin.record));
   const bool knows = origin.weights && !origin.weights->configuration.empty();
-  return knows ? with_network_of(options, origin.weights->configuration) : options;
+  return knows ? with_network_of(options, stored(*origin.weights)) : options;
 }
 
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const Origin& origin) {

@@ -142,7 +142,8 @@ std::string format_training(const Plan& plan) {
   for (const std::string& name : settings.from_network) {
     usual.push_back(fmt::format("--{} {}", name, option_text(settings, name)));
   }
-  if (!usual.empty()) text += fmt::format("defaults of {}: {}\n", settings.network.name, fmt::join(usual, " "));
+  if (!usual.empty())
+    text += fmt::format("defaults of {}: {}\n", model::network_kind(settings.network).name, fmt::join(usual, " "));
   return text;
 }
 

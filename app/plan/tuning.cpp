@@ -10,9 +10,9 @@
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
-#include "app/options/nearest_name.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/report/figures.hpp"
+#include "model/nearest_name.hpp"
 
 namespace lockstep::app {
 
@@ -37,7 +37,8 @@ std::vector<std::string> near_names(std::string_view pattern, const model::Param
   std::vector<std::string> names(known.begin(), known.end());
   std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     const auto distance = [&](const std::string& name) {
-      return edit_distance(stem, name.ends_with("/*") ? std::string_view(name).substr(0, name.size() - 2) : name);
+      return model::edit_distance(stem,
+                                  name.ends_with("/*") ? std::string_view(name).substr(0, name.size() - 2) : name);
     };
     return distance(a) < distance(b);
   });

@@ -177,7 +177,7 @@ io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescri
 }  // namespace
 
 DataFormat data_format(const TrainOptions& options, const io::DataDescription* before) {
-  DataFormat format{.network = options.network.name,
+  DataFormat format{.network = model::network_kind(options.network).name,
                     .context = model::tokens_per_sample(options.network),
                     .x = options.data.x,
                     .y = options.data.y,
@@ -369,8 +369,8 @@ namespace {
 model::NetworkOptions network_for(const TrainOptions& options, std::int64_t samples) {
   model::NetworkOptions network = options.network;
   if (samples >= model::kSmallData || !options.start.from.empty()) return network;
-  for (const auto& [name, value] : model::network_kind(network.name).small_data) {
-    if (!options.was_set(std::string(name))) network.values.insert_or_assign(std::string(name), value);
+  for (const auto& [name, value] : model::network_kind(network).small_data) {
+    if (!options.was_set(name)) network.values.insert_or_assign(name, value);
   }
   return network;
 }
@@ -518,7 +518,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   workload.seed = options.work.seed;
   workload.shuffle = options.data.shuffle;
   const model::SampleShape shape = sample_shape(info, workload.model.augmentation);
-  const model::NetworkKind& kind = model::network_kind(options.network.name);
+  const model::NetworkKind& kind = model::network_kind(options.network);
   try {
     workload.network_options = network_for(options, info.samples);
     workload.network = model::make_network(workload.network_options, shape);

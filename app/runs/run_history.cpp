@@ -111,8 +111,9 @@ RunHistory read_run(const fs::path& folder, const std::string& name) {
   run.metric = metric_in(run.records);
   run.plan = plan_in(io::read_whole(folder / "log.txt").value_or(""));
   run.configuration = io::read_whole(folder / "config.ini").value_or("");
+  const std::string network = io::read_whole(folder / kNetworkFile).value_or("");
   try {
-    const TrainOptions options = train_options_from_ini(run.configuration);
+    const TrainOptions options = train_options_from_ini(run.configuration, network);
     run.options = effective_options(options);
     if (const std::string chosen = key_of(options.validation.best_by); !chosen.empty()) run.metric = chosen;
   } catch (const UsageError& error) {

@@ -234,7 +234,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
                       "nothing there. Give the same --data, or start a new run",
                       plan.workload.paths.training.string(), source));
     }
-    const TrainOptions before = train_options_from_ini(record.configuration);
+    const TrainOptions before = train_options_of(record);
     warning = check_resumed_mode(source, before.agree, plan.settings.agree, record.step);
     if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0 && !new_optimizer) {
       throw UsageError(fmt::format(
@@ -250,7 +250,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
     }
   });
   if (!warning.empty()) console.warn(warning);
-  const std::vector<std::string> changed = changed_options(record.configuration, plan.settings);
+  const std::vector<std::string> changed = changed_options({record.configuration, record.network_text}, plan.settings);
   console.info(
       fmt::format("continuing after step {} (epoch {}, sample {}){}", with_commas(record.step), record.epoch,
                   with_commas(record.position),

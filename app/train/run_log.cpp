@@ -55,6 +55,9 @@ void RunLog::open(std::optional<io::RunFolder> taken, bool continues, const io::
   const std::filesystem::path& path = folder_->path();
   console_.attach_log(path / "log.txt", continues);
   folder_->write_text("config.ini", plan_.record.configuration);
+  if (const std::string& network = plan_.record.network_text; !network.empty()) {
+    folder_->write_text(kNetworkFile, network);
+  }
   LogFiles files;
   files.metrics = std::make_unique<io::MetricsLog>(path / "metrics.jsonl", continues, from.step, &deadline);
   if (continues) record_unrecorded_checkpoints(*files.metrics, path, from, deadline);

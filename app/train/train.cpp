@@ -366,7 +366,8 @@ int train_to_the_end(const Job& job, RestorePoint& origin, std::optional<io::Run
 TrainOptions read_train_command(const std::vector<std::string>& arguments) {
   return parse_train(arguments, [](const std::filesystem::path& checkpoint) {
     try {
-      return io::stored_record(checkpoint).configuration;
+      io::TrainingRecord record = io::stored_record(checkpoint);
+      return StoredRun{.configuration = std::move(record.configuration), .network = std::move(record.network_text)};
     } catch (const io::FileError& error) {
       throw UsageError(fmt::format("--resume: {}", error.what()));
     }
@@ -384,13 +385,15 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   const StopWatch launched;
   const JobTime job_time = communicator->rank() == 0 ? find_job_time(given.run.time_limit) : JobTime{};
 
-  RestorePoint origin = find_origin(*communicator, console, given.run, given.network.name, io_deadline);
+  RestorePoint origin =
+      find_origin(*communicator, console, given.run, model::network_kind(given.network).name, io_deadline);
   if (!origin.checkpoint && !given.start.from.empty()) {
     origin.open_weights(*communicator, given.start);
     for (const std::string& warning : origin.weight_file->warnings()) console.warn(warning);
   }
   Plan plan = make_plan(*communicator, given, origin);
   if (origin.checkpoint) check_continues(*communicator, console, *origin.record, plan);
+  if (!given.network_note.empty()) console.warn(given.network_note);
   comm::require_equal(*communicator, fingerprint_of(plan));
   announce(*communicator, console, plan);
   if (origin.weight_file) {

@@ -23,7 +23,7 @@ namespace {
 /// True if the run's validations were compared by this metric so far.
 bool compares_by(const io::TrainingRecord& record, BestBy metric) {
   try {
-    return train_options_from_ini(record.configuration).validation.best_by == metric;
+    return train_options_of(record).validation.best_by == metric;
   } catch (const UsageError&) {  // the record is from a version without other metrics
     return metric == BestBy::usual;
   }

@@ -55,6 +55,8 @@ struct TrainingRecord {
   std::string vocabulary = {};
   /// Description of the training data, as JSON (data_description.hpp). "": unknown (formats 1 to 4, imports).
   std::string data_description = {};
+  /// Text of the network (YAML), if a user's file describes it. "": a shipped network (and formats 1 to 6).
+  std::string network_text = {};
 };
 
 struct TensorView {

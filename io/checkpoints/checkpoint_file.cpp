@@ -85,7 +85,8 @@ void release_unused_space(const Descriptor& descriptor) {
 /// both. Holds the library's lock for short calls only. Returns the checksum of the state.
 std::uint64_t write_content(Hdf5File& file, const Descriptor& bytes, const TrainingRecord& record,
                             std::span<const TensorView> tensors, const SplitState& split) {
-  const std::int64_t format = split.parts.empty() ? kCheckpointFormat : kCheckpointFormatWithParts;
+  const std::int64_t format = (split.parts.empty() ? kCheckpointFormat : kCheckpointFormatWithParts) +
+                              (record.network_text.empty() ? 0 : kFormatWithNetworkText - kCheckpointFormat);
   file.set_integer("/", kFormatAttribute, format);
   StateChecksum state(record, format);
   std::vector<std::string> paths;

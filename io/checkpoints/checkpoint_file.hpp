@@ -14,8 +14,9 @@
 
 namespace lockstep::io {
 
-/// Formats that are written: one file, and a file with parts. The latter is the newest format that is read.
-inline constexpr std::int64_t kCheckpointFormat = 5, kCheckpointFormatWithParts = 6;
+/// Formats that are written: one file, and a file with parts; both two more with the text of a network, so that
+/// checkpoints of shipped networks stay readable for older versions.
+inline constexpr std::int64_t kCheckpointFormat = 5, kCheckpointFormatWithParts = 6, kNewestCheckpointFormat = 8;
 /// Formats from 3 on come in pairs; the second of each pair has parts.
 constexpr bool has_parts(std::int64_t format) noexcept { return format >= 4 && format % 2 == 0; }
 

@@ -108,11 +108,11 @@ class CheckpointFileReader {
       throw FileError(fmt::format("{} is not a Lockstep checkpoint (an HDF5 file without the attribute {})",
                                   path_.string(), kFormatAttribute));
     }
-    if (*format > kCheckpointFormatWithParts) {
+    if (*format > kNewestCheckpointFormat) {
       throw FileError(
           fmt::format("{} was written by a newer format ({}); this program reads up to {}: use the version "
                       "of Lockstep that wrote it, or a later one",
-                      path_.string(), *format, kCheckpointFormatWithParts));
+                      path_.string(), *format, kNewestCheckpointFormat));
     }
     if (*format < 1) damaged(fmt::format("its format version is {}", *format));
     return *format;

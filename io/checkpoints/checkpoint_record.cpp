@@ -58,11 +58,12 @@ constexpr std::array<TextField, 5> kTexts = {{
     of_record<&TrainingRecord::program_version>("program_version"),
     of_network<&NetworkIdentity::kind>("network_kind", 3),
 }};
-constexpr std::array<TextField, 4> kLongTexts = {{
+constexpr std::array<TextField, 5> kLongTexts = {{
     of_record<&TrainingRecord::configuration>("configuration"),
     of_record<&TrainingRecord::metrics>("metrics"),
     of_record<&TrainingRecord::vocabulary>("vocabulary", 2),
     of_record<&TrainingRecord::data_description>("data_description", 5),
+    of_record<&TrainingRecord::network_text>("network_text", kFormatWithNetworkText),
 }};
 
 }  // namespace

@@ -35,6 +35,9 @@ struct TextField {
   void (*set)(TrainingRecord&, std::string);
 };
 
+/// The first format with the text of a network.
+inline constexpr std::int64_t kFormatWithNetworkText = 7;
+
 // Tables that list each member once: writing, reading and the checksum all follow them, in this order.
 std::span<const IntegerField> integer_fields() noexcept;
 std::span<const TextField> text_fields() noexcept;       ///< short texts: attributes

@@ -17,8 +17,10 @@ GraphNetwork::GraphNetwork(const Description& description, const SampleShape& sh
   graph_.emplace(rewritten(description, kinds), parameters_, recurrent_state_, kinds);
   const Shape& output = graph_->values()[graph_->output()].type.shape;
   if (output.elements() != shape.outputs * positions()) {
-    throw std::invalid_argument(fmt::format("the network's output is {} of each sample, and the data ask for {}",
-                                            to_string(output), shape.outputs));
+    const bool is_flat = output.places() == positions();
+    throw std::invalid_argument(fmt::format(
+        "the network's output is {} of each sample, and the data ask for {}: end with {}", to_string(output),
+        shape.outputs, is_flat ? "`dense: $outputs`" : "`flatten` (or `global-average`) and `dense: $outputs`"));
   }
   if (parameters_.all().empty()) throw std::invalid_argument("the network has no parameters: nothing can be trained");
   synchronizes_ = std::ranges::any_of(graph_->nodes(), &Node::synchronizes);

@@ -26,7 +26,7 @@ NetworkOption call_activation() {
           .value = "none",
           .value_name = "NAME",
           .help = "applied to the result",
-          .words = {"none", "relu", "tanh", "sigmoid", kGelu}};
+          .words = {"none", "relu", "tanh", "sigmoid", std::string(kGelu)}};
 }
 
 std::string_view name_of(const LayerActivation& activation) noexcept {

@@ -1,33 +1,153 @@
 #include "model/graph/rewrites.hpp"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lockstep::model {
 
 namespace {
 
-/// Rewrites the calls of one description.
+/// Joins activations and sums with the calls before them.
+class Joining {
+ public:
+  explicit Joining(Description description) : description_(std::move(description)) {
+    std::string before = description_.input;
+    for (Call& call : description_.calls) {
+      if (call.from.empty()) call.from = {before};
+      before = call.name;
+    }
+    absorbed_.resize(description_.calls.size());
+    for (std::size_t i = 0; i < description_.calls.size(); ++i) producer_[description_.calls[i].name] = i;
+    for (const Call& call : description_.calls) {
+      for (const std::string& value : call.from) ++readers_[value];
+    }
+  }
+
+  Description joined() {
+    std::vector<Call>& calls = description_.calls;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      for (std::string& value : calls[i].from) {
+        if (const auto found = renamed_.find(value); found != renamed_.end()) value = found->second;
+      }
+      if (calls[i].kind == "add") {
+        join_addition(i);
+      } else if (calls[i].kind == "elementwise") {
+        join_activation(i);
+      }
+    }
+    drop_absorbed();
+    return std::move(description_);
+  }
+
+ private:
+  Call& call(std::size_t i) { return description_.calls[i]; }
+
+  /// The call that makes a value that nothing else reads; nullptr otherwise. It may have been absorbed: then the one
+  /// that it became part of.
+  Call* only_read(const std::string& value) {
+    const auto found = producer_.find(value);
+    if (found == producer_.end() || readers_[value] != 1) return nullptr;
+    return &call(found->second);
+  }
+
+  /// The last call's result is the network's: what takes its place must be the last one that stays.
+  bool stays_in_order(const Call& before, std::size_t i) const {
+    if (i + 1 < absorbed_.size()) return true;
+    const std::size_t first = producer_.at(before.name) + 1;
+    return std::ranges::all_of(absorbed_.begin() + static_cast<std::ptrdiff_t>(first),
+                               absorbed_.begin() + static_cast<std::ptrdiff_t>(i), std::identity());
+  }
+
+  /// Calls `i` of a batch norm and an addition become a batch norm with two inputs in the place of the addition.
+  void join_addition(std::size_t i) {
+    Call& add = call(i);
+    if (add.from.size() != 2 || add.from[0] == add.from[1]) return;
+    for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+      Call* const norm = only_read(add.from[side]);
+      if (norm == nullptr || norm->kind != "batch-norm" || norm->from.size() != 1 || has_relu(*norm)) continue;
+      const std::string sum = add.name;
+      const std::size_t old = producer_[norm->name];
+      Call fused = *norm;
+      fused.from.push_back(add.from[1 - side]);
+      absorbed_[old] = true;
+      add = std::move(fused);
+      producer_[add.name] = i;
+      rename(sum, add.name);
+      return;
+    }
+  }
+
+  static bool has_relu(const Call& norm) { return norm.find<bool>("relu").value_or(false); }
+
+  void join_activation(std::size_t i) {
+    Call& activation = call(i);
+    Call* const before = activation.from.size() == 1 ? only_read(activation.from[0]) : nullptr;
+    const auto function = activation.find<std::string>("function").value_or("");
+    if (before == nullptr || activation.arguments.contains("parameter") || !stays_in_order(*before, i)) return;
+    if (before->kind == "batch-norm") {
+      if (function != "relu" || has_relu(*before)) return;
+      before->arguments["relu"] = true;
+    } else {
+      constexpr std::array<std::string_view, 4> kJoined{"relu", "tanh", "sigmoid", "gelu"};
+      const bool is_product = before->kind == "dense" || before->kind == "conv";
+      const bool has_own = before->find<std::string>("activation").value_or("none") != "none";
+      if (!is_product || has_own || std::ranges::find(kJoined, function) == kJoined.end()) return;
+      before->arguments["activation"] = function;
+    }
+    absorbed_[i] = true;
+    rename(activation.name, before->name);
+  }
+
+  /// Readers of `old` read `now` instead.
+  void rename(const std::string& old, const std::string& now) {
+    readers_[now] = readers_[old];
+    renamed_[old] = now;
+  }
+
+  void drop_absorbed() {
+    std::map<std::string, std::string> stands_for;  // an absorbed call's next one that stays
+    std::vector<Call> kept;
+    for (std::size_t i = absorbed_.size(); i-- > 0;) {
+      if (!absorbed_[i]) {
+        kept.push_back(std::move(call(i)));
+      } else if (!kept.empty() && producer_.at(call(i).name) == i) {
+        stands_for[call(i).name] = kept.back().name;
+      }
+    }
+    std::ranges::reverse(kept);
+    for (Call& each : kept) {
+      const auto found = stands_for.find(each.declared_before);
+      if (found != stands_for.end()) each.declared_before = found->second;
+    }
+    description_.calls = std::move(kept);
+  }
+
+  Description description_;
+  std::map<std::string, std::size_t> producer_;  ///< index of the call that makes a value
+  std::map<std::string, int> readers_;
+  std::map<std::string, std::string> renamed_;  ///< values of calls that became part of another
+  std::vector<bool> absorbed_;
+};
+
+/// Joins calls that follow each other into one of several parts.
 class Rewriting {
  public:
-  explicit Rewriting(Description& description) : description_(description), calls_(description.calls) { name_inputs(); }
+  /// All calls say what they read.
+  explicit Rewriting(Description& description) : calls_(description.calls) {}
 
   void run() {
     for (std::size_t i = 0; i + 1 < calls_.size();) {
-      if (!takes_activation(i) && !takes_sum(i) && !makes_feed_forward(i) && !makes_stack(i)) ++i;
+      if (!makes_feed_forward(i) && !makes_stack(i)) ++i;
     }
   }
 
  private:
-  /// Says what each call reads, so that calls can go.
-  void name_inputs() {
-    const std::string* before = &description_.input;
-    for (Call& call : calls_) {
-      if (call.from.empty()) call.from = {*before};
-      before = &call.name;
-    }
-  }
-
   bool is(std::size_t i, std::string_view kind) const { return i < calls_.size() && calls_[i].kind == kind; }
   template <class T>
   bool has(std::size_t i, std::string_view argument, const T& value, const T& otherwise) const {
@@ -36,13 +156,6 @@ class Rewriting {
     const T* const given = std::get_if<T>(&found->second);
     return given != nullptr && *given == value;
   }
-  std::string word(std::size_t i, std::string_view argument) const {
-    const auto found = calls_[i].arguments.find(argument);
-    const std::string* const text =
-        found == calls_[i].arguments.end() ? nullptr : std::get_if<std::string>(&found->second);
-    return text == nullptr ? "" : *text;
-  }
-
   /// True if call i + 1 reads the result of call i, and no other does.
   bool is_read_by_next_alone(std::size_t i) const {
     const std::string& name = calls_[i].name;
@@ -54,46 +167,12 @@ class Rewriting {
     return i + 1 < calls_.size() && others == 1 && std::ranges::count(calls_[i + 1].from, name) == 1;
   }
 
-  /// Call i computes call i + 1, too, under its own name.
-  void absorb_next(std::size_t i) {
-    const std::string gone = calls_[i + 1].name;
-    for (Call& call : calls_) std::ranges::replace(call.from, gone, calls_[i].name);
-    calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(i + 1));
-  }
-
-  bool takes_activation(std::size_t i) {
-    if ((!is(i, "dense") && !is(i, "conv")) || !is(i + 1, "elementwise") || !is_read_by_next_alone(i)) return false;
-    const std::string function = word(i + 1, "function");
-    const bool is_known = function == "relu" || function == "tanh" || function == "sigmoid" || function == "gelu";
-    if (!is_known || calls_[i + 1].arguments.size() != 1 || !has<std::string>(i, "activation", "none", "none")) {
-      return false;
-    }
-    calls_[i].arguments["activation"] = function;
-    absorb_next(i);
-    return true;
-  }
-
-  bool takes_sum(std::size_t i) {
-    if (!is(i, "batch-norm") || !has(i, "relu", false, false) || !is_read_by_next_alone(i)) return false;
-    if (is(i + 1, "add") && calls_[i].from.size() == 1 && calls_[i + 1].from.size() == 2) {
-      const auto& sum = calls_[i + 1].from;
-      calls_[i].from.push_back(sum[0] == calls_[i].name ? sum[1] : sum[0]);
-      absorb_next(i);
-      return true;
-    }
-    if (!is(i + 1, "elementwise") || word(i + 1, "function") != "relu" || calls_[i + 1].arguments.size() != 1)
-      return false;
-    calls_[i].arguments["relu"] = true;
-    absorb_next(i);
-    return true;
-  }
-
   /// The last call's result may have padded columns, and stays by itself.
   bool makes_feed_forward(std::size_t i) {
-    if (!is(i, "dense") || !is(i + 1, "dense") || i + 2 >= calls_.size() || !is_read_by_next_alone(i)) return false;
+    if (!is(i, "dense") || !is(i + 1, "dense") || i + 2 >= calls_.size()) return false;
     const auto is_declared_in_order = [&](const Call& call) { return call.declared_before.empty(); };
     if (!has<std::string>(i, "activation", "gelu", "none") || !has<std::string>(i + 1, "activation", "none", "none") ||
-        !std::ranges::all_of(calls_, is_declared_in_order)) {
+        !is_read_by_next_alone(i) || !std::ranges::all_of(calls_, is_declared_in_order)) {
       return false;
     }
     Call fused{.kind = "dense, gelu, dense",
@@ -126,7 +205,6 @@ class Rewriting {
     return true;
   }
 
-  Description& description_;
   std::vector<Call>& calls_;
 };
 
@@ -145,6 +223,7 @@ void bring_into_time_major_order(Description& description, OperationKinds kinds)
 }  // namespace
 
 Description rewritten(Description description, OperationKinds kinds) {
+  description = Joining(std::move(description)).joined();
   Rewriting(description).run();
   bring_into_time_major_order(description, kinds);
   return description;

@@ -3,12 +3,12 @@
 /// the order of rows that recurrent operations read. The description that users write, and that is stored, is the one
 /// before them.
 ///
-/// A rewrite takes calls that follow each other, of which none but the last is read by any other, and keeps the names
-/// of parameters:
+/// A rewrite takes calls of which none but the last is read by any other, and keeps the names of parameters:
 ///   dense or conv, then relu, tanh, sigmoid or gelu        the activation of the dense or conv
-///   batch-norm, then add, then relu (one of them or both)  a batch-norm with a second input and a relu
-///   dense with gelu, then dense                            "dense, gelu, dense" (operations/feed_forward.cpp)
+///   batch-norm, then add, then relu (one of them or both)  a batch-norm with a second input and a relu, where the sum
+///   was dense with gelu, then dense                            "dense, gelu, dense" (operations/feed_forward.cpp)
 ///   lstm, then dropout or not, then lstm of its width      an lstm of several layers
+/// All calls of the result say what they read.
 /// The sum of two values and the layer-norm behind it need no rewrite: the program makes them in one
 /// (OperationNeeds::makes_sum).
 #pragma once

@@ -76,9 +76,9 @@ class ElementwiseOperation final : public Operation {
   Elementwise f_;
 };
 
-std::vector<std::string_view> function_names() {
-  std::vector<std::string_view> names;
-  for (const FunctionName& known : kFunctionNames) names.push_back(known.name);
+std::vector<std::string> function_names() {
+  std::vector<std::string> names;
+  for (const FunctionName& known : kFunctionNames) names.emplace_back(known.name);
   return names;
 }
 

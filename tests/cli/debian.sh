@@ -21,7 +21,7 @@ package=$(ls packages/*.deb)
 expect_file "$package"
 [ -f "$package" ] || exit 1
 dpkg-deb --field "$package" Depends >out
-for needed in openmpi-bin libopenmpi3 libhdf5-103 libopenblas0 libdnnl libboost-program-options libfmt9 libxxhash0 zlib1g libc6; do
+for needed in openmpi-bin libopenmpi3 libhdf5-103 libopenblas0 libdnnl libboost-program-options libfmt9 libxxhash0 libyaml-cpp zlib1g libc6; do
   expect_out "$needed"
 done
 dpkg-deb --contents "$package" >out

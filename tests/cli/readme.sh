@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The commands of the documents work: each block after a line <!-- run --> runs in a copy of the tree's layout, with a
-# build at build/release and the data of app/quickstart in data/raw. C++ after a line <!-- compile --> compiles.
+# build at build/release and the data of app/quickstart in data/raw. YAML after a line <!-- network --> is a network.
 # label: more
 . "$(dirname "$0")/harness.sh"
 raw=/usr/share/datasets/fashion-mnist
@@ -21,14 +21,14 @@ mkdir plain && for file in data/raw/*.gz; do gzip -dc "$file" >"plain/$(basename
 (mkdir other && cd other && . "$tree/app/setup.sh" && leave_raw_files ../plain) || failed "it could not from files that are not compressed"
 gzip -dc other/data/raw/t10k-labels-idx1-ubyte.gz | expect_same - plain/t10k-labels-idx1-ubyte
 
-documents=("$tree/README.md" "$tree"/{app,comm,io,model}/README.md)
+documents=("$tree/README.md" "$tree"/{app,comm,io,model}/README.md "$tree/model/networks.md")
 ln -s "$tree/README.md" README.md
 for folder in comm io model slurm; do ln -s "$tree/$folder" $folder; done
 ln -s "$tree/app/README.md" app/README.md
 
-# One file per block: block.1.sh, block.2.cpp …
-awk '/^<!-- (run|compile) -->$/ { armed = 1; next }
-     armed && /^```(sh|cpp)$/ { inside = 1; armed = 0; file = "block." ++n "." substr($0, 4); next }
+# One file per block: block.1.sh, block.2.yaml …
+awk '/^<!-- (run|network) -->$/ { armed = 1; next }
+     armed && /^```(sh|yaml)$/ { inside = 1; armed = 0; file = "block." ++n "." substr($0, 4); next }
      /^```$/ { inside = 0 }
      inside { print > file }
      armed && NF { armed = 0 }' "${documents[@]}"
@@ -44,12 +44,8 @@ for block in $(find . -maxdepth 1 -name 'block.*.sh' | sort -V); do
   expect_status 0
 done
 
-if command -v c++ >/dev/null; then
-  for block in block.*.cpp; do
-    check "the C++ of $(head -n 1 "$block") ... compiles"
-    command_line="c++ -std=c++20 -fsyntax-only -I $tree $block"
-    c++ -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I "$tree" "$block" >out 2>err
-    status=$?
-    expect_status 0
-  done
-fi
+for block in block.*.yaml; do
+  check "$(head -n 1 "$block") is a network"
+  run bench step --model "./$block" --features 20 --outputs 5 --plan plan.jsonl
+  expect_status 0
+done

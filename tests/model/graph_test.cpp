@@ -58,7 +58,7 @@ TEST(Graph, RefusesWhatIsNoNetwork) {
       graph_refusal({.input_shape = {4}, .calls = {{.kind = "max-pool", .name = "a", .arguments = {{"window", 2}}}}}),
       "a reads 4, and a pool reads images: height x width x channels");
   EXPECT_EQ(graph_refusal({.input_shape = {4}, .calls = {dense("a", 3)}}),
-            "the network's output is 3 of each sample, and the data ask for 2");
+            "the network's output is 3 of each sample, and the data ask for 2: end with `dense: $outputs`");
   EXPECT_EQ(
       graph_refusal({.input_shape = {2}, .calls = {{.kind = "dropout", .name = "a", .arguments = {{"rate", 0.5}}}}}),
       "the network has no parameters: nothing can be trained");

@@ -313,15 +313,15 @@ TEST(Network, KindsAreThoseOfTheFiles) {
 
 TEST(Network, KindsTellWhatTheyAre) {
   std::map<std::string_view, std::size_t> types;
-  for (const NetworkKind* kind : network_kinds()) {
-    EXPECT_FALSE(kind->summary.empty()) << kind->name;
-    for (const NetworkOption& option : kind->options) {
+  for (const NetworkKind& kind : network_kinds()) {
+    EXPECT_FALSE(kind.summary.empty()) << kind.name;
+    for (const NetworkOption& option : kind.options) {
       EXPECT_EQ(types.try_emplace(option.name, option.value.index()).first->second, option.value.index())
           << option.name << " has one type, whatever the network";
-      EXPECT_EQ(option.automatic ? "" : objection(option, option.value), "") << kind->name << " " << option.name;
-      EXPECT_FALSE(option.help.empty()) << kind->name << " " << option.name;
+      EXPECT_EQ(option.automatic ? "" : objection(option, option.value), "") << kind.name << " " << option.name;
+      EXPECT_FALSE(option.help.empty()) << kind.name << " " << option.name;
     }
-    EXPECT_EQ(kind->reads == Reads::tokens, kind->find(kind->window) != nullptr) << kind->name;
+    EXPECT_EQ(kind.reads == Reads::tokens, kind.find(kind.window) != nullptr) << kind.name;
   }
   EXPECT_TRUE(network_kind("lstm").recurrent);
   EXPECT_FALSE(network_kind("gpt").recurrent);

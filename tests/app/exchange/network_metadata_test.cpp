@@ -48,6 +48,20 @@ TEST(NetworkMetadataTest, SaysWhatTheNetworkIsAndNotWhereItWasTrained) {
   EXPECT_THAT(configuration, Not(HasSubstr("learning-rate")));
 }
 
+TEST(NetworkMetadataTest, ANetworkOfAFileHasItsTextAndNotItsPlace) {
+  const std::string text = "name: two\noptions: {width: 4}\nnetwork: [dense: $width, dense: $outputs]\n";
+  TrainOptions options = train_options_from_ini("model = /home/somebody/net.yaml\nwidth = 5\n", text);
+  io::TrainingRecord record = image_record();
+  record.network_text = text;
+  const io::Metadata metadata = metadata_of(record, options);
+  for (const auto& [key, value] : metadata) EXPECT_THAT(value, Not(HasSubstr("somebody"))) << key;
+  EXPECT_EQ(metadata.at("lockstep_format"), "2");
+  const io::TrainingRecord back = record_of(metadata);
+  EXPECT_EQ(back.network_text, text);
+  EXPECT_EQ(train_options_of(back).network.get<std::int64_t>("width"), 5);
+  EXPECT_EQ(model::network_kind(train_options_of(back).network).name, "two");
+}
+
 TEST(NetworkMetadataTest, EveryNetworksOptionsComeBack) {
   for (const std::string& name : model::network_names()) {
     const TrainOptions options = parse_train({"--data", "x", "--model", name});

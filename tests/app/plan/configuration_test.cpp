@@ -40,15 +40,15 @@ TEST(StoredConfiguration, LeavesOutWhatBelongsToOneLaunch) {
 TEST(ChangedOptions, AreNoneWhereAPathIsOnlySpeltOtherwise) {
   TrainOptions absolute = settings();
   absolute.data.path = std::filesystem::current_path() / "shards" / "." / "train" / "";
-  EXPECT_THAT(changed_options(settings().to_ini(), absolute), IsEmpty());
-  EXPECT_THAT(changed_options(stored_configuration(settings()), settings()), IsEmpty());
+  EXPECT_THAT(changed_options({settings().to_ini()}, absolute), IsEmpty());
+  EXPECT_THAT(changed_options({stored_configuration(settings())}, settings()), IsEmpty());
 }
 
 TEST(ChangedOptions, AreTheLinesThatDifferAndNotTheFolder) {
   TrainOptions changed = settings();
   changed.work.epochs = 3;
   changed.run.folder = "runs/b";
-  EXPECT_THAT(changed_options(settings().to_ini(), changed), ElementsAre("epochs = 3"));
+  EXPECT_THAT(changed_options({settings().to_ini()}, changed), ElementsAre("epochs = 3"));
 }
 
 }  // namespace

@@ -197,11 +197,11 @@ TEST_F(DamagedCheckpoint, AChangedOrMissingRecordIsNoticed) {
 TEST_F(DamagedCheckpoint, ANewerFormatSaysSo) {
   {
     Hdf5File newer(file_, Hdf5File::Access::create);
-    newer.set_integer("/", "lockstep_checkpoint_format", 7);
+    newer.set_integer("/", "lockstep_checkpoint_format", 9);
     newer.close();
   }
-  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (7)"),
-                             HasSubstr("reads up to 6"), ::testing::Not(HasSubstr("corrupted"))));
+  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (9)"),
+                             HasSubstr("reads up to 8"), ::testing::Not(HasSubstr("corrupted"))));
 }
 
 TEST_F(DamagedCheckpoint, OtherFilesAreNoCheckpoints) {

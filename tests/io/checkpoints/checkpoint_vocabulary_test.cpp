@@ -46,5 +46,22 @@ TEST_F(CheckpointVocabularyTest, IsCoveredByTheChecksumAndCannotBeLost) {
   EXPECT_THAT(error_text<FileError>([&] { read_checkpoint(file); }), HasSubstr("corrupted"));
 }
 
+TEST_F(CheckpointVocabularyTest, TheTextOfANetworkRaisesTheFormat) {
+  const auto format_of = [](const std::filesystem::path& file) {
+    return *Hdf5File(file, Hdf5File::Access::read).integer("/", "lockstep_checkpoint_format");
+  };
+  EXPECT_EQ(format_of(write("")), 5) << "older versions read it";
+  TrainingRecord record = sample_record(11);
+  record.network_text = "name: n\nnetwork: [dense: 3]\n";
+  const SampleTensors tensors(11);
+  const auto file = CheckpointWriter({.folder = folder_.path()}).write(record, tensors.views());
+  EXPECT_EQ(format_of(file), 7);
+  EXPECT_EQ(read_checkpoint(file).record.network_text, record.network_text);
+  std::string bytes = read_text(file);
+  bytes[bytes.find("[dense: 3]") + 8] = '4';
+  write_text(file, bytes);
+  EXPECT_THAT(error_text<FileError>([&] { read_checkpoint(file); }), HasSubstr("state record does not match"));
+}
+
 }  // namespace
 }  // namespace lockstep::io

@@ -36,6 +36,7 @@ class Lockstep(CMakePackage):
     depends_on("boost+program_options")
     depends_on("fmt")
     depends_on("nlohmann-json")
+    depends_on("yaml-cpp")
     depends_on("xxhash")
     depends_on("zlib-api")
     depends_on("libjpeg", when="+images")

@@ -1,4 +1,4 @@
-#include "app/options/nearest_name.hpp"
+#include "model/nearest_name.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace lockstep::app {
+namespace lockstep::model {
 namespace {
 
 std::string folded(std::string_view text) {
@@ -99,4 +99,4 @@ std::string list_names(std::span<const std::string> names, std::string_view last
   return text;
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::model

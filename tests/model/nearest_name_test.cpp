@@ -1,11 +1,11 @@
-#include "app/options/nearest_name.hpp"
+#include "model/nearest_name.hpp"
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-namespace lockstep::app {
+namespace lockstep::model {
 namespace {
 
 const std::vector<std::string> kNames{"learning-rate", "batch", "global-batch", "weight-decay", "epochs", "x", "l2"};
@@ -56,4 +56,4 @@ TEST(ListNames, JoinsWithCommasAndAWord) {
 }
 
 }  // namespace
-}  // namespace lockstep::app
+}  // namespace lockstep::model

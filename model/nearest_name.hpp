@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::app {
+namespace lockstep::model {
 
 /// Number of letters to insert, delete, replace or swap with their neighbour to turn one text into the other (Damerau
 /// 1964, the optimal string alignment variant). Case and the difference between '_' and '-' are ignored. O(|a| |b|).
@@ -23,4 +23,4 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> val
 /// "a, b or c".
 std::string list_names(std::span<const std::string> names, std::string_view last_joint = "or");
 
-}  // namespace lockstep::app
+}  // namespace lockstep::model

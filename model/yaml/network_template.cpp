@@ -1,0 +1,389 @@
+#include "model/yaml/network_template.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/nearest_name.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+constexpr std::size_t kMaxNameLength = 64;
+
+bool is_name(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  };
+  return !name.empty() && name.size() <= kMaxNameLength && std::ranges::all_of(name, allowed);
+}
+
+std::string value_name_of(const OptionValue& value) {
+  constexpr std::string_view kNames[] = {"", "N", "X", "LIST", "SCHEME", "NAME"};
+  return std::string(kNames[value.index()]);
+}
+
+/// Reads the parts of a file that need no data.
+class NetworkReader {
+ public:
+  NetworkReader(std::string text, std::string file) {
+    kind_.file = std::move(file);
+    kind_.text = std::move(text);
+    shown_ = kind_.file.empty() ? "a shipped network" : kind_.file;
+    kind_.document = std::make_shared<const YamlNode>(read_yaml(kind_.text, shown_));
+  }
+
+  NetworkKind read() {
+    const YamlNode& document = *kind_.document;
+    if (!document.is_mapping()) {
+      refuse(document.line, "a network file begins with `name: NAME`, and has its layers under `network:`");
+    }
+    require_keys(document, {"name", "summary", "reads", "window", "options", "training", "small-data", "inputs",
+                            "blocks", "network"});
+    kind_.name = word(required(document, "name"), "name");
+    if (!is_name(kind_.name)) {
+      refuse(document.find("name")->line, fmt::format("name: {}: a name has letters, digits, _, - and .", kind_.name));
+    }
+    if (const YamlNode* const summary = document.find("summary")) kind_.summary = word(*summary, "summary");
+    if (const YamlNode* const reads = document.find("reads")) read_reads(*reads);
+    if (document.find("reads") == nullptr) kind_.reads = Reads::any;
+    if (const YamlNode* const inputs = document.find("inputs")) read_inputs(*inputs);
+    if (const YamlNode* const options = document.find("options")) read_options(*options);
+    kind_.options.push_back(weight_init_option());
+    kind_.options.push_back(bias_init_option());
+    if (const YamlNode* const window = document.find("window")) read_window(*window);
+    if (kind_.reads == Reads::tokens && kind_.window.empty()) {
+      refuse(document.line, "a network that reads tokens needs `window: NAME`, the option for the tokens of a sample");
+    }
+    if (const YamlNode* const training = document.find("training")) read_training(*training);
+    if (const YamlNode* const small = document.find("small-data")) read_small_data(*small);
+    if (const YamlNode* const blocks = document.find("blocks")) check_blocks(*blocks);
+    const YamlNode& network = required(document, "network");
+    if (!network.is_list() || network.items.empty()) refuse(network.line, "network: a list of layers belongs here");
+    return std::move(kind_);
+  }
+
+ private:
+  [[noreturn]] void refuse(int line, std::string_view what) const {
+    throw std::invalid_argument(fmt::format("{}: {}", place_of(shown_, line), what));
+  }
+
+  void require_keys(const YamlNode& mapping, const std::vector<std::string>& keys) const {
+    for (const YamlEntry& entry : mapping.entries) {
+      if (std::ranges::find(keys, entry.key) != keys.end()) continue;
+      if (entry.key == "outputs" || entry.key == "losses") {
+        refuse(entry.line, fmt::format("{}: not in a file yet: the last layer is the output, and --loss names the loss",
+                                       entry.key));
+      }
+      refuse(entry.line, fmt::format("{} is not known here{}", entry.key, known_names(entry.key, keys, "Known")));
+    }
+  }
+
+  const YamlNode& required(const YamlNode& mapping, std::string_view key) const {
+    const YamlNode* const found = mapping.find(key);
+    if (found == nullptr) refuse(mapping.line, fmt::format("{}: is missing", key));
+    return *found;
+  }
+
+  std::string word(const YamlNode& node, std::string_view key) const {
+    if (!node.is_word()) refuse(node.line, fmt::format("{}: a word belongs here", key));
+    return node.text;
+  }
+
+  void read_reads(const YamlNode& node) {
+    const std::string text = word(node, "reads");
+    const std::vector<std::string> known{"features", "images", "tokens"};
+    const auto found = std::ranges::find(known, text);
+    if (found == known.end()) {
+      refuse(node.line, fmt::format("reads: {} is not known{}", text, known_names(text, known, "Known")));
+    }
+    kind_.reads = text == "features" ? Reads::features : text == "images" ? Reads::images : Reads::tokens;
+  }
+
+  void read_inputs(const YamlNode& node) {
+    if (!node.is_mapping()) refuse(node.line, "inputs: NAME: [EXTENTS] belongs here");
+    if (node.entries.size() != 1) {
+      refuse(node.line, fmt::format("inputs: {} inputs: a network has one input; several are not supported yet",
+                                    node.entries.size()));
+    }
+    const YamlEntry& input = node.entries[0];
+    if (!is_name(input.key)) refuse(input.line, fmt::format("inputs: {} is no name", input.key));
+    if (!input.value.is_list() || (input.value.items.size() != 1 && input.value.items.size() != 3)) {
+      refuse(input.line, fmt::format("inputs: {}: [any] (numbers) or [any, any, any] (height, width and channels of "
+                                     "images) belongs here, with numbers in the place of any where they are fixed",
+                                     input.key));
+    }
+    for (const YamlNode& extent : input.value.items) {
+      const auto number = extent.is_word() && extent.text != "any" ? plain(extent) : NetworkValue{std::int64_t{1}};
+      const auto* const whole = std::get_if<std::int64_t>(&number.data);
+      if (!extent.is_word() || whole == nullptr || *whole < 1) {
+        refuse(extent.line, fmt::format("inputs: {}: an extent is a positive whole number or `any`", input.key));
+      }
+    }
+    const Reads reads = input.value.items.size() == 1 ? Reads::features : Reads::images;
+    if (kind_.reads != Reads::any && kind_.reads != reads) {
+      refuse(input.line, fmt::format("inputs: {} has {} extents, which contradicts `reads:`: leave that out", input.key,
+                                     input.value.items.size()));
+    }
+    kind_.reads = reads;
+  }
+
+  NetworkValue plain(const YamlNode& node) const {
+    try {
+      return evaluate(node, Scope());
+    } catch (const std::invalid_argument& error) {
+      refuse(node.line, error.what());
+    }
+  }
+
+  /// The type of an option, from its default value.
+  OptionValue default_of(const YamlNode& node, const std::string& name) const {
+    const NetworkValue value = plain(node);
+    if (const auto* const items = std::get_if<std::vector<NetworkValue>>(&value.data)) {
+      Numbers numbers;
+      for (const NetworkValue& item : *items) {
+        const auto* const whole = std::get_if<std::int64_t>(&item.data);
+        if (whole == nullptr) refuse(node.line, fmt::format("{}: a list holds whole numbers", name));
+        numbers.push_back(*whole);
+      }
+      return numbers;
+    }
+    if (const auto* const yes = std::get_if<bool>(&value.data)) return *yes;
+    if (const auto* const whole = std::get_if<std::int64_t>(&value.data)) return *whole;
+    if (const auto* const number = std::get_if<double>(&value.data)) return *number;
+    if (const auto* const text = std::get_if<std::string>(&value.data)) return *text;
+    refuse(node.line, fmt::format("{}: a default is a number, yes or no, a word, or a list of whole numbers", name));
+  }
+
+  void read_options(const YamlNode& node) {
+    if (!node.is_mapping()) refuse(node.line, "options: NAME: {default: VALUE} belongs here");
+    for (const YamlEntry& entry : node.entries) kind_.options.push_back(read_option(entry));
+  }
+
+  NetworkOption read_option(const YamlEntry& entry) const {
+    const std::string& name = entry.key;
+    const bool well_named = is_name(name) && name.find('.') == std::string::npos && name[0] >= 'a' && name[0] <= 'z';
+    constexpr std::string_view kTaken[] = {"outputs", "classes",     "context-length", "vocabulary", "model",
+                                           "help",    "weight-init", "bias-init",      "config"};
+    if (!well_named) {
+      refuse(entry.line,
+             fmt::format("options: {}: a name begins with a small letter and has letters, digits, _ and -", name));
+    }
+    if (std::ranges::find(kTaken, name) != std::end(kTaken)) {
+      refuse(entry.line, fmt::format("options: {} has a meaning of its own: choose another name", name));
+    }
+    NetworkOption option{.name = name, .value = {}, .value_name = {}, .help = {}};
+    if (!entry.value.is_mapping()) {
+      option.value = default_of(entry.value, name);
+      option.value_name = value_name_of(option.value);
+      return option;
+    }
+    const YamlNode& node = entry.value;
+    require_keys(node, {"default", "help", "at-least", "below", "one-of", "value-name"});
+    option.value = default_of(required(node, "default"), name);
+    option.value_name = value_name_of(option.value);
+    if (const YamlNode* const help = node.find("help")) option.help = word(*help, "help");
+    if (const YamlNode* const shown = node.find("value-name")) option.value_name = word(*shown, "value-name");
+    const auto bound = [&](const char* key) -> std::optional<double> {
+      const YamlNode* const given = node.find(key);
+      if (given == nullptr) return std::nullopt;
+      const NetworkValue value = plain(*given);
+      const bool takes_bound = std::holds_alternative<std::int64_t>(option.value) ||
+                               std::holds_alternative<double>(option.value) ||
+                               std::holds_alternative<Numbers>(option.value);
+      if (const auto* const whole = std::get_if<std::int64_t>(&value.data); whole != nullptr && takes_bound) {
+        return static_cast<double>(*whole);
+      }
+      if (const auto* const number = std::get_if<double>(&value.data); number != nullptr && takes_bound) return *number;
+      refuse(given->line, fmt::format("options: {}: {} is a number, for options that are numbers", name, key));
+    };
+    option.at_least = bound("at-least");
+    option.below = bound("below");
+    if (const YamlNode* const values = node.find("one-of")) read_one_of(*values, option);
+    if (const std::string wrong = objection(option, option.value); !wrong.empty()) {
+      refuse(node.find("default")->line,
+             fmt::format("options: {}: its default, {}, {}", name, to_text(option.value), wrong));
+    }
+    return option;
+  }
+
+  /// A list of values, or a mapping from values to what they bring.
+  void read_one_of(const YamlNode& node, NetworkOption& option) const {
+    std::vector<NetworkValue> values;
+    if (node.is_list()) {
+      for (const YamlNode& item : node.items) values.push_back(plain(item));
+    } else if (node.is_mapping()) {
+      for (const YamlEntry& entry : node.entries) {
+        if (!entry.value.is_mapping()) {
+          refuse(entry.line, fmt::format("options: {}: {}: {{NAME: VALUE}} belongs here, what this value brings",
+                                         option.name, entry.key));
+        }
+        YamlNode key;
+        key.kind = YamlNode::Kind::word;
+        key.text = entry.key;
+        key.line = entry.line;
+        values.push_back(plain(key));
+      }
+    }
+    if (values.empty())
+      refuse(node.line, fmt::format("options: {}: one-of: a list of values belongs here", option.name));
+    for (const NetworkValue& value : values) {
+      if (const auto* const whole = std::get_if<std::int64_t>(&value.data);
+          whole != nullptr && std::holds_alternative<std::int64_t>(option.value)) {
+        option.one_of.push_back(*whole);
+      } else if (const auto* const text = std::get_if<std::string>(&value.data);
+                 text != nullptr && std::holds_alternative<std::string>(option.value)) {
+        option.words.push_back(*text);
+      } else {
+        refuse(node.line, fmt::format("options: {}: one-of has {}, {}, and the default is of another type", option.name,
+                                      to_text(value), type_name(value)));
+      }
+    }
+  }
+
+  void read_window(const YamlNode& node) {
+    kind_.window = word(node, "window");
+    const NetworkOption* const option = kind_.find(kind_.window);
+    if (option == nullptr || !std::holds_alternative<std::int64_t>(option->value)) {
+      refuse(node.line, fmt::format("window: {} is no option that is a whole number", kind_.window));
+    }
+  }
+
+  void read_training(const YamlNode& node) {
+    if (!node.is_mapping()) refuse(node.line, "training: OPTION: VALUE belongs here, as in `optimizer: adam`");
+    for (const YamlEntry& entry : node.entries) {
+      kind_.training_defaults.emplace_back(entry.key, word(entry.value, entry.key));
+    }
+  }
+
+  void read_small_data(const YamlNode& node) {
+    if (!node.is_mapping()) refuse(node.line, "small-data: OPTION: VALUE belongs here");
+    for (const YamlEntry& entry : node.entries) {
+      const NetworkOption* const option = kind_.find(entry.key);
+      if (option == nullptr) {
+        std::vector<std::string> names;
+        for (const NetworkOption& each : kind_.options) names.push_back(each.name);
+        refuse(entry.line, fmt::format("small-data: {} is no option{}", entry.key,
+                                       known_names(entry.key, std::move(names), "Options")));
+      }
+      try {
+        OptionValue value = option_value(plain(entry.value), *option);
+        if (std::string wrong = objection(*option, value); !wrong.empty()) throw std::invalid_argument(wrong);
+        kind_.small_data.emplace_back(entry.key, std::move(value));
+      } catch (const std::invalid_argument& error) {
+        refuse(entry.line, fmt::format("small-data: {} {}", entry.key, error.what()));
+      }
+    }
+  }
+
+  void check_blocks(const YamlNode& node) const {
+    if (!node.is_mapping()) refuse(node.line, "blocks: NAME: {parameters: [..], layers: [..]} belongs here");
+    for (const YamlEntry& entry : node.entries) {
+      const std::string& name = entry.key;
+      if (!is_name(name)) refuse(entry.line, fmt::format("blocks: {} is no name", name));
+      if (!entry.value.is_mapping()) {
+        refuse(entry.line, fmt::format("blocks: {}: {{parameters: [..], layers: [..]}} belongs here", name));
+      }
+      require_keys(entry.value, {"parameters", "layers", "summary"});
+      const YamlNode& layers = required(entry.value, "layers");
+      if (!layers.is_list()) refuse(layers.line, fmt::format("blocks: {}: layers: a list belongs here", name));
+      const YamlNode* const parameters = entry.value.find("parameters");
+      if (parameters == nullptr) continue;
+      if (!parameters->is_list())
+        refuse(parameters->line, fmt::format("blocks: {}: parameters: a list of names", name));
+      for (const YamlNode& parameter : parameters->items) {
+        constexpr std::string_view kEverywhere[] = {"name", "from", "when"};
+        if (!parameter.is_word() || !is_name(parameter.text) ||
+            std::ranges::find(kEverywhere, parameter.text) != std::end(kEverywhere)) {
+          refuse(parameter.line,
+                 fmt::format("blocks: {}: parameters: a list of names, without name, from, when", name));
+        }
+      }
+    }
+  }
+
+  NetworkKind kind_;
+  std::string shown_;
+};
+
+}  // namespace
+
+NetworkKind read_network(std::string text, std::string file) {
+  return NetworkReader(std::move(text), std::move(file)).read();
+}
+
+DeclaredInput declared_input(const NetworkKind& kind) {
+  DeclaredInput input;
+  const YamlNode* const inputs = kind.document->find("inputs");
+  if (inputs == nullptr) return input;
+  input.name = inputs->entries[0].key;
+  input.line = inputs->entries[0].line;
+  for (const YamlNode& extent : inputs->entries[0].value.items) {
+    input.extents.push_back(extent.text == "any" ? 0 : std::get<std::int64_t>(evaluate(extent, Scope()).data));
+  }
+  return input;
+}
+
+OptionValue option_value(const NetworkValue& value, const NetworkOption& option) {
+  const auto refuse = [&](std::string_view wanted) {
+    throw std::invalid_argument(fmt::format("is {}, and must be {}", to_text(value), wanted));
+  };
+  return std::visit(
+      [&]<class T>(const T&) -> OptionValue {
+        const auto* const whole = std::get_if<std::int64_t>(&value.data);
+        const auto* const number = std::get_if<double>(&value.data);
+        if constexpr (std::is_same_v<T, std::int64_t>) {
+          if (whole != nullptr) return *whole;
+          refuse("a whole number");
+        } else if constexpr (std::is_same_v<T, double>) {
+          if (whole != nullptr) return static_cast<double>(*whole);
+          if (number == nullptr) refuse("a number");
+          return *number;
+        } else if constexpr (std::is_same_v<T, bool>) {
+          if (!std::holds_alternative<bool>(value.data)) refuse("yes or no");
+          return std::get<bool>(value.data);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          if (std::holds_alternative<std::vector<NetworkValue>>(value.data) ||
+              std::holds_alternative<NetworkFields>(value.data)) {
+            refuse("a word");
+          }
+          return to_text(value);
+        } else if constexpr (std::is_same_v<T, Numbers>) {
+          if (whole != nullptr) return Numbers{*whole};
+          const auto* const items = std::get_if<std::vector<NetworkValue>>(&value.data);
+          Numbers numbers;
+          if (items == nullptr) refuse("a list of whole numbers");
+          for (const NetworkValue& item : *items) {
+            const auto* const one = std::get_if<std::int64_t>(&item.data);
+            if (one == nullptr) refuse("a list of whole numbers");
+            numbers.push_back(*one);
+          }
+          return numbers;
+        } else {
+          const auto* const text = std::get_if<std::string>(&value.data);
+          if (text == nullptr) refuse("an initialisation, such as he_normal or normal(0.02)");
+          try {
+            return Initializers{.all = parse_initializer(*text), .layers = {}};
+          } catch (const std::invalid_argument& error) {
+            throw std::invalid_argument(fmt::format("is no initialisation: {}", error.what()));
+          }
+        }
+        return {};  // not reached: refuse() throws
+      },
+      option.value);
+}
+
+std::string known_names(std::string_view wrong, std::vector<std::string> names, std::string_view what) {
+  std::ranges::sort(names);
+  return fmt::format("{}{} {}: {}", did_you_mean(wrong, names), did_you_mean(wrong, names).empty() ? "." : "", what,
+                     list_names(names, "and"));
+}
+
+std::string file_of(const NetworkKind& kind) { return kind.file.empty() ? kind.name + ".yaml" : kind.file; }
+
+}  // namespace lockstep::model

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# A user's network from a file (the example of model/networks.md): trained on two ranks, resumed on others, evaluated,
+# exported, imported, frozen, swept; wrong files end every rank with one sentence.
+# seconds: 600
+# label: more
+. "$(dirname "$0")/harness.sh"
+
+pack_small data/train
+pack_small data/test --first 600
+sed -n '/^```yaml$/,/^```$/p' "$tree/model/networks.md" | sed -n '/^name: two_branches/,/^```$/p' | grep -v '^```' >net.yaml
+expect_file net.yaml
+common=(--data data --model net.yaml --report-every 1 --no-tensorboard --progress off --seed 3)
+
+check "its options and defaults are in the help"
+run train --model net.yaml --help
+expect_status 0; expect_silence
+expect_out 'Network two_branches: a residual'
+expect_out '--width N +numbers in each branch \[16\]'
+expect_out '--dropout X .*\[0\]'
+expect grep -Pzq -- '--optimizer [A-Z]+[^[]*\[momentum\]' out
+expect_out '--weight-init SCHEME'
+! grep -q -- '^  --hidden' out || failed "options of other networks are in its help"
+
+check "the plan shows its operations"
+run train "${common[@]}" --width 8 --blocks 3 --dry-run
+expect_status 0; expect_silence
+expect_out 'begin/wide +20 -> 8, relu'
+expect_out 'block_3/dense_2 +8 -> 8'
+expect_out 'head +8 -> 5'
+run -n 2 check "${common[@]}" --width 8 --run runs/none --seconds 0.2
+expect_status '0|1'; expect_out 'memory +ok'
+
+check "it is trained on two ranks"
+run -n 2 train "${common[@]}" --global-batch 40 --width 12 --dropout 0.1 --epochs 2 --checkpoint-every 10 --keep 9 --run runs/a
+expect_status 0; expect_silence
+metric runs/a train loss >curve
+[ "$(wc -l <curve)" = 30 ] || failed "30 steps expected"
+awk 'NR <= 3 { first += $2 } NR > 27 { last += $2 } END { exit !(last < first) }' curve || failed "the loss does not fall"
+expect grep -qx "model = $PWD/net.yaml" runs/a/config.ini
+for line in "width = 12" "dropout = 0.1" "optimizer = momentum" "learning-rate = 0.05"; do
+  expect grep -qx "$line" runs/a/config.ini
+done
+expect_same net.yaml runs/a/network.yaml
+
+check "from now on nothing needs the file"
+mv net.yaml kept.yaml
+run -n 3 train --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/b
+expect_status 0
+metric runs/b train loss | paste <(tail -n 20 curve) - |
+  awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-4 * $2)) bad = 1 } END { exit bad || NR != 20 }' ||
+  failed "the curves differ"
+expect_same kept.yaml runs/b/network.yaml
+run eval runs/a
+expect_status 0; expect_silence; cp out alone
+run -n 3 eval runs/a
+expect_status 0; expect_same alone out
+run predict runs/a --data data/test --out predictions.h5
+expect_status 0; expect_silence
+run info runs/a
+expect_status 0; expect_silence; expect_out 'width 12'
+run info "$(newest_checkpoint runs/a)"
+expect_status 0; expect_out 'network +20 -> 5: two_branches 20-5 [0-9a-f]{16}'
+run report runs/a --out page.html
+expect_status 0; expect_silence
+
+check "its weights go out and come back"
+run export runs/a --out a.safetensors
+expect_status 0
+run import a.safetensors --out a.h5
+expect_status 0; expect_out 'two_branches'
+must_run export a.h5 --out again.safetensors
+expect cmp a.safetensors again.safetensors
+run eval a.h5 --data data/test
+expect_status 0
+run export runs/a --out a.onnx
+expect_status 0; expect_file a.onnx
+
+check "a new run begins with its weights, some of them frozen"
+cp kept.yaml net.yaml
+run train "${common[@]}" --initialize-from runs/a --freeze 'begin/*,block_1/*' --steps 3 --run runs/tuned
+expect_status 0; expect_silence
+expect grep -qx "width = 12" runs/tuned/config.ini
+python3 - "$tree" <<'END' || failed "what is frozen"
+import sys
+sys.path.insert(0, sys.argv[1] + "/tests/cli")
+from checkpoint_tensors import tensors
+import glob
+a, b = tensors("runs/a/checkpoints/best"), tensors(sorted(glob.glob("runs/tuned/checkpoints/step-*.h5"))[-1])
+for name in b:
+    if "parameters/" in name:
+        frozen = "begin/" in name or "block_1/" in name
+        assert (a[name].tobytes() == b[name].tobytes()) == frozen, name
+END
+
+check "a resumed run keeps its network and says that the file differs"
+sed -i 's/^  blocks: {default: 2/  blocks: {default: 3/; s/residual multilayer/changed multilayer/' net.yaml
+run train --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/c
+expect_status 0; expect_err "net.yaml differs from the network of the run, which stays as it was"
+run train --model net.yaml --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/d --steps 12
+expect_status 0; expect_err "net.yaml differs from the network of the run"
+expect_same kept.yaml runs/d/network.yaml
+run -n 2 train --resume --run runs/a --epochs 3 --model net.yaml
+expect_status 0; expect_err "net.yaml differs from the network of the run"
+cp kept.yaml net.yaml
+
+check "another network is not resumed"
+run train --model mlp --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/e
+expect_status '1|2'; expect_err 'network'
+
+check "its configuration makes the same run again"
+run train --config runs/a/config.ini --run runs/again --steps 2
+expect_status 0
+head -n 2 curve >two; metric runs/again train loss | awk '{ print $1 }' >steps
+[ "$(wc -l <steps)" = 2 ] || failed "two steps expected"
+
+check "it is swept over its own options"
+printf '%s\n' '--width 4' '--width 8 --dropout 0.2' '--model mlp --hidden 8' >settings.txt
+run sweep settings.txt "${common[@]}" --steps 4 --run runs/s
+expect_status 0
+expect grep -qx 'width = 8' runs/s/2/config.ini
+expect grep -qx 'model = mlp' runs/s/3/config.ini
+printf '%s\n' '--widht 4' >settings.txt
+run sweep settings.txt "${common[@]}" --steps 4 --run runs/wrong
+expect_error 2 "settings.txt, setting 1 .*unknown option --widht; did you mean --width"
+
+check "its steps are timed without data"
+run bench step --model net.yaml --width 4 --features 20 --outputs 5 --batch 4 --warmup 1 --repeat 2
+expect_status 0
+
+check "wrong use of options"
+run train "${common[@]}" --widht 5
+expect_error 2 "unknown option --widht; did you mean --width"
+run train "${common[@]}" --width 0
+expect_error 2 "--width: 0 must be at least 1"
+run train --data data --model mlp --width 5
+expect_error 2 "--width has an effect only with --model gpt"
+run train --data data --model nte.yaml
+expect_error 2 "--model: nte.yaml cannot be read"
+run train --data data --model ntes
+expect_error 2 "--model: ntes is not one of cnn, gpt, linear, lstm, mlp and resnet"
+run train --data data --model ./data
+expect_error 2 "--model: ./data cannot be read"
+
+# wrong LINE-PATTERN REPLACEMENT MESSAGE: on two ranks, exit 2 from each and one sentence
+wrong() {
+  sed "s/$1/$2/" kept.yaml >net.yaml
+  run -n 2 train "${common[@]}" --run runs/wrong
+  expect_error 2 "$3"
+  expect_no_file runs/wrong
+}
+check "a layer that is none"
+wrong 'dense: \$width, relu' 'denes: $width, relu' 'net.yaml:[0-9]+: denes is no layer; did you mean dense\? Layers: add, '
+check "shapes that do not meet"
+wrong 'units: \$width, name: deep_2' 'units: 7, name: deep_2' 'net.yaml:[0-9]+: begin/add_1 adds 16 and 7'
+check "an output that does not fit the data"
+wrong 'units: \$outputs' 'units: 4' "net.yaml: the network's output is 4 of each sample, and the data ask for 5: end with .dense: .outputs"
+check "no YAML"
+wrong '^network:' 'network: [' 'net.yaml:[0-9]+: no YAML: '
+check "an option with the name of another"
+wrong '^  width:' '  batch:' 'net.yaml: options: batch is the name of another option of lockstep train'
+check "training defaults that are none"
+wrong 'batch: 32' 'run: here' 'net.yaml: training: run is no option of training that a network brings'
+wrong 'batch: 32' 'btach: 32' 'net.yaml: training: btach is no option of training that a network brings; did you mean batch'
+wrong 'batch: 32' 'batch: many' 'batch of two_branches: many is not a whole number'
+
+check "ranks that read different files end together"
+cp kept.yaml net.yaml
+mkdir -p other && sed 's/activation: tanh/activation: sigmoid/' kept.yaml >other/net.yaml
+cat >each <<'END'
+#!/bin/bash
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+[ "$rank" = 0 ] || { cd other; ln -sfn ../data data; }
+exec "$@"
+END
+chmod +x each
+run -n 2 -w ./each train "${common[@]}" --run "$PWD/runs/differ"
+expect_status '[12]'; expect_err 'text of the network'
