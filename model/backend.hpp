@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/bf16_unit.hpp"
 #include "model/device.hpp"
 #include "model/image_operations.hpp"
 #include "model/operation_types.hpp"
@@ -315,7 +316,8 @@ double sum_of_squares_now(Backend& backend, const Tensor& x);
 struct BackendOptions {
   int threads = 1;                        ///< cpu
   int device = 0;                         ///< cuda: index of the device in CUDA's numbering
-  Precision precision = Precision::fp32;  ///< cuda; other backends have only one
+  Bf16Unit bf16_unit = Bf16Unit::none;    ///< cpu: multiplies in bf16; it must be there (obstacle_to())
+  Precision precision = Precision::fp32;  ///< cuda
   bool graphs = true;                     ///< cuda: record and replay in repeat()
   bool tune = false;  ///< cuda: prefer speed here and now over repeatable bits: time a few algorithms for products,
                       ///< attention's gradients in any order

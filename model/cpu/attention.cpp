@@ -12,12 +12,14 @@ namespace {
 
 /// Queries of a tile: whole tiles of a product. A context of 128 computes five eighths of the scores, one of 1,024 a
 /// little more than a half.
-constexpr std::size_t kTile = 36;
+constexpr std::size_t kTile = 36, kBf16Tile = 32;
 
 /// Sizes of the problem, and offsets of the heads.
 struct Sizes {
-  explicit Sizes(const Attention& shape)
-      : context(static_cast<std::size_t>(shape.context)),
+  Sizes(const Attention& shape, Bf16Unit bf16_unit)
+      : unit(bf16_unit),
+        tile(unit == Bf16Unit::none ? kTile : kBf16Tile),
+        context(static_cast<std::size_t>(shape.context)),
         heads(static_cast<std::size_t>(shape.heads)),
         head(static_cast<std::size_t>(shape.head_size)),
         width(heads * head),
@@ -27,6 +29,8 @@ struct Sizes {
   std::size_t offset(std::size_t index, std::size_t stride) const {
     return index / heads * context * stride + index % heads * head;
   }
+  Bf16Unit unit;     ///< instructions of the products
+  std::size_t tile;  ///< queries
   std::size_t context, heads, head, width;
   std::size_t joint;  ///< width of the joint projection
   float scale;
@@ -69,9 +73,9 @@ struct Workspace {
         two(all.subspan(tile(size), tile(size))),
         three(all.subspan(2 * tile(size), tile(size))),
         factors(all.subspan(3 * tile(size))) {}
-  static std::size_t tile(const Sizes& size) { return kTile * size.context; }
-  static std::size_t turned(const Sizes& size) { return SharedFactor::workspace(size.head, size.context); }
-  static std::size_t plain(const Sizes& size) { return SharedFactor::workspace(size.context, size.head); }
+  static std::size_t tile(const Sizes& size) { return size.tile * size.context; }
+  static std::size_t turned(const Sizes& size) { return SharedFactor::workspace(size.head, size.context, size.unit); }
+  static std::size_t plain(const Sizes& size) { return SharedFactor::workspace(size.context, size.head, size.unit); }
   static std::size_t elements(const Sizes& size) { return 3 * tile(size) + 2 * turned(size) + plain(size); }
   std::span<float> one, two, three, factors;
 };
@@ -91,26 +95,27 @@ void for_each_head(std::size_t count, const Sizes& size, std::span<float> worksp
 
 }  // namespace
 
-std::size_t attention_workspace(const Attention& shape, std::size_t threads) noexcept {
-  return threads * Workspace::elements(Sizes(shape));
+std::size_t attention_workspace(const Attention& shape, std::size_t threads, Bf16Unit unit) noexcept {
+  return threads * Workspace::elements(Sizes(shape, unit));
 }
 
 void attention_forward(const Attention& shape, const AttentionForwardOperands& operands, std::span<float> workspace,
-                       ThreadPool& threads) {
+                       ThreadPool& threads, Bf16Unit unit) {
   const auto& [joint, dropout_keys, y, log_sums] = operands;
-  const Sizes size(shape);
+  const Sizes size(shape, unit);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
     const float* const q = joint.elements<float>().data() + size.offset(index, size.joint);
     const float* const k = q + size.width;
     const float* const v = k + size.width;
     float* const out = y.elements<float>().data() + size.offset(index, size.width);
     float* const logs = log_sums.elements<float>().data() + index * size.context;
-    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
-    const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Workspace::turned(size)));
+    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors, unit);
+    const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Workspace::turned(size)),
+                              unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
     const auto known = static_cast<std::size_t>(shape.first);
     for (Tile tile{known, known}; tile.end < size.context;) {
-      tile = {tile.end, std::min(tile.end + kTile, size.context)};
+      tile = {tile.end, std::min(tile.end + size.tile, size.context)};
       const auto scores = own.one.first(tile.elements()), factors = own.two.first(tile.end);
       turned_keys.multiply({tile.rows(), tile.end, size.head}, {q + tile.first * size.joint, size.joint}, 0,
                            Accumulate::no, scores.data(), tile.end);
@@ -129,9 +134,9 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
 }
 
 void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands, std::span<float> workspace,
-                        ThreadPool& threads) {
+                        ThreadPool& threads, Bf16Unit unit) {
   const auto& [joint, dropout_keys, y, log_sums, d_y, d_joint] = operands;
-  const Sizes size(shape);
+  const Sizes size(shape, unit);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
     const float* const q = joint.elements<float>().data() + size.offset(index, size.joint);
     const float* const k = q + size.width;
@@ -142,16 +147,16 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
     const float* const out = y.elements<float>().data() + size.offset(index, size.width);
     const float* const d_out = d_y.elements<float>().data() + size.offset(index, size.width);
     const float* const logs = log_sums.elements<float>().data() + index * size.context;
-    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
+    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors, unit);
     const SharedFactor turned_values({v, size.joint, true}, size.head, size.context,
-                                     own.factors.subspan(Workspace::turned(size)));
+                                     own.factors.subspan(Workspace::turned(size)), unit);
     const SharedFactor plain_keys({k, size.joint}, size.context, size.head,
-                                  own.factors.subspan(2 * Workspace::turned(size)));
+                                  own.factors.subspan(2 * Workspace::turned(size)), unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
     // The last tile sees all keys and writes their gradients; the tiles before it add to them.
     Accumulate accumulate = Accumulate::no;
     for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
-      const Tile tile{(end - 1) / kTile * kTile, end};
+      const Tile tile{(end - 1) / size.tile * size.tile, end};
       const Factor queries{q + tile.first * size.joint, size.joint},
           d_rows{d_out + tile.first * size.width, size.width};
       const auto p = own.one.first(tile.elements()), d_p = own.two.first(tile.elements());
@@ -171,8 +176,8 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
           score_gradient_row(row, nullptr, product, size.scale, d_row);
         }
       }
-      multiply({end, size.head, tile.rows()}, {p.data(), end, true}, d_rows, accumulate, d_v, size.joint);
-      multiply({end, size.head, tile.rows()}, {d_p.data(), end, true}, queries, accumulate, d_k, size.joint);
+      multiply({end, size.head, tile.rows()}, {p.data(), end, true}, d_rows, accumulate, d_v, size.joint, unit);
+      multiply({end, size.head, tile.rows()}, {d_p.data(), end, true}, queries, accumulate, d_k, size.joint, unit);
       plain_keys.multiply({tile.rows(), size.head, end}, {d_p.data(), end}, 0, Accumulate::no,
                           d_q + tile.first * size.joint, size.joint);
       end = tile.first;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "model/cpu/bf16_number.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/onednn_steps.hpp"
 
@@ -83,7 +84,14 @@ struct Steps {
 
 class Convolver::Library {
  public:
-  explicit Library(ThreadPool& threads) : threads_(threads), workspace_(threads.size()) {}
+  Library(ThreadPool& threads, Bf16Unit unit)
+      : threads_(threads),
+        type_(unit == Bf16Unit::none                        ? FactorType::fp32
+              : !is_emulated(unit) && use_onednn_bf16(unit) ? FactorType::bf16
+                                                            : FactorType::rounded),
+        workspace_(threads.size()),
+        x_factors_(threads.size()),
+        y_factors_(threads.size()) {}
 
   void forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                const Tensor& y);
@@ -97,6 +105,10 @@ class Convolver::Library {
   /// Makes the steps for a batch in pieces of `piece` images, before threads need them.
   void prepare(Steps& steps, Direction direction, std::size_t images, std::size_t piece);
   Steps& steps_of(const Convolution& shape);
+  /// A factor as the products read it: itself, or rounded in `scratch`.
+  const void* factor(std::span<const float> plain, ScratchFloats& scratch) const;
+  /// The filters in the library's format, valid until the next call.
+  const void* arrange(const ConvolutionStep& like, const Tensor& w);
   const ConvolutionStep& first(const Steps& steps, Direction direction) const {
     return *steps.of_direction[static_cast<std::size_t>(direction)].front();
   }
@@ -104,13 +116,34 @@ class Convolver::Library {
   ThreadPool& threads_;
   std::map<Key, std::unique_ptr<Steps>> steps_;
   std::vector<std::string> notes_;
+  const FactorType type_;
   OnednnWorkspace workspace_;
+  std::vector<ScratchFloats> x_factors_, y_factors_;  ///< rounded, by thread
+  ScratchFloats rounded_filters_;
   ScratchFloats filters_;        ///< w in the library's format; in backward, for the gradient of x
   ScratchFloats run_gradients_;  ///< one gradient of w per thread
   ScratchFloats part_gradients_;
   ScratchFloats plain_gradient_;  ///< the gradient of w before it is added to d_w
   ScratchFloats bias_gradients_;  ///< one gradient of the bias per block
 };
+
+const void* Convolver::Library::factor(std::span<const float> plain, ScratchFloats& scratch) const {
+  if (type_ == FactorType::fp32) return plain.data();
+  const std::size_t floats = type_ == FactorType::rounded ? plain.size() : (plain.size() + 1) / 2;
+  const std::span<float> to = scratch.at_least(floats);
+  if (type_ == FactorType::rounded) {
+    round_to_bf16(plain, to);
+  } else {
+    round_to_bf16(plain, std::span(reinterpret_cast<Bf16*>(to.data()), plain.size()));
+  }
+  return to.data();
+}
+
+const void* Convolver::Library::arrange(const ConvolutionStep& like, const Tensor& w) {
+  const std::span<const float> plain = w.elements<float>();
+  const void* const from = type_ == FactorType::rounded ? factor(plain, rounded_filters_) : plain.data();
+  return like.arrange_filters(static_cast<const float*>(from), filters_);
+}
 
 Steps& Convolver::Library::steps_of(const Convolution& shape) {
   auto& found = steps_[key_of(shape)];
@@ -123,7 +156,7 @@ ConvolutionStep& Convolver::Library::step(Steps& steps, Direction direction, std
   const auto found = std::ranges::find(all, images, [](const auto& step) { return step->images(); });
   if (found != all.end()) return **found;
   const ConvolutionStep* const like = all.empty() ? nullptr : all.front().get();
-  all.push_back(std::make_unique<ConvolutionStep>(workspace_, steps.shape, direction, images, like));
+  all.push_back(std::make_unique<ConvolutionStep>(workspace_, steps.shape, type_, direction, images, like));
   const std::string& implementation = all.back()->implementation();
   if (is_fallback(implementation) && (like == nullptr || !is_fallback(like->implementation()))) {
     const Convolution& shape = steps.shape;
@@ -148,9 +181,8 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
   Steps& steps = steps_of(shape);
   const Cuts& cuts = steps.cuts;
   prepare(steps, Direction::forward, images, cuts.block);
-  const ConvolutionStep& like = first(steps, Direction::forward);
-  const float* const filters = like.arrange_filters(w.elements<float>().data(), filters_);
-  const float* const from = x.elements<float>().data();
+  const void* const filters = arrange(first(steps, Direction::forward), w);
+  const auto from = x.elements<float>();
   const auto to = y.elements<float>();
   const auto shift = bias.elements<float>();
   const auto channels = static_cast<std::size_t>(shape.out.channels);
@@ -159,7 +191,8 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
     for (std::size_t block = mine.offset; block < mine.end(); ++block) {
       const std::size_t image = block * cuts.block, count = std::min(cuts.block, images - image);
       const auto out = to.subspan(image * cuts.out, count * cuts.out);
-      step(steps, Direction::forward, count).run(thread, from + image * cuts.in, filters, out.data());
+      const void* const in = factor(from.subspan(image * cuts.in, count * cuts.in), x_factors_[thread]);
+      step(steps, Direction::forward, count).run(thread, in, filters, out.data());
       if (!shift.empty() || activation != Activation::none) add_bias_and_activate(out, channels, shift, activation);
     }
   });
@@ -182,15 +215,15 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
   const Cuts& cuts = steps.cuts;
   const auto channels = static_cast<std::size_t>(shape.out.channels);
   const auto input_gradient = d_x.elements<float>();
-  const float* filters = nullptr;
+  const void* filters = nullptr;
   if (!input_gradient.empty()) {
     prepare(steps, Direction::backward_input, images, cuts.block);
-    filters = first(steps, Direction::backward_input).arrange_filters(w.elements<float>().data(), filters_);
+    filters = arrange(first(steps, Direction::backward_input), w);
   }
   const std::size_t blocks = cuts.blocks(images);
   const auto bias_gradients = bias_gradients_.at_least(bias_gradient.empty() ? 0 : blocks * channels);
   const auto value = y.elements<float>(), gradient = d_y.elements<float>();
-  const float* const from = x.elements<float>().data();
+  const auto from = x.elements<float>();
 
   const auto do_block = [&](std::size_t thread, std::size_t block) {
     const std::size_t image = block * cuts.block, count = std::min(cuts.block, images - image);
@@ -202,7 +235,7 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
     activation_gradient(activation, piece(value), piece(gradient), channels, 0, channels, sums);
     if (filters != nullptr) {
       step(steps, Direction::backward_input, count)
-          .run(thread, input_gradient.data() + image * cuts.in, filters, gradient.data() + image * cuts.out);
+          .run(thread, input_gradient.data() + image * cuts.in, filters, factor(piece(gradient), y_factors_[thread]));
     }
   };
   const bool run_is_block = cuts.run == cuts.block && !filter_gradient.empty();
@@ -236,8 +269,9 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
         if (run_is_block) do_block(thread, run);
         const std::size_t image = run * cuts.run, count = std::min(cuts.run, images - image);
         const auto one = run == my_runs.offset ? total : run_gradients.subspan(thread * size, size);
-        step(steps, Direction::backward_filters, count)
-            .run(thread, from + image * cuts.in, one.data(), gradient.data() + image * cuts.out);
+        const void* const in = factor(from.subspan(image * cuts.in, count * cuts.in), x_factors_[thread]);
+        const void* const out = factor(gradient.subspan(image * cuts.out, count * cuts.out), y_factors_[thread]);
+        step(steps, Direction::backward_filters, count).run(thread, in, one.data(), out);
         if (run != my_runs.offset) add_scaled(one, 1, total);
       }
     }
@@ -249,7 +283,7 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
   sum_bias();
 }
 
-Convolver::Convolver(ThreadPool& threads) : library_(std::make_unique<Library>(threads)) {}
+Convolver::Convolver(ThreadPool& threads, Bf16Unit unit) : library_(std::make_unique<Library>(threads, unit)) {}
 Convolver::~Convolver() = default;
 
 void Convolver::forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,

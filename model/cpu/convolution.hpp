@@ -1,5 +1,7 @@
 /// \file
-/// Convolutions on the CPU through oneDNN; this is the only interface to it.
+/// Convolutions on the CPU through oneDNN; this is the only interface to it. With a Bf16Unit the factors of their
+/// products are rounded to bf16: by oneDNN's code for bf16, whose bits are its own, or (emulations) before its code for
+/// fp32.
 #pragma once
 
 #include <memory>
@@ -7,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/bf16_unit.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/image_operations.hpp"
 
@@ -21,7 +24,7 @@ namespace lockstep::model::cpu {
 /// threads does not change a bit. One caller at a time.
 class Convolver {
  public:
-  explicit Convolver(ThreadPool& threads);
+  Convolver(ThreadPool& threads, Bf16Unit unit);
   ~Convolver();
   Convolver(const Convolver&) = delete;
   Convolver& operator=(const Convolver&) = delete;

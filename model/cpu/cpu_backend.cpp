@@ -60,10 +60,10 @@ UpdateSpans part_of(const UpdateSpans& spans, std::size_t begin, std::size_t end
 
 }  // namespace
 
-CpuBackend::CpuBackend(int threads) : threads_(threads) { prepare_gemm(); }
+CpuBackend::CpuBackend(int threads, Bf16Unit unit) : unit_(unit), threads_(threads) { prepare_gemm(); }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu: {}, {} thread{}", cpu_code(), threads_.size(), threads_.size() == 1 ? "" : "s");
+  return fmt::format("cpu: {}, {} thread{}", cpu_code(unit_), threads_.size(), threads_.size() == 1 ? "" : "s");
 }
 
 void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
@@ -79,7 +79,7 @@ void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transf
 
 void CpuBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                    const Tensor& y) {
-  gemm({x}, {w}, Accumulate::no, y, threads_);
+  gemm({x}, {w}, Accumulate::no, y, threads_, unit_);
   const auto columns = static_cast<std::size_t>(y.columns);
   const auto shift = bias.elements<float>();
   threads_.split(static_cast<std::size_t>(y.rows), 1, rows_threshold(y), [&](std::size_t begin, std::size_t end) {
@@ -101,8 +101,8 @@ void CpuBackend::do_linear_backward(const LinearBackwardOperands& operands, Acti
                  [&](std::size_t begin, std::size_t end) {
                    activation_gradient(activation, value, gradient, columns, begin, end, sums);
                  });
-  if (d_w.present()) gemm({x, true}, {d_y}, accumulate, d_w, threads_);
-  if (d_x.present()) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_);
+  if (d_w.present()) gemm({x, true}, {d_y}, accumulate, d_w, threads_, unit_);
+  if (d_x.present()) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_, unit_);
 }
 
 template <class Part, class Block>
@@ -293,6 +293,8 @@ std::string cpu_libraries() {
   return fmt::format("{}, oneDNN {}.{}.{}", cpu::blas_library(), onednn.major, onednn.minor, onednn.patch);
 }
 
-std::string cpu_code() { return fmt::format("{}, loops {}", cpu::gemm_code(), cpu::loop_instruction_set()); }
+std::string cpu_code(Bf16Unit unit) {
+  return fmt::format("{}, loops {}", cpu::gemm_code(unit), cpu::loop_instruction_set());
+}
 
 }  // namespace lockstep::model

@@ -1,5 +1,6 @@
 /// \file
-/// The CPU: fp32, matrix multiplications through gemm(), everything else in our own vectorised loops.
+/// The CPU: fp32, matrix multiplications through gemm(), everything else in our own vectorised loops. With a Bf16Unit,
+/// factors of products and convolutions are rounded to bf16 on their way; every tensor stays fp32.
 #pragma once
 
 #include <string>
@@ -15,7 +16,8 @@ namespace lockstep::model::cpu {
 
 class CpuBackend : public HostBackend {
  public:
-  explicit CpuBackend(int threads);
+  /// The processor must have the unit (obstacle_to()).
+  explicit CpuBackend(int threads, Bf16Unit unit = Bf16Unit::none);
 
   std::string_view name() const noexcept override { return "cpu"; }
   std::string description() const override;
@@ -41,9 +43,10 @@ class CpuBackend : public HostBackend {
   void update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice, std::span<double> norms);
 
   ArenaMemory memory_;
+  const Bf16Unit unit_;
   ThreadPool threads_;
-  CpuImages images_{threads_};
-  CpuSequences sequences_{threads_};
+  CpuImages images_{threads_, unit_};
+  CpuSequences sequences_{threads_, unit_};
 };
 
 }  // namespace lockstep::model::cpu

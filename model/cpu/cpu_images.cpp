@@ -23,10 +23,10 @@ void put(float value, Accumulate accumulate, float& to) { to = accumulate == Acc
 
 }  // namespace
 
-CpuImages::CpuImages(ThreadPool& threads)
+CpuImages::CpuImages(ThreadPool& threads, Bf16Unit unit)
     : ImageOperations({.compute = ElementType::float32, .master = ElementType::float32}),
       threads_(threads),
-      convolver_(threads) {}
+      convolver_(threads, unit) {}
 
 template <class Work>
 void CpuImages::split(std::size_t count, std::size_t each, const Work& work) {

@@ -1,5 +1,6 @@
 /// \file
-/// The operations on images of the CPU: fp32, convolutions through oneDNN, everything else in our own vectorised loops.
+/// The operations on images of the CPU: fp32, convolutions through oneDNN (which may round to bf16), everything else in
+/// our own vectorised loops.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace lockstep::model::cpu {
 
 class CpuImages final : public ImageOperations {
  public:
-  explicit CpuImages(ThreadPool& threads);
+  CpuImages(ThreadPool& threads, Bf16Unit unit);
 
   /// Remarks about operations that run slower than expected, found at the first call of a shape; normally empty.
   std::vector<std::string> notes() const { return convolver_.notes(); }

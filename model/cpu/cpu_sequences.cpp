@@ -85,13 +85,13 @@ void CpuSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y
 }
 
 void CpuSequences::do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) {
-  gemm({x}, {table, true}, Accumulate::no, y, threads_);
+  gemm({x}, {table, true}, Accumulate::no, y, threads_, unit_);
 }
 
 void CpuSequences::do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                                        const Tensor& d_table, const Tensor& d_x) {
-  if (d_table.present()) gemm({d_y, true}, {x}, accumulate, d_table, threads_);
-  gemm({d_y}, {table}, Accumulate::no, d_x, threads_);
+  if (d_table.present()) gemm({d_y, true}, {x}, accumulate, d_table, threads_, unit_);
+  gemm({d_y}, {table}, Accumulate::no, d_x, threads_, unit_);
 }
 
 void CpuSequences::do_layer_norm_forward(const LayerNormForwardOperands& operands) {
@@ -187,19 +187,21 @@ void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout
 }
 
 void CpuSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
-  cpu::attention_forward(shape, operands, workspace(attention_workspace(shape, threads_.size())), threads_);
+  cpu::attention_forward(shape, operands, workspace(attention_workspace(shape, threads_.size(), unit_)), threads_,
+                         unit_);
 }
 
 void CpuSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
-  cpu::attention_backward(shape, operands, workspace(attention_workspace(shape, threads_.size())), threads_);
+  cpu::attention_backward(shape, operands, workspace(attention_workspace(shape, threads_.size(), unit_)), threads_,
+                          unit_);
 }
 
 void CpuSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
-  cpu::lstm_forward(shape, operands, workspace(lstm_workspace(shape)), threads_);
+  cpu::lstm_forward(shape, operands, workspace(lstm_workspace(shape, unit_)), threads_, unit_);
 }
 
 void CpuSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
-  cpu::lstm_backward(shape, operands, workspace(lstm_workspace(shape)), threads_);
+  cpu::lstm_backward(shape, operands, workspace(lstm_workspace(shape, unit_)), threads_, unit_);
 }
 
 }  // namespace lockstep::model::cpu

@@ -1,11 +1,13 @@
 /// \file
-/// Sequences on the CPU: fp32, matrix multiplications through gemm(), everything else in our own vectorised loops.
+/// Sequences on the CPU: fp32, matrix multiplications through gemm() (which may round to bf16), everything else in our
+/// own vectorised loops.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include "model/bf16_unit.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/sequence_operations.hpp"
 
@@ -14,7 +16,8 @@ namespace lockstep::model::cpu {
 class CpuSequences final : public SequenceOperations {
  public:
   /// The pool must outlive it. Workspace for intermediate results grows with the first call of each shape.
-  explicit CpuSequences(ThreadPool& threads) : SequenceOperations(OperationTypes{}), threads_(threads) {}
+  CpuSequences(ThreadPool& threads, Bf16Unit unit)
+      : SequenceOperations(OperationTypes{}), threads_(threads), unit_(unit) {}
 
  private:
   LOCKSTEP_SEQUENCE_OPERATIONS(void, override)
@@ -23,6 +26,7 @@ class CpuSequences final : public SequenceOperations {
   std::span<float> workspace(std::size_t elements);
 
   ThreadPool& threads_;
+  const Bf16Unit unit_;
   std::vector<float> workspace_;
 };
 

@@ -30,14 +30,16 @@ Factor factor_of(const Operand& operand) {
 }  // namespace
 
 void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
-              std::size_t stride) {
+              std::size_t stride, Bf16Unit unit) {
+  if (unit != Bf16Unit::none) return bf16_gemm(unit, shape, a, b, accumulate, c, stride);
   if (blocked_gemm_instruction_set() != nullptr) return blocked_gemm(shape, a, b, accumulate, c, stride);
   cblas_sgemm(CblasRowMajor, blas_transpose(a), blas_transpose(b), blas_size(shape.rows), blas_size(shape.columns),
               blas_size(shape.inner), 1.0f, a.data, blas_size(a.stride), b.data, blas_size(b.stride),
               accumulate == Accumulate::yes ? 1.0f : 0.0f, c, blas_size(stride));
 }
 
-void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads) {
+void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads,
+          Bf16Unit unit) {
   const auto rows = static_cast<std::size_t>(c.rows), columns = static_cast<std::size_t>(c.columns);
   const auto inner = static_cast<std::size_t>(a.columns());
   const auto out = c.elements<float>();
@@ -66,31 +68,42 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
   const bool is_small = flops < kThreadingFlops;
   // Each thread packs the factor that is not split: let it be the smaller one.
   if (columns > rows) {
-    return threads.split(
-        columns, kColumnGranule, is_small ? columns + 1 : 2 * kColumnGranule, [&](std::size_t begin, std::size_t end) {
-          multiply({rows, end - begin, inner}, left, right.from(0, begin), accumulate, out.data() + begin, columns);
-        });
+    return threads.split(columns, kColumnGranule, is_small ? columns + 1 : 2 * kColumnGranule,
+                         [&](std::size_t begin, std::size_t end) {
+                           multiply({rows, end - begin, inner}, left, right.from(0, begin), accumulate,
+                                    out.data() + begin, columns, unit);
+                         });
   }
-  threads.split(rows, kRowGranule, is_small ? rows + 1 : 2 * kRowGranule, [&](std::size_t begin, std::size_t end) {
+  const std::size_t granule = unit == Bf16Unit::none ? kRowGranule : kPackedGranule;
+  threads.split(rows, granule, is_small ? rows + 1 : 2 * granule, [&](std::size_t begin, std::size_t end) {
     multiply({end - begin, columns, inner}, left.from(begin, 0), right, accumulate, out.data() + begin * columns,
-             columns);
+             columns, unit);
   });
 }
 
-SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace)
-    : factor_(b) {
+SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace,
+                           Bf16Unit unit)
+    : factor_(b), unit_(unit) {
+  if (unit != Bf16Unit::none) {
+    bf16_packed_ = bf16_pack_right(unit, b, inner, columns, workspace);
+    return;
+  }
   if (blocked_gemm_instruction_set() != nullptr) packed_ = pack_right(b, inner, columns, workspace);
 }
 
 void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate,
                             float* c, std::size_t stride) const {
-  if (packed_.data == nullptr) return cpu::multiply(shape, a, factor_.from(0, begin), accumulate, c, stride);
+  if (unit_ != Bf16Unit::none) {
+    return bf16_product_with_packed(unit_, shape, a, bf16_packed_, begin, accumulate, c, stride);
+  }
+  if (packed_.data == nullptr) return cpu::multiply(shape, a, factor_.from(0, begin), accumulate, c, stride, unit_);
   product_with_packed(shape, a, packed_, begin, accumulate, c, stride);
 }
 
 void prepare_gemm() { openblas_set_num_threads(1); }
 
-std::string gemm_code() {
+std::string gemm_code(Bf16Unit unit) {
+  if (unit != Bf16Unit::none) return fmt::format("own products in bf16 by {}", describe(unit));
   if (const char* const set = blocked_gemm_instruction_set()) return fmt::format("own products {}", set);
   return blas_library();
 }

@@ -1,7 +1,8 @@
 /// \file
 /// The only interface to a matrix multiplication. Every dense product of the CPU goes through here: thin GEMMs
 /// (thin_gemm.hpp), our own blocked product (blocked_gemm.hpp) if the processor has its instructions, otherwise the
-/// BLAS.
+/// BLAS. With a Bf16Unit, factors are rounded to bf16 (bf16_gemm.hpp), but for thin GEMMs, which the reading of their
+/// factors limits.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,8 @@
 #include <string>
 
 #include "model/backend.hpp"
+#include "model/bf16_unit.hpp"
+#include "model/cpu/bf16_gemm.hpp"
 #include "model/cpu/blocked_gemm.hpp"
 #include "model/cpu/thread_pool.hpp"
 
@@ -26,12 +29,13 @@ struct Operand {
 /// becomes zero or stays. The threads share the rows or the columns of c. The kernel depends on the shape and the
 /// processor alone, never on timing, so that equal calls give equal bits; our own kernels give the same bits with any
 /// number of threads.
-void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads);
+void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads,
+          Bf16Unit unit);
 
 /// The same for any submatrix, on the calling thread: c [rows, columns] = or += a b; rows of c are `stride` elements
 /// apart. No extent may be zero.
 void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
-              std::size_t stride);
+              std::size_t stride, Bf16Unit unit);
 
 /// A right factor b [inner, columns] that many GEMMs share. Our own GEMM packs it once, into memory that the caller
 /// keeps until the last of them; the BLAS reads it in place.
@@ -39,10 +43,10 @@ class SharedFactor {
  public:
   /// Granule of a partition of a result's columns.
   static constexpr std::size_t kGranule = kPackedGranule;
-  static std::size_t workspace(std::size_t inner, std::size_t columns) noexcept {
-    return packed_elements(inner, columns);
+  static std::size_t workspace(std::size_t inner, std::size_t columns, Bf16Unit unit) noexcept {
+    return unit == Bf16Unit::none ? packed_elements(inner, columns) : bf16_packed_floats(inner, columns);
   }
-  SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace);
+  SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace, Bf16Unit unit);
 
   /// c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the columns [begin, begin + columns) of
   /// b, on the calling thread. begin is a multiple of kGranule. No extent may be zero.
@@ -51,13 +55,16 @@ class SharedFactor {
 
  private:
   Factor factor_;
+  Bf16Unit unit_;
   PackedFactor packed_;  ///< data == nullptr: not packed
+  Bf16PackedFactor bf16_packed_;
 };
 
 /// The library, its version, and the processor that it detected: "OpenBLAS 0.3.21 Haswell".
 std::string blas_library();
-/// "own products x86-64-v4", or blas_library() if there are none for this processor.
-std::string gemm_code();
+/// "own products x86-64-v4", "own products in bf16 by AVX512-BF16"; or blas_library() if there are none for this
+/// processor.
+std::string gemm_code(Bf16Unit unit = Bf16Unit::none);
 /// Sets the library to one thread, for the whole process: the threads are our own.
 void prepare_gemm();
 

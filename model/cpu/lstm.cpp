@@ -28,20 +28,22 @@ struct Sizes {
 
 }  // namespace
 
-std::size_t lstm_workspace(const Lstm& shape) noexcept {
+std::size_t lstm_workspace(const Lstm& shape, Bf16Unit unit) noexcept {
   const Sizes size(shape);
-  return std::max(SharedFactor::workspace(size.hidden, size.gates), SharedFactor::workspace(size.gates, size.hidden));
+  return std::max(SharedFactor::workspace(size.hidden, size.gates, unit),
+                  SharedFactor::workspace(size.gates, size.hidden, unit));
 }
 
 void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::span<float> workspace,
-                  ThreadPool& threads) {
+                  ThreadPool& threads, Bf16Unit unit) {
   const auto& [gates, recurrent, cells, hidden] = operands;
   const Sizes size(shape);
   if (size.sequences == 0) return;
   float* const z = gates.elements<float>().data();
   float* const c = cells.elements<float>().data();
   float* const h = hidden.elements<float>().data();
-  const SharedFactor weights({recurrent.elements<float>().data(), size.gates}, size.hidden, size.gates, workspace);
+  const SharedFactor weights({recurrent.elements<float>().data(), size.gates}, size.hidden, size.gates, workspace,
+                             unit);
   const std::size_t state = size.sequences * size.hidden;
   for (std::size_t t = 0; t < size.steps; ++t) {
     float* const step = z + t * size.sequences * size.gates;
@@ -67,7 +69,7 @@ void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::s
 }
 
 void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std::span<float> workspace,
-                   ThreadPool& threads) {
+                   ThreadPool& threads, Bf16Unit unit) {
   const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
   const Sizes size(shape);
   if (size.sequences == 0) return;
@@ -76,8 +78,8 @@ void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std:
   float* const d_h = d_hidden.elements<float>().data();
   float* const d_c = d_cell.elements<float>().data();
   if (!gates_after.present()) std::fill_n(d_c, size.sequences * size.hidden, 0.0f);
-  const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden,
-                             workspace);
+  const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden, workspace,
+                             unit);
   const std::size_t state = size.sequences * size.hidden;
   const auto pass_on = [&](const float* step, float* d_before) {
     threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),

@@ -35,7 +35,7 @@ typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dn
   }
 }
 
-float* writable(const float* pointer) { return const_cast<float*>(pointer); }  // oneDNN has only one kind of memory
+void* writable(const void* pointer) { return const_cast<void*>(pointer); }  // oneDNN has only one kind of memory
 
 }  // namespace
 
@@ -70,17 +70,33 @@ std::string_view name_of(Direction direction) noexcept {
   return "";
 }
 
-ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, Direction direction,
-                                 std::size_t images, const ConvolutionStep* like)
+bool use_onednn_bf16(Bf16Unit unit) {
+  const auto has = [](dnnl::cpu_isa set) {
+    const auto bits = static_cast<unsigned>(set);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+  };
+  if (unit == Bf16Unit::avx512) static_cast<void>(dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16));
+  return has(dnnl::cpu_isa::avx512_core_bf16);
+}
+
+ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, FactorType factors,
+                                 Direction direction, std::size_t images, const ConvolutionStep* like)
     : workspace_(workspace), images_(images) {
   workspace.claim_thread();
-  const auto type = memory::data_type::f32;
+  constexpr auto kSums = memory::data_type::f32;
+  const auto type = factors == FactorType::bf16 ? memory::data_type::bf16 : kSums;
+  const auto type_of = [&](Direction writer) { return direction == writer ? kSums : type; };
   const auto count = static_cast<memory::dim>(images);
   const memory::dims filter_sizes{shape.out.channels, shape.in.channels, shape.window.height, shape.window.width};
-  const memory::desc x({count, shape.in.channels, shape.in.height, shape.in.width}, type, memory::format_tag::nhwc);
-  const memory::desc y({count, shape.out.channels, shape.out.height, shape.out.width}, type, memory::format_tag::nhwc);
-  plain_filters_ = memory::desc(filter_sizes, type, memory::format_tag::hwio);
-  const memory::desc w = like != nullptr ? like->filters_ : memory::desc(filter_sizes, type, memory::format_tag::any);
+  const auto images_of = [&](const ImageShape& image, memory::data_type type_of_them) {
+    return memory::desc({count, image.channels, image.height, image.width}, type_of_them, memory::format_tag::nhwc);
+  };
+  const memory::desc x = images_of(shape.in, type_of(Direction::backward_input));
+  const memory::desc y = images_of(shape.out, type_of(Direction::forward));
+  plain_filters_ = memory::desc(filter_sizes, kSums, memory::format_tag::hwio);
+  const memory::desc w =
+      like != nullptr ? like->filters_
+                      : memory::desc(filter_sizes, type_of(Direction::backward_filters), memory::format_tag::any);
   const memory::dims strides{shape.window.stride, shape.window.stride};
   const memory::dims before{shape.window.top, shape.window.left}, after{shape.window.bottom, shape.window.right};
   dnnl::primitive_attr attributes;
@@ -88,8 +104,9 @@ ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& 
 
   // The backward primitives take a forward one as a hint; its filters need not have the same format.
   const memory::desc any(filter_sizes, type, memory::format_tag::any);
-  const auto forward = describe<dnnl::convolution_forward>(
-      workspace.engine, attributes, nullptr, x, direction == Direction::forward ? w : any, y, strides, before, after);
+  const auto forward =
+      describe<dnnl::convolution_forward>(workspace.engine, attributes, nullptr, images_of(shape.in, type),
+                                          direction == Direction::forward ? w : any, y, strides, before, after);
   if (direction == Direction::forward) {
     primitive_ = dnnl::convolution_forward(forward);
     filters_ = forward.weights_desc();
@@ -109,8 +126,12 @@ ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& 
   }
   is_plain_ = filters_ == plain_filters_;
   if (!is_plain_) {
-    in_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, plain_filters_, workspace.engine, filters_));
-    out_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, filters_, workspace.engine, plain_filters_));
+    const auto& engine = workspace.engine;
+    if (direction == Direction::backward_filters) {
+      reorder_ = dnnl::reorder(dnnl::reorder::primitive_desc(engine, filters_, engine, plain_filters_));
+    } else {
+      reorder_ = dnnl::reorder(dnnl::reorder::primitive_desc(engine, plain_filters_, engine, filters_));
+    }
   }
   const bool forwards = direction == Direction::forward;
   const int x_name = direction == Direction::backward_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
@@ -137,22 +158,19 @@ void ConvolutionStep::take(const PrimitiveDescriptor& descriptor) {
   scratchpad_ = descriptor.scratchpad_desc();
 }
 
-void ConvolutionStep::reorder(Reorder to, float* plain, float* arranged) const {
+void ConvolutionStep::reorder(const memory::desc& from, const float* read, const memory::desc& to,
+                              float* written) const {
   workspace_.claim_thread();
-  memory outside(plain_filters_, workspace_.engine, plain), inside(filters_, workspace_.engine, arranged);
+  memory source(from, workspace_.engine, writable(read)), target(to, workspace_.engine, written);
   dnnl::stream stream = workspace_.streams.front();
-  if (to == Reorder::in) {
-    in_.execute(stream, outside, inside);
-  } else {
-    out_.execute(stream, inside, outside);
-  }
+  reorder_.execute(stream, source, target);
   stream.wait();
 }
 
-const float* ConvolutionStep::arrange_filters(const float* plain, ScratchFloats& scratch) const {
+const void* ConvolutionStep::arrange_filters(const float* plain, ScratchFloats& scratch) const {
   if (is_plain_) return plain;
   float* const arranged = scratch.at_least(filter_elements()).data();
-  reorder(Reorder::in, writable(plain), arranged);
+  reorder(plain_filters_, plain, filters_, arranged);
   return arranged;
 }
 
@@ -160,7 +178,7 @@ void ConvolutionStep::return_filters(float* arranged, std::span<float> plain, Ac
                                      ScratchFloats& scratch) const {
   if (!is_plain_) {
     const auto to = accumulate == Accumulate::yes ? scratch.at_least(plain.size()) : plain;
-    reorder(Reorder::out, to.data(), arranged);
+    reorder(filters_, arranged, plain_filters_, to.data());
     arranged = to.data();
   }
   if (arranged == plain.data()) return;
@@ -172,7 +190,7 @@ void ConvolutionStep::return_filters(float* arranged, std::span<float> plain, Ac
   }
 }
 
-void ConvolutionStep::run(std::size_t thread, const float* x, const float* w, const float* y) {
+void ConvolutionStep::run(std::size_t thread, const void* x, const void* w, const void* y) {
   workspace_.claim_thread();
   Arguments& arguments = arguments_[thread];
   arguments.x.set_data_handle(writable(x));

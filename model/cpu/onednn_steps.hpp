@@ -11,6 +11,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "model/bf16_unit.hpp"
 #include "model/cpu/arena_memory.hpp"
 #include "model/image_operations.hpp"
 
@@ -45,24 +46,35 @@ class OnednnWorkspace {
 enum class Direction : std::size_t { forward, backward_input, backward_filters };
 std::string_view name_of(Direction direction) noexcept;
 
+/// Factors of a convolution's products. Their sums are fp32.
+enum class FactorType {
+  fp32,
+  rounded,  ///< fp32 numbers that bf16 has
+  bf16,     ///< the library rounds the filters itself
+};
+/// True if the library multiplies bf16 numbers with the processor's instructions. Keeps it from AMX where the unit is
+/// another one; that needs the first call of the library.
+bool use_onednn_bf16(Bf16Unit unit);
+
 class ConvolutionStep {
  public:
   /// like: the first step of this shape and direction, whose format of filters this one must use; or nullptr.
-  ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, Direction direction, std::size_t images,
-                  const ConvolutionStep* like);
+  ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, FactorType type, Direction direction,
+                  std::size_t images, const ConvolutionStep* like);
 
   std::size_t images() const noexcept { return images_; }
   const std::string& implementation() const noexcept { return implementation_; }
-  /// Size of the filters in this step's format, which may be padded.
-  std::size_t filter_elements() const { return filters_.get_size() / sizeof(float); }
+  /// Size of the filters in this step's format, which may be padded, in floats.
+  std::size_t filter_elements() const { return (filters_.get_size() + sizeof(float) - 1) / sizeof(float); }
 
-  /// Plain filters in this step's format: in `scratch`, or in place if the formats are equal.
-  const float* arrange_filters(const float* plain, ScratchFloats& scratch) const;
-  /// The inverse: plain = or += arranged.
+  /// Plain filters in this step's format and type: in `scratch`, or in place if these are equal.
+  const void* arrange_filters(const float* plain, ScratchFloats& scratch) const;
+  /// The inverse, of the gradient: plain = or += arranged.
   void return_filters(float* arranged, std::span<float> plain, Accumulate accumulate, ScratchFloats& scratch) const;
 
-  /// Runs on thread number `thread`. The direction determines which of x, w and y is written.
-  void run(std::size_t thread, const float* x, const float* w, const float* y);
+  /// Runs on thread number `thread`. The direction determines which of x, w and y is written, in fp32; the two others
+  /// are factors.
+  void run(std::size_t thread, const void* x, const void* w, const void* y);
 
  private:
   struct Arguments {
@@ -71,15 +83,14 @@ class ConvolutionStep {
   };
   template <class PrimitiveDescriptor>
   void take(const PrimitiveDescriptor& descriptor);
-  enum class Reorder { in, out };  ///< to the library's format, and back
-  void reorder(Reorder to, float* plain, float* arranged) const;
+  void reorder(const dnnl::memory::desc& from, const float* read, const dnnl::memory::desc& to, float* written) const;
 
   OnednnWorkspace& workspace_;
   std::size_t images_;
   std::string implementation_;
   dnnl::primitive primitive_;
   dnnl::memory::desc filters_, plain_filters_, scratchpad_;
-  dnnl::reorder in_, out_;
+  dnnl::reorder reorder_;  ///< filters into the library's format; their gradient back
   bool is_plain_ = false;
   std::vector<Arguments> arguments_;  ///< by thread
 };

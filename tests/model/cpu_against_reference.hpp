@@ -1,6 +1,7 @@
 /// \file
 /// Compares operations of the CPU with the float64 reference, with one, two and three threads, whose bits must be the
-/// same. Tolerances are multiples of the fp32 rounding unit 2^-24.
+/// same, in fp32 and in bf16. Tolerances are multiples of a unit: the fp32 rounding unit 2^-24; in bf16, whose factors
+/// are off by 2^-8 at most where fp32's sums are off by a few units, 2^-11.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +17,23 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/bf16_unit.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/tensor.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model::test {
 
-inline constexpr double kUnit = 0x1p-24;
+inline constexpr double kUnit = 0x1p-24, kBf16Unit = 0x1p-11;
+
+/// Units of bf16 to test here: the emulations, and the processor's own where it has them.
+inline std::vector<Bf16Unit> bf16_units() {
+  std::vector<Bf16Unit> units{Bf16Unit::emulated_avx512, Bf16Unit::emulated_amx};
+  for (const Bf16Unit unit : {Bf16Unit::avx512, Bf16Unit::amx}) {
+    if (obstacle_to(unit, bf16_instructions()).empty()) units.push_back(unit);
+  }
+  return units;
+}
 
 /// One operand; of the backend's compute type unless it holds something else.
 struct Operand {
@@ -98,14 +109,16 @@ inline double element(const Tensor& tensor, std::size_t i) {
 }
 
 /// Describes the first result that differs from the expected one by more than the operand's tolerance (a NaN must meet
-/// a NaN); "" if there is none.
-inline std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected) {
+/// a NaN); "" if there is none. nan_may_spread: NaNs where the expected result has none are no difference.
+inline std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected, double unit = kUnit,
+                              bool nan_may_spread = false) {
   if (!expected.present()) return "";
   for (std::size_t i = 0; i < static_cast<std::size_t>(expected.count()); ++i) {
     const double x = element(got, i), y = element(expected, i);
-    const double allowed = operand.tolerance * kUnit * std::max(1.0, std::abs(y));
-    if (std::isnan(y) ? std::isnan(x) : std::abs(x - y) <= allowed) continue;
-    return fmt::format("{}[{}] is {}, should be {} ({} units)", operand.name, i, x, y, std::abs(x - y) / kUnit);
+    const double allowed = operand.tolerance * unit * std::max(1.0, std::abs(y));
+    if (std::isnan(x) && (std::isnan(y) || nan_may_spread)) continue;
+    if (std::abs(x - y) <= allowed) continue;
+    return fmt::format("{}[{}] is {}, should be {} ({} units)", operand.name, i, x, y, std::abs(x - y) / unit);
   }
   return "";
 }
@@ -129,27 +142,44 @@ class CpuAgainstReference : public ::testing::Test {
       return memories;
     };
     const auto expected = run(reference_, ElementType::float64);
-    const auto got = run(*cpu_[0], ElementType::float32);
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      EXPECT_EQ(difference(operands[k], got[k].tensor, expected[k].tensor), "") << what;
-    }
-    for (std::size_t more = 1; more < cpu_.size(); ++more) {
-      const auto other = run(*cpu_[more], ElementType::float32);
+    for (const auto& [bf16_unit, cpus] : cpu_) {
+      const bool fp32 = bf16_unit == Bf16Unit::none;
+      const double unit = fp32 ? kUnit : kBf16Unit;
+      // Instructions that take pairs multiply a NaN's neighbours by zero.
+      const bool spreads = !fp32 && !is_emulated(bf16_unit) &&
+                           std::ranges::any_of(operands, [](const Operand& operand) { return operand.nan_at >= 0; });
+      const std::string where = fmt::format("{}, {}", what, describe(bf16_unit));
+      const auto got = run(*cpus[0], ElementType::float32);
       for (std::size_t k = 0; k < operands.size(); ++k) {
-        if (same_bits()) {
-          EXPECT_EQ(other[k].bytes, got[k].bytes)
-              << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
-        } else {
-          EXPECT_EQ(difference(operands[k], other[k].tensor, expected[k].tensor), "") << what;
+        EXPECT_EQ(difference(operands[k], got[k].tensor, expected[k].tensor, unit, spreads), "") << where;
+      }
+      for (std::size_t more = 1; more < cpus.size(); ++more) {
+        const auto other = run(*cpus[more], ElementType::float32);
+        for (std::size_t k = 0; k < operands.size(); ++k) {
+          if (same_bits() || !fp32) {
+            EXPECT_EQ(other[k].bytes, got[k].bytes)
+                << where << ": " << operands[k].name << " differs with " << more + 1 << " threads";
+          } else {
+            EXPECT_EQ(difference(operands[k], other[k].tensor, expected[k].tensor, unit, spreads), "") << where;
+          }
         }
       }
     }
   }
 
   cpu::ThreadPool one_{1}, two_{2}, three_{3};
-  std::vector<std::unique_ptr<Cpu>> cpu_ = [this] {
-    std::vector<std::unique_ptr<Cpu>> all;
-    for (auto* pool : {&one_, &two_, &three_}) all.push_back(std::make_unique<Cpu>(*pool));
+  struct Cpus {
+    Bf16Unit unit;
+    std::vector<std::unique_ptr<Cpu>> of_threads;
+  };
+  std::vector<Cpus> cpu_ = [this] {
+    std::vector<Cpus> all;
+    std::vector<Bf16Unit> units = bf16_units();
+    units.insert(units.begin(), Bf16Unit::none);
+    for (const Bf16Unit unit : units) {
+      all.push_back({unit, {}});
+      for (auto* pool : {&one_, &two_, &three_}) all.back().of_threads.push_back(std::make_unique<Cpu>(*pool, unit));
+    }
     return all;
   }();
   Reference reference_;

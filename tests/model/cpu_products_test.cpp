@@ -32,9 +32,9 @@ void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_tr
   const std::size_t stride = shape.columns + gap;
   const auto before = test::samples<float>("c", static_cast<std::int64_t>(shape.rows * stride));
   auto c = before, shared = before;
-  cpu::multiply(shape, a, b, accumulate, c.data(), stride);
-  std::vector<float> workspace(cpu::SharedFactor::workspace(shape.inner, shape.columns), kNan);
-  const cpu::SharedFactor packed(b, shape.inner, shape.columns, workspace);
+  cpu::multiply(shape, a, b, accumulate, c.data(), stride, Bf16Unit::none);
+  std::vector<float> workspace(cpu::SharedFactor::workspace(shape.inner, shape.columns, Bf16Unit::none), kNan);
+  const cpu::SharedFactor packed(b, shape.inner, shape.columns, workspace, Bf16Unit::none);
   const std::size_t cut = std::min<std::size_t>(shape.columns, cpu::SharedFactor::kGranule);
   packed.multiply({shape.rows, cut, shape.inner}, a, 0, accumulate, shared.data(), stride);
   if (cut < shape.columns) {
@@ -82,8 +82,8 @@ TEST(CpuProduct, OfManyShapesAndPlaces) {
 TEST(CpuProduct, OfAPartOfAPackedFactor) {
   const std::size_t inner = 900, columns = 130, rows = 9;
   const auto left = test::samples<float>("a", rows * inner), right = test::samples<float>("b", inner * columns);
-  std::vector<float> workspace(cpu::SharedFactor::workspace(inner, columns));
-  const cpu::SharedFactor packed({right.data(), columns}, inner, columns, workspace);
+  std::vector<float> workspace(cpu::SharedFactor::workspace(inner, columns, Bf16Unit::none));
+  const cpu::SharedFactor packed({right.data(), columns}, inner, columns, workspace, Bf16Unit::none);
   for (const std::size_t used : {1u, 440u, 451u, 900u}) {
     for (const std::size_t begin : {0u, 64u, 128u}) {
       for (const std::size_t count : {1u, 2u, 16u, 17u, 36u, 48u, 66u, 130u}) {
@@ -115,7 +115,7 @@ TEST(CpuProduct, OfAnyCutHasTheSameBits) {
     for (auto* threads : {&one, &two, &three}) {
       std::vector<float> c(static_cast<std::size_t>(rows * columns));
       cpu::gemm({test::view(a, rows, inner)}, {test::view(b, inner, columns)}, Accumulate::no,
-                test::view(c, rows, columns), *threads);
+                test::view(c, rows, columns), *threads, Bf16Unit::none);
       if (first.empty()) first = c;
       EXPECT_EQ(c, first) << rows << " x " << inner << " x " << columns << ", " << threads->size() << " threads";
     }
@@ -126,7 +126,8 @@ TEST(CpuProduct, LetsNanThrough) {
   for (const std::size_t columns : {40u, 33u}) {
     std::vector<float> a(20 * 10, 0.0f), b(10 * columns, 0.0f), c(20 * columns);
     b[3 * columns + columns - 1] = kNan;  // times zero
-    cpu::multiply({20, columns, 10}, {a.data(), 10}, {b.data(), columns}, Accumulate::no, c.data(), columns);
+    cpu::multiply({20, columns, 10}, {a.data(), 10}, {b.data(), columns}, Accumulate::no, c.data(), columns,
+                  Bf16Unit::none);
     for (std::size_t i = 0; i < 20; ++i) {
       EXPECT_TRUE(std::isnan(c[i * columns + columns - 1]));
       EXPECT_EQ(c[i * columns], 0);

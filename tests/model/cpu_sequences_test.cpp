@@ -272,7 +272,7 @@ TEST_F(CpuSequencesTest, AttentionSeesNothingOfTheFuture) {
   auto joint = test::samples<float>("joint", 70 * 24);
   std::vector<float> before(70 * 8), after(70 * 8), logs(70);
   const auto run = [&](std::vector<float>& y) {
-    cpu_[0]->attention_forward(
+    cpu_[0].of_threads[0]->attention_forward(
         shape, {.joint = test::view(joint, 70, 24), .y = test::view(y, 70, 8), .log_sums = test::view(logs, 1, 70)});
   };
   run(before);
@@ -310,7 +310,7 @@ TEST_F(CpuSequencesTest, AttentionLetsNanThrough) {
       for (const T v : d_in) bad.push_back(std::isnan(v));
       return bad;
     };
-    const auto got = run(*cpu_[0], 0.0f), expected = run(reference_, 0.0);
+    const auto got = run(*cpu_[0].of_threads[0], 0.0f), expected = run(reference_, 0.0);
     int reached = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
       reached += expected[i] ? 1 : 0;

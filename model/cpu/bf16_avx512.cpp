@@ -1,0 +1,231 @@
+#include "model/cpu/bf16_avx512.hpp"
+
+#include "model/cpu/instruction_sets.hpp"
+
+#if LOCKSTEP_HAS_INSTRUCTION_SETS
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+// GCC 12 takes the undefined lanes of its own header for a mistake.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+
+// For each function, not for the file: an inline function of the standard library must not be compiled for these.
+#define LOCKSTEP_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
+#define LOCKSTEP_WIDE_INLINE LOCKSTEP_WIDE inline __attribute__((always_inline))
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+LOCKSTEP_WIDE_INLINE __mmask32 mask_of(std::size_t count) {
+  return count >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((std::uint32_t{1} << count) - 1);
+}
+
+/// 32 neighbours of a row, rounded; zero outside the mask.
+LOCKSTEP_WIDE_INLINE __m512i load_rounded(const float* from, __mmask32 mask) {
+  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
+  const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + 16);
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/// Transposes a square of 16 by 16 pairs.
+LOCKSTEP_WIDE_INLINE void transpose(__m512i r[16]) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+/// Two rows of 32 become 32 pairs.
+LOCKSTEP_WIDE_INLINE void pair_up(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
+  alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                         8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i first = _mm512_load_si512(kLow), second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+  low = _mm512_permutex2var_epi16(even, first, odd);
+  high = _mm512_permutex2var_epi16(even, second, odd);
+}
+
+/// Two neighbouring rows of a matrix as pairs; `rows` of the two exist.
+LOCKSTEP_WIDE_INLINE void load_pairs(const float* from, std::size_t stride, std::size_t rows, __mmask32 lanes,
+                                     __m512i& low, __m512i& high) {
+  const __m512i even = rows > 0 ? load_rounded(from, lanes) : _mm512_setzero_si512();
+  const __m512i odd = rows > 1 ? load_rounded(from + stride, lanes) : _mm512_setzero_si512();
+  pair_up(even, odd, low, high);
+}
+
+LOCKSTEP_WIDE_INLINE Bf16* row_of(Bf16* step, std::size_t row, std::size_t first) {
+  return step + (row < first ? row * kBf16Panel : kBf16Tile + (row - first) * kBf16Panel);
+}
+
+/// sums [kRows][32] = or += rows of a left panel times a right panel.
+template <std::size_t kRows>
+LOCKSTEP_WIDE void multiply_rows(std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
+                                 bool accumulate) {
+  // Prefetches c while the sums are made.
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kRows; ++i) {
+    __builtin_prefetch(c + i * stride, 1);
+    __builtin_prefetch(c + i * stride + 16, 1);
+  }
+  __m512 sums[kRows][2];
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kRows; ++i) {
+    sums[i][0] = accumulate ? _mm512_loadu_ps(c + i * stride) : _mm512_setzero_ps();
+    sums[i][1] = accumulate ? _mm512_loadu_ps(c + i * stride + 16) : _mm512_setzero_ps();
+  }
+  for (std::size_t step = 0; step < steps; ++step, a += kBf16Step, b += kBf16Step) {
+    for (std::size_t pair = 0; pair < 16; ++pair) {
+      const __m512bh low = (__m512bh)_mm512_load_si512(b + pair * 32);
+      const __m512bh high = (__m512bh)_mm512_load_si512(b + kBf16Tile + pair * 32);
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < kRows; ++i) {
+        int both;
+        std::memcpy(&both, a + i * kBf16Panel + pair * 2, sizeof(both));
+        const __m512bh left = (__m512bh)_mm512_set1_epi32(both);
+        sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, low);
+        sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, high);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kRows; ++i) {
+    _mm512_storeu_ps(c + i * stride, sums[i][0]);
+    _mm512_storeu_ps(c + i * stride + 16, sums[i][1]);
+  }
+}
+
+constexpr std::size_t kMaxRows = 12;  ///< 24 of the 32 registers hold sums
+using MultiplyRows = void (*)(std::size_t, const Bf16*, const Bf16*, float*, std::size_t, bool);
+template <std::size_t... kIndices>
+constexpr std::array<MultiplyRows, kMaxRows + 1> by_rows(std::index_sequence<kIndices...>) {
+  return {nullptr, &multiply_rows<kIndices + 1>...};
+}
+constexpr auto kByRows = by_rows(std::make_index_sequence<kMaxRows>());
+
+/// Nearly equal parts: 11, 11 and 10 of 32 rows.
+void multiply(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
+              bool accumulate) {
+  for (std::size_t parts = (rows + kMaxRows - 1) / kMaxRows; parts > 0; --parts) {
+    const std::size_t now = (rows + parts - 1) / parts;
+    kByRows[now](steps, a, b, c, stride, accumulate);
+    a += now * kBf16Panel;
+    c += now * stride;
+    rows -= now;
+  }
+}
+
+void pack_left(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+  avx512_pack_left(a, rows, 16, inner, panel);
+}
+
+// Eleven rows of a block of 768, 17 KiB, stay in the first-level cache while the right panel streams past.
+constexpr Bf16Kernels kKernels{
+    .pack_left = pack_left, .pack_right = avx512_pack_right, .multiply = multiply, .max_inner = 768};
+
+}  // namespace
+
+LOCKSTEP_WIDE void avx512_pack_left(const Factor& a, std::size_t rows, std::size_t first, std::size_t inner,
+                                    Bf16* panel) {
+  if (!a.transposed) {
+    for (std::size_t i = 0; i < rows; ++i) {
+      Bf16* to = row_of(panel, i, first);
+      for (std::size_t k = 0; k < inner; k += kBf16Panel, to += kBf16Step) {
+        _mm512_storeu_si512(to, load_rounded(a.data + i * a.stride + k, mask_of(inner - k)));
+      }
+    }
+    return;
+  }
+  const __mmask32 lanes = mask_of(rows);
+  for (std::size_t k = 0; k < inner; k += kBf16Panel, panel += kBf16Step) {
+    __m512i low[16], high[16];
+#pragma GCC unroll 16
+    for (std::size_t pair = 0; pair < 16; ++pair) {
+      const std::size_t at = k + 2 * pair;
+      load_pairs(a.data + at * a.stride, a.stride, inner - std::min(inner, at), lanes, low[pair], high[pair]);
+    }
+    transpose(low);
+    transpose(high);
+    for (std::size_t i = 0; i < rows; ++i) {
+      _mm512_storeu_si512(row_of(panel, i, first), i < 16 ? low[i] : high[i - 16]);
+    }
+  }
+}
+
+LOCKSTEP_WIDE void avx512_pack_right(const Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) {
+  if (!b.transposed) {
+    const __mmask32 lanes = mask_of(columns);
+    for (std::size_t k = 0; k < inner; k += kBf16Panel, panel += kBf16Step) {
+#pragma GCC unroll 4
+      for (std::size_t pair = 0; pair < 16; ++pair) {
+        const std::size_t at = k + 2 * pair;
+        __m512i low, high;
+        load_pairs(b.data + at * b.stride, b.stride, inner - std::min(inner, at), lanes, low, high);
+        _mm512_store_si512(panel + pair * 32, low);
+        _mm512_store_si512(panel + kBf16Tile + pair * 32, high);
+      }
+    }
+    return;
+  }
+  for (std::size_t k = 0; k < inner; k += kBf16Panel, panel += kBf16Step) {
+    const __mmask32 lanes = mask_of(inner - k);
+    for (std::size_t tile = 0; tile < 2; ++tile) {
+      __m512i r[16];
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < 16; ++i) {
+        const std::size_t column = tile * 16 + i;
+        r[i] = column < columns ? load_rounded(b.data + column * b.stride + k, lanes) : _mm512_setzero_si512();
+      }
+      transpose(r);
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < 16; ++i) _mm512_store_si512(panel + tile * kBf16Tile + i * 32, r[i]);
+    }
+  }
+}
+
+const Bf16Kernels* avx512_kernels() noexcept { return &kKernels; }
+
+bool processor_has_avx512_bf16() noexcept {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("fma");
+}
+
+}  // namespace lockstep::model::cpu
+
+#else
+
+namespace lockstep::model::cpu {
+const Bf16Kernels* avx512_kernels() noexcept { return nullptr; }
+bool processor_has_avx512_bf16() noexcept { return false; }
+}  // namespace lockstep::model::cpu
+
+#endif

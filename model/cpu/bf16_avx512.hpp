@@ -1,0 +1,13 @@
+/// \file
+/// Packing of bf16 panels by AVX-512, which AMX shares.
+#pragma once
+
+#include "model/cpu/bf16_kernels.hpp"
+
+namespace lockstep::model::cpu {
+
+/// The first tile of the panel has `first` rows. The processor must have AVX512-BF16.
+void avx512_pack_left(const Factor& a, std::size_t rows, std::size_t first, std::size_t inner, Bf16* panel);
+void avx512_pack_right(const Factor& b, std::size_t inner, std::size_t columns, Bf16* panel);
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,136 @@
+#include "model/cpu/bf16_gemm.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <memory>
+#include <new>
+
+#include "model/cpu/bf16_kernels.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+static_assert(kPackedGranule == kBf16Panel);
+
+constexpr std::size_t kMaxInner = 768;
+/// Panels of the right factor that stay in the second-level cache.
+constexpr std::size_t kBlockElements = (std::size_t{512} << 10) / sizeof(Bf16);
+static_assert(kBlockElements >= kMaxInner * kBf16Panel);
+
+/// Nearly equal blocks of the inner dimension, of whole steps.
+std::size_t block_inner(const Bf16Kernels& kernels, std::size_t inner) {
+  const std::size_t most = std::min(kernels.max_inner, kMaxInner), blocks = (inner + most - 1) / most;
+  return bf16_panels((inner + blocks - 1) / blocks) * kBf16Panel;
+}
+
+/// Columns of a block of the right factor.
+std::size_t block_columns(std::size_t inner) { return kBlockElements / (inner * kBf16Panel) * kBf16Panel; }
+
+/// Workspace of one thread, aligned to cache lines.
+struct Workspace {
+  struct Free {
+    void operator()(Bf16* data) const { ::operator delete[](data, std::align_val_t{64}); }
+  };
+  static std::unique_ptr<Bf16[], Free> make(std::size_t elements) {
+    return std::unique_ptr<Bf16[], Free>(
+        static_cast<Bf16*>(::operator new[](elements * sizeof(Bf16), std::align_val_t{64})));
+  }
+  std::unique_ptr<Bf16[], Free> left = make(kMaxInner * kBf16Panel), right = make(kBlockElements);
+};
+
+Workspace& workspace() {
+  thread_local Workspace own;
+  return own;
+}
+
+/// Some panels of a right factor, each of a block of the inner dimension; `stride` elements from one to the next.
+struct Panels {
+  const Bf16* data = nullptr;
+  std::size_t stride = 0;
+};
+
+/// The contribution of a block of the inner dimension to some columns of c, for all rows. `a` begins at the block.
+void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Factor& a, const Panels& panels,
+               bool accumulate, float* c, std::size_t stride) {
+  Bf16* const left = workspace().left.get();
+  const std::size_t steps = bf16_panels(block.inner);
+  std::size_t prepared = 0;
+  for (std::size_t row = 0; row < block.rows; row += kBf16Panel) {
+    const std::size_t rows = std::min(kBf16Panel, block.rows - row);
+    kernels.pack_left(a.from(row, 0), rows, block.inner, left);
+    if (kernels.begin != nullptr && prepared != rows) kernels.begin(prepared = rows);
+    for (std::size_t o = 0; o < block.columns; o += kBf16Panel) {
+      const Bf16* const right = panels.data + o / kBf16Panel * panels.stride;
+      const std::size_t columns = std::min(kBf16Panel, block.columns - o);
+      float* const to = c + row * stride + o;
+      if (columns == kBf16Panel) {
+        kernels.multiply(rows, steps, left, right, to, stride, accumulate);
+        continue;
+      }
+      // The last columns: computes a panel beside c.
+      alignas(64) float edge[kBf16Panel * kBf16Panel] = {};
+      for (std::size_t i = 0; accumulate && i < rows; ++i) std::copy_n(to + i * stride, columns, edge + i * kBf16Panel);
+      kernels.multiply(rows, steps, left, right, edge, kBf16Panel, accumulate);
+      for (std::size_t i = 0; i < rows; ++i) std::copy_n(edge + i * kBf16Panel, columns, to + i * stride);
+    }
+  }
+  if (kernels.end != nullptr) kernels.end();
+}
+
+}  // namespace
+
+void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate,
+               float* c, std::size_t stride) {
+  const Bf16Kernels& kernels = bf16_kernels(unit);
+  Bf16* const right = workspace().right.get();
+  const std::size_t step = block_inner(kernels, shape.inner), together = block_columns(step);
+  for (std::size_t o = 0; o < shape.columns; o += together) {
+    const std::size_t columns = std::min(together, shape.columns - o);
+    for (std::size_t p = 0; p < shape.inner; p += step) {
+      const std::size_t inner = std::min(step, shape.inner - p), panel = bf16_panels(inner) * kBf16Step;
+      for (std::size_t q = 0; q < columns; q += kBf16Panel) {
+        kernels.pack_right(b.from(p, o + q), inner, std::min(kBf16Panel, columns - q), right + q / kBf16Panel * panel);
+      }
+      add_block(kernels, {shape.rows, columns, inner}, a.from(0, p), {right, panel},
+                accumulate == Accumulate::yes || p > 0, c + o, stride);
+    }
+  }
+}
+
+std::size_t bf16_packed_floats(std::size_t inner, std::size_t columns) noexcept {
+  constexpr std::size_t kToAlign = 16;
+  return bf16_panels(inner) * bf16_panels(columns) * kBf16Step * sizeof(Bf16) / sizeof(float) + kToAlign;
+}
+
+Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Factor& b, std::size_t inner, std::size_t columns,
+                                 std::span<float> memory) {
+  assert(memory.size() >= bf16_packed_floats(inner, columns));
+  void* at = memory.data();
+  std::size_t space = memory.size_bytes();
+  auto* const packed = static_cast<Bf16*>(std::align(64, space - 64, at, space));
+  const std::size_t panel = bf16_panels(inner) * kBf16Step;
+  for (std::size_t o = 0; o < columns; o += kBf16Panel) {
+    bf16_kernels(unit).pack_right(b.from(0, o), inner, std::min(kBf16Panel, columns - o),
+                                  packed + o / kBf16Panel * panel);
+  }
+  return {packed, inner, columns};
+}
+
+void bf16_product_with_packed(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Bf16PackedFactor& b,
+                              std::size_t begin, Accumulate accumulate, float* c, std::size_t stride) {
+  assert(begin % kBf16Panel == 0 && begin + shape.columns <= b.columns && shape.inner <= b.inner);
+  const Bf16Kernels& kernels = bf16_kernels(unit);
+  const std::size_t panel = bf16_panels(b.inner) * kBf16Step;
+  const std::size_t step = block_inner(kernels, shape.inner), together = block_columns(step);
+  for (std::size_t o = 0; o < shape.columns; o += together) {
+    const std::size_t columns = std::min(together, shape.columns - o);
+    for (std::size_t p = 0; p < shape.inner; p += step) {
+      const Bf16* const right = b.data + (begin + o) / kBf16Panel * panel + p / kBf16Panel * kBf16Step;
+      add_block(kernels, {shape.rows, columns, std::min(step, shape.inner - p)}, a.from(0, p), {right, panel},
+                accumulate == Accumulate::yes || p > 0, c + o, stride);
+    }
+  }
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,116 @@
+#include "model/cpu/bf16_kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+/// Row `row` of a left panel whose first tile has `first` rows, in elements.
+constexpr std::size_t row_offset(std::size_t row, std::size_t first) {
+  return row < first ? row * kBf16Panel : kBf16Tile + (row - first) * kBf16Panel;
+}
+
+template <bool kTiles>
+void emulated_pack_left(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+  const std::size_t first = kTiles ? rows_of_first_tile(rows) : 16;
+  std::fill_n(panel, bf16_panels(inner) * kBf16Step, Bf16{0});
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t k = 0; k < inner; ++k) {
+      panel[k / kBf16Panel * kBf16Step + row_offset(i, first) + k % kBf16Panel] = to_bf16(*a.from(i, k).data);
+    }
+  }
+}
+
+void emulated_pack_right(const Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) {
+  std::fill_n(panel, bf16_panels(inner) * kBf16Step, Bf16{0});
+  for (std::size_t k = 0; k < inner; ++k) {
+    for (std::size_t n = 0; n < columns; ++n) {
+      panel[k / 32 * kBf16Step + n / 16 * kBf16Tile + k % 32 / 2 * 32 + n % 16 * 2 + k % 2] =
+          to_bf16(*b.from(k, n).data);
+    }
+  }
+}
+
+LOCKSTEP_INLINE float flushed(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return std::bit_cast<float>((bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits);
+}
+
+/// Sums of one row of 32.
+using Sums = std::array<float, kBf16Panel>;
+
+/// The row's element `inner` of a step, times the step's row of b, added to the sums.
+LOCKSTEP_INLINE void add_products(const Bf16* left, const Bf16* right, std::size_t inner, Sums& sums) {
+  const float x = to_float(left[inner]);
+  const Bf16* const pairs = right + inner / 2 * 32 + inner % 2;
+  for (std::size_t n = 0; n < kBf16Panel; ++n) {
+    sums[n] = flushed(__builtin_fmaf(x, to_float(pairs[n / 16 * kBf16Tile + n % 16 * 2]), sums[n]));
+  }
+}
+
+LOCKSTEP_CLONES void emulated_avx512(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c,
+                                     std::size_t stride, bool accumulate) {
+  for (std::size_t i = 0; i < rows; ++i) {
+    Sums sums{};
+    for (std::size_t n = 0; accumulate && n < kBf16Panel; ++n) sums[n] = flushed(c[i * stride + n]);
+    for (std::size_t step = 0; step < steps; ++step) {
+      for (std::size_t pair = 0; pair < kBf16Panel; pair += 2) {
+        add_products(a + step * kBf16Step + i * kBf16Panel, b + step * kBf16Step, pair + 1, sums);
+        add_products(a + step * kBf16Step + i * kBf16Panel, b + step * kBf16Step, pair, sums);
+      }
+    }
+    std::ranges::copy(sums, c + i * stride);
+  }
+}
+
+LOCKSTEP_CLONES void emulated_amx(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c,
+                                  std::size_t stride, bool accumulate) {
+  const std::size_t first = rows_of_first_tile(rows);
+  for (std::size_t i = 0; i < rows; ++i) {
+    Sums sums{};
+    for (std::size_t n = 0; accumulate && n < kBf16Panel; ++n) sums[n] = c[i * stride + n];
+    for (std::size_t step = 0; step < steps; ++step) {
+      Sums even{}, odd{};
+      for (std::size_t pair = 0; pair < kBf16Panel; pair += 2) {
+        add_products(a + step * kBf16Step + row_offset(i, first), b + step * kBf16Step, pair, even);
+        add_products(a + step * kBf16Step + row_offset(i, first), b + step * kBf16Step, pair + 1, odd);
+      }
+      for (std::size_t n = 0; n < kBf16Panel; ++n) sums[n] = flushed(flushed(sums[n]) + flushed(even[n] + odd[n]));
+    }
+    std::ranges::copy(sums, c + i * stride);
+  }
+}
+
+constexpr Bf16Kernels kEmulatedAvx512{
+    .pack_left = emulated_pack_left<false>, .pack_right = emulated_pack_right, .multiply = emulated_avx512};
+constexpr Bf16Kernels kEmulatedAmx{
+    .pack_left = emulated_pack_left<true>, .pack_right = emulated_pack_right, .multiply = emulated_amx};
+
+}  // namespace
+
+bool has_bf16_kernels(Bf16Unit unit) noexcept {
+  if (unit == Bf16Unit::avx512) return avx512_kernels() != nullptr && processor_has_avx512_bf16();
+  if (unit == Bf16Unit::amx) return amx_kernels() != nullptr && processor_has_amx() && system_grants_amx();
+  return is_emulated(unit);
+}
+
+const Bf16Kernels& bf16_kernels(Bf16Unit unit) noexcept {
+  switch (unit) {
+    case Bf16Unit::avx512:
+      return *avx512_kernels();
+    case Bf16Unit::amx:
+      return *amx_kernels();
+    case Bf16Unit::emulated_amx:
+      return kEmulatedAmx;
+    case Bf16Unit::emulated_avx512:
+    case Bf16Unit::none:
+      break;
+  }
+  return kEmulatedAvx512;
+}
+
+}  // namespace lockstep::model::cpu
