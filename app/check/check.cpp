@@ -225,6 +225,7 @@ void Check::look_at_ranks() {
                                                                    least->cpu_group, least->host, least->group_cpus);
   tell(subject("cores", counted(train_.execution.threads, "thread") + " a rank" + limit, {std::move(cores)}));
   tell(subject("load", describe_load(facts_), {judge_load(facts_)}));
+  tell(subject("products", describe_products(facts_), {}));
   std::vector<std::string> devices;
   for (const ValueGroup& group : group_by(facts_, [](const RankFacts& f) { return f.device; })) {
     devices.push_back(fmt::format("{} x {}", group.ranks.size(), group.value));

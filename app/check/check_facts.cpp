@@ -23,6 +23,7 @@
 #include "comm/session/peers.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/durable_file.hpp"
+#include "model/bf16_unit.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -42,6 +43,8 @@ std::vector<std::string> watched_environment() {
   std::sort(watched.begin(), watched.end());
   return watched;
 }
+
+std::uint64_t gigaflops(double rate) { return static_cast<std::uint64_t>(rate / 1e9); }
 
 std::string digest(const std::string& text) { return io::to_hex(io::checksum(std::as_bytes(std::span(text)))); }
 
@@ -135,6 +138,9 @@ void visit(Visitor& visitor, Facts& f) {
   visitor("group", f.group);
   visitor("group_limit", f.group_limit);
   visitor("group_free", f.group_free);
+  visitor("fp32_rate", f.fp32_rate);
+  visitor("bf16_rate", f.bf16_rate);
+  visitor("bf16_unit", f.bf16_unit);
   visitor("shared_memory_free", f.shared_memory_free);
   visitor("memory_wanted", f.memory_wanted);
   visitor("processors", f.processors);
@@ -176,6 +182,11 @@ RankFacts own_facts(int rank, const std::string& program) {
   facts.program = program;
   facts.mpi = comm::mpi_library_version();
   facts.processor = own_processor().model;
+  const model::Bf16Facts rates = model::measure_bf16();
+  const bool takes_amx = rates.amx > rates.avx512;
+  facts.fp32_rate = gigaflops(rates.fp32);
+  facts.bf16_rate = gigaflops(std::max(rates.amx, rates.avx512));
+  if (facts.bf16_rate > 0) facts.bf16_unit = describe(takes_amx ? model::Bf16Unit::amx : model::Bf16Unit::avx512);
   facts.environment = watched_environment();
   facts.addresses = comm::interface_addresses();
   facts.fabric = comm::fabric_ports();

@@ -45,6 +45,8 @@ struct RankFacts {
   std::uint64_t memory_total = 0, memory_available = 0;  ///< memory of the host; 0: unknown
   std::string group;                                     ///< control group that limits memory; empty: none does
   std::uint64_t group_limit = 0, group_free = 0;
+  std::uint64_t fp32_rate = 0, bf16_rate = 0;   ///< matrix products of a thread, GFLOP/s; 0: not measured
+  std::string bf16_unit;                        ///< the faster instructions for bf16: "AVX512-BF16"; empty: none
   std::uint64_t shared_memory_free = kNoLimit;  ///< free space in /dev/shm
   std::uint64_t memory_wanted = 0;              ///< host memory of this rank in training; 0: unknown
   std::uint64_t processors = 0;                 ///< number online; 0: unknown

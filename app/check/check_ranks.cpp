@@ -9,6 +9,7 @@
 
 #include "app/report/figures.hpp"
 #include "comm/survey/topology.hpp"
+#include "model/bf16_unit.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -252,6 +253,23 @@ std::string describe_load(std::span<const RankFacts> facts) {
   return fmt::format("{:.1f} on {}{}", static_cast<double>(busiest->load_percent) / 100,
                      counted(static_cast<std::int64_t>(busiest->processors), "processor"),
                      hosts_of(facts).size() > 1 ? fmt::format(" of {}, the busiest", busiest->host) : "");
+}
+
+std::string describe_products(std::span<const RankFacts> facts) {
+  const auto gain = [](const RankFacts& f) {
+    return static_cast<double>(f.bf16_rate) / static_cast<double>(std::max<std::uint64_t>(1, f.fp32_rate));
+  };
+  const RankFacts* slowest = nullptr;
+  for (const RankFacts& f : facts) {
+    if (slowest == nullptr || gain(f) < gain(*slowest)) slowest = &f;
+  }
+  if (slowest == nullptr || slowest->bf16_rate == 0) {
+    return fmt::format("fp32; no instructions for bf16{}", hosts_of(facts).size() > 1 ? " on " + slowest->host : "");
+  }
+  return fmt::format("bf16 by {} at {} GFLOP/s a thread, fp32 at {}{}: {}", slowest->bf16_unit, slowest->bf16_rate,
+                     slowest->fp32_rate,
+                     hosts_of(facts).size() > 1 ? fmt::format(" on {}, which gains the least", slowest->host) : "",
+                     gain(*slowest) >= model::kMinBf16Gain ? "--precision bf16 is faster" : "fp32 is as fast");
 }
 
 std::vector<Finding> judge_shared_memory(std::span<const RankFacts> facts, bool gpus) {

@@ -57,6 +57,8 @@ std::vector<Finding> judge_limits(std::span<const RankFacts> facts, const Wants&
 std::vector<Finding> judge_load(std::span<const RankFacts> facts);
 /// "load 0.4 on 8 processors"; for several hosts that of the busiest.
 std::string describe_load(std::span<const RankFacts> facts);
+/// "bf16 by AVX512-BF16 at 190 GFLOP/s a thread, fp32 at 105: --precision bf16 is faster": the slowest rank's.
+std::string describe_products(std::span<const RankFacts> facts);
 /// A warning if little is left in /dev/shm, which MPI and NCCL use within a host.
 std::vector<Finding> judge_shared_memory(std::span<const RankFacts> facts, bool gpus);
 

@@ -28,6 +28,16 @@ std::vector<Choice<std::optional<model::Precision>>> choices() {
 }
 
 template <>
+std::vector<Choice<std::optional<model::Bf16Unit>>> choices() {
+  std::vector<Choice<std::optional<model::Bf16Unit>>> all{{"auto", std::nullopt}};
+  using enum model::Bf16Unit;
+  for (const model::Bf16Unit unit : {avx512, amx, emulated_avx512, emulated_amx}) {
+    all.push_back({std::string(model::name_of(unit)), unit});
+  }
+  return all;
+}
+
+template <>
 std::vector<Choice<comm::Transport>> choices() {
   using comm::Transport;
   return {{"auto", Transport::automatic},

@@ -17,6 +17,7 @@
 #include "comm/communicator_options.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "model/backend.hpp"
+#include "model/bf16_unit.hpp"
 #include "model/device.hpp"
 #include "model/network.hpp"
 #include "model/training/outer_optimizer.hpp"
@@ -39,6 +40,7 @@ enum class DeviceChoice {
 struct ExecutionOptions {
   DeviceChoice device = DeviceChoice::automatic;
   std::optional<model::Precision> precision = {};  ///< nullopt: bf16 on GPUs that have it, else fp32
+  std::optional<model::Bf16Unit> bf16_unit = {};   ///< nullopt: the CPU's fastest, if faster than fp32
   int threads = 1;                                 ///< per rank, on the CPU
   comm::Transport transport = comm::Transport::automatic;
   double deadline = 60;                            ///< time to wait for peers, in seconds

@@ -733,8 +733,14 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options) {
       "device", options.device, "WHERE",
       "auto: GPUs where every rank has one of its own, the CPU where none has; gpu: GPUs, else an error; cpu: the CPU");
   table.add_choice("precision", options.precision, "NAME",
-                   "of matrix products on GPUs: fp32, tf32, bf16 (activations, too); auto: bf16 on GPUs that have it, "
-                   "else fp32. Weights, gradients and statistics stay fp32; CPUs compute all in fp32");
+                   "of matrix products: fp32, tf32 (GPUs), bf16 (on GPUs activations, too); auto: bf16 on GPUs that "
+                   "have it, else fp32. Sums, weights, gradients and statistics stay fp32");
+  table
+      .add_choice("bf16-unit", options.bf16_unit, "NAME",
+                  "CPUs: instructions that multiply in bf16; auto: the fastest, measured at the start, if faster than "
+                  "fp32. Emulations have the same bits in products and are slow: for tests")
+      .only_with("precision", {"bf16"})
+      .only_with("device", {"auto", "cpu"});
   table.add("threads", options.threads, "N", "threads per rank on CPUs")
       .at_least(1)
       .at_most(1024)

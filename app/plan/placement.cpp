@@ -17,9 +17,9 @@
 namespace lockstep::app {
 namespace {
 
-// Text form of a view: a header line, the visible devices, the obstacle, then a line for each device. A device's name
-// comes last because it alone may contain spaces.
-constexpr std::string_view kViewHeader = "lockstep view 1";
+// Text form of a view: a header line, the visible devices, the obstacle, the choice for bf16, then a line for each
+// device. The last field of a line is the only one that may contain spaces.
+constexpr std::string_view kViewHeader = "lockstep view 2";
 
 /// Replaces newlines, which would end a field.
 std::string one_line(std::string text) {
@@ -46,6 +46,23 @@ T number(std::string_view text) {
   return value;
 }
 
+model::Bf16Unit unit_from(int value) {
+  const auto unit = static_cast<model::Bf16Unit>(value);
+  if (value < 0 || unit > model::Bf16Unit::emulated_amx) {
+    throw std::invalid_argument(fmt::format("'{}' is no unit", value));
+  }
+  return unit;
+}
+
+/// The unit of this process's CPU.
+model::Bf16Choice bf16_choice(const ExecutionOptions& options) {
+  if (options.precision != model::Precision::bf16) return {};
+  if (!options.bf16_unit) return model::fastest_bf16_unit(model::measure_bf16());
+  std::string obstacle = model::obstacle_to(*options.bf16_unit, model::bf16_instructions());
+  if (!obstacle.empty()) return {.unit = model::Bf16Unit::none, .obstacle = std::move(obstacle), .gain = 0};
+  return {.unit = *options.bf16_unit, .obstacle = "", .gain = 0};
+}
+
 /// An empty field still needs a token between spaces.
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 std::string un_dashed(std::string_view text) { return text == "-" ? std::string() : std::string(text); }
@@ -60,7 +77,8 @@ std::string short_uuid(const std::string& uuid) {
 
 std::string to_text(const RankView& view) {
   std::string text =
-      fmt::format("{}\n{}\n{}\n", kViewHeader, one_line(view.visible_devices), one_line(view.survey.obstacle));
+      fmt::format("{}\n{}\n{}\n{} {} {}\n", kViewHeader, one_line(view.visible_devices), one_line(view.survey.obstacle),
+                  static_cast<int>(view.bf16.unit), view.bf16.gain, one_line(view.bf16.obstacle));
   for (const model::Device& device : view.survey.devices) {
     text += fmt::format("{} {} {} {} {} {} {} {}\n", device.index, device.major, device.minor, device.processors,
                         device.bytes, or_dash(device.pci), or_dash(device.uuid), one_line(device.name));
@@ -74,6 +92,10 @@ RankView view_from(std::string_view text) {
   RankView view;
   view.visible_devices = take(text, '\n');
   view.survey.obstacle = take(text, '\n');
+  std::string_view bf16 = take(text, '\n');
+  view.bf16.unit = unit_from(number<int>(take(bf16, ' ')));
+  view.bf16.gain = number<double>(take(bf16, ' '));
+  view.bf16.obstacle = bf16;
   while (!text.empty()) {
     std::string_view line = take(text, '\n');
     model::Device& device = view.survey.devices.emplace_back();
@@ -91,15 +113,17 @@ RankView view_from(std::string_view text) {
 
 Place find_place(comm::Communicator& communicator, const ExecutionOptions& options) {
   const auto own = static_cast<std::size_t>(communicator.rank());
-  if (options.device == DeviceChoice::cpu) {
+  const bool on_cpus = options.device == DeviceChoice::cpu;
+  if (on_cpus && options.precision != model::Precision::bf16) {
     return decide_places(std::vector<RankView>(static_cast<std::size_t>(communicator.size())), options)[own];
   }
   RankView mine;
-  {
+  if (!on_cpus) {
     const comm::LongOperation looking(communicator, "looking for GPUs");  // drivers may need long to initialise
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
     mine = {.local_rank = 0, .host = "", .visible_devices = visible ? visible : "", .survey = model::survey_devices()};
   }
+  if (mine.survey.devices.empty() && options.device != DeviceChoice::gpu) mine.bf16 = bf16_choice(options);
   const std::vector<comm::RankPlace> known = comm::gather_topology(communicator, "");
   const std::vector<std::string> texts = comm::all_gather_text(communicator, to_text(mine));
   std::vector<RankView> views;
@@ -167,7 +191,7 @@ comm::CommunicatorOptions communicator_options(const ExecutionOptions& options) 
 }
 
 std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options) {
-  if (!place.gpu) return model::make_backend("cpu", {.threads = options.threads});
+  if (!place.gpu) return model::make_backend("cpu", {.threads = options.threads, .bf16_unit = place.bf16_unit});
   return model::make_backend("cuda", {.device = place.gpu->index,
                                       .precision = place.precision,
                                       .graphs = options.graphs,

@@ -17,6 +17,7 @@
 #include "comm/device_communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "model/backend.hpp"
+#include "model/bf16_unit.hpp"
 #include "model/device.hpp"
 #include "model/state/memory_plan.hpp"
 
@@ -28,6 +29,7 @@ struct RankView {
   std::string host;
   std::string visible_devices;  ///< CUDA_VISIBLE_DEVICES of this process; empty: not set
   model::DeviceSurvey survey;
+  model::Bf16Choice bf16 = {};  ///< its CPU's unit; measured if bf16 is asked for and it has no GPU
 };
 /// Text form for the other ranks: everything except local rank and host. Fields contain no newlines.
 std::string to_text(const RankView& view);
@@ -42,7 +44,8 @@ inline constexpr int kMaxCommunicationProcessors = 8;
 struct Place {
   std::optional<model::Device> gpu;  ///< empty: the CPU
   model::Precision precision = model::Precision::fp32;
-  std::string host;  ///< host of this rank; empty on a CPU
+  model::Bf16Unit bf16_unit = model::Bf16Unit::none;  ///< a CPU with precision bf16 multiplies by it
+  std::string host;                                   ///< host of this rank; empty on a CPU
   /// A line for the log, the same on every rank: "device: cpu (no NVIDIA driver is installed here)". Empty if the user
   /// has chosen everything himself.
   std::string note;
@@ -55,11 +58,12 @@ struct Place {
 
 /// The rule, the same for all ranks: local rank i takes visible device i modulo their number (with Slurm's one visible
 /// GPU per task that is device 0), or, if a lower rank has that one, the next free device. `auto` takes GPUs if every
-/// rank has one and the CPU if none has; precision `auto` takes the best that all GPUs support. Throws UsageError if
-/// the options contradict each other (a precision or wire format without effect on a CPU). Throws comm::AgreedError if
-/// they do not fit the machines, with ranks, hosts and what to do: --device gpu and a rank without a GPU (with its
-/// obstacle), some ranks with and some without a GPU, two ranks on one GPU without --share-gpu, a precision that a GPU
-/// does not support.
+/// rank has one and the CPU if none has; precision `auto` takes the best that all GPUs support, and fp32 on CPUs.
+/// Throws UsageError if the options contradict each other (a precision or wire format without effect on a CPU), and if
+/// CPUs do not multiply faster in bf16, or not by the same instructions. Throws comm::AgreedError if they do not fit
+/// the machines, with ranks, hosts and what to do: --device gpu and a rank without a GPU (with its obstacle), some
+/// ranks with and some without a GPU, two ranks on one GPU without --share-gpu, a precision that a GPU does not
+/// support.
 std::vector<Place> decide_places(const std::vector<RankView>& ranks, const ExecutionOptions& options);
 
 /// Collective: looks for devices (not with --device cpu), exchanges the views, decides. The same exception on every

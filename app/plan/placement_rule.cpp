@@ -50,34 +50,94 @@ Ranks ranks_where(const Views& views, const std::function<bool(const RankView&)>
   return ranks;
 }
 
-/// Ranks without a GPU, grouped by obstacle, in the order of the ranks.
-std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
+/// Ranks grouped by what `value` says of them, in the order of the ranks; without those for which it is empty.
+std::vector<std::pair<std::string, Ranks>> grouped(const Views& views,
+                                                   const std::function<std::string(const RankView&)>& value) {
   std::vector<std::pair<std::string, Ranks>> groups;
-  for (const int rank : ranks_where(views, [](const RankView& view) { return !has_gpu(view); })) {
-    const std::string& own = view_of(views, rank).survey.obstacle;
-    const std::string obstacle = own.empty() ? "no reason is known" : own;
-    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == obstacle; });
-    (known == groups.end() ? groups.emplace_back(obstacle, Ranks{}) : *known).second.push_back(rank);
+  for (std::size_t rank = 0; rank < views.size(); ++rank) {
+    const std::string own = value(views[rank]);
+    if (own.empty()) continue;
+    const auto known =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == own; });
+    (known == groups.end() ? groups.emplace_back(own, Ranks{}) : *known).second.push_back(static_cast<int>(rank));
   }
   return groups;
 }
 
-/// Refuses --precision, which concerns GPUs. `because`: the reason why there is none. The advice names an option to
-/// give, not one to omit, because the option may come from the configuration of a resumed run.
+/// Ranks without a GPU, grouped by obstacle, in the order of the ranks.
+std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
+  return grouped(views, [](const RankView& view) -> std::string {
+    if (has_gpu(view)) return "";
+    return view.survey.obstacle.empty() ? "no reason is known" : view.survey.obstacle;
+  });
+}
+
+/// Refuses --precision tf32, which only GPUs have. `because`: the reason why there is none. The advice names an option
+/// to give, not one to omit, because the option may come from the configuration of a resumed run.
 std::string refused_on_cpu(const ExecutionOptions& options, const std::string& because) {
-  if (options.precision && *options.precision != model::Precision::fp32) {
+  if (options.precision == model::Precision::tf32) {
     return fmt::format(
-        "--precision {} needs a GPU, and {}: CPUs compute in fp32, which --precision auto takes where there is no GPU",
-        model::name_of(*options.precision), because);
+        "--precision tf32 needs a GPU, and {}: CPUs compute in fp32, which --precision auto takes where there is no "
+        "GPU, or in bf16",
+        because);
   }
   return "";
+}
+
+/// The unit of all CPUs. Throws UsageError if there is none.
+model::Bf16Unit choose_bf16_unit(const Views& views, const ExecutionOptions& options) {
+  const auto sentence = [&](const std::vector<std::pair<std::string, Ranks>>& groups, std::string_view verb) {
+    std::vector<std::string> parts;
+    for (const auto& [value, ranks] : groups) {
+      const bool alone = groups.size() == 1 && ranks.size() == views.size();
+      parts.push_back(alone ? value : fmt::format("{}{}{}", who(views, ranks), verb, value));
+    }
+    return fmt::format("{}", fmt::join(parts, "; "));
+  };
+  const auto obstacles = grouped(
+      views, [](const RankView& view) { return view.bf16.unit == model::Bf16Unit::none ? view.bf16.obstacle : ""; });
+  if (!obstacles.empty()) {
+    throw UsageError(fmt::format(
+        "--precision bf16{}: {}; give --precision fp32, or --bf16-unit emulated-avx512 or emulated-amx for the bits of "
+        "bf16, slowly",
+        options.bf16_unit ? fmt::format(" --bf16-unit {}", model::name_of(*options.bf16_unit)) : "",
+        sentence(obstacles, ": ")));
+  }
+  const auto units = grouped(views, [](const RankView& view) { return std::string(model::describe(view.bf16.unit)); });
+  if (units.size() > 1) {
+    throw UsageError(
+        fmt::format("--precision bf16: CPUs differ, and so would their bits: {}; name one that all have "
+                    "(--bf16-unit avx512), or leave hosts out",
+                    sentence(units, " by ")));
+  }
+  return views.front().bf16.unit;
+}
+
+/// A CPU for each rank, in the precision asked for.
+std::vector<Place> cpus(const Views& views, const ExecutionOptions& options, const std::string& why) {
+  Place place;
+  if (options.precision == model::Precision::bf16) {
+    place.precision = model::Precision::bf16;
+    place.bf16_unit = choose_bf16_unit(views, options);
+    place.note = fmt::format("precision: bf16 by {}", model::describe(place.bf16_unit));
+    if (!options.bf16_unit) {
+      const auto slowest = std::min_element(
+          views.begin(), views.end(), [](const RankView& a, const RankView& b) { return a.bf16.gain < b.bf16.gain; });
+      place.note += fmt::format(", measured: {:.1f} times as fast as fp32", slowest->bf16.gain);
+    }
+  }
+  if (!why.empty()) {
+    place.note = place.note.empty() ? fmt::format("device: cpu ({})", why)
+                                    : fmt::format("device: cpu ({}); {}", why, place.note);
+  }
+  return std::vector<Place>(views.size(), place);
 }
 
 std::vector<Place> on_cpus(const Views& views, const ExecutionOptions& options) {
   if (options.device == DeviceChoice::cpu) {
     const std::string refused = refused_on_cpu(options, "--device cpu takes none");
     if (!refused.empty()) throw UsageError(refused);
-    return std::vector<Place>(views.size());
+    return cpus(views, options, "");
   }
   std::vector<std::string> reasons;
   const auto groups = obstacles(views);
@@ -87,9 +147,7 @@ std::vector<Place> on_cpus(const Views& views, const ExecutionOptions& options) 
   const std::string why = fmt::format("{}", fmt::join(reasons, "; "));
   const std::string refused = refused_on_cpu(options, fmt::format("there is none ({})", why));
   if (!refused.empty()) throw comm::AgreedError(refused);
-  Place place;
-  place.note = fmt::format("device: cpu ({})", why);
-  return std::vector<Place>(views.size(), place);
+  return cpus(views, options, why);
 }
 
 /// The error for ranks that lack a GPU.

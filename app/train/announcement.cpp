@@ -11,8 +11,22 @@
 #include "app/plan/common_result.hpp"
 #include "app/report/program_build.hpp"
 #include "comm/survey/topology.hpp"
+#include "model/bf16_unit.hpp"
 
 namespace lockstep::app {
+
+namespace {
+
+/// Says by how much bf16 would be faster on this CPU; empty where it would not, or the user has chosen.
+std::string faster_precision(const Plan& plan) {
+  if (plan.place.gpu || plan.settings.execution.precision) return "";
+  const model::Bf16Choice choice = model::fastest_bf16_unit(model::measure_bf16());
+  if (choice.unit == model::Bf16Unit::none) return "";
+  return fmt::format("--precision bf16 would multiply {:.1f} times as fast as fp32 here, by {}", choice.gain,
+                     model::describe(choice.unit));
+}
+
+}  // namespace
 
 void announce(comm::Communicator& communicator, Console& console, const Plan& plan) {
   const Workload& workload = plan.workload;
@@ -30,6 +44,9 @@ void announce(comm::Communicator& communicator, Console& console, const Plan& pl
   console.info(comm::format_topology(places));
   if (!plan.place.note.empty()) console.info(plan.place.note);
   console.info(format_plan(plan, communicator));
+  if (const std::string faster = communicator.rank() == 0 ? faster_precision(plan) : ""; !faster.empty()) {
+    console.info(faster);
+  }
   for (const std::string& note : workload.notes) console.info(note);
   for (const comm::TopologyWarning& warning : comm::topology_warnings(places, execution.threads)) {
     console.warn(comm::to_text(warning));

@@ -11,7 +11,7 @@ for n in 1 2 3; do
   expect_status 0; expect_silence
   expect_out "^lockstep [0-9.]+ check: $n ranks? on 1 host$"
   tail -n 1 out | grep -Eq '^(OK|BUSY)(, with [0-9]+ warnings?)?$' || failed "the last line is not OK"
-  for subject in program hosts cores load devices environment interfaces network all-reduce clocks data memory "run folder" limits; do
+  for subject in program hosts cores load products devices environment interfaces network all-reduce clocks data memory "run folder" limits; do
     expect_out "^$subject +(ok|warning) "
   done
   python3 - found.$n <<'PYTHON' || failed "the JSON"

@@ -381,6 +381,7 @@ INSTANTIATE_TEST_SUITE_P(
                                "auto, shared-memory, two-level, ring and mpi"},
                     Enumerated{"device", "gpus", "gpu", "auto, cpu and gpu"},
                     Enumerated{"precision", "bfp16", "bf16", "auto, fp32, tf32 and bf16"},
+                    Enumerated{"bf16-unit", "avx51", "avx512", "auto, avx512, amx, emulated-avx512 and emulated-amx"},
                     Enumerated{"wire", "f32", "fp32", "fp32, bf16, bf16-feedback and int8-feedback"},
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
@@ -829,7 +830,11 @@ Arguments random_arguments(std::mt19937& random) {
   maybe("transport", pick({"auto", "ring", "shared-memory", "two-level"}));
   const std::string device = pick({"auto", "cpu", "gpu"});
   a.insert(a.end(), {"--device", device});
-  maybe("precision", pick({"auto", "fp32", "tf32", "bf16"}));
+  if (device != "gpu" && chance()) {
+    a.insert(a.end(), {"--precision", "bf16", "--bf16-unit", pick({"auto", "avx512", "amx", "emulated-amx"})});
+  } else {
+    maybe("precision", pick({"auto", "fp32", "tf32", "bf16"}));
+  }
   maybe("all-reduce", pick({"auto", "doubling", "halving", "ring", "0,0", "100,100", "16384,1048576"}));
   maybe("wire", pick({"fp32", "bf16", "bf16-feedback", "int8-feedback"}));
   if (device != "gpu") maybe("threads", number(1, 64));
