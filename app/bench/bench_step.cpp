@@ -259,11 +259,12 @@ void show(Console& console, const StepTiming& result, TimedSteps& bench, const s
     console.info(fmt::format("buckets    {}, {}", describe_buckets(engine.buckets()), bucket_rule));
   }
   if (result.roof) {
-    console.info(
-        fmt::format("roofline   {:.4f} ms per step: {} per rank at {}/s (GEMM of {} rows and columns on every rank "
-                    "at once); {:.0f} % of it reached",
-                    1e3 * result.fastest_possible(), format_flops(result.flops), format_flops(*result.roof),
-                    with_commas(roof_size(engine.backend())), 100 * result.fastest_possible() / typical));
+    console.info(fmt::format(
+        "roofline   {:.4f} ms per step: {} per rank at {}/s (GEMM of {} rows and columns in {} on every rank "
+        "at once); {:.0f} % of it reached",
+        1e3 * result.fastest_possible(), format_flops(result.flops), format_flops(*result.roof),
+        with_commas(roof_size(engine.backend())), model::name_of(bench.plan().place.precision),
+        100 * result.fastest_possible() / typical));
   }
   if (result.peak.flops > 0) {
     console.info(fmt::format("MFU        {:.1f} % of {}/s per rank ({})", 100 * result.utilisation(),

@@ -2,7 +2,10 @@
 """`lockstep bench step` beside PyTorch on the same cores, in turns: a row per network with the medians and their ratio.
 
     compare_step.py --lockstep build/release/lockstep [--python PYTHON_WITH_TORCH] [--rounds 5] [--ranks 1 2]
-                    [--networks cnn gpt-256 ...]
+                    [--networks cnn gpt-256 ...] [--precision bf16]
+
+With --precision bf16 Lockstep also makes the step in fp32, in the same turns, and PyTorch computes under autocast. Where
+the processor does not multiply faster in bf16, Lockstep says so and the comparison ends.
 """
 import argparse
 import json
@@ -39,19 +42,21 @@ NETWORKS = {
 }
 
 
-def run_lockstep(program, ranks, ours, repeat):
+def run_lockstep(program, ranks, ours, repeat, precision):
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "step.json")
         command = [str(HERE.parent.parent / "app" / "launch"), str(ranks), program, "bench", "step", *ours.split(),
-                   "--warmup", str(max(3, repeat // 20)), "--repeat", str(repeat), "--json", result]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                   "--warmup", str(max(3, repeat // 20)), "--repeat", str(repeat), "--precision", precision, "--json",
+                   result]
+        if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+            sys.exit(f"lockstep bench step --precision {precision} failed, see above")
         with open(result) as file:
             return json.load(file)
 
 
-def run_torch(python, ranks, theirs, repeat):
+def run_torch(python, ranks, theirs, repeat, precision):
     command = [python, str(HERE / "torch_step.py"), *theirs.split(), "--ranks", str(ranks), "--warmup",
-               str(max(3, repeat // 20)), "--repeat", str(repeat)]
+               str(max(3, repeat // 20)), "--repeat", str(repeat), "--precision", precision]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.strip().splitlines()[-1])
 
@@ -63,32 +68,47 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--quickest", action="store_true", help="compare the quickest steps: for a machine that others use")
+    parser.add_argument("--compile", action="store_true", help="PyTorch with torch.compile")
     parser.add_argument("--channels-last", action="store_true", help="PyTorch with NHWC images")
     arguments = parser.parse_args()
-    print("| network | ranks | lockstep ms | PyTorch ms | ratio (range) | roofline ms | input, compute, communication % | MB lockstep | MB PyTorch |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    both = arguments.precision != "fp32"
+    time = "step_ms_min" if arguments.quickest else "step_ms"
+    print(f"| network | ranks | lockstep ms | {'fp32 ms | its ratio (range) | ' if both else ''}PyTorch ms | ratio (range) | "
+          "roofline ms | input, compute, communication % | MB lockstep | MB PyTorch |")
+    print("| --- " * (11 if both else 9) + "|")
     peer = ""
     for key in arguments.networks:
         name, our_network, their_network, repeat = NETWORKS[key]
         if arguments.channels_last and key in ("cnn", "resnet-20"):
             their_network += " --channels-last"
+        if arguments.compile:
+            their_network += " --compile"
         for ranks in arguments.ranks:
-            ours, theirs = [], []
+            ours, in_fp32, theirs = [], [], []
             for _ in range(arguments.rounds):
-                ours.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat))
-                theirs.append(run_torch(arguments.python, ranks, their_network, repeat))
+                ours.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat, arguments.precision))
+                if both:
+                    in_fp32.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat, "fp32"))
+                theirs.append(run_torch(arguments.python, ranks, their_network, repeat, arguments.precision))
             peer = theirs[0]["peer"]
 
             def median(runs, key):
                 return statistics.median(run[key] for run in runs)
 
-            ratios = sorted(b["step_ms"] / a["step_ms"] for a, b in zip(ours, theirs))
+            def ratio(others):
+                ratios = sorted(b[time] / a[time] for a, b in zip(ours, others))
+                return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
+
             split = [100 * median(ours, part + "_fraction") for part in ("input", "compute", "communication")]
-            print(f"| {name} | {ranks} | {median(ours, 'step_ms'):.3f} | {median(theirs, 'step_ms'):.3f} | "
-                  f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f}) | {median(ours, 'roofline_ms'):.3f} | "
+            fp32 = f"{median(in_fp32, time):.3f} | {ratio(in_fp32)} | " if both else ""
+            print(f"| {name} | {ranks} | {median(ours, time):.3f} | {fp32}{median(theirs, time):.3f} | "
+                  f"{ratio(theirs)} | {median(ours, 'roofline_ms'):.3f} | "
                   f"{split[0]:.0f}, {split[1]:.0f}, {split[2]:.0f} | {median(ours, 'peak_resident_mb'):.0f} | "
                   f"{median(theirs, 'peak_resident_mb'):.0f} |", flush=True)
-    print(f"\nPeer: {peer}; {arguments.rounds} rounds in turns, medians.")
+    print(f"\nPeer: {peer}; {arguments.precision}; {arguments.rounds} rounds in turns, medians"
+          f"{' of the quickest steps' if arguments.quickest else ''}.")
 
 
 if __name__ == "__main__":

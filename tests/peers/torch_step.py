@@ -32,6 +32,8 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=100, help="samples per rank")
     parser.add_argument("--optimizer", default="sgd", choices=["sgd", "adam"])
     parser.add_argument("--regression", action="store_true")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"], help="bf16: under autocast")
+    parser.add_argument("--compile", action="store_true", help="with torch.compile")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--warmup", type=int, default=20)
     parser.add_argument("--repeat", type=int, default=200)
@@ -73,9 +75,12 @@ def run_rank(rank, arguments, port, results):
             y, loss_of = torch.randint(widths[-1], (RESIDENT_BATCHES, arguments.batch)), functional.cross_entropy
         loss_of_batch = lambda module, i: loss_of(module(x[i]), y[i])
     optimizer = make(network.parameters())
+    if arguments.compile:
+        network = torch.compile(network)
 
     def step(i):
-        loss = loss_of_batch(network, i % RESIDENT_BATCHES)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.precision == "bf16"):
+            loss = loss_of_batch(network, i % RESIDENT_BATCHES)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if clip:
@@ -94,7 +99,7 @@ def run_rank(rank, arguments, port, results):
     if rank == 0:
         median = statistics.median(seconds)
         line = json.dumps({
-            "peer": "torch " + torch.__version__, "world": arguments.ranks, "step_ms": 1e3 * median,
+            "peer": "torch " + torch.__version__, "precision": arguments.precision, "world": arguments.ranks, "step_ms": 1e3 * median,
             "step_ms_min": 1e3 * min(seconds), "samples_per_second": arguments.batch * arguments.ranks / median,
             "peak_resident_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
         print(line, flush=True)
