@@ -21,16 +21,21 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace lockstep::model {
 
-/// Shape of an image, channels fastest.
+/// Shape of an image [height, width, channels], channels fastest; of a volume [depth, height, width, channels]; or,
+/// with a height of 1, of a series [width, channels].
 struct ImageShape {
   std::int64_t height = 0, width = 0, channels = 0;
-  std::int64_t pixels() const noexcept { return height * width; }
-  std::int64_t elements() const noexcept { return height * width * channels; }
+  std::int64_t depth = 1;
+  std::int64_t pixels() const noexcept { return depth * height * width; }
+  std::int64_t elements() const noexcept { return pixels() * channels; }
+  /// Depth, height and width.
+  std::array<std::int64_t, 3> extents() const noexcept { return {depth, height, width}; }
   bool operator==(const ImageShape&) const = default;
 };
 

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "model/formulas/augmentation.hpp"
 #include "model/operation_checks.hpp"
@@ -13,28 +17,36 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::int64_t kMaxPoolSide = 16;
-
-bool is_image(const ImageShape& shape) { return shape.height > 0 && shape.width > 0 && shape.channels > 0; }
+bool has_pixels(const ImageShape& shape) { return std::ranges::min(shape.extents()) > 0; }
+bool is_image(const ImageShape& shape) { return has_pixels(shape) && shape.channels > 0; }
 
 std::int64_t ceiling(std::int64_t extent, std::int64_t stride) { return (extent + stride - 1) / stride; }
 
 void require_window(const Sliding& window, const char* operation) {
-  require(window.height > 0 && window.width > 0 && window.stride > 0, operation,
-          "window and stride must be at least 1");
-  require(window.top >= 0 && window.bottom >= 0 && window.left >= 0 && window.right >= 0, operation,
-          "padding must not be negative");
+  for (const Sweep& sweep : window.sweeps()) {
+    require(sweep.size > 0 && sweep.stride > 0 && sweep.dilation > 0, operation,
+            "window, stride and dilation must be at least 1");
+    require(sweep.before >= 0 && sweep.after >= 0, operation, "padding must not be negative");
+  }
 }
 
 void require_shape(const Convolution& shape, const char* operation) {
   require(is_image(shape.in) && is_image(shape.out), operation, "images must have pixels and channels");
   require(shape.out == slide(shape.in, shape.window, shape.out.channels), operation,
           "out must be what the window makes of in");
+  require(shape.groups > 0 && shape.in.channels % shape.groups == 0 && shape.out.channels % shape.groups == 0,
+          operation, "the groups must divide the channels of in and of out");
 }
 
-/// Tells whether both the first and the last of `count` windows along one direction see a pixel.
-bool all_see(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t before, std::int64_t count) {
-  return before < window && (count - 1) * stride - before < extent;
+/// Tells whether each of `count` windows along one direction sees a pixel of `extent`.
+bool all_see(std::int64_t extent, const Sweep& sweep, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    // The first position that is not before the pixels.
+    const std::int64_t first = i * sweep.stride - sweep.before,
+                       skipped = first < 0 ? (-first + sweep.dilation - 1) / sweep.dilation : 0;
+    if (skipped >= sweep.size || first + skipped * sweep.dilation >= extent) return false;
+  }
+  return true;
 }
 
 void require_shape(const Pool& shape, const char* operation) {
@@ -42,11 +54,13 @@ void require_shape(const Pool& shape, const char* operation) {
   require(is_image(shape.in), operation, "images must have pixels and channels");
   require(shape.out == slide(shape.in, window, shape.in.channels), operation,
           "out must be what the window makes of in, with the same channels");
-  require(window.height <= kMaxPoolSide && window.width <= kMaxPoolSide, operation,
-          "windows are at most 16 x 16: positions in one fit a byte");
-  require(all_see(shape.in.height, window.height, window.stride, window.top, shape.out.height) &&
-              all_see(shape.in.width, window.width, window.stride, window.left, shape.out.width),
-          operation, "each window must see a pixel");
+  require(all_see_pixels(shape), operation, "each window must see a pixel");
+}
+
+void require_max_pool(const Pool& shape, const char* operation) {
+  require_shape(shape, operation);
+  require(shape.window.positions() <= kMaxPoolPositions, operation,
+          "windows have at most 256 positions: 16 x 16, or 6 x 6 x 6; their numbers fit a byte");
 }
 
 void require_shape(const ResponseNormalization& norm, const char* operation) {
@@ -65,7 +79,7 @@ bool has_channels(const Tensor& x, ElementType type, std::int64_t channels) {
 }
 
 void require_subsampling(const ImageShape& in, const ImageShape& out, std::int64_t stride, const char* operation) {
-  require(is_image(in) && stride > 0, operation,
+  require(is_image(in) && in.depth == 1 && out.depth == 1 && stride > 0, operation,
           "the image must have pixels and channels, and the stride be 1 or more");
   require(out.height == ceiling(in.height, stride) && out.width == ceiling(in.width, stride), operation,
           "out must be ceil(in / stride) high and wide");
@@ -76,6 +90,7 @@ void require_subsampling(const ImageShape& in, const ImageShape& out, std::int64
 void require_spec(const Augmentation& spec, const char* operation) {
   require(is_image(spec.in) && is_image(spec.out) && spec.in.channels == spec.out.channels, operation,
           "images must have pixels, and as many channels before as after");
+  require(spec.in.depth == 1 && spec.out.depth == 1, operation, "volumes cannot be augmented");
   const std::int64_t longest = std::max({spec.in.height, spec.in.width, spec.out.height, spec.out.width, spec.pad});
   require(longest <= formulas::kLongestSide, operation, "images are at most 32768 high and wide");
   require(spec.pad >= 0, operation, "padding must not be negative");
@@ -90,37 +105,99 @@ void require_spec(const Augmentation& spec, const char* operation) {
       operation, "contrast must be a range of numbers, the lower first");
 }
 
-Sliding same_along_both(const ImageShape& in, std::int64_t window, std::int64_t stride) {
-  const auto padding = [&](std::int64_t extent) {
-    return std::max<std::int64_t>(0, (ceiling(extent, stride) - 1) * stride + window - extent);
-  };
-  const std::int64_t rows = padding(in.height), columns = padding(in.width);
-  return {window, window, stride, rows / 2, rows - rows / 2, columns / 2, columns - columns / 2};
-}
-
 }  // namespace
 
-Sliding same_padding(const ImageShape& in, std::int64_t window, std::int64_t stride) {
-  require_window({.height = window, .width = window, .stride = stride}, "same_padding");
-  require(in.height > 0 && in.width > 0, "same_padding", "the image must have pixels");
-  return same_along_both(in, window, stride);
+Sliding same_padding(const ImageShape& in, Sliding window) {
+  require_window(window, "same_padding");
+  require(has_pixels(in), "same_padding", "the image must have pixels");
+  const auto pad = [](Sweep& sweep, std::int64_t extent) {
+    const std::int64_t covered = (ceiling(extent, sweep.stride) - 1) * sweep.stride + sweep.reach(),
+                       padding = std::max<std::int64_t>(0, covered - extent);
+    sweep.before = padding / 2;
+    sweep.after = padding - padding / 2;
+  };
+  pad(window.depth, in.depth);
+  pad(window.height, in.height);
+  pad(window.width, in.width);
+  return window;
 }
 
-Sliding even_padding(std::int64_t window, std::int64_t stride, std::int64_t padding) {
-  const Sliding sliding{window, window, stride, padding, padding, padding, padding};
+Sliding same_padding(const ImageShape& in, std::int64_t size, std::int64_t stride) {
+  const Sweep sweep{.size = size, .stride = stride};
+  return same_padding(in, {.height = sweep, .width = sweep});
+}
+
+Sliding even_padding(std::int64_t size, std::int64_t stride, std::int64_t padding) {
+  const Sweep sweep{.size = size, .stride = stride, .before = padding, .after = padding};
+  const Sliding sliding{.height = sweep, .width = sweep};
   require_window(sliding, "even_padding");
   return sliding;
 }
 
 ImageShape slide(const ImageShape& in, const Sliding& window, std::int64_t channels) {
   require_window(window, "slide");
-  const std::int64_t rows = in.height + window.top + window.bottom - window.height;
-  const std::int64_t columns = in.width + window.left + window.right - window.width;
-  if (in.height <= 0 || in.width <= 0 || rows < 0 || columns < 0) {
-    throw std::invalid_argument(fmt::format("a window of {} x {} does not fit an image of {} x {}", window.height,
-                                            window.width, in.height, in.width));
+  const auto extents = in.extents();
+  const auto sweeps = window.sweeps();
+  std::array<std::int64_t, 3> out{};
+  for (std::size_t i = 0; i < sweeps.size(); ++i) {
+    const std::int64_t room = extents[i] + sweeps[i].before + sweeps[i].after - sweeps[i].reach();
+    if (extents[i] <= 0 || room < 0) {
+      const bool flat = in.depth == 1 && window.depth.reach() == 1;
+      const auto text = [&](const std::array<std::int64_t, 3>& all) {
+        return fmt::format("{}", fmt::join(std::span(all).subspan(flat ? 1 : 0), " x "));
+      };
+      throw std::invalid_argument(fmt::format("a window of {} does not fit an image of {}",
+                                              text({sweeps[0].reach(), sweeps[1].reach(), sweeps[2].reach()}),
+                                              text(extents)));
+    }
+    out[i] = room / sweeps[i].stride + 1;
   }
-  return {rows / window.stride + 1, columns / window.stride + 1, channels};
+  return {.height = out[1], .width = out[2], .channels = channels, .depth = out[0]};
+}
+
+bool all_see_pixels(const Pool& shape) noexcept {
+  const auto in = shape.in.extents(), out = shape.out.extents();
+  const auto sweeps = shape.window.sweeps();
+  for (std::size_t i = 0; i < sweeps.size(); ++i) {
+    if (!all_see(in[i], sweeps[i], out[i])) return false;
+  }
+  return true;
+}
+
+std::array<std::int64_t, 21> numbers_of(const Convolution& shape) noexcept {
+  std::array<std::int64_t, 21> numbers{shape.in.depth,    shape.in.height,    shape.in.width,
+                                       shape.in.channels, shape.out.channels, shape.groups};
+  std::size_t next = 6;
+  for (const Sweep& sweep : shape.window.sweeps()) {
+    for (const std::int64_t number : {sweep.size, sweep.stride, sweep.dilation, sweep.before, sweep.after}) {
+      numbers[next++] = number;
+    }
+  }
+  return numbers;
+}
+
+std::string to_string(const Convolution& shape) {
+  const std::size_t first = shape.in.depth == 1 && shape.window.depth.reach() == 1 ? 1 : 0;
+  const auto sweeps = shape.window.sweeps();
+  const auto text = [&](auto number_of) {
+    std::vector<std::int64_t> numbers;
+    for (std::size_t i = first; i < sweeps.size(); ++i) numbers.push_back(number_of(i));
+    const bool equal = std::ranges::count(numbers, numbers.front()) == static_cast<std::ptrdiff_t>(numbers.size());
+    return std::pair(fmt::format("{}", fmt::join(numbers, " x ")), equal ? numbers.front() : 0);
+  };
+  const auto extents = shape.in.extents();
+  const auto [size, same_size] = text([&](std::size_t i) { return sweeps[i].size; });
+  const auto [stride, same_stride] = text([&](std::size_t i) { return sweeps[i].stride; });
+  const auto [dilation, same_dilation] = text([&](std::size_t i) { return sweeps[i].dilation; });
+  const auto [in, same_in] = text([&](std::size_t i) { return extents[i]; });
+  const auto short_form = [](const std::string& all, std::int64_t same) {
+    return same > 0 ? std::to_string(same) : all;
+  };
+  std::string result = fmt::format("{} convolution", size);
+  if (same_stride != 1) result += ", stride " + short_form(stride, same_stride);
+  if (same_dilation != 1) result += ", dilation " + short_form(dilation, same_dilation);
+  if (shape.groups > 1) result += fmt::format(", {} groups", shape.groups);
+  return result + fmt::format(", of {} x {} to {} channels", in, shape.in.channels, shape.out.channels);
 }
 
 void ImageOperations::augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {
@@ -190,7 +267,7 @@ void ImageOperations::add_image_gradient(const Convolution& shape, const Tensor&
 }
 
 void ImageOperations::max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
-  require_shape(shape, "max_pool_forward");
+  require_max_pool(shape, "max_pool_forward");
   require(is(x, types_.compute, x.rows, shape.in.elements()), "max_pool_forward",
           "x must be [batch, in.elements()] in the compute type");
   require(is(y, types_.compute, x.rows, shape.out.elements()), "max_pool_forward",
@@ -202,7 +279,7 @@ void ImageOperations::max_pool_forward(const Pool& shape, const Tensor& x, const
 }
 
 void ImageOperations::max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) {
-  require_shape(shape, "max_pool_backward");
+  require_max_pool(shape, "max_pool_backward");
   require(is(chosen, ElementType::uint8, d_y.rows, shape.out.elements()), "max_pool_backward",
           "chosen must be uint8 [batch, out.elements()]");
   require(is(d_y, types_.compute, d_y.rows, shape.out.elements()), "max_pool_backward",

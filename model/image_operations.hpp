@@ -1,7 +1,8 @@
 /// \file
-/// Operations on images. A row of a tensor is one image [height, width, channels], channels fastest (NHWC), in the
-/// compute type; filters are [kernel height, kernel width, in channels, out channels] row-major, which is the
-/// [inputs, outputs] matrix of a dense layer over a patch. One layout from end to end.
+/// Operations on images, volumes and series. A row of a tensor is one image [height, width, channels], volume [depth,
+/// height, width, channels] or series [width, channels], channels fastest (NHWC), in the compute type; filters are
+/// [kernel depth, kernel height, kernel width, in channels, out channels] row-major, which is the [inputs, outputs]
+/// matrix of a dense layer over a patch. One layout from end to end.
 ///
 /// The conventions of backend.hpp hold: operations are enqueued, parameter gradients are written or added in the master
 /// type, activation gradients always written, every sum has a fixed order, all shapes are checked here, and an empty
@@ -10,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "model/augmentation.hpp"
 #include "model/operation_types.hpp"
@@ -17,18 +19,32 @@
 
 namespace lockstep::model {
 
+/// A window along one direction.
+struct Sweep {
+  std::int64_t size = 1;               ///< positions of the window
+  std::int64_t stride = 1;             ///< between windows
+  std::int64_t dilation = 1;           ///< between positions of a window
+  std::int64_t before = 0, after = 0;  ///< padding: zeros for a convolution, absent for a pool
+  /// Pixels from the first to the last position of a window, both included.
+  std::int64_t reach() const noexcept { return (size - 1) * dilation + 1; }
+  bool operator==(const Sweep&) const = default;
+};
 /// A window that slides over an image, in a convolution or a pool.
 struct Sliding {
-  std::int64_t height = 1, width = 1;                     ///< extents of the window
-  std::int64_t stride = 1;                                ///< in both directions
-  std::int64_t top = 0, bottom = 0, left = 0, right = 0;  ///< padding: zeros for a convolution, absent for a pool
+  Sweep depth = {}, height = {}, width = {};
+  /// In the order of ImageShape::extents().
+  std::array<Sweep, 3> sweeps() const noexcept { return {depth, height, width}; }
+  std::int64_t positions() const noexcept { return depth.size * height.size * width.size; }
+  bool operator==(const Sliding&) const = default;
 };
-/// Padding that makes the output ceil(in / stride) large, the odd row or column at the bottom and right: "SAME" of
+/// The window with the padding that makes the output ceil(in / stride) large, the odd pixel behind: "SAME" of
 /// TensorFlow.
-Sliding same_padding(const ImageShape& in, std::int64_t window, std::int64_t stride);
-/// The same padding on all sides.
-Sliding even_padding(std::int64_t window, std::int64_t stride, std::int64_t padding);
-/// floor((extent + padding - window) / stride) + 1 in each direction. Throws std::invalid_argument if the window does
+Sliding same_padding(const ImageShape& in, Sliding window);
+/// Such a window along height and width.
+Sliding same_padding(const ImageShape& in, std::int64_t size, std::int64_t stride);
+/// The same padding on all sides of height and width.
+Sliding even_padding(std::int64_t size, std::int64_t stride, std::int64_t padding);
+/// floor((extent + padding - reach) / stride) + 1 in each direction. Throws std::invalid_argument if the window does
 /// not fit.
 ImageShape slide(const ImageShape& in, const Sliding& window, std::int64_t channels);
 
@@ -36,13 +52,27 @@ ImageShape slide(const ImageShape& in, const Sliding& window, std::int64_t chann
 struct Convolution {
   ImageShape in, out;
   Sliding window;
-  /// Rows and columns of the filter matrix.
-  std::int64_t patch() const noexcept { return window.height * window.width * in.channels; }
+  /// The channels of in and of out form so many runs of equal length; a run of out reads the same run of in alone.
+  std::int64_t groups = 1;
+  /// Input channels that an output channel reads.
+  std::int64_t channels_read() const noexcept { return in.channels / groups; }
+  /// Rows of the filter matrix; its columns are the output channels.
+  std::int64_t patch() const noexcept { return window.positions() * channels_read(); }
+  bool operator==(const Convolution&) const = default;
 };
+/// Numbers that tell a convolution from all others.
+std::array<std::int64_t, 21> numbers_of(const Convolution& shape) noexcept;
+/// "3 x 3 convolution, stride 2, of 8 x 8 x 16 to 32 channels"
+std::string to_string(const Convolution& shape);
 struct Pool {
   ImageShape in, out;
-  Sliding window;  ///< up to 16 x 16: positions in the window fit one byte
+  Sliding window;
 };
+
+/// Largest number of positions in the window of a max pool: they fit one byte.
+inline constexpr std::int64_t kMaxPoolPositions = 256;
+/// Tells whether each window sees a pixel.
+bool all_see_pixels(const Pool& shape) noexcept;
 
 /// y[c] = x[c] / (bias + alpha * sum of x[j]^2 over |j - c| <= radius)^beta, across the channels of a pixel
 /// (Krizhevsky, Sutskever & Hinton 2012, section 3.3; tf.nn.lrn).
@@ -137,7 +167,7 @@ class ImageOperations {
   /// d_x += the gradient that convolution_backward() writes; only for shapes of adds_image_gradient().
   void add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x);
 
-  /// chosen: uint8 [B, out.elements()]: the position in the window (row * width + column) of the first greatest value.
+  /// chosen: uint8 [B, out.elements()]: the position in the window, row-major, of the first greatest value.
   /// NaN wins. Windows see only pixels of the image; each must see at least one.
   void max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen);
   void max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x);

@@ -31,7 +31,7 @@ using model::ValueNumber;
 constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
 /// A value of the recording in the graph, in one form or both: rows [rows, columns] as in the network, and images
-/// [batch, channels, height, width] as in ONNX.
+/// [batch, channels, (depth,) height, width] as in ONNX.
 struct Form {
   Name rows, image;
   ImageShape shape = {};    ///< shape of `image`
@@ -233,15 +233,20 @@ class Conversion {
   Name rows(ValueNumber value) {
     Form& form = forms_.at(value);
     if (form.rows.empty()) {
-      form.rows = graph_.reshape(graph_.transpose(form.image, {0, 2, 3, 1}), {-1, form.shape.elements()});
+      const Numbers order = form.shape.depth > 1 ? Numbers{0, 2, 3, 4, 1} : Numbers{0, 2, 3, 1};
+      form.rows = graph_.reshape(graph_.transpose(form.image, order), {-1, form.shape.elements()});
     }
     return form.rows;
   }
   Name image(ValueNumber value, const ImageShape& shape) {
     Form& form = forms_.at(value);
-    if (form.image.empty()) {
-      const Name pixels = graph_.reshape(form.rows, {-1, shape.height, shape.width, shape.channels});
-      form.image = graph_.transpose(pixels, {0, 3, 1, 2});
+    if (form.image.empty() || form.shape != shape) {
+      Numbers extents{-1, shape.height, shape.width, shape.channels}, order{0, 3, 1, 2};
+      if (shape.depth > 1) {
+        extents.insert(extents.begin() + 1, shape.depth);
+        order = {0, 4, 1, 2, 3};
+      }
+      form.image = graph_.transpose(graph_.reshape(rows(value), extents), order);
       form.shape = shape;
     }
     return form.image;
@@ -290,9 +295,11 @@ class Conversion {
     const model::Convolution& shape = convolve.shape;
     const model::Sliding& window = shape.window;
     const io::NamedTensor& filters = tensor(operation.inputs[1]);
-    const std::int64_t in = shape.in.channels, out = shape.out.channels, area = window.height * window.width;
-    // [height, width, in, out] -> [out, in, height, width]
-    const Name w = graph_.made(filters.name, {out, in, window.height, window.width}, [&] {
+    const std::int64_t in = shape.channels_read(), out = shape.out.channels, area = window.positions();
+    // [(depth,) height, width, in, out] -> [out, in, (depth,) height, width]
+    Numbers filter_shape = {out, in};
+    for (const model::Sweep& sweep : sweeps_of(window, shape.in)) filter_shape.push_back(sweep.size);
+    const Name w = graph_.made(filters.name, filter_shape, [&] {
       std::vector<float> values;
       values.reserve(filters.values.size());
       for (std::int64_t o = 0; o < out; ++o) {
@@ -306,18 +313,37 @@ class Conversion {
     });
     OnnxGraph::Names inputs{image(operation.inputs[0], shape.in), w};
     if (operation.inputs[2] != kNoValue) inputs.push_back(weight(operation.inputs[2]));
-    const Name y = graph_.node("Conv", std::move(inputs), sliding(window));
+    OnnxGraph::Attributes attributes = sliding(window, shape.in);
+    if (shape.groups > 1) attributes.emplace_back("group", shape.groups);
+    const Name y = graph_.node("Conv", std::move(inputs), std::move(attributes));
     give_image(operation, activated(y, convolve.activation), shape.out);
   }
-  static OnnxGraph::Attributes sliding(const model::Sliding& window) {
-    return {{"kernel_shape", Numbers{window.height, window.width}},
-            {"strides", Numbers{window.stride, window.stride}},
-            {"pads", Numbers{window.top, window.left, window.bottom, window.right}}};
+  /// Those of the directions that the graph has: volumes have three, images and series two.
+  static std::vector<model::Sweep> sweeps_of(const model::Sliding& window, const ImageShape& in) {
+    const auto sweeps = window.sweeps();
+    return {sweeps.begin() + (in.depth > 1 ? 0 : 1), sweeps.end()};
+  }
+  static OnnxGraph::Attributes sliding(const model::Sliding& window, const ImageShape& in) {
+    Numbers sizes, strides, dilations, before, after;
+    for (const model::Sweep& sweep : sweeps_of(window, in)) {
+      sizes.push_back(sweep.size);
+      strides.push_back(sweep.stride);
+      dilations.push_back(sweep.dilation);
+      before.push_back(sweep.before);
+      after.push_back(sweep.after);
+    }
+    before.insert(before.end(), after.begin(), after.end());
+    OnnxGraph::Attributes attributes{
+        {"kernel_shape", std::move(sizes)}, {"strides", std::move(strides)}, {"pads", std::move(before)}};
+    if (std::ranges::count(dilations, 1) < std::ssize(dilations)) {
+      attributes.emplace_back("dilations", std::move(dilations));
+    }
+    return attributes;
   }
 
   void convert(const recorded::MaxPool& pool, const RecordedOperation& operation) {
     const Name x = image(operation.inputs[0], pool.shape.in);
-    give_image(operation, graph_.node("MaxPool", {x}, sliding(pool.shape.window)), pool.shape.out);
+    give_image(operation, graph_.node("MaxPool", {x}, sliding(pool.shape.window, pool.shape.in)), pool.shape.out);
   }
 
   void convert(const recorded::GlobalAverage& average, const RecordedOperation& operation) {

@@ -40,14 +40,6 @@ constexpr std::size_t kMaxParts = 8;
 /// Elements of x and y in a run, for each element of w.
 constexpr std::size_t kRunFactor = 4;
 
-using Key = std::array<std::int64_t, 13>;
-
-Key key_of(const Convolution& shape) {
-  return {shape.in.height,     shape.in.width,      shape.in.channels,  shape.out.height,    shape.out.width,
-          shape.out.channels,  shape.window.height, shape.window.width, shape.window.stride, shape.window.top,
-          shape.window.bottom, shape.window.left,   shape.window.right};
-}
-
 /// The partition of the batches of a shape; see above.
 struct Cuts {
   std::size_t in = 0, out = 0;  ///< elements of one image of x and of y
@@ -114,7 +106,7 @@ class Convolver::Library {
   }
 
   ThreadPool& threads_;
-  std::map<Key, std::unique_ptr<Steps>> steps_;
+  std::map<std::array<std::int64_t, 21>, std::unique_ptr<Steps>> steps_;  ///< by numbers_of()
   std::vector<std::string> notes_;
   const FactorType type_;
   OnednnWorkspace workspace_;
@@ -146,7 +138,7 @@ const void* Convolver::Library::arrange(const ConvolutionStep& like, const Tenso
 }
 
 Steps& Convolver::Library::steps_of(const Convolution& shape) {
-  auto& found = steps_[key_of(shape)];
+  auto& found = steps_[numbers_of(shape)];
   if (!found) found = std::make_unique<Steps>(shape);
   return *found;
 }
@@ -159,12 +151,8 @@ ConvolutionStep& Convolver::Library::step(Steps& steps, Direction direction, std
   all.push_back(std::make_unique<ConvolutionStep>(workspace_, steps.shape, type_, direction, images, like));
   const std::string& implementation = all.back()->implementation();
   if (is_fallback(implementation) && (like == nullptr || !is_fallback(like->implementation()))) {
-    const Convolution& shape = steps.shape;
-    notes_.push_back(fmt::format(
-        "oneDNN has no direct code for {} of a {}x{} convolution of {}x{}x{} images to {} channels, stride {}: it runs "
-        "as {}, slower",
-        name_of(direction), shape.window.height, shape.window.width, shape.in.height, shape.in.width, shape.in.channels,
-        shape.out.channels, shape.window.stride, implementation));
+    notes_.push_back(fmt::format("oneDNN has no direct code for {} of a {}: it runs as {}, slower", name_of(direction),
+                                 to_string(steps.shape), implementation));
   }
   return *all.back();
 }

@@ -85,12 +85,12 @@ void CpuImages::do_convolution_backward(const Convolution& shape, const LinearBa
 }
 
 void CpuImages::do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
-  split(size(y.rows * shape.out.height), size(shape.out.width * shape.out.channels),
+  split(size(y.rows * shape.out.depth * shape.out.height), size(shape.out.width * shape.out.channels),
         [&](Slice rows) { max_pool(shape, floats(x), floats(y), chosen.elements<std::uint8_t>().data(), rows); });
 }
 
 void CpuImages::do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) {
-  split(size(d_x.rows * shape.in.height), size(shape.in.width * shape.in.channels), [&](Slice rows) {
+  split(size(d_x.rows * shape.in.depth * shape.in.height), size(shape.in.width * shape.in.channels), [&](Slice rows) {
     max_pool_gradient(shape, chosen.elements<std::uint8_t>().data(), floats(d_y), floats(d_x), rows);
   });
 }

@@ -10,27 +10,45 @@ namespace {
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 
-/// The part of [0, extent) that lies in [from, from + length).
-struct Clip {
+/// A run of numbers.
+struct Run {
   std::int64_t begin, end;
 };
-LOCKSTEP_INLINE Clip clip(std::int64_t from, std::int64_t length, std::int64_t extent) {
-  return {std::max<std::int64_t>(from, 0), std::min(from + length, extent)};
+/// Positions of the window that starts at `first` which are pixels of [0, extent).
+LOCKSTEP_INLINE Run seen(std::int64_t first, const Sweep& sweep, std::int64_t extent) {
+  const std::int64_t before = first < 0 ? (-first + sweep.dilation - 1) / sweep.dilation : 0;
+  return {before, std::min((extent - 1 - first) / sweep.dilation + 1, sweep.size)};
 }
-/// The windows, of `windows` windows that begin at -before, that contain pixel `pixel`.
-LOCKSTEP_INLINE Clip windows_with(std::int64_t pixel, std::int64_t before, std::int64_t length, std::int64_t stride,
-                                  std::int64_t windows) {
-  const std::int64_t last = (pixel + before) / stride,
-                     beyond = pixel + before - length;  // last window that ended before
-  return {beyond < 0 ? 0 : beyond / stride + 1, std::min(last + 1, windows)};
+/// The windows, of `windows`, that reach over pixel `pixel`.
+LOCKSTEP_INLINE Run windows_with(std::int64_t pixel, const Sweep& sweep, std::int64_t windows) {
+  const std::int64_t last = (pixel + sweep.before) / sweep.stride,
+                     beyond = pixel + sweep.before - sweep.reach();  // last window that ended before
+  return {beyond < 0 ? 0 : beyond / sweep.stride + 1, std::min(last + 1, windows)};
+}
+/// The position of `pixel` in a window, or -1 if it falls between two.
+LOCKSTEP_INLINE std::int64_t position_in(std::int64_t window, std::int64_t pixel, const Sweep& sweep) {
+  const std::int64_t distance = pixel - window * sweep.stride + sweep.before;
+  if (sweep.dilation == 1) return distance;
+  return distance % sweep.dilation == 0 ? distance / sweep.dilation : -1;
+}
+
+/// The place of a row of a batch.
+struct Row {
+  std::size_t image;
+  std::int64_t plane, row;
+};
+LOCKSTEP_INLINE Row row_of(std::size_t row, const ImageShape& shape) {
+  const std::size_t plane = row / size(shape.height), image = plane / size(shape.depth);
+  return {image, static_cast<std::int64_t>(plane % size(shape.depth)),
+          static_cast<std::int64_t>(row % size(shape.height))};
 }
 
 /// The pixels of an image inside a window.
 struct Seen {
-  const float* first;      ///< first channel of the first pixel
-  std::size_t row, pixel;  ///< strides in elements
-  std::int64_t rows, columns;
-  std::int32_t offset, offset_row;  ///< position of the first pixel in the window, and stride of rows
+  const float* first;             ///< first channel of the first pixel
+  std::size_t plane, row, pixel;  ///< strides in elements
+  std::int64_t planes, rows, columns;
+  std::int32_t offset, offset_plane, offset_row;  ///< position of the first pixel in the window, and strides
 };
 
 /// Channels [c, c + count), count <= kLanes. Loops over plain arrays: GCC 12 keeps these in registers. It splits a
@@ -42,17 +60,19 @@ LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count
     best[lane] = seen.first[c + lane];
     offset[lane] = seen.offset;
   }
-  for (std::int64_t i = 0; i < seen.rows; ++i) {
-    for (std::int64_t j = 0; j < seen.columns; ++j) {
-      const float* const value = seen.first + size(i) * seen.row + size(j) * seen.pixel + c;
-      const std::int32_t here =
-          seen.offset + static_cast<std::int32_t>(i) * seen.offset_row + static_cast<std::int32_t>(j);
+  for (std::int64_t h = 0; h < seen.planes; ++h) {
+    for (std::int64_t i = 0; i < seen.rows; ++i) {
+      for (std::int64_t j = 0; j < seen.columns; ++j) {
+        const float* const value = seen.first + size(h) * seen.plane + size(i) * seen.row + size(j) * seen.pixel + c;
+        const std::int32_t here = seen.offset + static_cast<std::int32_t>(h) * seen.offset_plane +
+                                  static_cast<std::int32_t>(i) * seen.offset_row + static_cast<std::int32_t>(j);
 #pragma GCC unroll 1
-      for (std::size_t lane = 0; lane < count; ++lane) {
-        // Greater, or the first NaN; a NaN stays.
-        const bool keep = (value[lane] <= best[lane]) | (best[lane] != best[lane]);
-        best[lane] = keep ? best[lane] : value[lane];
-        offset[lane] = keep ? offset[lane] : here;
+        for (std::size_t lane = 0; lane < count; ++lane) {
+          // Greater, or the first NaN; a NaN stays.
+          const bool keep = (value[lane] <= best[lane]) | (best[lane] != best[lane]);
+          best[lane] = keep ? best[lane] : value[lane];
+          offset[lane] = keep ? offset[lane] : here;
+        }
       }
     }
   }
@@ -63,58 +83,73 @@ LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count
 }  // namespace
 
 LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows) {
-  const Sliding& window = shape.window;
-  const std::size_t channels = size(shape.in.channels);
+  const Sweep &depth = shape.window.depth, &height = shape.window.height, &width = shape.window.width;
+  const std::size_t channels = size(shape.in.channels), line = size(shape.in.width) * channels,
+                    plane = size(shape.in.height) * line;
   for (std::size_t row = rows.offset; row < rows.end(); ++row) {
-    const std::size_t image = row / size(shape.out.height);
-    const float* const from = x + image * size(shape.in.elements());
-    const std::int64_t top = static_cast<std::int64_t>(row % size(shape.out.height)) * window.stride - window.top;
-    const Clip down = clip(top, window.height, shape.in.height);
+    const Row at = row_of(row, shape.out);
+    const float* const from = x + at.image * size(shape.in.elements());
+    const std::int64_t front = at.plane * depth.stride - depth.before, top = at.row * height.stride - height.before;
+    const Run in = seen(front, depth, shape.in.depth), down = seen(top, height, shape.in.height);
     for (std::int64_t column = 0; column < shape.out.width; ++column) {
-      const std::int64_t left = column * window.stride - window.left;
-      const Clip across = clip(left, window.width, shape.in.width);
+      const std::int64_t left = column * width.stride - width.before;
+      const Run across = seen(left, width, shape.in.width);
       const std::size_t to = (row * size(shape.out.width) + size(column)) * channels;
-      const Seen seen{from + size(down.begin * shape.in.width + across.begin) * channels,
-                      size(shape.in.width) * channels,
-                      channels,
-                      down.end - down.begin,
-                      across.end - across.begin,
-                      static_cast<std::int32_t>((down.begin - top) * window.width + across.begin - left),
-                      static_cast<std::int32_t>(window.width)};
+      const Seen pixels{from + size(front + in.begin * depth.dilation) * plane +
+                            size(top + down.begin * height.dilation) * line +
+                            size(left + across.begin * width.dilation) * channels,
+                        size(depth.dilation) * plane,
+                        size(height.dilation) * line,
+                        size(width.dilation) * channels,
+                        in.end - in.begin,
+                        down.end - down.begin,
+                        across.end - across.begin,
+                        static_cast<std::int32_t>((in.begin * height.size + down.begin) * width.size + across.begin),
+                        static_cast<std::int32_t>(height.size * width.size),
+                        static_cast<std::int32_t>(width.size)};
       std::size_t c = 0;
-      for (; c + kLanes <= channels; c += kLanes) greatest(seen, c, kLanes, y + to + c, chosen + to + c);
-      if (c < channels) greatest(seen, c, channels - c, y + to + c, chosen + to + c);
+      for (; c + kLanes <= channels; c += kLanes) greatest(pixels, c, kLanes, y + to + c, chosen + to + c);
+      if (c < channels) greatest(pixels, c, channels - c, y + to + c, chosen + to + c);
     }
   }
 }
 
 LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x,
                                        Slice rows) {
-  const Sliding& window = shape.window;
+  const Sweep &depth = shape.window.depth, &height = shape.window.height, &width = shape.window.width;
   const std::size_t channels = size(shape.in.channels);
   for (std::size_t row = rows.offset; row < rows.end(); ++row) {
-    const std::size_t image = row / size(shape.in.height);
-    const std::size_t from = image * size(shape.out.elements());
-    const auto i = static_cast<std::int64_t>(row % size(shape.in.height));
-    const Clip down = windows_with(i, window.top, window.height, window.stride, shape.out.height);
+    const Row at = row_of(row, shape.in);
+    const std::size_t from = at.image * size(shape.out.elements());
+    const Run in = windows_with(at.plane, depth, shape.out.depth),
+              down = windows_with(at.row, height, shape.out.height);
     for (std::int64_t j = 0; j < shape.in.width; ++j) {
-      const Clip across = windows_with(j, window.left, window.width, window.stride, shape.out.width);
+      const Run across = windows_with(j, width, shape.out.width);
       float* const to = d_x + (row * size(shape.in.width) + size(j)) * channels;
       for_channels(
           channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
             Floats sum{};
-            for (std::int64_t p = down.begin; p < down.end; ++p) {
-              for (std::int64_t q = across.begin; q < across.end; ++q) {
-                const std::size_t at = from + size(p * shape.out.width + q) * channels + c;
-                const std::int64_t offset =
-                    (i - p * window.stride + window.top) * window.width + j - q * window.stride + window.left;
-                Bytes offsets;
-                Floats gradient;
-                load<kWhole>(offsets, chosen + at, count);
-                load<kWhole>(gradient, d_y + at, count);
-                const Ints is_chosen = __builtin_convertvector(offsets, Ints) == static_cast<std::int32_t>(offset);
-                sum += is_chosen ? gradient : Floats{};
+            for (std::int64_t o = in.begin; o < in.end; ++o) {
+              const std::int64_t plane = position_in(o, at.plane, depth);
+              if (plane < 0) continue;
+              for (std::int64_t p = down.begin; p < down.end; ++p) {
+                const std::int64_t line = position_in(p, at.row, height);
+                if (line < 0) continue;
+                for (std::int64_t q = across.begin; q < across.end; ++q) {
+                  const std::int64_t position = position_in(q, j, width);
+                  if (position < 0) continue;
+                  const std::size_t window =
+                      from + size((o * shape.out.height + p) * shape.out.width + q) * channels + c;
+                  Bytes offsets;
+                  Floats gradient;
+                  load<kWhole>(offsets, chosen + window, count);
+                  load<kWhole>(gradient, d_y + window, count);
+                  const Ints is_chosen =
+                      __builtin_convertvector(offsets, Ints) ==
+                      static_cast<std::int32_t>((plane * height.size + line) * width.size + position);
+                  sum += is_chosen ? gradient : Floats{};
+                }
               }
             }
             store<kWhole>(sum, to + c, count);

@@ -16,7 +16,8 @@
 
 namespace lockstep::model::cpu {
 
-// ---- Pools. rows: those of the written images, counted through the batch (image * height + row). ----
+// ---- Pools. rows: those of the written images, counted through the batch ((image * depth + plane) * height + row).
+// ----
 
 void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows);
 /// Gathers: each pixel of d_x looks up the windows that contain it, so that d_x is written once and in order.

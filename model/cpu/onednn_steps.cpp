@@ -87,39 +87,57 @@ ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& 
   const auto type = factors == FactorType::bf16 ? memory::data_type::bf16 : kSums;
   const auto type_of = [&](Direction writer) { return direction == writer ? kSums : type; };
   const auto count = static_cast<memory::dim>(images);
-  const memory::dims filter_sizes{shape.out.channels, shape.in.channels, shape.window.height, shape.window.width};
-  const auto images_of = [&](const ImageShape& image, memory::data_type type_of_them) {
-    return memory::desc({count, image.channels, image.height, image.width}, type_of_them, memory::format_tag::nhwc);
+  using Tag = memory::format_tag;
+  // Series and images have two directions, volumes three.
+  const bool is_volume = shape.in.depth > 1 || shape.window.depth.reach() > 1 || shape.out.depth > 1;
+  const std::size_t first = is_volume ? 0 : 1;
+  const auto sizes_of = [&](const ImageShape& image) {
+    memory::dims sizes{count, image.channels};
+    const auto extents = image.extents();
+    sizes.insert(sizes.end(), extents.begin() + static_cast<std::ptrdiff_t>(first), extents.end());
+    return sizes;
   };
-  const memory::desc x = images_of(shape.in, type_of(Direction::backward_input));
-  const memory::desc y = images_of(shape.out, type_of(Direction::forward));
-  plain_filters_ = memory::desc(filter_sizes, kSums, memory::format_tag::hwio);
+  memory::dims filter_sizes{shape.out.channels / shape.groups, shape.channels_read()};
+  if (shape.groups > 1) filter_sizes.insert(filter_sizes.begin(), shape.groups);
+  memory::dims strides, gaps, before, after;
+  const auto sweeps = shape.window.sweeps();
+  for (const Sweep& sweep : std::span(sweeps).subspan(first)) {
+    filter_sizes.push_back(sweep.size);
+    strides.push_back(sweep.stride);
+    gaps.push_back(sweep.dilation - 1);
+    before.push_back(sweep.before);
+    after.push_back(sweep.after);
+  }
+  const Tag channels_last = is_volume ? Tag::ndhwc : Tag::nhwc;
+  const memory::desc x(sizes_of(shape.in), type_of(Direction::backward_input), channels_last);
+  const memory::desc y(sizes_of(shape.out), type_of(Direction::forward), channels_last);
+  plain_filters_ =
+      memory::desc(filter_sizes, kSums,
+                   shape.groups > 1 ? (is_volume ? Tag::dhwigo : Tag::hwigo) : (is_volume ? Tag::dhwio : Tag::hwio));
   const memory::desc w =
       like != nullptr ? like->filters_
                       : memory::desc(filter_sizes, type_of(Direction::backward_filters), memory::format_tag::any);
-  const memory::dims strides{shape.window.stride, shape.window.stride};
-  const memory::dims before{shape.window.top, shape.window.left}, after{shape.window.bottom, shape.window.right};
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
   // The backward primitives take a forward one as a hint; its filters need not have the same format.
   const memory::desc any(filter_sizes, type, memory::format_tag::any);
-  const auto forward =
-      describe<dnnl::convolution_forward>(workspace.engine, attributes, nullptr, images_of(shape.in, type),
-                                          direction == Direction::forward ? w : any, y, strides, before, after);
+  const auto forward = describe<dnnl::convolution_forward>(
+      workspace.engine, attributes, nullptr, memory::desc(sizes_of(shape.in), type, channels_last),
+      direction == Direction::forward ? w : any, y, strides, gaps, before, after);
   if (direction == Direction::forward) {
     primitive_ = dnnl::convolution_forward(forward);
     filters_ = forward.weights_desc();
     take(forward);
   } else if (direction == Direction::backward_input) {
     const auto form = describe<dnnl::convolution_backward_data>(workspace.engine, attributes, &forward, x, w, y,
-                                                                strides, before, after);
+                                                                strides, gaps, before, after);
     primitive_ = dnnl::convolution_backward_data(form);
     filters_ = form.weights_desc();
     take(form);
   } else {
     const auto form = describe<dnnl::convolution_backward_weights>(workspace.engine, attributes, &forward, x, w, y,
-                                                                   strides, before, after);
+                                                                   strides, gaps, before, after);
     primitive_ = dnnl::convolution_backward_weights(form);
     filters_ = form.diff_weights_desc();
     take(form);

@@ -22,9 +22,9 @@ namespace lockstep::model::cuda {
 
 /// True if an image is the matrix of its patches.
 inline bool is_product(const Convolution& shape) {
-  const Sliding& window = shape.window;
-  return window.height == 1 && window.width == 1 && window.stride == 1 && window.top == 0 && window.bottom == 0 &&
-         window.left == 0 && window.right == 0;
+  return shape.groups == 1 && std::ranges::all_of(shape.window.sweeps(), [](const Sweep& sweep) {
+           return sweep.size == 1 && sweep.stride == 1 && sweep.before == 0 && sweep.after == 0;
+         });
 }
 
 /// Number of columns of patches.

@@ -161,6 +161,204 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
+/// GatherPatches and GatherPaddedPatches for any window in up to three directions. `granule` of run_rows(): channels,
+/// so that a pack lies within a pixel; rows are longer than a patch only where channels are no whole packs.
+template <class T>
+struct GatherVolumePatches {
+  const T* x;
+  T* patches;
+  SlideOfVolumes slide;
+  std::int64_t channels, patch, elements;  ///< patch: columns of a row, elements: of them not padding
+
+  struct Position {
+    int h, i, j, channel;
+  };
+  template <int kWidth>
+  __device__ Position columns(std::int64_t column, bool) const {
+    const auto position = static_cast<int>(column / channels), line = position / slide.width.size;
+    return {line / slide.height.size, line % slide.height.size, position % slide.width.size,
+            static_cast<int>(column - position * channels)};
+  }
+  template <int kWidth>
+  __device__ void at(const Position& position, std::uint32_t row, std::int64_t column, bool wide) const {
+    Pack<T, kWidth> pack{};
+    const std::int64_t from =
+        column < elements ? slide.source(slide.out_place(row), position.h, position.i, position.j) : -1;
+    if (from >= 0) pack = load_pack<kWidth>(x + from * channels + position.channel, wide);
+    store_pack(pack, wide, patches + row * patch + column);
+  }
+};
+
+/// AddPatches for any window in up to three directions.
+template <class T>
+struct AddVolumePatches {
+  const T* d_patches;
+  T* d_x;
+  SlideOfVolumes slide;
+  std::int64_t channels, patch;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    float sums[kWidth] = {};
+    slide.each_window(slide.in_place(row), [&](std::int64_t out, int position) {
+      float values[kWidth];
+      load<kWidth>(d_patches + out * patch + position * channels + column, wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
+    });
+    store<kWidth>(sums, wide, d_x + row * channels + column);
+  }
+};
+
+/// A convolution in groups, without patches. kEach: every group has one channel of in and of out, so that neighbouring
+/// outputs read neighbouring inputs; otherwise `granule` of run_rows() is the group's outputs, and all of a pack read
+/// the same inputs.
+template <class T, bool kEach>
+struct GroupedForward {
+  const T* x;
+  const T* w;
+  T* y;
+  SlideOfVolumes slide;
+  std::int64_t in_channels, out_channels;
+  int in_of_group, out_of_group;
+
+  /// First input channel of the group.
+  template <int kWidth>
+  __device__ std::int64_t columns(std::int64_t column, bool) const {
+    return kEach ? column : column / out_of_group * in_of_group;
+  }
+  template <int kWidth>
+  __device__ void at(std::int64_t first, std::uint32_t row, std::int64_t column, bool wide) const {
+    float sums[kWidth] = {};
+    slide.each_pixel(slide.out_place(row), [&](std::int64_t from, int position) {
+      const T* const pixel = x + from * in_channels + first;
+#pragma unroll 1
+      for (int i = 0; i < (kEach ? 1 : in_of_group); ++i) {
+        float weights[kWidth], values[kWidth];
+        load<kWidth>(w + (static_cast<std::int64_t>(position) * in_of_group + i) * out_channels + column, wide,
+                     weights);
+        if constexpr (kEach) {
+          load<kWidth>(pixel, wide, values);
+        } else {
+          const float value = to_float(pixel[i]);
+#pragma unroll
+          for (int k = 0; k < kWidth; ++k) values[k] = value;
+        }
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) sums[k] += weights[k] * values[k];
+      }
+    });
+    store<kWidth>(sums, wide, y + row * out_channels + column);
+  }
+};
+
+/// Rows: input pixels. Columns: input channels. `granule` of run_rows(): channels with kEach, else 1.
+template <class T, bool kEach>
+struct GroupedImageGradient {
+  const T* w;
+  const T* d_y;
+  T* d_x;
+  SlideOfVolumes slide;
+  std::int64_t in_channels, out_channels;
+  int in_of_group, out_of_group;
+
+  /// First output channel of the group.
+  template <int kWidth>
+  __device__ std::int64_t columns(std::int64_t column, bool) const {
+    return kEach ? column : column / in_of_group * out_of_group;
+  }
+  template <int kWidth>
+  __device__ void at(std::int64_t first, std::uint32_t row, std::int64_t column, bool wide) const {
+    float sums[kWidth] = {};
+    slide.each_window(slide.in_place(row), [&](std::int64_t out, int position) {
+      const T* const gradient = d_y + out * out_channels + first;
+      const T* const weight =
+          w + (kEach ? position : position * in_of_group + static_cast<int>(column) % in_of_group) * out_channels +
+          first;
+#pragma unroll 1
+      for (int o = 0; o < (kEach ? 1 : out_of_group); ++o) {
+        float weights[kWidth], values[kWidth];
+        load<kWidth>(weight + o, wide, weights);
+        load<kWidth>(gradient + o, wide, values);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) sums[k] += weights[k] * values[k];
+      }
+    });
+    store<kWidth>(sums, wide, d_x + row * in_channels + column);
+  }
+};
+
+/// Sums over parts of the batch's output pixels. Rows: parts * rows of the filters. Columns: output channels. `granule`
+/// as in GroupedForward.
+template <class T, bool kEach>
+struct GroupedFilterGradient {
+  const T* x;
+  const T* d_y;
+  float* sums_of_parts;
+  SlideOfVolumes slide;
+  std::int64_t in_channels, out_channels, pixels;  ///< pixels: of out in the batch
+  int in_of_group, out_of_group, patch, parts;
+
+  template <int kWidth>
+  __device__ std::int64_t columns(std::int64_t column, bool) const {
+    return kEach ? column : column / out_of_group * in_of_group;
+  }
+  template <int kWidth>
+  __device__ void at(std::int64_t first, std::uint32_t row, std::int64_t column, bool wide) const {
+    const int part = static_cast<int>(row) / patch, filter = static_cast<int>(row) - part * patch;
+    const int position = filter / in_of_group, line = position / slide.width.size;
+    const int j = position % slide.width.size, i = line % slide.height.size, h = line / slide.height.size;
+    const T* const channel = x + first + filter % in_of_group;
+    float sums[kWidth] = {};
+    const std::int64_t end = pixels * (part + 1) / parts;
+    for (std::int64_t pixel = pixels * part / parts; pixel < end; ++pixel) {
+      const std::int64_t from = slide.source(slide.out_place(static_cast<std::uint32_t>(pixel)), h, i, j);
+      if (from < 0) continue;
+      float values[kWidth], gradients[kWidth];
+      load<kWidth>(d_y + pixel * out_channels + column, wide, gradients);
+      if constexpr (kEach) {
+        load<kWidth>(channel + from * in_channels, wide, values);
+      } else {
+        const float value = to_float(channel[from * in_channels]);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] = value;
+      }
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sums[k] += values[k] * gradients[k];
+    }
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k)
+      sums_of_parts[static_cast<std::int64_t>(row) * out_channels + column + k] = sums[k];
+  }
+};
+
+/// d_w = or += the sums of all parts, in order. One row; columns: elements of d_w.
+struct AddFilterParts {
+  const float* sums_of_parts;
+  float* d_w;
+  std::int64_t elements;
+  int parts;
+  bool add;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t, std::int64_t column, bool) const {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      float sum = add ? d_w[column + k] : 0.0f;
+      for (int part = 0; part < parts; ++part) sum += sums_of_parts[part * elements + column + k];
+      d_w[column + k] = sum;
+    }
+  }
+};
+
 /// Rows: input pixels. Columns: channels.
 template <class T>
 struct AddPatches {

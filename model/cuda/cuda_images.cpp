@@ -36,7 +36,10 @@ std::string CudaImages::description() const {
 // ---- convolutions ----
 
 void* CudaImages::patch_workspace(const Convolution& shape, const Tensor& x) {
-  const std::size_t bytes = patch_bytes(shape, x.type, x.rows);
+  return workspace(patch_bytes(shape, x.type, x.rows));
+}
+
+void* CudaImages::workspace(std::size_t bytes) {
   if (bytes > 0 && library_ != nullptr && library_->is_there()) return library_->workspace(bytes);
   if (bytes > patches_.bytes()) {
     // The old memory must be unused, and it is released before the new one is allocated: both may not fit.
@@ -48,7 +51,7 @@ void* CudaImages::patch_workspace(const Convolution& shape, const Tensor& x) {
 }
 
 ConvolutionLibrary* CudaImages::library_for(const Convolution& shape) const noexcept {
-  return is_product(shape) ? nullptr : library_.get();
+  return is_product(shape) || shape.groups > 1 ? nullptr : library_.get();
 }
 
 namespace {
@@ -72,6 +75,10 @@ void CudaImages::do_convolution_forward(const Convolution& shape, const Tensor& 
   if (library != nullptr && library->forward(stream, shape, x, w, y)) {
     return finish(pixels_of(y, shape.out, 0, y.rows), bias);
   }
+  if (shape.groups > 1) {
+    grouped_forward(stream, shape, x, w, y);
+    return finish(pixels_of(y, shape.out, 0, y.rows), bias);
+  }
   convolution_by_gemm(stream, shape, x, w, y, patch_workspace(shape, x),
                       [&](const Tensor& patches, const Tensor& filters, const Tensor& out) {
                         const bool biased = device_.matmul.multiply_with_bias(stream, {patches}, {filters}, bias, out);
@@ -92,6 +99,14 @@ void CudaImages::do_convolution_backward(const Convolution& shape, const LinearB
   if (activation != Activation::none || d_bias.present()) {
     activation_gradient(stream, activation, pixels_of(y, shape.out, 0, y.rows), pixels_of(d_y, shape.out, 0, d_y.rows),
                         accumulate, d_bias, device_.scratch);
+  }
+  if (shape.groups > 1) {
+    if (d_w.present()) {
+      grouped_filter_gradient(stream, shape, x, d_y, accumulate, d_w,
+                              workspace(grouped_filter_gradient_bytes(shape, x.rows)));
+    }
+    if (d_x.present()) grouped_image_gradient(stream, shape, w, d_y, d_x);
+    return;
   }
   ConvolutionLibrary* const library = library_for(shape);
   const bool by_library = library != nullptr && shape.in.channels >= kMinLibraryChannels;

@@ -41,6 +41,7 @@ class CudaImages final : public ImageOperations {
   void do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x) override;
 
   void* patch_workspace(const Convolution& shape, const Tensor& x);
+  void* workspace(std::size_t bytes);
   /// Null for convolutions that only products can run.
   ConvolutionLibrary* library_for(const Convolution& shape) const noexcept;
 

@@ -143,7 +143,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
   std::function<void()> before_moving_;
   Tuning tuning_;
   CudnnSession cudnn_;
-  std::map<std::array<std::int64_t, 13>, std::optional<CudnnPlan>> plans_;
+  std::map<CudnnProblem::Key, std::optional<CudnnPlan>> plans_;
   Block filters_, workspace_;
   int unplanned_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,35 +14,53 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// NHWC in cuDNN's order of dimensions: batch (or out channels), channels, height, width.
-CudnnDescriptor tensor_of(std::int64_t name, std::int64_t count, const ImageShape& image, cudnnDataType_t type) {
-  const std::array dimensions{count, image.channels, image.height, image.width};
-  const std::array strides{image.elements(), std::int64_t{1}, image.width * image.channels, image.channels};
+/// The directions that cuDNN sees: volumes have three, images and series two.
+std::size_t directions_of(const Convolution& shape) {
+  return shape.in.depth == 1 && shape.window.depth == Sweep{} ? 2 : 3;
+}
+
+/// NHWC in cuDNN's order of dimensions: batch (or out channels), channels, (depth,) height, width.
+CudnnDescriptor tensor_of(std::int64_t name, std::int64_t count, const ImageShape& image, std::size_t directions,
+                          cudnnDataType_t type) {
+  std::vector<std::int64_t> dimensions{count, image.channels}, strides{image.elements(), 1};
+  const auto extents = image.extents();
+  std::int64_t stride = image.elements();
+  for (const std::int64_t extent : std::span(extents).last(directions)) {
+    stride /= extent;
+    dimensions.push_back(extent);
+    strides.push_back(stride);
+  }
+  const auto count_of = static_cast<std::int64_t>(dimensions.size());
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type)
-      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, dimensions.data(), 4)
-      .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides.data(), 4)
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, dimensions.data(), count_of)
+      .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides.data(), count_of)
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, &name)
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, &kCudnnAlignment)
       .finalize();
   return tensor;
 }
 
-CudnnDescriptor window_of(const Sliding& window) {
+CudnnDescriptor window_of(const Sliding& window, std::size_t count) {
   const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  const std::int64_t directions = 2;
-  const std::array before{window.top, window.left}, after{window.bottom, window.right};
-  const std::array strides{window.stride, window.stride};
-  const std::array<std::int64_t, 2> dilations{1, 1};
+  const auto directions = static_cast<std::int64_t>(count);
+  std::vector<std::int64_t> before, after, strides, dilations;
+  const auto sweeps = window.sweeps();
+  for (const Sweep& sweep : std::span(sweeps).last(count)) {
+    before.push_back(sweep.before);
+    after.push_back(sweep.after);
+    strides.push_back(sweep.stride);
+    dilations.push_back(sweep.dilation);
+  }
   CudnnDescriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &compute)
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, &mode)
       .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, &directions)
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, before.data(), 2)
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, after.data(), 2)
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, strides.data(), 2)
-      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dilations.data(), 2)
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, before.data(), directions)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, after.data(), directions)
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, strides.data(), directions)
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dilations.data(), directions)
       .finalize();
   return convolution;
 }
@@ -177,22 +196,7 @@ void CudnnDevice::put_into_plan(CudnnDescriptor& plan) const {
   if (properties_) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *properties_);
 }
 
-std::array<std::int64_t, 13> CudnnProblem::key() const noexcept {
-  const Sliding& window = shape.window;
-  return {static_cast<std::int64_t>(kind),
-          images,
-          shape.in.height,
-          shape.in.width,
-          shape.in.channels,
-          shape.out.channels,
-          window.height,
-          window.width,
-          window.stride,
-          window.top,
-          window.bottom,
-          window.left,
-          window.right};
-}
+CudnnProblem::Key CudnnProblem::key() const noexcept { return {kind, images, numbers_of(shape)}; }
 
 bool CudnnGraph::try_append(CudnnDescriptor operation) {
   if (!operation.try_finalize()) return false;
@@ -242,13 +246,19 @@ std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, CudnnGraph gr
 std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, const CudnnProblem& problem,
                                         std::size_t most_workspace, std::size_t most) {
   const Convolution& shape = problem.shape;
+  const std::size_t directions = directions_of(shape);
   CudnnGraph graph;
-  const CudnnDescriptor& images = graph.keep(tensor_of(kCudnnImages, problem.images, shape.in, CUDNN_DATA_BFLOAT16));
-  const CudnnDescriptor& filters =
-      graph.keep(tensor_of(kCudnnFilters, shape.out.channels,
-                           {shape.window.height, shape.window.width, shape.in.channels}, CUDNN_DATA_BFLOAT16));
-  const CudnnDescriptor& output = graph.keep(tensor_of(kCudnnOutput, problem.images, shape.out, CUDNN_DATA_BFLOAT16));
-  const CudnnDescriptor& window = graph.keep(window_of(shape.window));
+  const auto keep_tensor = [&](std::int64_t name, std::int64_t count, const ImageShape& image) -> CudnnDescriptor& {
+    return graph.keep(tensor_of(name, count, image, directions, CUDNN_DATA_BFLOAT16));
+  };
+  const CudnnDescriptor& images = keep_tensor(kCudnnImages, problem.images, shape.in);
+  const CudnnDescriptor& filters = keep_tensor(kCudnnFilters, shape.out.channels,
+                                               {.height = shape.window.height.size,
+                                                .width = shape.window.width.size,
+                                                .channels = shape.in.channels,
+                                                .depth = shape.window.depth.size});
+  const CudnnDescriptor& output = keep_tensor(kCudnnOutput, problem.images, shape.out);
+  const CudnnDescriptor& window = graph.keep(window_of(shape.window, directions));
   const Names names = names_of(problem.kind);
   const float alpha = 1, beta = 0;  // type of the sums: cuDNN accepts doubles for them, too, and reads half of each
   CudnnDescriptor operation(names.operation);

@@ -4,8 +4,8 @@
 /// the workspace, and can be built. A plan is a static choice, the same in every run on one kind of device; or, if that
 /// is not required, the quickest of a few.
 ///
-/// A convolution is a graph of one operation. Images are NHWC, filters and their gradients [out channels, height,
-/// width, in channels], all of them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing.
+/// A convolution is a graph of one operation. Images are NHWC, filters and their gradients [out channels, (depth,)
+/// height, width, in channels], all of them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing.
 ///
 /// Plans are made for the device of a handle, or for a device that is only described: that needs no GPU.
 #pragma once
@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -81,7 +82,8 @@ struct CudnnProblem {
   std::int64_t images = 0;
 
   /// Everything that determines a plan.
-  std::array<std::int64_t, 13> key() const noexcept;
+  using Key = std::tuple<Kind, std::int64_t, std::array<std::int64_t, 21>>;
+  Key key() const noexcept;
 };
 
 /// Names of the tensors in the operation.

@@ -16,12 +16,20 @@ namespace lockstep::model::cuda {
 
 // ---- convolution_kernels.cu ----
 
-/// patches[(b * out pixels + pixel), (row * width + column) * channels + c] = x at that position of the window, or 0 in
+/// patches[(b * out pixels + pixel), position in the window * channels + c] = x at that position of the window, or 0 in
 /// the padding: the matrix that a convolution multiplies with its filters. x: [B, in.elements()], patches: [B * out
 /// pixels, patch() or more]; columns from patch() on become 0.
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches);
-/// d_x = for each input pixel the sum over all patches that contain it, rows and columns of the window ascending.
+/// d_x = for each input pixel the sum over all patches that contain it, positions in the window ascending.
 void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x);
+/// Convolutions in groups, and their gradients, without patches.
+void grouped_forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y);
+void grouped_image_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
+                            const Tensor& d_x);
+/// d_w: float32, = or +=. workspace: grouped_filter_gradient_bytes().
+std::size_t grouped_filter_gradient_bytes(const Convolution& shape, std::int64_t images) noexcept;
+void grouped_filter_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& d_y,
+                             Accumulate accumulate, const Tensor& d_w, void* workspace);
 /// out = or += in': in [r, c] of the compute type, out [c, r] of that type or float32.
 void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out);
 

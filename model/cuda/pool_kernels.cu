@@ -39,7 +39,14 @@ void max_pool_forward(cudaStream_t stream, const Pool& shape, const Tensor& x, c
       run_rows<T>("max_pool_forward", stream, body, x.rows * shape.out.pixels(), shape.in.channels, shape.in.channels,
                   take_packs(body.x, body.y) && takes_places<T>(body.chosen));
     };
-    if (shape.window.height == 3 && shape.window.width == 3) return run.template operator()<3>();
+    if (!Slide::is_for(shape.in, shape.window)) {
+      const VolumeMaxPoolForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                                         static_cast<std::uint8_t*>(chosen.data),
+                                         SlideOfVolumes(shape.in, shape.out, shape.window), shape.in.channels};
+      return run_rows<T>("max_pool_forward", stream, body, x.rows * shape.out.pixels(), shape.in.channels,
+                         shape.in.channels, take_packs(body.x, body.y) && takes_places<T>(body.chosen));
+    }
+    if (shape.window.height.size == 3 && shape.window.width.size == 3) return run.template operator()<3>();
     run.template operator()<0>();
   });
 }
@@ -55,6 +62,11 @@ void max_pool_backward(cudaStream_t stream, const Pool& shape, const Tensor& cho
     const auto* const choices = static_cast<const std::uint8_t*>(chosen.data);
     const auto* const gradients = static_cast<const T*>(d_y.data);
     auto* const to = static_cast<T*>(d_x.data);
+    if (!Slide::is_for(shape.in, shape.window)) {
+      return run(VolumeMaxPoolBackward<T>{choices, gradients, to, SlideOfVolumes(shape.in, shape.out, shape.window),
+                                          shape.in.channels},
+                 d_x.rows * shape.in.pixels());
+    }
     if (!MaxPoolBackwardOfSquares<T>::is_for(slide)) {
       return run(MaxPoolBackward<T>{choices, gradients, to, slide, shape.in.channels}, d_x.rows * shape.in.pixels());
     }

@@ -186,6 +186,62 @@ struct MaxPoolBackwardOfSquares {
   }
 };
 
+/// MaxPoolForward for any window in up to three directions.
+template <class T>
+struct VolumeMaxPoolForward {
+  const T* x;
+  T* y;
+  std::uint8_t* chosen;
+  SlideOfVolumes slide;
+  std::int64_t channels;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    typename MaxPoolForward<T, 0>::template Greatest<kWidth> greatest;
+    slide.each_pixel(slide.out_place(row), [&](std::int64_t from, int position) {
+      float values[kWidth];
+      load<kWidth>(x + from * channels + column, wide, values);
+      greatest.take(values, static_cast<std::uint8_t>(position));
+    });
+    store<kWidth>(greatest.values, wide, y + row * channels + column);
+    store_pack(greatest.offsets, wide, chosen + row * channels + column);
+  }
+};
+
+/// MaxPoolBackward for any window in up to three directions.
+template <class T>
+struct VolumeMaxPoolBackward {
+  const std::uint8_t* chosen;
+  const T* d_y;
+  T* d_x;
+  SlideOfVolumes slide;
+  std::int64_t channels;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    float sums[kWidth] = {};
+    slide.each_window(slide.in_place(row), [&](std::int64_t out, int position) {
+      const std::int64_t from = out * channels + column;
+      const Pack<std::uint8_t, kWidth> offsets = load_pack<kWidth>(chosen + from, wide);
+      float gradients[kWidth];
+      load<kWidth>(d_y + from, wide, gradients);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        sums[k] += offsets.values[k] == static_cast<std::uint8_t>(position) ? gradients[k] : 0.0f;
+      }
+    });
+    store<kWidth>(sums, wide, d_x + row * channels + column);
+  }
+};
+
 /// Rows: images. Columns: channels. A sum goes over the pixels in order.
 template <class T>
 struct AverageForward {

@@ -88,7 +88,8 @@ __device__ __forceinline__ std::int64_t offset_of(std::uint32_t image, int row, 
   return ((static_cast<std::int64_t>(image) * height + row) * width + column) * channels;
 }
 
-/// A window that slides over images, in the form for the device.
+/// A window that slides over images, in the form for the device: along height and width, by one stride, without
+/// dilation. SlideOfVolumes has all others.
 struct Slide {
   int in_height, in_width, out_height, out_width;
   int window_height, window_width, stride, top, left;
@@ -98,11 +99,16 @@ struct Slide {
         in_width(static_cast<int>(in.width)),
         out_height(static_cast<int>(out.height)),
         out_width(static_cast<int>(out.width)),
-        window_height(static_cast<int>(window.height)),
-        window_width(static_cast<int>(window.width)),
-        stride(static_cast<int>(window.stride)),
-        top(static_cast<int>(window.top)),
-        left(static_cast<int>(window.left)) {}
+        window_height(static_cast<int>(window.height.size)),
+        window_width(static_cast<int>(window.width.size)),
+        stride(static_cast<int>(window.height.stride)),
+        top(static_cast<int>(window.height.before)),
+        left(static_cast<int>(window.width.before)) {}
+
+  static bool is_for(const ImageShape& in, const Sliding& window) {
+    return in.depth == 1 && window.depth == Sweep{} && window.height.dilation == 1 && window.width.dilation == 1 &&
+           window.height.stride == window.width.stride;
+  }
 
   /// Calls visit(row, column of the output, row, column of the window) for every window that contains the input pixel,
   /// rows and then columns of the window ascending.
@@ -118,6 +124,98 @@ struct Slide {
         if (column < out_width) visit(row, column, i, j);
       }
     }
+  }
+};
+
+/// A window along one direction, in the form for the device.
+struct SweepOnDevice {
+  int in, out;  ///< extents
+  int size, stride, dilation, before;
+
+  SweepOnDevice(std::int64_t in_extent, std::int64_t out_extent, const Sweep& sweep)
+      : in(static_cast<int>(in_extent)),
+        out(static_cast<int>(out_extent)),
+        size(static_cast<int>(sweep.size)),
+        stride(static_cast<int>(sweep.stride)),
+        dilation(static_cast<int>(sweep.dilation)),
+        before(static_cast<int>(sweep.before)) {}
+
+  /// The pixel at `position` of a window; may be outside.
+  __device__ __forceinline__ int source(int window, int position) const {
+    return window * stride - before + position * dilation;
+  }
+  __device__ __forceinline__ bool has(int pixel) const { return pixel >= 0 && pixel < in; }
+  /// Calls visit(window, position) for every window that contains the pixel, positions ascending.
+  template <class Visit>
+  __device__ __forceinline__ void each_window(int pixel, const Visit& visit) const {
+#pragma unroll 1  // unrolled, registers spill
+    for (int position = 0; position < size; ++position) {
+      const int start = pixel + before - position * dilation, window = start / stride;
+      if (start >= 0 && window * stride == start && window < out) visit(window, position);
+    }
+  }
+};
+
+/// Any window in up to three directions, in the form for the device. Pixels are counted through the batch.
+struct SlideOfVolumes {
+  SweepOnDevice depth, height, width;
+
+  SlideOfVolumes(const ImageShape& in, const ImageShape& out, const Sliding& window)
+      : depth(in.depth, out.depth, window.depth),
+        height(in.height, out.height, window.height),
+        width(in.width, out.width, window.width) {}
+
+  struct Place {
+    std::uint32_t image;
+    int plane, row, column;
+  };
+  __device__ static __forceinline__ Place place_of(std::uint32_t pixel, int planes, int rows, int columns) {
+    const std::uint32_t line = pixel / static_cast<std::uint32_t>(columns),
+                        plane = line / static_cast<std::uint32_t>(rows),
+                        image = plane / static_cast<std::uint32_t>(planes);
+    return {image, static_cast<int>(plane - image * static_cast<std::uint32_t>(planes)),
+            static_cast<int>(line - plane * static_cast<std::uint32_t>(rows)),
+            static_cast<int>(pixel - line * static_cast<std::uint32_t>(columns))};
+  }
+  __device__ __forceinline__ Place in_place(std::uint32_t pixel) const {
+    return place_of(pixel, depth.in, height.in, width.in);
+  }
+  __device__ __forceinline__ Place out_place(std::uint32_t pixel) const {
+    return place_of(pixel, depth.out, height.out, width.out);
+  }
+  /// Number of the input pixel at a position of the window at `out`, or -1 for padding.
+  __device__ __forceinline__ std::int64_t source(const Place& out, int h, int i, int j) const {
+    const int plane = depth.source(out.plane, h), row = height.source(out.row, i), column = width.source(out.column, j);
+    if (!depth.has(plane) || !height.has(row) || !width.has(column)) return -1;
+    return ((static_cast<std::int64_t>(out.image) * depth.in + plane) * height.in + row) * width.in + column;
+  }
+  /// Calls visit(input pixel, position) for every pixel of the window at `out`, positions ascending.
+  template <class Visit>
+  __device__ __forceinline__ void each_pixel(const Place& out, const Visit& visit) const {
+    int position = 0;
+#pragma unroll 1
+    for (int h = 0; h < depth.size; ++h) {
+#pragma unroll 1
+      for (int i = 0; i < height.size; ++i) {
+#pragma unroll 1
+        for (int j = 0; j < width.size; ++j, ++position) {
+          const std::int64_t from = source(out, h, i, j);
+          if (from >= 0) visit(from, position);
+        }
+      }
+    }
+  }
+  /// Calls visit(output pixel, position) for every window that contains the input pixel, positions ascending.
+  template <class Visit>
+  __device__ __forceinline__ void each_window(const Place& in, const Visit& visit) const {
+    depth.each_window(in.plane, [&](int plane, int h) {
+      height.each_window(in.row, [&](int row, int i) {
+        width.each_window(in.column, [&](int column, int j) {
+          visit(((static_cast<std::int64_t>(in.image) * depth.out + plane) * height.out + row) * width.out + column,
+                (h * height.size + i) * width.size + j);
+        });
+      });
+    });
   }
 };
 

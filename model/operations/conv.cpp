@@ -1,11 +1,16 @@
 /// \file
-/// "conv": y = act(x * W + b) over images, filters [kernel height, kernel width, in channels, out channels].
+/// "conv": y = act(x * W + b) along all extents but the channels, in one to three directions, as many as the value has.
+/// The weights are [kernel in each direction, in channels / groups, out channels].
+#include <cmath>
 #include <optional>
+#include <stdexcept>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "model/graph/layer_activation.hpp"
 #include "model/graph/operation.hpp"
+#include "model/graph/windows.hpp"
 #include "model/product_padding.hpp"
 
 namespace lockstep::model {
@@ -15,37 +20,43 @@ namespace {
 class ConvolutionOperation final : public Operation {
  public:
   explicit ConvolutionOperation(const Call& call)
-      : channels_(call.get<std::int64_t>("channels")),
-        kernel_(call.get<std::int64_t>("kernel")),
-        stride_(call.get<std::int64_t>("stride")),
-        padding_(call.find<std::int64_t>("padding")),
+      : call_(call),
+        channels_(call.get<std::int64_t>("channels")),
+        groups_(call.get<std::int64_t>("groups")),
         has_bias_(call.get<bool>("bias")),
         activation_(layer_activation(call.get<std::string>("activation"))),
-        weight_initializer_(call.initializer("init").value_or(Initializer{.scheme = Initializer::Scheme::he_normal})),
+        weight_initializer_(call.initializer("init")),
         bias_initializer_(call.initializer("bias-init").value_or(Initializer{})),
         decay_(call.get<bool>("decay") ? Decay::yes : Decay::no) {}
 
   ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
-    const ImageShape in = image_of(inputs[0].shape, "a convolution");
-    const Sliding window = padding_ ? even_padding(kernel_, stride_, *padding_) : same_padding(in, kernel_, stride_);
-    shape_ = {.in = in, .out = slide(in, window, channels_), .window = window};
-    const std::int64_t area = kernel_ * kernel_;
+    const ImageShape in = image_of_places(inputs[0].shape, "a convolution");
+    directions_ = directions_of(inputs[0].shape, "a convolution");
+    if (in.channels % groups_ != 0 || channels_ % groups_ != 0) {
+      throw std::invalid_argument(fmt::format("makes {} channels of {} in {} groups: the groups must divide both",
+                                              channels_, in.channels, groups_));
+    }
+    const Sliding window = window_of(call_, "kernel", in, directions_);
+    shape_ = {.in = in, .out = slide(in, window, channels_), .window = window, .groups = groups_};
+    const std::int64_t area = window.positions();
+    std::vector<std::int64_t> extents = for_directions(call_.get<Numbers>("kernel"), "kernel", directions_);
+    extents.insert(extents.end(), {shape_.channels_read(), channels_});
     declarations.parameter({.name = "weight",
-                            .shape = {kernel_, kernel_, in.channels, channels_},
-                            .initializer = weight_initializer_,
-                            .fan_in = area * in.channels,
+                            .shape = std::move(extents),
+                            .initializer = weight_initializer_.value_or(usual_weights()),
+                            .fan_in = shape_.patch(),
                             .fan_out = area * channels_,
                             .decay = decay_});
     if (has_bias_) {
       declarations.parameter({.name = "bias",
                               .shape = {channels_},
                               .initializer = bias_initializer_,
-                              .fan_in = area * in.channels,
+                              .fan_in = shape_.patch(),
                               .fan_out = area * channels_,
                               .decay = Decay::no});
     }
     if (activation_.gelu) declarations.saved({.name = "", .rows = shape_.out.pixels(), .columns = channels_});
-    return {.shape = Shape(shape_.out)};
+    return {.shape = shape_of_places(shape_.out, directions_)};
   }
 
   OperationNeeds needs() const override {
@@ -58,19 +69,24 @@ class ConvolutionOperation final : public Operation {
   LayerPlan plan(const NodeView& node) const override {
     const double product = 2.0 * static_cast<double>(shape_.patch()) * static_cast<double>(shape_.out.elements());
     const bool is_product = shape_.patch() == shape_.in.channels && shape_.out.pixels() == shape_.in.pixels();
-    return {.name = node.name,
-            .description =
-                fmt::format("{} -> {}, {}x{}{}{}", to_string(node.inputs[0].shape), to_string(node.output.shape),
-                            kernel_, kernel_, stride_ > 1 ? fmt::format("/{}", stride_) : "", text_behind(activation_)),
-            .parameters = shape_.patch() * channels_ + (has_bias_ ? channels_ : 0),
-            .activation_elements = (activation_.gelu ? 2 : 1) * shape_.out.elements(),
-            .forward_flops = product,
-            .backward_flops = node.backward_flops(product, kWeight),
-            .patch_elements = is_product ? 0 : whole_packs(shape_.patch()) * shape_.out.pixels(),
-            .products = {{.rows = shape_.out.pixels(),
+    std::vector<LinearMap> products;
+    if (groups_ == 1) {  // convolutions in groups have kernels of their own
+      products.push_back({.rows = shape_.out.pixels(),
                           .inputs = shape_.patch(),
                           .outputs = channels_,
-                          .stored_inputs = is_product ? 0 : whole_packs(shape_.patch())}}};
+                          .stored_inputs = is_product ? 0 : whole_packs(shape_.patch())});
+    }
+    return {
+        .name = node.name,
+        .description = fmt::format("{} -> {}, {}{}{}", to_string(node.inputs[0].shape), to_string(node.output.shape),
+                                   window_text(shape_.window, directions_),
+                                   groups_ > 1 ? fmt::format(", {} groups", groups_) : "", text_behind(activation_)),
+        .parameters = shape_.patch() * channels_ + (has_bias_ ? channels_ : 0),
+        .activation_elements = (activation_.gelu ? 2 : 1) * shape_.out.elements(),
+        .forward_flops = product,
+        .backward_flops = node.backward_flops(product, kWeight),
+        .patch_elements = is_product || groups_ > 1 ? 0 : whole_packs(shape_.patch()) * shape_.out.pixels(),
+        .products = std::move(products)};
   }
 
   void forward(const NodePass& node) const override {
@@ -112,12 +128,22 @@ class ConvolutionOperation final : public Operation {
  private:
   static constexpr std::size_t kWeight = 0, kBias = 1;
 
-  std::int64_t channels_, kernel_, stride_;
-  std::optional<std::int64_t> padding_;  ///< on all sides; absent: as much as keeps the size, but for the stride
+  /// Without a bias, before a norm, the weights keep the variance of gradients in the backward pass (He et al. 2015,
+  /// equation 14), else that of values in the forward pass.
+  Initializer usual_weights() const {
+    if (has_bias_) return {.scheme = Initializer::Scheme::he_normal};
+    const auto fan_out = static_cast<double>(shape_.window.positions() * channels_);
+    return {.scheme = Initializer::Scheme::normal, .value = std::sqrt(2 / fan_out)};
+  }
+
+  Call call_;
+  std::int64_t channels_, groups_;
+  std::size_t directions_ = 0;
   bool has_bias_;
   Convolution shape_{};
   LayerActivation activation_;
-  Initializer weight_initializer_, bias_initializer_;
+  std::optional<Initializer> weight_initializer_;
+  Initializer bias_initializer_;
   Decay decay_;
 };
 
@@ -126,17 +152,17 @@ class ConvolutionOperation final : public Operation {
 extern const OperationKind conv_operation;
 const OperationKind conv_operation{
     .name = "conv",
-    .summary = "a convolution of images",
+    .summary = "a convolution of series, images or volumes",
     .arguments = {{.name = "channels", .value = 0, .value_name = "N", .help = "of the output", .at_least = 1},
-                  {.name = "kernel", .value = 0, .value_name = "N", .help = "height and width", .at_least = 1},
-                  {.name = "stride", .value = 1, .value_name = "N", .help = "in both directions", .at_least = 1},
-                  {.name = "padding",
-                   .value = 0,
+                  size_argument("kernel"),
+                  stride_argument(),
+                  padding_argument(),
+                  dilation_argument(),
+                  {.name = "groups",
+                   .value = 1,
                    .value_name = "N",
-                   .help = "zeros on all sides; unless given as many as make "
-                           "the output 1 / stride as large",
-                   .automatic = true,
-                   .at_least = 0},
+                   .help = "runs of channels that are convolved each alone; as many as channels: depthwise",
+                   .at_least = 1},
                   {.name = "bias", .value = true, .value_name = "", .help = "adds a trained number to each channel"},
                   call_activation(),
                   {.name = "init", .value = Initializers{}, .value_name = "", .help = "weights", .automatic = true},

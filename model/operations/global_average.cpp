@@ -1,8 +1,9 @@
 /// \file
-/// "global-average": the mean of each channel over all pixels.
+/// "global-average": the mean of each channel over all places.
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
+#include "model/graph/windows.hpp"
 
 namespace lockstep::model {
 
@@ -11,7 +12,7 @@ namespace {
 class GlobalAverageOperation final : public Operation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
-    in_ = image_of(inputs[0].shape, "a global average");
+    in_ = image_of_places(inputs[0].shape, "a global average");
     return {.shape = {in_.channels}};
   }
   OperationNeeds needs() const override { return {}; }

@@ -1,10 +1,11 @@
 /// \file
 /// "max-pool": the greatest value in each window of each channel. Saves its position, one byte per output.
-#include <optional>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
+#include "model/graph/windows.hpp"
 
 namespace lockstep::model {
 
@@ -12,25 +13,27 @@ namespace {
 
 class MaxPoolOperation final : public Operation {
  public:
-  explicit MaxPoolOperation(const Call& call)
-      : extent_(call.get<std::int64_t>("window")),
-        stride_(call.find<std::int64_t>("stride").value_or(extent_)),
-        padding_(call.find<std::int64_t>("padding")) {}
+  explicit MaxPoolOperation(const Call& call) : call_(call) {}
 
   ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
-    const ImageShape in = image_of(inputs[0].shape, "a pool");
-    const Sliding window = padding_ ? even_padding(extent_, stride_, *padding_) : same_padding(in, extent_, stride_);
-    shape_ = {.in = in, .out = slide(in, window, in.channels), .window = window};
+    directions_ = directions_of(inputs[0].shape, "a pool");
+    shape_ = pool_of(call_, inputs[0].shape);
+    if (shape_.window.positions() > kMaxPoolPositions) {
+      throw std::invalid_argument(
+          fmt::format("has a window of {} places: a greatest value is looked for among at most "
+                      "{} (16x16, or 6x6x6)",
+                      shape_.window.positions(), kMaxPoolPositions));
+    }
     declarations.saved({.name = "", .columns = shape_.out.elements(), .holds = Holds::choices});
-    return {.shape = Shape(shape_.out)};
+    return {.shape = shape_of_places(shape_.out, directions_)};
   }
 
   OperationNeeds needs() const override { return {}; }
 
   LayerPlan plan(const NodeView& node) const override {
     return {.name = node.name,
-            .description = fmt::format("{} -> {}, maximum of {}x{}/{}", to_string(node.inputs[0].shape),
-                                       to_string(node.output.shape), extent_, extent_, stride_),
+            .description = fmt::format("{} -> {}, maximum of {}", to_string(node.inputs[0].shape),
+                                       to_string(node.output.shape), window_text(shape_.window, directions_)),
             .activation_elements = shape_.out.elements()};
   }
 
@@ -45,8 +48,8 @@ class MaxPoolOperation final : public Operation {
   }
 
  private:
-  std::int64_t extent_, stride_;
-  std::optional<std::int64_t> padding_;
+  Call call_;
+  std::size_t directions_ = 0;
   Pool shape_{};
 };
 
@@ -56,21 +59,7 @@ extern const OperationKind max_pool_operation;
 const OperationKind max_pool_operation{
     .name = "max-pool",
     .summary = "the greatest value in each window of each channel",
-    .arguments =
-        {{.name = "window", .value = 0, .value_name = "N", .help = "height and width", .at_least = 1, .below = 17},
-         {.name = "stride",
-          .value = 0,
-          .value_name = "N",
-          .help = "in both directions; the window's if it is not given",
-          .automatic = true,
-          .at_least = 1},
-         {.name = "padding",
-          .value = 0,
-          .value_name = "N",
-          .help = "on all sides; unless given as much as makes the "
-                  "output 1 / stride as large",
-          .automatic = true,
-          .at_least = 0}},
+    .arguments = {size_argument("window"), pool_stride_argument(), padding_argument()},
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<MaxPoolOperation>(call); }};
 
 }  // namespace lockstep::model

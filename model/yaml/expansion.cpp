@@ -1,7 +1,6 @@
 #include "model/yaml/expansion.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -560,15 +559,6 @@ class Expander {
                     const Scope& scope) const {
     const NetworkOption& argument = *argument_named(operation, name);
     const NetworkValue value = value_of(node, scope);
-    if (name == "padding") {  // `same` is what an absent padding means
-      if (const auto* const word = std::get_if<std::string>(&value.data)) {
-        if (*word == "same") return;
-        if (*word == "valid") {
-          call.arguments[name] = std::int64_t{0};
-          return;
-        }
-      }
-    }
     in_line(node.line, fmt::format("{}: {}", operation.name, name), [&] {
       OptionValue typed = option_value(value, argument);
       if (const std::string wrong = objection(argument, typed); !wrong.empty()) {
@@ -637,16 +627,9 @@ class Expander {
     return std::ranges::find(argument->words, word) != argument->words.end();
   }
 
-  /// A norm replaces the bias. The initial weights keep the variance of gradients in the backward pass (He et al. 2015,
-  /// equation 14).
+  /// A norm replaces the bias.
   static void prepare_for_norm(const OperationKind& operation, Call& call) {
     if (argument_named(operation, "bias") != nullptr) call.arguments["bias"] = false;
-    const auto channels = call.arguments.find("channels"), kernel = call.arguments.find("kernel");
-    if (channels == call.arguments.end() || kernel == call.arguments.end() || call.arguments.contains("init")) return;
-    const auto fan_out = std::get<std::int64_t>(kernel->second) * std::get<std::int64_t>(kernel->second) *
-                         std::get<std::int64_t>(channels->second);
-    call.set_initializer("init",
-                         {.scheme = Initializer::Scheme::normal, .value = std::sqrt(2 / static_cast<double>(fan_out))});
   }
 
   /// --weight-init and --bias-init for all layers replace the file's.

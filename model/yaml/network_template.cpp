@@ -348,10 +348,15 @@ OptionValue option_value(const NetworkValue& value, const NetworkOption& option)
           if (!std::holds_alternative<bool>(value.data)) refuse("yes or no");
           return std::get<bool>(value.data);
         } else if constexpr (std::is_same_v<T, std::string>) {
-          if (std::holds_alternative<std::vector<NetworkValue>>(value.data) ||
-              std::holds_alternative<NetworkFields>(value.data)) {
-            refuse("a word");
+          if (const auto* const items = std::get_if<std::vector<NetworkValue>>(&value.data)) {
+            std::vector<std::string> words;
+            for (const NetworkValue& item : *items) {
+              if (!std::holds_alternative<std::int64_t>(item.data)) refuse("a word");
+              words.push_back(to_text(item));
+            }
+            return fmt::format("{}", fmt::join(words, ","));
           }
+          if (std::holds_alternative<NetworkFields>(value.data)) refuse("a word");
           return to_text(value);
         } else if constexpr (std::is_same_v<T, Numbers>) {
           if (whole != nullptr) return Numbers{*whole};

@@ -22,15 +22,19 @@ struct ConvolutionCase {
 
 /// Those of the networks, small; then odd ones.
 std::vector<ConvolutionCase> convolutions() {
-  std::vector<ConvolutionCase> cases{{2, {12, 12, 3}, 64, same_padding({12, 12, 3}, 5, 1)},
-                                     {2, {8, 8, 16}, 16, even_padding(3, 1, 1)},
-                                     {3, {8, 8, 16}, 32, even_padding(3, 2, 1)},
-                                     {2, {7, 7, 64}, 32, even_padding(1, 1, 0)},
-                                     {2, {7, 7, 32}, 64, even_padding(1, 2, 0)},
-                                     {1, {18, 18, 3}, 64, even_padding(7, 2, 3)},
-                                     {1, {1, 1, 1}, 1, even_padding(1, 1, 0)},
-                                     {5, {5, 9, 2}, 3, same_padding({5, 9, 2}, 3, 2)},
-                                     {3, {6, 5, 7}, 5, {.height = 2, .width = 4, .stride = 3, .top = 1, .right = 2}}};
+  std::vector<ConvolutionCase> cases{
+      {2, {12, 12, 3}, 64, same_padding({12, 12, 3}, 5, 1)},
+      {2, {8, 8, 16}, 16, even_padding(3, 1, 1)},
+      {3, {8, 8, 16}, 32, even_padding(3, 2, 1)},
+      {2, {7, 7, 64}, 32, even_padding(1, 1, 0)},
+      {2, {7, 7, 32}, 64, even_padding(1, 2, 0)},
+      {1, {18, 18, 3}, 64, even_padding(7, 2, 3)},
+      {1, {1, 1, 1}, 1, even_padding(1, 1, 0)},
+      {5, {5, 9, 2}, 3, same_padding({5, 9, 2}, 3, 2)},
+      {3,
+       {6, 5, 7},
+       5,
+       {.height = {.size = 2, .stride = 3, .before = 1}, .width = {.size = 4, .stride = 3, .after = 2}}}};
   if (!subject().quick) {
     cases.push_back({2, {32, 32, 16}, 16, even_padding(3, 1, 1)});
     cases.push_back({1, {14, 14, 128}, 128, even_padding(3, 1, 1)});
@@ -46,8 +50,8 @@ TEST_P(Images, Convolution) {
     const Accumulate accumulate = random_.coin() ? Accumulate::yes : Accumulate::no;
     const bool biased = random_.coin(), wants_d_x = random_.generator()() % 4 != 0;
     SCOPED_TRACE(fmt::format("batch {}, {} x {} x {} -> {} channels, window {} x {}, stride {}, {}{}{}{}", at.batch,
-                             at.in.height, at.in.width, at.in.channels, at.out_channels, at.window.height,
-                             at.window.width, at.window.stride, name_of(activation), biased ? ", bias" : "",
+                             at.in.height, at.in.width, at.in.channels, at.out_channels, at.window.height.size,
+                             at.window.width.size, at.window.height.stride, name_of(activation), biased ? ", bias" : "",
                              wants_d_x ? "" : ", no d_x", accumulate == Accumulate::yes ? ", accumulating" : ""));
     const Convolution shape{at.in, slide(at.in, at.window, at.out_channels), at.window};
     const std::int64_t patch = shape.patch(), pixels = at.batch * shape.out.pixels();
@@ -86,7 +90,7 @@ TEST_P(Images, Convolution) {
 // A device that cannot add writes the gradient.
 TEST_P(Images, AddedImageGradient) {
   for (const ConvolutionCase& at : convolutions()) {
-    if (at.window.height > 1 || at.window.stride > 1) continue;
+    if (at.window.height.size > 1 || at.window.height.stride > 1) continue;
     const Convolution shape{at.in, slide(at.in, at.window, at.out_channels), at.window};
     const bool adds = device_->images().adds_image_gradient(shape);
     EXPECT_TRUE(adds || subject().backend != "cuda");
@@ -136,7 +140,7 @@ TEST_P(Images, MaxPool) {
                                           {1, {4, 4, 1}, even_padding(4, 1, 0)},
                                           {2, {17, 16, 3}, even_padding(16, 1, 0)}}) {
     SCOPED_TRACE(fmt::format("batch {}, {} x {} x {}, window {}, stride {}", at.batch, at.in.height, at.in.width,
-                             at.in.channels, at.window.height, at.window.stride));
+                             at.in.channels, at.window.height.size, at.window.height.stride));
     const Pool shape{at.in, slide(at.in, at.window, at.in.channels), at.window};
     // Few different numbers, because the first of equal ones counts. And some NaN.
     std::vector<float> values = random_.numbers(at.batch * at.in.elements(), precision_);

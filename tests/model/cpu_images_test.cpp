@@ -14,6 +14,7 @@
 #include "model/cpu/convolution.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/reference/reference_images.hpp"
+#include "window_shapes.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -71,7 +72,7 @@ std::vector<Operand> operands_of(const ConvolutionCase& one) {
 }
 
 TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
-  const std::vector<Convolution> shapes = {
+  std::vector<Convolution> shapes = {
       convolution({6, 6, 3}, even_padding(5, 1, 2), 64),   // the first layer of the tutorial network, smaller
       convolution({5, 5, 64}, even_padding(5, 1, 2), 64),  // its second
       convolution({8, 8, 16}, even_padding(3, 1, 1), 16),  // residual networks
@@ -82,9 +83,10 @@ TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
       convolution({11, 11, 3}, even_padding(7, 2, 3), 8),
       convolution({7, 7, 20}, even_padding(1, 2, 0), 24),
       convolution({5, 4, 1}, even_padding(2, 1, 0), 1),
-      convolution({3, 3, 2}, {.height = 3, .width = 1, .stride = 3, .top = 1, .bottom = 0, .left = 0, .right = 2}, 4),
+      convolution({3, 3, 2}, {.height = {.size = 3, .stride = 3, .before = 1}, .width = {.stride = 3, .after = 2}}, 4),
       convolution({4, 4, 16}, even_padding(1, 1, 1), 16),  // padding as wide as the window
   };
+  for (const Convolution& shape : test::convolutions_of_any_windows()) shapes.push_back(shape);
   int count = 0;
   for (const Convolution& shape : shapes) {
     for (const std::int64_t batch : {1, 2, 19}) {
@@ -167,8 +169,7 @@ TEST_F(CpuImagesTest, ConvolutionsThatFallBackAreNoted) {
   }
   ASSERT_GT(behind.size(), before.size());
   EXPECT_LE(behind.size(), before.size() + 3);
-  EXPECT_NE(behind.back().find("1x1 convolution of 4x4x16 images to 16 channels, stride 1"), std::string::npos)
-      << behind.back();
+  EXPECT_NE(behind.back().find("1 x 1 convolution, of 4 x 4 x 16 to 16 channels"), std::string::npos) << behind.back();
 }
 
 TEST(Fallbacks, AreKnownByTheirNames) {
@@ -183,12 +184,13 @@ TEST_F(CpuImagesTest, MaxPools) {
   const auto pool = [](const ImageShape& in, const Sliding& window) {
     return Pool{.in = in, .out = slide(in, window, in.channels), .window = window};
   };
-  const std::vector<Pool> shapes = {pool({12, 12, 64}, same_padding({12, 12, 64}, 3, 2)),
-                                    pool({6, 7, 3}, same_padding({6, 7, 3}, 3, 2)),
-                                    pool({5, 6, 17}, even_padding(2, 2, 0)),
-                                    pool({5, 4, 20}, even_padding(3, 1, 1)),
-                                    pool({9, 9, 16}, even_padding(3, 4, 1)),  // some pixels are in no window
-                                    pool({16, 17, 1}, even_padding(16, 1, 0))};
+  std::vector<Pool> shapes = {pool({12, 12, 64}, same_padding({12, 12, 64}, 3, 2)),
+                              pool({6, 7, 3}, same_padding({6, 7, 3}, 3, 2)),
+                              pool({5, 6, 17}, even_padding(2, 2, 0)),
+                              pool({5, 4, 20}, even_padding(3, 1, 1)),
+                              pool({9, 9, 16}, even_padding(3, 4, 1)),  // some pixels are in no window
+                              pool({16, 17, 1}, even_padding(16, 1, 0))};
+  for (const Pool& shape : test::pools_of_any_windows()) shapes.push_back(shape);
   for (const Pool& shape : shapes) {
     for (const std::int64_t batch : {0, 1, 9}) {
       for (const std::int64_t nan_at : {-1, 20}) {
@@ -210,7 +212,7 @@ TEST_F(CpuImagesTest, MaxPools) {
 }
 
 TEST_F(CpuImagesTest, MaxPoolsTakeTheFirstOfEqualsAndTheFirstNan) {
-  const Pool shape{.in = {1, 4, 1}, .out = {1, 1, 1}, .window = {.height = 1, .width = 4}};
+  const Pool shape{.in = {1, 4, 1}, .out = {1, 1, 1}, .window = {.width = {.size = 4}}};
   const float infinity = std::numeric_limits<float>::infinity();
   const auto chosen = [&](std::vector<float> x) {
     std::vector<float> y(1);

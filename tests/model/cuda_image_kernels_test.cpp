@@ -15,6 +15,7 @@
 #include "model/kernel_harness.hpp"
 #include "model/plain_product.hpp"
 #include "model/reference/reference_images.hpp"
+#include "model/window_shapes.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -39,22 +40,28 @@ Convolution convolution(const ImageShape& in, const Sliding& window, std::int64_
 }
 
 std::vector<Convolution> convolutions() {
-  return {convolution({5, 7, 3}, same_padding({5, 7, 3}, 3, 1), 4),
-          convolution({6, 6, 8}, same_padding({6, 6, 8}, 3, 2), 8),
-          convolution({7, 5, 16}, even_padding(1, 2, 0), 5),
-          convolution({4, 3, 8}, even_padding(1, 1, 0), 8),
-          convolution({9, 8, 3}, even_padding(7, 2, 3), 5),
-          convolution({3, 400, 3}, even_padding(7, 2, 3), 2),            // rows of several segments
-          convolution({450, 2, 3}, same_padding({450, 2, 3}, 3, 1), 2),  // blocks of several segments
-          convolution({5, 5, 4}, even_padding(2, 3, 0), 3),              // some pixels are in no window
-          convolution({3, 4, 8}, even_padding(5, 1, 4), 2),              // and some windows in no image
-          convolution({4, 6, 40}, {2, 3, 2, 0, 1, 2, 0}, 1)};
+  std::vector<Convolution> all{
+      convolution({5, 7, 3}, same_padding({5, 7, 3}, 3, 1), 4),
+      convolution({6, 6, 8}, same_padding({6, 6, 8}, 3, 2), 8),
+      convolution({7, 5, 16}, even_padding(1, 2, 0), 5),
+      convolution({4, 3, 8}, even_padding(1, 1, 0), 8),
+      convolution({9, 8, 3}, even_padding(7, 2, 3), 5),
+      convolution({3, 400, 3}, even_padding(7, 2, 3), 2),            // rows of several segments
+      convolution({450, 2, 3}, same_padding({450, 2, 3}, 3, 1), 2),  // blocks of several segments
+      convolution({5, 5, 4}, even_padding(2, 3, 0), 3),              // some pixels are in no window
+      convolution({3, 4, 8}, even_padding(5, 1, 4), 2),              // and some windows in no image
+      convolution({4, 6, 40},
+                  {.height = {.size = 2, .stride = 2, .after = 1}, .width = {.size = 3, .stride = 2, .before = 2}}, 1)};
+  for (const Convolution& shape : model::test::convolutions_of_any_windows()) {
+    if (shape.groups == 1) all.push_back(shape);
+  }
+  return all;
 }
 
 std::string name_of_shape(const Convolution& shape, ElementType type, std::int64_t batch, std::size_t shift) {
   return fmt::format("{} images [{}, {}, {}], window {} x {} by {}, {} channels, {}, shifted by {}", batch,
-                     shape.in.height, shape.in.width, shape.in.channels, shape.window.height, shape.window.width,
-                     shape.window.stride, shape.out.channels, name_of(type), shift);
+                     shape.in.height, shape.in.width, shape.in.channels, shape.window.height.size,
+                     shape.window.width.size, shape.window.height.stride, shape.out.channels, name_of(type), shift);
 }
 
 /// Calls `with` for each shape, type, batch and alignment.
@@ -209,6 +216,7 @@ std::vector<Pool> pools() {
   add({5, 6, 40}, even_padding(2, 3, 0));
   add({4, 4, 1}, even_padding(4, 1, 0));
   add({20, 17, 4}, even_padding(16, 1, 3));
+  for (const Pool& shape : model::test::pools_of_any_windows()) all.push_back(shape);
   return all;
 }
 
@@ -221,8 +229,8 @@ TEST(MaxPool, MatchesFloat64) {
   for (const Pool& shape : pools()) {
     for (const ElementType type : kTypes) {
       for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {3, 0}}) {
-        const std::string what = fmt::format("window {} by {}, {} channels, {}, {} images", shape.window.height,
-                                             shape.window.stride, shape.in.channels, name_of(type), batch);
+        const std::string what = fmt::format("window {} by {}, {} channels, {}, {} images", shape.window.height.size,
+                                             shape.window.height.stride, shape.in.channels, name_of(type), batch);
         Doubles x;
         in_every_order(
             shift,
@@ -262,7 +270,7 @@ TEST(MaxPool, MatchesFloat64) {
                                           doubles(d_x, batch, shape.in.elements()));
               expect_close(t["d_x"].values(), d_x, tolerance(type), what);
             },
-            shape.window.height == 16 ? 1 : 3);
+            shape.window.height.size == 16 ? 1 : 3);
       }
     }
   }

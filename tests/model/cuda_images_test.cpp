@@ -8,6 +8,7 @@
 #include "model/kernel_harness.hpp"
 #include "model/plain_product.hpp"
 #include "model/reference/reference_images.hpp"
+#include "model/window_shapes.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -112,7 +113,7 @@ Convolution convolution(std::int64_t side, std::int64_t channels, std::int64_t f
 void expect_convolution(Subject& subject, ElementType type, const Convolution& shape, std::int64_t batch,
                         Activation activation, bool biased, Accumulate accumulate) {
   const std::string what = fmt::format("{}, {} images of {} channels, window {}, activation {}", name_of(type), batch,
-                                       shape.in.channels, shape.window.height, static_cast<int>(activation));
+                                       shape.in.channels, shape.window.height.size, static_cast<int>(activation));
   Tensors t(0);
   const std::int64_t filters = shape.out.channels;
   GuardedTensor& x = t.add_filled("x", type, batch, shape.in.elements());
@@ -174,6 +175,21 @@ TEST(CudaImages, ConvolvesAsTheReference) {
       // gradient of images of three channels; products make the others.
       const bool used = each == Library::convolves && type == ElementType::bfloat16;
       EXPECT_EQ(convolutions_of_library, used ? 2 * (2 * 3 + 1) : 0);
+    }
+  }
+  behaviour = Library::absent;
+}
+
+TEST(CudaImages, ConvolvesAnyWindowAsTheReference) {
+  for (const Library each : {Library::absent, Library::convolves}) {
+    behaviour = each;
+    for (const ElementType type : kTypes) {
+      Subject subject(type);
+      for (const Convolution& shape : model::test::convolutions_of_any_windows()) {
+        expect_convolution(subject, type, shape, 3, Activation::relu, true, Accumulate::yes);
+        expect_convolution(subject, type, shape, 1, Activation::none, false, Accumulate::no);
+        expect_convolution(subject, type, shape, 0, Activation::none, true, Accumulate::no);
+      }
     }
   }
   behaviour = Library::absent;

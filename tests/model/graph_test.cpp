@@ -55,8 +55,9 @@ TEST(Graph, RefusesWhatIsNoNetwork) {
                 {.input_shape = {4}, .calls = {dense("a", 3), {.kind = "add", .name = "b", .from = {"a", "input"}}}}),
             "b adds 3 and 4: they must have one shape");
   EXPECT_EQ(
-      graph_refusal({.input_shape = {4}, .calls = {{.kind = "max-pool", .name = "a", .arguments = {{"window", 2}}}}}),
-      "a reads 4, and a pool reads images: height x width x channels");
+      graph_refusal(
+          {.input_shape = {4}, .calls = {{.kind = "max-pool", .name = "a", .arguments = {{"window", Numbers{2}}}}}}),
+      "a reads 4, and a pool reads length x channels, height x width x channels or depth x height x width x channels");
   EXPECT_EQ(graph_refusal({.input_shape = {4}, .calls = {dense("a", 3)}}),
             "the network's output is 3 of each sample, and the data ask for 2: end with `dense: $outputs`");
   EXPECT_EQ(

@@ -13,7 +13,7 @@ class IdleImages final : public ImageOperations {
  public:
   IdleImages() : ImageOperations(kIdleTypes) {}
   /// True for some shapes: all but products.
-  bool adds_image_gradient(const Convolution& shape) const noexcept override { return shape.window.height > 1; }
+  bool adds_image_gradient(const Convolution& shape) const noexcept override { return shape.window.height.size > 1; }
 
  private:
   LOCKSTEP_IMAGE_OPERATIONS(void, override{})

@@ -329,7 +329,7 @@ TEST(ImageChecks, ShapesThatContradictThemselves) {
   const ImageShape one{20, 20, 1};
   EXPECT_THAT(message([&] { pool(pooled(one, even_padding(17, 1, 0))); }), HasSubstr("16 x 16"));
   EXPECT_THAT(message([&] { pool(pooled(one, even_padding(2, 2, 2))); }), HasSubstr("must see a pixel"));
-  EXPECT_THAT(message([&] { pool(pooled(one, {.height = 2, .width = 2, .stride = 1, .right = 2})); }),
+  EXPECT_THAT(message([&] { pool(pooled(one, {.height = {.size = 2}, .width = {.size = 2, .after = 2}})); }),
               HasSubstr("must see a pixel"));
   EXPECT_THAT(message([&] { pool({one, {10, 10, 1}, even_padding(2, 1, 0)}); }), HasSubstr("what the window makes"));
   EXPECT_THAT(message([&] { pool({one, {19, 19, 2}, even_padding(2, 1, 0)}); }), HasSubstr("what the window makes"));

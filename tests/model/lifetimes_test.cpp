@@ -220,7 +220,11 @@ std::unique_ptr<Network> small_residual_network() {
   const auto convolution = [&](const std::string& name, const std::string& from, std::int64_t channels,
                                std::int64_t kernel, std::int64_t stride) {
     add("conv", name, {from},
-        {{"channels", channels}, {"kernel", kernel}, {"stride", stride}, {"padding", kernel / 2}, {"bias", false}});
+        {{"channels", channels},
+         {"kernel", Numbers{kernel}},
+         {"stride", Numbers{stride}},
+         {"padding", std::to_string(kernel / 2)},
+         {"bias", false}});
   };
   convolution("stem", "input", 2, 3, 1);
   add("batch-norm", "stem/norm", {}, {{"relu", true}});

@@ -134,7 +134,7 @@ NetworkInDoubles norm(bool synchronize, bool below = false) {
   Description description{.input_shape = Shape(kImage), .calls = {}};
   if (below) {
     description.calls.push_back(
-        {.kind = "conv", .name = "below", .arguments = {{"channels", kImage.channels}, {"kernel", 1}}});
+        {.kind = "conv", .name = "below", .arguments = {{"channels", kImage.channels}, {"kernel", Numbers{1}}}});
   }
   description.calls.push_back(
       {.kind = "batch-norm", .name = "norm", .arguments = {{"relu", true}, {"synchronize", synchronize}}});

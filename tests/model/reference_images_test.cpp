@@ -12,6 +12,7 @@
 
 #include "finite_differences.hpp"
 #include "sample_data.hpp"
+#include "window_shapes.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -29,10 +30,10 @@ TEST(Windows, SamePaddingHasTheOddPixelAtTheEnd) {
                          std::int64_t behind) {
     const ImageShape in{extent, extent + stride, 1};
     const Sliding got = same_padding(in, window, stride);
-    EXPECT_EQ(got.top, before) << extent << " " << window << " " << stride;
-    EXPECT_EQ(got.bottom, behind) << extent << " " << window << " " << stride;
-    EXPECT_EQ(got.left, before);
-    EXPECT_EQ(got.right, behind);
+    EXPECT_EQ(got.height.before, before) << extent << " " << window << " " << stride;
+    EXPECT_EQ(got.height.after, behind) << extent << " " << window << " " << stride;
+    EXPECT_EQ(got.width.before, before);
+    EXPECT_EQ(got.width.after, behind);
     EXPECT_EQ(slide(in, got, 7), (ImageShape{(extent + stride - 1) / stride, (extent + stride - 1) / stride + 1, 7}));
   };
   expect(24, 5, 1, 2, 2);
@@ -63,9 +64,12 @@ struct WindowCase {
   Sliding window;
   std::int64_t channels, batch;
   Activation activation = Activation::none;
+  std::int64_t groups = 1;
 };
 
-Convolution shape_of(const WindowCase& of) { return {of.in, slide(of.in, of.window, of.channels), of.window}; }
+Convolution shape_of(const WindowCase& of) {
+  return {of.in, slide(of.in, of.window, of.channels), of.window, of.groups};
+}
 
 const std::vector<WindowCase>& convolutions() {
   static const std::vector<WindowCase> cases{
@@ -74,7 +78,10 @@ const std::vector<WindowCase>& convolutions() {
       {{6, 5, 3}, same_padding({6, 5, 3}, 5, 2), 2, 2, Activation::tanh},
       {{5, 7, 2}, even_padding(3, 2, 1), 4, 1, Activation::sigmoid},
       {{4, 5, 3}, even_padding(1, 2, 0), 2, 3},
-      {{5, 6, 1}, {.height = 2, .width = 3, .stride = 2, .top = 1, .bottom = 0, .left = 0, .right = 2}, 2, 2},
+      {{5, 6, 1},
+       {.height = {.size = 2, .stride = 2, .before = 1}, .width = {.size = 3, .stride = 2, .after = 2}},
+       2,
+       2},
       {{2, 2, 2}, even_padding(3, 1, 2), 2, 1, Activation::relu},
       {{3, 3, 2}, even_padding(3, 1, 0), 2, 0, Activation::relu},
   };
@@ -87,7 +94,7 @@ TEST(ReferenceConvolution, ShiftsTheImageByASingleOne) {
   for (const WindowCase& of : convolutions()) {
     const Convolution shape = shape_of(of);
     auto x = samples<double>("x", of.batch * of.in.elements());
-    for (std::int64_t position = 0; position < of.window.height * of.window.width; ++position) {
+    for (std::int64_t position = 0; position < of.window.positions(); ++position) {
       const std::int64_t from = of.in.channels - 1, to = of.channels - 1;
       auto w = zeros(shape.patch() * of.channels), y = zeros(of.batch * shape.out.elements());
       w[static_cast<std::size_t>((position * of.in.channels + from) * of.channels + to)] = 1;
@@ -96,10 +103,10 @@ TEST(ReferenceConvolution, ShiftsTheImageByASingleOne) {
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(y.size()); ++i) {
         const std::int64_t channel = i % of.channels, pixel = i / of.channels % shape.out.pixels();
         const std::int64_t b = i / shape.out.elements();
-        const std::int64_t row =
-            pixel / shape.out.width * of.window.stride - of.window.top + position / of.window.width;
-        const std::int64_t column =
-            pixel % shape.out.width * of.window.stride - of.window.left + position % of.window.width;
+        const std::int64_t row = pixel / shape.out.width * of.window.height.stride - of.window.height.before +
+                                 position / of.window.width.size;
+        const std::int64_t column = pixel % shape.out.width * of.window.height.stride - of.window.width.before +
+                                    position % of.window.width.size;
         const bool inside = row >= 0 && row < of.in.height && column >= 0 && column < of.in.width && channel == to;
         const std::int64_t source = ((b * of.in.height + row) * of.in.width + column) * of.in.channels + from;
         EXPECT_EQ(y[static_cast<std::size_t>(i)], inside ? x[static_cast<std::size_t>(source)] : 0) << position;
@@ -108,9 +115,42 @@ TEST(ReferenceConvolution, ShiftsTheImageByASingleOne) {
   }
 }
 
+/// y of one sample, by a reference convolution with these filters.
+std::vector<double> convolved(const Convolution& shape, std::vector<double> x, std::vector<double> w) {
+  auto y = zeros(shape.out.elements());
+  ReferenceImages().convolution_forward(shape, view(x, 1, shape.in.elements()),
+                                        view(w, shape.patch(), shape.out.channels), {}, Activation::none,
+                                        view(y, 1, shape.out.elements()));
+  return y;
+}
+
+TEST(ReferenceConvolution, OfASeriesVolumeOrGroupIsWhatItSays) {
+  const ImageShape series{1, 5, 1};
+  const Sliding dilated = same_padding(series, Sliding{.width = {.size = 3, .dilation = 2}});
+  EXPECT_EQ(convolved({series, slide(series, dilated, 1), dilated}, {1, 2, 3, 4, 5}, {1, 10, 100}),
+            (std::vector<double>{310, 420, 531, 42, 53}));
+  const Sliding thrice{.width = {.stride = 3}};
+  EXPECT_EQ(convolved({series, slide(series, thrice, 1), thrice}, {1, 2, 3, 4, 5}, {10}),
+            (std::vector<double>{10, 40}));
+  const ImageShape volume{.height = 1, .width = 2, .channels = 1, .depth = 3};
+  const Sliding behind{.depth = {.size = 2, .after = 1}};
+  EXPECT_EQ(convolved({volume, slide(volume, behind, 1), behind}, {1, 2, 3, 4, 5, 6}, {10, 1}),
+            (std::vector<double>{13, 24, 35, 46, 50, 60}));
+  const ImageShape pixel{1, 1, 4};
+  EXPECT_EQ(convolved({pixel, {1, 1, 2}, {}, 2}, {1, 2, 3, 4}, {10, 20, 1, 2}), (std::vector<double>{12, 68}))
+      << "the first output reads the first two channels alone";
+  EXPECT_EQ(convolved({pixel, {1, 1, 4}, {}, 4}, {1, 2, 3, 4}, {1, 10, 100, 1000}),
+            (std::vector<double>{1, 20, 300, 4000}));
+}
+
 TEST(ReferenceConvolution, GradientsMatchFiniteDifferences) {
   ReferenceImages images;
-  for (const WindowCase& of : convolutions()) {
+  auto cases = convolutions();
+  for (const Convolution& shape : test::convolutions_of_any_windows()) {
+    if (shape.in.channels > 8) continue;
+    cases.push_back({shape.in, shape.window, shape.out.channels, 2, Activation::none, shape.groups});
+  }
+  for (const WindowCase& of : cases) {
     const Convolution shape = shape_of(of);
     auto x = samples<double>("x", of.batch * of.in.elements());
     auto w = samples<double>("w", shape.patch() * of.channels), bias = samples<double>("b", of.channels);
@@ -159,28 +199,32 @@ TEST(ReferenceConvolution, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST(ReferencePool, GradientsMatchFiniteDifferences) {
+void expect_pool_gradient(const Pool& shape, std::int64_t batch) {
   ReferenceImages images;
+  auto x = samples<double>("x", batch * shape.in.elements());
+  auto y = zeros(batch * shape.out.elements());
+  const auto weight = samples<double>("weight", batch * shape.out.elements());
+  std::vector<std::uint8_t> chosen(y.size());
+  const auto f = [&] {
+    images.max_pool_forward(shape, view(x, batch, shape.in.elements()), view(y, batch, shape.out.elements()),
+                            view(chosen, batch, shape.out.elements()));
+    return weighted(weight, y);
+  };
+  f();
+  std::vector<double> d_y = weight, d_x(x.size(), 9.0);
+  images.max_pool_backward(shape, view(chosen, batch, shape.out.elements()), view(d_y, batch, shape.out.elements()),
+                           view(d_x, batch, shape.in.elements()));
+  expect_gradient(x, d_x, f, "x");
+}
+
+TEST(ReferencePool, GradientsMatchFiniteDifferences) {
   for (const auto& [in, window, batch] : {std::tuple{ImageShape{5, 5, 3}, same_padding({5, 5, 3}, 3, 2), 2},
                                           std::tuple{ImageShape{4, 6, 1}, even_padding(2, 2, 0), 1},
                                           std::tuple{ImageShape{6, 5, 2}, even_padding(3, 1, 1), 3},
                                           std::tuple{ImageShape{4, 4, 2}, even_padding(2, 2, 0), 0}}) {
-    const Pool shape{in, slide(in, window, in.channels), window};
-    auto x = samples<double>("x", batch * in.elements());
-    auto y = zeros(batch * shape.out.elements());
-    const auto weight = samples<double>("weight", batch * shape.out.elements());
-    std::vector<std::uint8_t> chosen(y.size());
-    const auto f = [&] {
-      images.max_pool_forward(shape, view(x, batch, in.elements()), view(y, batch, shape.out.elements()),
-                              view(chosen, batch, shape.out.elements()));
-      return weighted(weight, y);
-    };
-    f();
-    std::vector<double> d_y = weight, d_x(x.size(), 9.0);
-    images.max_pool_backward(shape, view(chosen, batch, shape.out.elements()), view(d_y, batch, shape.out.elements()),
-                             view(d_x, batch, in.elements()));
-    expect_gradient(x, d_x, f, "x");
+    expect_pool_gradient({in, slide(in, window, in.channels), window}, batch);
   }
+  for (const Pool& shape : test::pools_of_any_windows()) expect_pool_gradient(shape, 2);
 }
 
 TEST(ReferencePool, TheFirstGreatestIsChosenAndNanWins) {

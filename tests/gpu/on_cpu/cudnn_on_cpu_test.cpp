@@ -37,9 +37,12 @@ Convolution convolution(const ImageShape& in, const Sliding& window, std::int64_
 }
 
 std::vector<Convolution> shapes() {
-  return {convolution({5, 7, 3}, same_padding({5, 7, 3}, 3, 1), 4),
-          convolution({6, 6, 8}, same_padding({6, 6, 8}, 3, 2), 8), convolution({7, 5, 16}, even_padding(1, 2, 0), 5),
-          convolution({9, 8, 3}, even_padding(7, 2, 3), 5), convolution({4, 6, 8}, {2, 3, 2, 0, 1, 2, 0}, 1)};
+  return {
+      convolution({5, 7, 3}, same_padding({5, 7, 3}, 3, 1), 4),
+      convolution({6, 6, 8}, same_padding({6, 6, 8}, 3, 2), 8), convolution({7, 5, 16}, even_padding(1, 2, 0), 5),
+      convolution({9, 8, 3}, even_padding(7, 2, 3), 5),
+      convolution({4, 6, 8},
+                  {.height = {.size = 2, .stride = 2, .after = 1}, .width = {.size = 3, .stride = 2, .before = 2}}, 1)};
 }
 
 /// Compares the library's three convolutions with the float64 reference.
@@ -49,7 +52,7 @@ TEST(ConvolutionsOnCpu, AreThoseOfTheReference) {
   for (const Convolution& shape : shapes()) {
     const ElementType bf16 = ElementType::bfloat16;
     SCOPED_TRACE(fmt::format("{} x {} x {}, window {} x {} by {}", shape.in.height, shape.in.width, shape.in.channels,
-                             shape.window.height, shape.window.width, shape.window.stride));
+                             shape.window.height.size, shape.window.width.size, shape.window.height.stride));
     const auto backend = make_backend("cuda", {.precision = Precision::bf16});
     cuda::DeviceMemory memory(0);
     const auto library = cuda::make_convolution_library(memory, [] {});

@@ -61,12 +61,32 @@ TEST_F(CudnnPlans, AreThereForResNet50) {
       if (kind == CudnnProblem::Kind::image_gradient && shape.in.channels == 3) continue;  // the first layer's
       const auto plan = find_cudnn_plan(device, {kind, shape, 256}, kMaxWorkspace);
       const std::string what = fmt::format("{} x {} x {}, window {} by {}, {} channels, kind {}", shape.in.height,
-                                           shape.in.width, shape.in.channels, shape.window.height, shape.window.stride,
-                                           shape.out.channels, static_cast<int>(kind));
+                                           shape.in.width, shape.in.channels, shape.window.height.size,
+                                           shape.window.height.stride, shape.out.channels, static_cast<int>(kind));
       EXPECT_TRUE(plan.has_value()) << what;
       if (plan) {
         EXPECT_LE(plan->workspace, kMaxWorkspace) << what;
       }
+    }
+  }
+}
+
+TEST_F(CudnnPlans, AreThereForSeriesAndVolumes) {
+  const CudnnDevice device{std::string(kDevice)};
+  const Sweep three{.size = 3, .before = 1, .after = 1}, two{.size = 2, .stride = 2};
+  const auto shape_of = [](const ImageShape& in, const Sliding& window, std::int64_t channels) {
+    return Convolution{in, slide(in, window, channels), window};
+  };
+  const ImageShape volume{.height = 32, .width = 32, .channels = 16, .depth = 32}, series{1, 1000, 16};
+  for (const Convolution& shape : {shape_of(volume, {three, three, three}, 32), shape_of(volume, {two, two, two}, 32),
+                                   shape_of(series, {.width = {.size = 9, .stride = 2, .before = 4, .after = 4}}, 32),
+                                   shape_of({64, 64, 32},
+                                            same_padding({64, 64, 32}, {.height = {.size = 3, .dilation = 2},
+                                                                       .width = {.size = 3, .dilation = 2}}),
+                                            32)}) {
+    for (const CudnnProblem::Kind kind : kKinds) {
+      EXPECT_TRUE(find_cudnn_plan(device, {kind, shape, 8}, kMaxWorkspace).has_value())
+          << to_string(shape) << ", kind " << static_cast<int>(kind);
     }
   }
 }
@@ -174,7 +194,7 @@ TEST_F(CudnnPlans, HaveDifferentKeysForDifferentProblems) {
   other.kind = CudnnProblem::Kind::image_gradient;
   EXPECT_NE(one.key(), other.key());
   other = one;
-  other.shape.window.left = 2;
+  other.shape.window.width.before = 2;
   EXPECT_NE(one.key(), other.key());
 }
 

@@ -13,14 +13,23 @@ namespace lockstep::model {
 
 namespace {
 
-/// A batch of images by (image, row, column, channel).
+/// A pixel of an image or a volume.
+struct Place {
+  std::int64_t plane, row, column;
+};
+
+/// A batch of images by (image, row, column, channel), of volumes by (image, place, channel).
 template <class T>
 class Images {
  public:
   Images(const Tensor& tensor, const ImageShape& shape) : elements_(tensor.elements<T>()), shape_(shape) {}
   T& operator()(std::int64_t image, std::int64_t row, std::int64_t column, std::int64_t channel) const {
+    return (*this)(image, Place{0, row, column}, channel);
+  }
+  T& operator()(std::int64_t image, const Place& at, std::int64_t channel) const {
     return elements_[static_cast<std::size_t>(
-        ((image * shape_.height + row) * shape_.width + column) * shape_.channels + channel)];
+        (((image * shape_.depth + at.plane) * shape_.height + at.row) * shape_.width + at.column) * shape_.channels +
+        channel)];
   }
 
  private:
@@ -37,18 +46,44 @@ double& at(const Tensor& tensor, std::int64_t row, std::int64_t column) {
 /// `=` or `+=`.
 void write(double value, Accumulate accumulate, double& to) { to = accumulate == Accumulate::yes ? to + value : value; }
 
-/// Calls `visit(row, column, position)` for each pixel of `in` inside the window at (row, column) of its output;
-/// position: within the window, row-major.
+/// Calls `visit(place, position)` for each pixel of `in` inside the window at `out`; position: within the window,
+/// row-major.
 template <class Visit>
-void visit_window(const ImageShape& in, const Sliding& window, std::int64_t row, std::int64_t column, Visit visit) {
-  for (std::int64_t i = 0; i < window.height; ++i) {
-    for (std::int64_t j = 0; j < window.width; ++j) {
-      const std::int64_t from_row = row * window.stride - window.top + i;
-      const std::int64_t from_column = column * window.stride - window.left + j;
-      if (from_row < 0 || from_row >= in.height || from_column < 0 || from_column >= in.width) continue;
-      visit(from_row, from_column, i * window.width + j);
+void visit_window(const ImageShape& in, const Sliding& window, const Place& out, Visit visit) {
+  const auto source = [](const Sweep& sweep, std::int64_t at, std::int64_t i) {
+    return at * sweep.stride - sweep.before + i * sweep.dilation;
+  };
+  const auto is_in = [](std::int64_t at, std::int64_t extent) { return at >= 0 && at < extent; };
+  std::int64_t position = 0;
+  for (std::int64_t h = 0; h < window.depth.size; ++h) {
+    for (std::int64_t i = 0; i < window.height.size; ++i) {
+      for (std::int64_t j = 0; j < window.width.size; ++j, ++position) {
+        const Place from{source(window.depth, out.plane, h), source(window.height, out.row, i),
+                         source(window.width, out.column, j)};
+        if (!is_in(from.plane, in.depth) || !is_in(from.row, in.height) || !is_in(from.column, in.width)) continue;
+        visit(from, position);
+      }
     }
   }
+}
+
+/// Calls `visit(image, place, channel)` for each element of a batch.
+template <class Visit>
+void visit_places(std::int64_t batch, const ImageShape& shape, Visit visit) {
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t pixel = 0; pixel < shape.pixels(); ++pixel) {
+      const std::int64_t line = pixel / shape.width;
+      const Place place{line / shape.height, line % shape.height, pixel % shape.width};
+      for (std::int64_t channel = 0; channel < shape.channels; ++channel) visit(b, place, channel);
+    }
+  }
+}
+
+/// Calls `visit(channel of in, row of the filters)` for each channel at a position that output channel `o` reads.
+template <class Visit>
+void visit_channels(const Convolution& shape, std::int64_t o, std::int64_t position, Visit visit) {
+  const std::int64_t first = o / (shape.out.channels / shape.groups) * shape.channels_read();
+  for (std::int64_t i = 0; i < shape.channels_read(); ++i) visit(first + i, position * shape.channels_read() + i);
 }
 
 /// Calls `visit(image, row, column, channel)` for each element of a batch.
@@ -143,14 +178,13 @@ void ReferenceImages::do_augment(const Tensor& images, const Tensor& keys, const
 void ReferenceImages::do_convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w,
                                              const Tensor& bias, Activation activation, const Tensor& y) {
   const Images<double> in(x, shape.in), out(y, shape.out);
-  visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
+  visit_places(x.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t o) {
     double sum = bias.present() ? at(bias, o) : 0;
-    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
-      for (std::int64_t i = 0; i < shape.in.channels; ++i) {
-        sum += in(b, r, c, i) * at(w, position * shape.in.channels + i, o);
-      }
+    visit_window(shape.in, shape.window, to, [&](const Place& from, std::int64_t position) {
+      visit_channels(shape, o, position,
+                     [&](std::int64_t i, std::int64_t row) { sum += in(b, from, i) * at(w, row, o); });
     });
-    out(b, row, column, o) = activate(activation, sum);
+    out(b, to, o) = activate(activation, sum);
   });
 }
 
@@ -166,16 +200,14 @@ void ReferenceImages::do_convolution_backward(const Convolution& shape, const Li
     if (d_bias.present()) std::ranges::fill(d_bias.elements<double>(), 0.0);
   }
   if (d_x.present()) std::ranges::fill(d_x.elements<double>(), 0.0);
-  visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
-    const double d = d_out(b, row, column, o);
+  visit_places(x.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t o) {
+    const double d = d_out(b, to, o);
     if (d_bias.present()) at(d_bias, o) += d;
-    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
-      for (std::int64_t i = 0; i < shape.in.channels; ++i) {
-        if (d_w.present()) at(d_w, position * shape.in.channels + i, o) += d * in(b, r, c, i);
-        if (d_x.present()) {
-          Images<double>(d_x, shape.in)(b, r, c, i) += d * at(w, position * shape.in.channels + i, o);
-        }
-      }
+    visit_window(shape.in, shape.window, to, [&](const Place& from, std::int64_t position) {
+      visit_channels(shape, o, position, [&](std::int64_t i, std::int64_t row) {
+        if (d_w.present()) at(d_w, row, o) += d * in(b, from, i);
+        if (d_x.present()) Images<double>(d_x, shape.in)(b, from, i) += d * at(w, row, o);
+      });
     });
   });
 }
@@ -183,12 +215,11 @@ void ReferenceImages::do_convolution_backward(const Convolution& shape, const Li
 void ReferenceImages::do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y,
                                             const Tensor& d_x) {
   const Images<double> d_in(d_x, shape.in), d_out(d_y, shape.out);
-  visit_all(d_y.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
-    const double d = d_out(b, row, column, o);
-    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
-      for (std::int64_t i = 0; i < shape.in.channels; ++i) {
-        d_in(b, r, c, i) += d * at(w, position * shape.in.channels + i, o);
-      }
+  visit_places(d_y.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t o) {
+    const double d = d_out(b, to, o);
+    visit_window(shape.in, shape.window, to, [&](const Place& from, std::int64_t position) {
+      visit_channels(shape, o, position,
+                     [&](std::int64_t i, std::int64_t row) { d_in(b, from, i) += d * at(w, row, o); });
     });
   });
 }
@@ -196,18 +227,18 @@ void ReferenceImages::do_add_image_gradient(const Convolution& shape, const Tens
 void ReferenceImages::do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   const Images<double> in(x, shape.in), out(y, shape.out);
   const Images<std::uint8_t> choice(chosen, shape.out);
-  visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
+  visit_places(x.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t channel) {
     bool first = true;
     double greatest = 0;
-    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
-      const double value = in(b, r, c, channel);
+    visit_window(shape.in, shape.window, to, [&](const Place& from, std::int64_t position) {
+      const double value = in(b, from, channel);
       const bool wins = first || value > greatest || (std::isnan(value) && !std::isnan(greatest));
       first = false;
       if (!wins) return;
       greatest = value;
-      choice(b, row, column, channel) = static_cast<std::uint8_t>(position);
+      choice(b, to, channel) = static_cast<std::uint8_t>(position);
     });
-    out(b, row, column, channel) = greatest;
+    out(b, to, channel) = greatest;
   });
 }
 
@@ -216,9 +247,9 @@ void ReferenceImages::do_max_pool_backward(const Pool& shape, const Tensor& chos
   const Images<double> d_in(d_x, shape.in), d_out(d_y, shape.out);
   const Images<std::uint8_t> choice(chosen, shape.out);
   std::ranges::fill(d_x.elements<double>(), 0.0);
-  visit_all(d_y.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
-    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
-      if (choice(b, row, column, channel) == position) d_in(b, r, c, channel) += d_out(b, row, column, channel);
+  visit_places(d_y.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t channel) {
+    visit_window(shape.in, shape.window, to, [&](const Place& from, std::int64_t position) {
+      if (choice(b, to, channel) == position) d_in(b, from, channel) += d_out(b, to, channel);
     });
   });
 }
@@ -226,15 +257,15 @@ void ReferenceImages::do_max_pool_backward(const Pool& shape, const Tensor& chos
 void ReferenceImages::do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
   std::ranges::fill(y.elements<double>(), 0.0);
   const Images<double> images(x, in);
-  visit_all(x.rows, in, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
-    at(y, b, channel) += images(b, row, column, channel) / static_cast<double>(in.pixels());
+  visit_places(x.rows, in, [&](std::int64_t b, const Place& from, std::int64_t channel) {
+    at(y, b, channel) += images(b, from, channel) / static_cast<double>(in.pixels());
   });
 }
 
 void ReferenceImages::do_global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) {
   const Images<double> d_images(d_x, in);
-  visit_all(d_y.rows, in, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
-    d_images(b, row, column, channel) = at(d_y, b, channel) / static_cast<double>(in.pixels());
+  visit_places(d_y.rows, in, [&](std::int64_t b, const Place& to, std::int64_t channel) {
+    d_images(b, to, channel) = at(d_y, b, channel) / static_cast<double>(in.pixels());
   });
 }
 
