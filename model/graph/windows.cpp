@@ -39,10 +39,10 @@ std::optional<Numbers> parse_numbers(std::string_view text) {
 }
 
 NetworkOption numbers_argument(std::string_view name, Numbers value, std::string_view help) {
-  return {.name = name,
+  return {.name = std::string(name),
           .value = std::move(value),
           .value_name = "N,N",
-          .help = help,
+          .help = std::string(help),
           .at_least = 1,
           .below = static_cast<double>(kBelow)};
 }
