@@ -125,7 +125,7 @@ std::unique_ptr<Network> make_network(const NetworkOptions& given, const SampleS
   if (kind.reads != Reads::tokens && shape.tokens) {
     throw std::invalid_argument(fmt::format("network {} takes no tokens", kind.name));
   }
-  if (kind.reads == Reads::images && !shape.image) {
+  if (kind.reads == Reads::images && (!shape.image || shape.image->depth > 1)) {
     throw std::invalid_argument(fmt::format(
         "network {} takes images: samples of shape height x width x channels, or height x width", kind.name));
   }

@@ -37,10 +37,11 @@ constexpr bool is_of_numbers(LossKind loss) noexcept {
 
 /// Shape of a sample as a network sees it.
 struct SampleShape {
-  std::int64_t features = 0;             ///< elements of x per sample; tokens: the context
-  std::int64_t outputs = 0;              ///< classes, or regression targets per sample; tokens: the vocabulary
-  std::optional<ImageShape> image = {};  ///< shape of the features, if they are an image (after augmentation)
-  bool tokens = false;                   ///< x and y are tokens, int32 [context] each
+  std::int64_t features = 0;  ///< elements of x per sample; tokens: the context
+  std::int64_t outputs = 0;   ///< classes, or regression targets per sample; tokens: the vocabulary
+  /// Shape of the features, if they are an image (after augmentation) or a volume.
+  std::optional<ImageShape> image = {};
+  bool tokens = false;  ///< x and y are tokens, int32 [context] each
 };
 
 /// One line of the plan that --dry-run prints.
@@ -117,7 +118,7 @@ class Network {
 enum class Reads {
   features,  ///< numbers; for an image, its pixels
   images,
-  any,  ///< images as images, other samples as numbers
+  any,  ///< samples as they are stored: numbers, series, images, volumes
   tokens
 };
 

@@ -25,7 +25,7 @@ constexpr const char* kParameters = "parameters";
 constexpr const char* kAverage = "average";
 constexpr const char* kRecurrentGroup = "carried";
 constexpr const char* kRecurrentName = "lanes";
-constexpr std::size_t kImageExtents = 3;  // height, width, channels
+constexpr std::size_t kImageExtents = 4;  // height, width, channels, depth
 
 /// Longest expected time to read `path`, a checkpoint or a folder of checkpoints that are tried one after the other.
 double seconds_to_read(io::IoDeadline* deadline, const fs::path& path) {

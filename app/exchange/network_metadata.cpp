@@ -44,9 +44,10 @@ std::vector<std::int64_t> numbers_in(const io::Metadata& metadata, const char* k
 
 model::SampleShape sample_shape_of(const io::NetworkIdentity& network) {
   model::SampleShape shape{.features = network.features, .outputs = network.outputs, .tokens = network.tokens};
-  if (network.image.size() == 3) {
+  if (network.image.size() >= 3) {
     shape.image =
         model::ImageShape{.height = network.image[0], .width = network.image[1], .channels = network.image[2]};
+    if (network.image.size() > 3) shape.image->depth = network.image[3];
   }
   return shape;
 }

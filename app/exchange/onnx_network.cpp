@@ -86,7 +86,7 @@ class Conversion {
     const bool per_image = data.normalize.kind == Normalization::Kind::per_image;
     const model::Reads reads = model::network_kind(trained_.trained.network).reads;
     const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && trained_.shape.image);
-    const bool as_image = shape.image && (reads_images || data.augment.crop);
+    const bool as_image = shape.image && shape.image->depth == 1 && (reads_images || data.augment.crop);
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
     Name x = "input";
     if (as_image) {

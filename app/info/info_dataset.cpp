@@ -157,7 +157,10 @@ std::string storage_of(const io::StoredField& stored) {
 std::string training_text(const io::DatasetInfo& info) {
   const std::vector<std::int64_t>& shape = info.x.sample_shape;
   const std::string sees =
-      shape.size() == 3 ? fmt::format("images of {} x {} pixels, {}", shape[0], shape[1], counted(shape[2], "channel"))
+      shape.size() == 4
+          ? fmt::format("volumes of {} x {} x {}, {}", shape[0], shape[1], shape[2], counted(shape[3], "channel"))
+      : shape.size() == 3
+          ? fmt::format("images of {} x {} pixels, {}", shape[0], shape[1], counted(shape[2], "channel"))
       : shape.size() == 2 ? fmt::format("grey images of {} x {} pixels", shape[0], shape[1])
                           : counted(info.x.elements(), "feature");
   const std::string learns = info.y.name.empty() ? std::string("cannot learn from them: there are no labels (--y)")

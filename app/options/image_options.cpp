@@ -83,17 +83,18 @@ void apply_item(std::string_view item, AugmentOptions& spec) {
 
 model::ImageShape parse_image_shape(const std::string& text) {
   const auto sides = split(text, 'x');
-  model::ImageShape shape{.channels = 1};
-  const bool fits = (sides.size() == 2 || sides.size() == 3) && parse_all(sides[0], shape.height) &&
-                    parse_all(sides[1], shape.width) && (sides.size() == 2 || parse_all(sides[2], shape.channels));
-  if (!fits || shape.height < 1 || shape.width < 1 || shape.channels < 1) {
-    throw UsageError("is not HEIGHTxWIDTHxCHANNELS, as in 32x32x3");
-  }
-  return shape;
+  std::vector<std::int64_t> extents(sides.size());
+  bool fits = sides.size() >= 2 && sides.size() <= 4;
+  for (std::size_t i = 0; fits && i < sides.size(); ++i) fits = parse_all(sides[i], extents[i]) && extents[i] >= 1;
+  if (!fits) throw UsageError("is not HEIGHTxWIDTHxCHANNELS, as in 32x32x3, or DEPTHxHEIGHTxWIDTHxCHANNELS");
+  if (extents.size() == 4)
+    return {.height = extents[1], .width = extents[2], .channels = extents[3], .depth = extents[0]};
+  return {.height = extents[0], .width = extents[1], .channels = extents.size() == 3 ? extents[2] : 1};
 }
 
 std::string to_text(const model::ImageShape& shape) {
-  return fmt::format("{}x{}x{}", shape.height, shape.width, shape.channels);
+  const std::string image = fmt::format("{}x{}x{}", shape.height, shape.width, shape.channels);
+  return shape.depth == 1 ? image : fmt::format("{}x{}", shape.depth, image);
 }
 
 AugmentOptions parse_augmentation(const std::string& text) {

@@ -55,21 +55,27 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
   return settings;
 }
 
-io::NetworkIdentity identity_of(const std::string& kind, const model::Network& network) {
+io::NetworkIdentity identity_of(const model::NetworkKind& kind, const model::Network& network) {
   const model::SampleShape& shape = network.sample_shape();
-  io::NetworkIdentity identity{.kind = kind,
+  io::NetworkIdentity identity{.kind = kind.name,
                                .signature = network.signature(),
                                .features = shape.features,
                                .outputs = shape.outputs,
                                .tokens = shape.tokens};
-  if (shape.image) identity.image = {shape.image->height, shape.image->width, shape.image->channels};
+  if (!shape.image) return identity;
+  const model::ImageShape& image = *shape.image;
+  if (image.depth == 1) {
+    identity.image = {image.height, image.width, image.channels};
+  } else if (kind.reads == model::Reads::any) {
+    identity.image = {image.height, image.width, image.channels, image.depth};
+  }
   return identity;
 }
 
 io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workload, int ranks) {
   io::TrainingRecord record{.seed = workload.seed,
                             .world_size = settings.work.reproducible ? 0 : ranks,
-                            .network = identity_of(model::network_kind(settings.network).name, *workload.network),
+                            .network = identity_of(model::network_kind(settings.network), *workload.network),
                             .optimizer = std::string(model::name_of(workload.optimizer.kind)),
                             .dataset = {},
                             .configuration = stored_configuration(settings),

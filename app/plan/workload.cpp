@@ -116,11 +116,14 @@ model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& inf
 
 namespace {
 
-/// Samples of [height, width] or [height, width, channels].
+/// Samples of [height, width], [height, width, channels] or [depth, height, width, channels].
 std::optional<model::ImageShape> image_shape(const io::Field& x) {
   const std::vector<std::int64_t>& shape = x.sample_shape;
   if (shape.size() == 2) return model::ImageShape{.height = shape[0], .width = shape[1], .channels = 1};
   if (shape.size() == 3) return model::ImageShape{.height = shape[0], .width = shape[1], .channels = shape[2]};
+  if (shape.size() == 4) {
+    return model::ImageShape{.height = shape[1], .width = shape[2], .channels = shape[3], .depth = shape[0]};
+  }
   return std::nullopt;
 }
 
@@ -130,7 +133,7 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
   const bool per_image = options.normalize.kind == Normalization::Kind::per_image;
   if (info.tokens || (options.augment == AugmentOptions{} && !per_image)) return std::nullopt;
   const auto image = image_shape(info.x);
-  if (!image) {
+  if (!image || image->depth > 1) {
     throw UsageError(fmt::format("--{} needs images, and the samples have {}: pack them as images, or leave it out",
                                  per_image ? "normalize per-image" : "augment",
                                  counted(std::ssize(info.x.sample_shape), "extent")));

@@ -28,7 +28,8 @@ struct NetworkIdentity {
   std::string kind;                        ///< name of the kind, in users' terms: "gpt"
   std::string signature;                   ///< the network and its options in one line; equal text, equal network
   std::int64_t features = 0, outputs = 0;  ///< extents of a sample; for tokens, the context and the vocabulary
-  std::vector<std::int64_t> image = {};    ///< height, width, channels; empty: no image (formats 1 and 2: unknown)
+  /// Height, width, channels, and depth of a volume; empty: neither (formats 1 and 2: unknown)
+  std::vector<std::int64_t> image = {};
   bool tokens = false;                     ///< samples are tokens
   bool operator==(const NetworkIdentity&) const = default;
 };

@@ -1,5 +1,6 @@
 #include "io/checkpoints/checkpoint_record.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -12,13 +13,15 @@ namespace lockstep::io {
 namespace {
 
 template <std::size_t index>
-constexpr IntegerField image_extent(const char* name) {
-  return {name, 3, [](const TrainingRecord& r) { return r.network.image.empty() ? 0 : r.network.image.at(index); },
+constexpr IntegerField image_extent(const char* name, std::int64_t since = 3) {
+  return {name, since,
+          [](const TrainingRecord& r) { return index < r.network.image.size() ? r.network.image[index] : 0; },
           [](TrainingRecord& r, std::int64_t v) {
-            if (v > 0) r.network.image.resize(3), r.network.image[index] = v;
+            std::vector<std::int64_t>& image = r.network.image;
+            if (v > 0) image.resize(std::max<std::size_t>({image.size(), 3, index + 1})), image[index] = v;
           }};
 }
-constexpr std::array<IntegerField, 12> kIntegers = {{
+constexpr std::array<IntegerField, 13> kIntegers = {{
     {"step", 1, [](const TrainingRecord& r) { return r.step; }, [](TrainingRecord& r, std::int64_t v) { r.step = v; }},
     {"epoch", 1, [](const TrainingRecord& r) { return r.epoch; },
      [](TrainingRecord& r, std::int64_t v) { r.epoch = v; }},
@@ -37,6 +40,7 @@ constexpr std::array<IntegerField, 12> kIntegers = {{
     image_extent<0>("image_height"),
     image_extent<1>("image_width"),
     image_extent<2>("image_channels"),
+    image_extent<3>("volume_depth", 7),
     {"tokens", 3, [](const TrainingRecord& r) { return r.network.tokens ? std::int64_t{1} : std::int64_t{0}; },
      [](TrainingRecord& r, std::int64_t v) { r.network.tokens = v != 0; }},
 }};

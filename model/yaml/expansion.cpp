@@ -82,9 +82,23 @@ class Expander {
     return in_line(node.line, "", [&] { return evaluate(node, scope); });
   }
 
+  /// The sample with so many extents, if it can have them: without a channel where it has one too many, or with a
+  /// channel of its own where it has one too few; 0: as it is stored. Samples of height x width are images of one
+  /// channel.
+  Shape stored_shape(std::size_t count) const {
+    const bool any = kind_.reads == Reads::any;
+    if (!shape_.image || count == 1 || (!any && kind_.reads != Reads::images)) {
+      return count == 2 && any ? Shape({shape_.features, 1}) : Shape({shape_.features});
+    }
+    const ImageShape& image = *shape_.image;
+    if (image.depth > 1) return {image.depth, image.height, image.width, image.channels};
+    if (count == 2 && image.channels == 1) return {image.height, image.width};
+    if (count == 4) return {image.height, image.width, image.channels, 1};
+    return Shape(image);
+  }
+
   Shape input_shape(const DeclaredInput& declared) const {
-    const bool image = shape_.image && (kind_.reads == Reads::images || kind_.reads == Reads::any);
-    const Shape shape = image ? Shape(*shape_.image) : Shape({shape_.features});
+    const Shape shape = stored_shape(declared.extents.size());
     if (declared.extents.empty()) return shape;
     const auto extents = shape.extents();
     bool fits = extents.size() == declared.extents.size();

@@ -114,9 +114,11 @@ class NetworkReader {
     }
     const YamlEntry& input = node.entries[0];
     if (!is_name(input.key)) refuse(input.line, fmt::format("inputs: {} is no name", input.key));
-    if (!input.value.is_list() || (input.value.items.size() != 1 && input.value.items.size() != 3)) {
-      refuse(input.line, fmt::format("inputs: {}: [any] (numbers) or [any, any, any] (height, width and channels of "
-                                     "images) belongs here, with numbers in the place of any where they are fixed",
+    const std::size_t count = input.value.is_list() ? input.value.items.size() : 0;
+    if (count < 1 || count > 4) {
+      refuse(input.line, fmt::format("inputs: {}: [any] (numbers), [any, any] (length and channels of series), [any, "
+                                     "any, any] (height, width and channels of images) or [any, any, any, any] "
+                                     "(volumes) belongs here, with numbers in the place of any where they are fixed",
                                      input.key));
     }
     for (const YamlNode& extent : input.value.items) {
@@ -126,10 +128,10 @@ class NetworkReader {
         refuse(extent.line, fmt::format("inputs: {}: an extent is a positive whole number or `any`", input.key));
       }
     }
-    const Reads reads = input.value.items.size() == 1 ? Reads::features : Reads::images;
+    const Reads reads = count == 1 ? Reads::features : count == 3 ? Reads::images : Reads::any;
     if (kind_.reads != Reads::any && kind_.reads != reads) {
-      refuse(input.line, fmt::format("inputs: {} has {} extents, which contradicts `reads:`: leave that out", input.key,
-                                     input.value.items.size()));
+      refuse(input.line,
+             fmt::format("inputs: {} has {} extents, which contradicts `reads:`: leave that out", input.key, count));
     }
     kind_.reads = reads;
   }

@@ -113,6 +113,38 @@ expect_status 0
 head -n 2 curve >two; metric runs/again train loss | awk '{ print $1 }' >steps
 [ "$(wc -l <steps)" = 2 ] || failed "two steps expected"
 
+check "series and volumes are convolved along their directions"
+python3 - <<'END'
+import h5py
+import numpy as np
+random = np.random.default_rng(1)
+for name, extents in ("series", (40, 3)), ("volumes", (8, 9, 10, 2)):
+    y = random.integers(0, 2, 240)
+    x = random.normal(size=(240, *extents)) * np.where(y, 1.5, 0.5).reshape(-1, *[1] * len(extents))
+    with h5py.File(name + ".h5", "w") as file:
+        file["x"], file["y"] = x.astype("f4"), y.astype("i4")
+END
+printf '%s\n' 'name: probe' 'network:' '- conv: {channels: 6, kernel: 3, stride: 2, norm: batch, activation: relu}' \
+  '- conv: {channels: 6, kernel: 3, activation: relu}' '- max-pool: 2' '- global-average' '- dense: $outputs' >volumes.yaml
+sed 's/^network:/inputs: {x: [any, any]}\nnetwork:/' volumes.yaml >series.yaml
+for data in series volumes; do
+  run -n 2 train $data.h5 --model $data.yaml --optimizer adam --learning-rate 0.02 --global-batch 24 --epochs 8 --seed 2 \
+    --no-tensorboard --progress off --run runs/$data
+  expect_status 0
+  run -n 3 eval runs/$data --data $data.h5
+  expect_status 0
+  accuracy=$(awk '/accuracy/ { for (i = 1; i <= NF; ++i) if ($i ~ /^[0-9.]+%?$/) { print $i + 0; exit } }' out)
+  awk -v a="$accuracy" 'BEGIN { exit !(a > 90 || (a <= 1 && a > 0.9)) }' || failed "$data: accuracy $accuracy"
+  run predict runs/$data --data $data.h5 --out $data-predicted.h5
+  expect_status 0
+  run train --resume --run runs/$data --epochs 9
+  expect_status 0
+done
+run train series.h5 --model volumes.yaml --run runs/none --dry-run
+expect_out 'conv_1 +40x3x1 -> 20x2x6'
+run train volumes.h5 --model series.yaml --run runs/none
+expect_status 2; expect_err "inputs: x: the data have samples of 8x9x10x2, and the file asks for anyxany"
+
 check "it is swept over its own options"
 printf '%s\n' '--width 4' '--width 8 --dropout 0.2' '--model mlp --hidden 8' >settings.txt
 run sweep settings.txt "${common[@]}" --steps 4 --run runs/s

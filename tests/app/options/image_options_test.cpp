@@ -15,7 +15,10 @@ constexpr model::ImageShape kImage{.height = 32, .width = 24, .channels = 3};
 TEST(ImageOptions, ShapesAreReadAndWrongOnesRefused) {
   EXPECT_EQ(parse_image_shape("32x24x3"), kImage);
   EXPECT_EQ(parse_image_shape("28x28").channels, 1);
-  for (const char* wrong : {"", "32", "32x", "0x3x3", "32x24x3x1", "ax3", "-1x3", "32x24x3 "}) {
+  const model::ImageShape volume{.height = 8, .width = 6, .channels = 2, .depth = 10};
+  EXPECT_EQ(parse_image_shape("10x8x6x2"), volume);
+  EXPECT_EQ(to_text(volume), "10x8x6x2");
+  for (const char* wrong : {"", "32", "32x", "0x3x3", "2x32x24x3x1", "2x0x24x3", "ax3", "-1x3", "32x24x3 "}) {
     EXPECT_THROW(parse_image_shape(wrong), UsageError) << wrong;
   }
 }

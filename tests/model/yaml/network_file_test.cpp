@@ -202,8 +202,7 @@ TEST(NetworkFile, FusionsKeepNamesAndOrder) {
   const Description fusion =
       rewritten(description_of("name: n\nnetwork:\n"
                                "- dense: 4\n- relu\n- dense: {units: 4, name: two}\n- gelu\n- dense: 3\n"));
-  EXPECT_THAT(calls_of(fusion),
-              ElementsAre("dense dense_1(input)", "dense two(dense_1)", "dense dense_2(two)"));
+  EXPECT_THAT(calls_of(fusion), ElementsAre("dense dense_1(input)", "dense two(dense_1)", "dense dense_2(two)"));
   EXPECT_EQ(fusion.calls[0].get<std::string>("activation"), "relu");
   EXPECT_EQ(fusion.calls[1].get<std::string>("activation"), "gelu");
   const Description residual = rewritten(description_of(
@@ -262,6 +261,28 @@ struct Wrong {
   std::string text, message;
 };
 
+TEST(NetworkFile, SamplesHaveTheExtentsOfTheDataOrOfTheInputs) {
+  const SampleShape grey{.features = 20 * 4, .outputs = 3, .image = ImageShape{20, 4, 1}},
+      volumes{.features = 5 * 6 * 7 * 2, .outputs = 3, .image = ImageShape{6, 7, 2, 5}},
+      color{.features = 8 * 8 * 2, .outputs = 3, .image = ImageShape{8, 8, 2}};
+  const auto shape = [](const std::string& inputs, const SampleShape& sample) {
+    return to_string(
+        description_of("name: n\n" + inputs + "network: [flatten, dense: $outputs]\n", sample).input_shape);
+  };
+  EXPECT_EQ(shape("", kNumbers), "6");
+  EXPECT_EQ(shape("inputs: {x: [any, any]}\n", kNumbers), "6x1");
+  EXPECT_EQ(shape("", grey), "20x4x1");
+  EXPECT_EQ(shape("inputs: {x: [any, 4]}\n", grey), "20x4");
+  EXPECT_EQ(shape("inputs: {x: [any]}\n", grey), "80");
+  EXPECT_EQ(shape("", volumes), "5x6x7x2");
+  EXPECT_EQ(shape("inputs: {x: [any, any, any, 2]}\n", volumes), "5x6x7x2");
+  EXPECT_EQ(shape("inputs: {x: [any, any, any, any]}\n", color), "8x8x2x1");
+  EXPECT_THAT(refusal("name: n\ninputs: {x: [any, any]}\nnetwork: [flatten, dense: 3]\n", color),
+              HasSubstr("net.yaml:2: inputs: x: the data have samples of 8x8x2, and the file asks for anyxany"));
+  EXPECT_THAT(refusal("name: n\ninputs: {x: [any, any, any]}\nnetwork: [flatten, dense: 3]\n", volumes),
+              HasSubstr("takes images"));
+}
+
 TEST(NetworkFile, RefusesWhatIsNoFile) {
   const std::string end = "\nnetwork: [dense: 3]\n";
   const std::vector<Wrong> table{
@@ -280,7 +301,9 @@ TEST(NetworkFile, RefusesWhatIsNoFile) {
       {"name: n\nreads: tokens" + end, "needs `window: NAME`"},
       {"name: n\nwindow: w" + end, "net.yaml:2: window: w is no option that is a whole number"},
       {"name: n\ninputs: {a: [any], b: [any]}" + end, "net.yaml:2: inputs: 2 inputs: a network has one input"},
-      {"name: n\ninputs: {a: [any, any]}" + end, "net.yaml:2: inputs: a: [any] (numbers) or [any, any, any]"},
+      {"name: n\ninputs: {a: [any, any, any, any, any]}" + end,
+       "net.yaml:2: inputs: a: [any] (numbers), [any, any] (len"},
+      {"name: n\ninputs: {a: [any, any, any]}" + end, "takes images"},
       {"name: n\ninputs: {a: [0]}" + end, "net.yaml:2: inputs: a: an extent is a positive whole number or `any`"},
       {"name: n\ninputs: {a: [5]}" + end, "net.yaml:2: inputs: a: the data have samples of 6, and the file asks for 5"},
       {"name: n\nreads: images\ninputs: {a: [6]}" + end, "net.yaml:3: inputs: a has 1 extents, which contradicts"},
