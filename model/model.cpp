@@ -112,11 +112,11 @@ Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor&
   if (options_.sum_over_ranks) here.sum_over_ranks = &options_.sum_over_ranks;
   const Tensor output = network_.forward(here);
   loss(here, output, stage_.current().y, loss_options(scale, stage_.current()), to);
-  return {.pass = here, .d_output = output, .accumulate = accumulate};
+  return {.pass = here, .accumulate = accumulate};
 }
 
 void Model::backward(const Forward& forward, const GradientReady& ready) {
-  network_.backward(forward.pass, forward.d_output, forward.accumulate, ready);
+  network_.backward(forward.pass, forward.accumulate, ready);
 }
 
 /// use(pass, output, y) enqueues the consumer of the output.
@@ -202,13 +202,12 @@ std::string Model::locate_not_finite() {
   again.after_call = &check;
   const Tensor output = network_.forward(again);
   again.after_call = nullptr;
-  if (layer.empty()) layer = network_.first_not_finite(again);
   if (!layer.empty()) return fmt::format("layer {} (forward)", layer);
   backend_.fill_zero(evaluation_sums_.tensor());
   LossOptions options = loss_options(1, worked);
   loss(again, output, worked.y, options, evaluation_sums_.tensor());
   if (!std::isfinite(evaluation_sums_.read_now()[0])) return "loss";
-  network_.backward(again, output, Accumulate::no, {});
+  network_.backward(again, Accumulate::no, {});
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     if (!parameter->frozen && !finite(parameters_.gradients().slice(parameter->slice()))) {
       return fmt::format("gradient of {}", parameter->name);

@@ -43,7 +43,6 @@ class Model {
   /// State that backward() needs from its forward pass.
   struct Forward {
     Pass pass;
-    Tensor d_output;  ///< the gradient of the loss by the network's output
     Accumulate accumulate;
   };
   /// Forward and loss on the staged batch. Gradients will be those of the loss times `scale` (1 / global batch, applied

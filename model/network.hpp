@@ -1,5 +1,5 @@
 /// \file
-/// A network: a parameter table, an activation table and the order of its layers. Owns no memory; shapes, offsets and
+/// A network: its graph, a parameter table, and programs with their activations. Owns no memory; shapes, offsets and
 /// costs are decided once, before any memory is taken.
 ///
 /// One network is one file in networks/, NAME.yaml (networks.md). NAME.cpp instead defines `const NetworkKind
@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "model/activation_table.hpp"
+#include "model/graph/graph.hpp"
+#include "model/graph/program.hpp"
+#include "model/layer_plan.hpp"
 #include "model/network_options.hpp"
 #include "model/parameters.hpp"
 #include "model/pass.hpp"
-#include "model/product_padding.hpp"
 
 namespace lockstep::model {
 
@@ -44,27 +46,22 @@ struct SampleShape {
   bool tokens = false;  ///< x and y are tokens, int32 [context] each
 };
 
-/// One line of the plan that --dry-run prints.
-struct LayerPlan {
-  std::string name;         ///< "dense_1"
-  std::string description;  ///< "784 -> 512, relu"
-  std::int64_t parameters = 0;
-  std::int64_t activation_elements = 0;  ///< per sample
-  double forward_flops = 0;              ///< per sample; a multiply-add is two
-  double backward_flops = 0;             ///< per sample
-  std::int64_t patch_elements = 0;       ///< per sample: patches of its largest convolution (im2col)
-  std::int64_t score_elements = 0;       ///< per sample, all heads: attention scores if no probabilities are dropped
-  std::vector<LinearMap> products = {};  ///< rows per sample
-  std::vector<LinearMap> side_products = {};  ///< products that a device runs concurrently in a side queue (Queue)
-  std::vector<std::size_t> declares = {};     ///< its parameters: indices in the network's table
-};
-
+/// A network made from a description.
 class Network {
  public:
-  virtual ~Network() = default;
+  /// The output has as many elements as `shape` has outputs. signature: see signature(). Throws std::invalid_argument
+  /// for a description that is none, with the place and the name of the call.
+  Network(const Description& description, const SampleShape& shape, std::string signature,
+          OperationKinds kinds = operation_kinds());
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
   const ParameterTable& parameters() const noexcept { return parameters_; }
   /// Activations of passes that train, or of the others (Pass::training).
-  virtual const ActivationTable& activations(Purpose /*purpose*/) const noexcept { return activations_; }
+  const ActivationTable& activations(Purpose purpose) const noexcept { return program(purpose).activations(); }
+  const Program& program(Purpose purpose) const noexcept {
+    return purpose == Purpose::training ? *training_ : *evaluation_;
+  }
   /// State that a recurrent network carries from one batch to the next of the same sequences, zero at first. Its
   /// batches are stateful: sample i continues sample i of the preceding batch.
   const ActivationTable& recurrent_state() const noexcept { return recurrent_state_; }
@@ -75,43 +72,49 @@ class Network {
   /// True if training passes sum over ranks (Pass::sum_over_ranks): then every rank must make them, even with an empty
   /// batch.
   bool synchronizes() const noexcept { return synchronizes_; }
-
   /// True if forward can compute a subset of a sample's positions, in order (Pass::positions): no position depends on
   /// later ones, and everything that later ones need of it stays among the activations.
-  virtual bool reuses_positions() const noexcept { return false; }
+  bool reuses_positions() const noexcept { return reuses_positions_; }
 
-  virtual std::vector<LayerPlan> plan() const = 0;
+  std::vector<LayerPlan> plan() const { return plan(groups_); }
   /// A line for each operation, where plan() has one for a group of them.
-  virtual std::vector<LayerPlan> operation_plan() const { return plan(); }
+  std::vector<LayerPlan> operation_plan() const { return plan({}); }
   /// Identifies the network: equal text, equal network and options. For fingerprint and checkpoint.
-  virtual std::string signature() const = 0;
-  /// The output [batch * positions, outputs], among the activations; columns of padding may follow the outputs.
-  virtual Tensor forward(const Pass& pass) const = 0;
-  /// d_output: shape of the output (may be the tensor that forward returned, overwritten by the loss). Same pass as the
-  /// forward before it.
-  virtual void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
-                        const GradientReady& ready) const = 0;
+  const std::string& signature() const noexcept { return signature_; }
+  /// The output [batch * positions, outputs], among the activations; columns of padding may follow the outputs. In
+  /// training the loss turns it into its gradient.
+  Tensor forward(const Pass& pass) const { return program(purpose_of(pass)).forward(pass); }
+  /// Same pass as the forward before it, whose output has become its gradient.
+  void backward(const Pass& pass, Accumulate accumulate, const GradientReady& ready) const {
+    training_->backward(pass, accumulate, ready);
+  }
   /// The targets of the output's rows: int32 or float32 [batch * positions, ...] from the batch's y.
-  virtual Tensor targets(const Pass& pass, const Tensor& y) const;
-
-  /// Name of the first activation in `pass` that has one and is not finite after forward, or "". Reads all of them: for
-  /// the message after a NaN. Graphs, whose activations do not all stay until then, name none: see Pass::after_call.
-  std::string first_not_finite(const Pass& pass) const;
+  Tensor targets(const Pass& pass, const Tensor& y) const;
 
   /// Replaces the initial values of weights (Decay::yes) or biases of the named layers. Throws std::invalid_argument
   /// for a layer that has none.
   void set_initializers(std::string_view option, const Initializers& initializers);
-  /// Freezes parameters (ParameterTable::freeze): passes make no gradients of them, and backward ends above the lowest
-  /// trained layer. Call it before any memory is taken.
-  virtual void freeze(std::span<const std::size_t> parameters) { parameters_.freeze(parameters); }
+  /// Freezes parameters (ParameterTable::freeze): passes make no gradients of them, nor of values that no trained one
+  /// lies before. Call it before any memory is taken.
+  void freeze(std::span<const std::size_t> parameters);
   /// Multiplies the parameter's learning rate by `scale`.
   void set_rate_scale(std::size_t parameter, double scale) { parameters_.set_rate_scale(parameter, scale); }
 
- protected:
+ private:
+  static Purpose purpose_of(const Pass& pass) noexcept {
+    return pass.training ? Purpose::training : Purpose::evaluation;
+  }
+  void compile();
+  std::vector<LayerPlan> plan(std::span<const CallGroup> groups) const;
+
   ParameterTable parameters_;
-  ActivationTable activations_, recurrent_state_;
+  ActivationTable recurrent_state_;
   SampleShape shape_;
-  bool synchronizes_ = false;
+  std::string signature_;
+  std::vector<CallGroup> groups_;
+  Graph graph_;
+  bool synchronizes_ = false, reuses_positions_ = false;
+  std::optional<Program> training_, evaluation_;
 };
 
 /// Kind of samples that a network accepts.

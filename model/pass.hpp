@@ -54,7 +54,8 @@ struct Pass {
     std::int64_t first = 0, count = 0;
   };
   Positions positions = {};
-  const AfterCall* after_call = nullptr;  ///< for messages and tests
+  /// For messages and tests: called behind each operation, whose results may be gone behind the next one.
+  const AfterCall* after_call = nullptr;
 
   ImageOperations& images() const noexcept { return backend.images(); }
   SequenceOperations& sequences() const noexcept { return backend.sequences(); }

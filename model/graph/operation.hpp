@@ -18,7 +18,9 @@
 
 #include "model/graph/description.hpp"
 #include "model/graph/shape.hpp"
-#include "model/network.hpp"
+#include "model/layer_plan.hpp"
+#include "model/network_options.hpp"
+#include "model/pass.hpp"
 
 namespace lockstep::model {
 

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/graph_network.hpp"
+#include "model/network.hpp"
 
 namespace lockstep::model {
 
@@ -94,7 +94,7 @@ class Transformer {
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  return std::make_unique<GraphNetwork>(
+  return std::make_unique<Network>(
       Transformer(options, shape).description(), shape,
       fmt::format("gpt {}x{} heads {} vocabulary {} context {}{}", options.get<std::int64_t>("layers"),
                   options.get<std::int64_t>("width"), options.get<std::int64_t>("heads"), shape.outputs, shape.features,

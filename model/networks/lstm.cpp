@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/graph_network.hpp"
+#include "model/network.hpp"
 
 namespace lockstep::model {
 
@@ -44,9 +44,9 @@ std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& 
   } else {
     add("dense", "head", {{"units", shape.outputs}}).set_initializer("init", weights);
   }
-  return std::make_unique<GraphNetwork>(network, shape,
-                                        fmt::format("lstm {}x{} vocabulary {} context {}{}", layers, hidden,
-                                                    shape.outputs, shape.features, tied ? " tied" : ""));
+  return std::make_unique<Network>(network, shape,
+                                   fmt::format("lstm {}x{} vocabulary {} context {}{}", layers, hidden, shape.outputs,
+                                               shape.features, tied ? " tied" : ""));
 }
 
 }  // namespace

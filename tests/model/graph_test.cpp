@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/graph/graph_network.hpp"
+#include "model/network.hpp"
 #include "network_harness.hpp"
 
 namespace lockstep::model {
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 std::string graph_refusal(const Description& description, std::int64_t outputs = 2) {
   try {
-    GraphNetwork(description, {.features = description.input_shape.elements(), .outputs = outputs}, "test");
+    Network(description, {.features = description.input_shape.elements(), .outputs = outputs}, "test");
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -80,7 +80,7 @@ TEST(Graph, GradientsOfFrozenBranchesAreLeftOut) {
                                     dense("right", 3, {"input"}),
                                     {.kind = "add", .name = "sum", .from = {"left", "right"}},
                                     dense("top", 2)}};
-  GraphNetwork network(description, {.features = 4, .outputs = 2}, "branches");
+  Network network(description, {.features = 4, .outputs = 2}, "branches");
   const auto flops = [&] {
     std::vector<double> each;
     for (const LayerPlan& line : network.plan()) each.push_back(line.backward_flops);

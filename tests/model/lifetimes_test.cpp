@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/graph/graph_network.hpp"
+#include "model/network.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "network_harness.hpp"
 #include "now.hpp"
@@ -105,7 +105,7 @@ ActivationTable with_lifetimes(const ActivationTable& table, const std::function
 /// A network in float64 with the memory of a table of its own.
 class Checked {
  public:
-  Checked(const GraphNetwork& network, Memory memory, const ActivationTable* table = nullptr)
+  Checked(const Network& network, Memory memory, const ActivationTable* table = nullptr)
       : network_(network),
         memory_(memory),
         table_(memory == Memory::apart
@@ -154,7 +154,7 @@ class Checked {
         test::mean_squared_error(backend, output, view(targets, count, shape.outputs), 0.1, true);
       }
       if (memory_ == Memory::poisoned) poison_dead(network_.program(Purpose::training).loss_tick());
-      network_.backward(pass, output, accumulate, {});
+      network_.backward(pass, accumulate, {});
       EXPECT_EQ(x, test::samples<double>("x", count * shape.features)) << "the batch itself must stay";
     }
     return gradients;
@@ -187,7 +187,7 @@ class Checked {
     last_tick_ = tick;
   }
 
-  const GraphNetwork& network_;
+  const Network& network_;
   Memory memory_;
   ActivationTable table_;
   ActivationLayout layout_, state_layout_;
@@ -200,7 +200,7 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 /// Requires the same gradients, whatever becomes of memory that is not needed.
-void expect_lifetimes(const GraphNetwork& network, const std::string& what) {
+void expect_lifetimes(const Network& network, const std::string& what) {
   const auto backend = std::make_unique<ReferenceBackend>();
   const std::vector<double> expected = Checked(network, Memory::apart).gradients(*backend);
   EXPECT_TRUE(same_bits(Checked(network, Memory::shared).gradients(*backend), expected)) << what;
@@ -247,7 +247,7 @@ std::unique_ptr<Network> small_residual_network() {
   }
   add("global-average", "average", {}, {});
   add("dense", "dense", {}, {{"units", 3}});
-  return std::make_unique<GraphNetwork>(network, test::images(4, 5, 2, 3), "small residual network");
+  return std::make_unique<Network>(network, test::images(4, 5, 2, 3), "small residual network");
 }
 
 std::vector<std::unique_ptr<Network>> networks() {
@@ -279,7 +279,7 @@ std::vector<std::unique_ptr<Network>> networks() {
 
 TEST(Lifetimes, OfTheNetworksAreLongEnough) {
   for (const auto& network : networks()) {
-    const auto& graph = dynamic_cast<const GraphNetwork&>(*network);
+    const auto& graph = *network;
     expect_lifetimes(graph, network->signature());
     EXPECT_EQ(graph.program(Purpose::training).copied_gradients(), 0u) << network->signature();
   }
@@ -288,7 +288,7 @@ TEST(Lifetimes, OfTheNetworksAreLongEnough) {
 TEST(Lifetimes, OfResidualNetworksAreLongEnough) {
   for (const std::int64_t depth : {20, 50}) {
     const auto network = make_network({.name = "resnet", .values = {{"depth", depth}}}, test::images(8, 8, 2, 3));
-    const auto& graph = dynamic_cast<const GraphNetwork&>(*network);
+    const auto& graph = *network;
     if (depth == 20) expect_lifetimes(graph, network->signature());
     EXPECT_EQ(graph.program(Purpose::training).copied_gradients(), 0u) << "the sums of branches need no copies";
   }
@@ -299,7 +299,7 @@ TEST(Lifetimes, OfFrozenNetworksAreLongEnough) {
     const auto network = make_network({.name = "mlp", .values = {{"hidden", Numbers{7, 5, 7}}, {"dropout", 0.25}}},
                                       {.features = 6, .outputs = 3});
     network->freeze(std::array{frozen});
-    expect_lifetimes(dynamic_cast<const GraphNetwork&>(*network), fmt::format("parameter {}", frozen));
+    expect_lifetimes(*network, fmt::format("parameter {}", frozen));
   }
 }
 
@@ -432,7 +432,7 @@ TEST(Lifetimes, OfRandomGraphsAreLongEnough) {
   std::size_t copied = 0, shared = 0;
   for (std::size_t seed = 0; seed < 400; ++seed) {
     const Description description = random_graph(seed, 2 + seed % 40);
-    GraphNetwork network(description, kRandomShape, "random", kinds_with_test_kinds());
+    Network network(description, kRandomShape, "random", kinds_with_test_kinds());
     const std::size_t parameters = network.parameters().all().size();
     if (seed % 4 == 3 && parameters > 2) network.freeze(std::array{seed % parameters});
     expect_lifetimes(network, fmt::format("seed {}", seed));
@@ -456,15 +456,15 @@ TEST(GraphGradients, OfRandomGraphsMatchFiniteDifferences) {
   std::size_t checked = 0;
   for (std::size_t seed = 0; seed < 300; ++seed) {
     const Description description = random_graph(seed, 2 + seed % 20);
-    test::NetworkInDoubles net(
-        std::make_unique<GraphNetwork>(description, kRandomShape, "random", kinds_with_test_kinds()), 2);
+    test::NetworkInDoubles net(std::make_unique<Network>(description, kRandomShape, "random", kinds_with_test_kinds()),
+                               2);
     auto x = test::samples<double>("x", 8);
     auto targets = test::samples<float>("targets", 8);
     const auto loss = [&](bool want_gradient) {
       const Pass pass = net.pass(view(x, 2, 4));
       const Tensor output = net.network->forward(pass);
       const double value = test::mean_squared_error(*net.backend, output, view(targets, 2, 4), 1, want_gradient).loss;
-      if (want_gradient) net.network->backward(pass, output, Accumulate::no, {});
+      if (want_gradient) net.network->backward(pass, Accumulate::no, {});
       return value;
     };
     if (loss(true) > 1000) continue;  // differences of large numbers are rounding
@@ -489,7 +489,7 @@ TEST(GraphGradients, OfRandomGraphsMatchFiniteDifferences) {
 TEST(LifetimesFire, OnALifetimeThatIsTooShort) {
   const auto backend = std::make_unique<ReferenceBackend>();
   for (const auto& made : networks()) {
-    const auto& network = dynamic_cast<const GraphNetwork&>(*made);
+    const auto& network = *made;
     const ActivationTable& table = network.activations(Purpose::training);
     const std::vector<double> expected = Checked(network, Memory::apart).gradients(*backend);
     const std::vector<MemoryBlock> blocks = blocks_of(table, 3);
@@ -538,7 +538,7 @@ TEST(Program, OfTenThousandOperationsIsPlannedInASecond) {
   }
   description.calls.push_back({.kind = "dense", .name = "last", .arguments = {{"units", 10}}});
   const std::clock_t begin = std::clock();
-  const GraphNetwork network(description, {.features = 64, .outputs = 10}, "long");
+  const Network network(description, {.features = 64, .outputs = 10}, "long");
   const ActivationLayout training(network.activations(Purpose::training), 8, kDoubles),
       evaluation(network.activations(Purpose::evaluation), 8, kDoubles);
   const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;

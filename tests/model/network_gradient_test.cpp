@@ -39,7 +39,7 @@ double step(NetworkInDoubles& net, const GradientCase& with, const SampleBatch& 
   const Tensor output = net.network->forward(pass);
   const double scale = 1.0 / static_cast<double>(with.batch * net.network->positions());
   const double loss = net.loss(pass, output, batch.y, scale, true);
-  net.network->backward(pass, output, accumulate, ready);
+  net.network->backward(pass, accumulate, ready);
   return loss;
 }
 

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/graph_network.hpp"
+#include "model/network.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
@@ -41,7 +41,7 @@ inline std::unique_ptr<Network> dense_layers(const Numbers& hidden, std::string_
   };
   for (const std::int64_t units : hidden) add(units, activation);
   add(shape.outputs, "none");
-  return std::make_unique<GraphNetwork>(description, shape, "dense layers");
+  return std::make_unique<Network>(description, shape, "dense layers");
 }
 
 class NetworkInDoubles {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/graph_network.hpp"
+#include "model/network.hpp"
 
 namespace lockstep::model {
 
@@ -115,7 +115,7 @@ std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& 
   }
   std::vector<const OperationKind*> kinds(operation_kinds().begin(), operation_kinds().end());
   kinds.push_back(&kElman);
-  return std::make_unique<GraphNetwork>(
+  return std::make_unique<Network>(
       network, shape, fmt::format("elman {} vocabulary {} context {}", width, shape.outputs, shape.features), kinds);
 }
 
