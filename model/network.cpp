@@ -72,7 +72,7 @@ std::vector<LayerPlan> Network::plan(std::span<const CallGroup> groups) const {
   std::vector<LayerPlan> lines;
   for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
     const Node& node = graph_.nodes()[i];
-    if (node.operation->needs().is_view) continue;
+    if (node.operation->needs().is_view || training_->is_made_behind(i)) continue;
     NodeView view{.name = node.name,
                   .inputs = {},
                   .output = graph_.values()[i + 1].type,
@@ -120,8 +120,8 @@ namespace {
 
 std::vector<NetworkKind> read_shipped() {
   std::vector<NetworkKind> kinds;
-  for (const ShippedNetwork& shipped : shipped_networks()) {
-    kinds.push_back(shipped.made != nullptr ? *shipped.made : read_network(std::string(shipped.text), ""));
+  for (const std::string_view text : shipped_networks()) {
+    kinds.push_back(read_network(std::string(text), ""));
   }
   return kinds;
 }
@@ -222,9 +222,11 @@ std::unique_ptr<Network> make_network(const NetworkOptions& given, const SampleS
                                             shape.tokens ? "context" : "features", shape.features,
                                             shape.tokens ? "vocabulary" : "outputs", shape.outputs));
   }
-  auto network = kind.make != nullptr ? kind.make(options, shape) : make_from_text(kind, options, shape);
+  auto network = make_from_text(kind, options, shape);
   if (kind.recurrent == network->recurrent_state().all().empty()) {
-    throw std::logic_error(fmt::format("network {} does not say whether it is recurrent", kind.name));
+    throw std::invalid_argument(
+        fmt::format("network {} has recurrent layers in its file and none with these options: describe it without them",
+                    kind.name));
   }
   for (const std::string_view option : {"weight-init", "bias-init"}) {
     if (const auto initializers = options.find<Initializers>(option)) network->set_initializers(option, *initializers);

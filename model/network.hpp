@@ -2,8 +2,7 @@
 /// A network: its graph, a parameter table, and programs with their activations. Owns no memory; shapes, offsets and
 /// costs are decided once, before any memory is taken.
 ///
-/// One network is one file in networks/, NAME.yaml (networks.md). NAME.cpp instead defines `const NetworkKind
-/// NAME_network` and nothing else that is visible. CMake makes the list of all of them from the names of the files.
+/// One network is one file in networks/, NAME.yaml (networks.md). CMake puts all of them into the program.
 #pragma once
 
 #include <cstdint>
@@ -145,11 +144,8 @@ struct NetworkKind {
   /// Values of `options` for small data (fewer than kSmallData samples), if the user leaves them unset.
   std::vector<std::pair<std::string, OptionValue>> small_data = {};
   std::string file = {};                          ///< a user's file, as --model names it; "": the network is shipped
-  std::string text = {};                          ///< the file's content (YAML); "": `make` makes the network
+  std::string text = {};                          ///< the file's content (YAML)
   std::shared_ptr<const YamlNode> document = {};  ///< the text as a tree
-  /// Makes the network. `options` has an allowed value for each option that is not automatic; `shape` is of the kind
-  /// `reads`, with a positive number of outputs (and tokens). Throws std::invalid_argument if they do not fit together.
-  std::unique_ptr<Network> (*make)(const NetworkOptions& options, const SampleShape& shape) = nullptr;
 
   /// nullptr if the kind has no such option.
   const NetworkOption* find(std::string_view option) const;

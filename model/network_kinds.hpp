@@ -9,12 +9,8 @@
 
 namespace lockstep::model {
 
-/// A network of NAME.yaml has a text, one of NAME.cpp a kind.
-struct ShippedNetwork {
-  const NetworkKind* made;
-  std::string_view text;
-};
-std::span<const ShippedNetwork> shipped_networks();
+/// Their texts, in alphabetical order of their names.
+std::span<const std::string_view> shipped_networks();
 
 /// In alphabetical order.
 std::span<const NetworkKind> network_kinds();

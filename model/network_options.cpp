@@ -85,25 +85,4 @@ NetworkOption bias_init_option() {
           .automatic = true};
 }
 
-NetworkOption activation_option() {
-  return {.name = "activation",
-          .value = "relu",
-          .value_name = "NAME",
-          .help = "after each hidden layer",
-          .words = {"relu", "tanh", "sigmoid", "gelu"}};
-}
-
-NetworkOption dropout_option() {
-  return {.name = "dropout",
-          .value = 0.0,
-          .value_name = "RATE",
-          .help = "share of activations that a training step drops",
-          .at_least = 0,
-          .below = 1};
-}
-
-NetworkOption tied_option(bool value) {
-  return {.name = "tied", .value = value, .value_name = "", .help = "the output layer shares the embedding's table"};
-}
-
 }  // namespace lockstep::model

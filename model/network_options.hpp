@@ -32,14 +32,9 @@ struct NetworkOption {
   std::vector<std::string> words = {};              ///< allowed texts; empty: any
 };
 
-// Options that several kinds share.
+// Options of every network.
 NetworkOption weight_init_option();
 NetworkOption bias_init_option();
-/// layer_activation() reads its value.
-NetworkOption activation_option();
-NetworkOption dropout_option();
-/// The output layer shares the embedding's table.
-NetworkOption tied_option(bool value);
 
 struct NetworkKind;
 

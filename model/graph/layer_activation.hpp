@@ -20,7 +20,7 @@ struct LayerActivation {
   bool is_none() const noexcept { return fused == Activation::none && !gelu; }
 };
 
-/// Parses a word of activation_option() or "none"; throws std::invalid_argument for others.
+/// Parses a word of call_activation(); throws std::invalid_argument for others.
 LayerActivation layer_activation(std::string_view name);
 std::string_view name_of(const LayerActivation& activation) noexcept;
 /// For the description of a layer in the plan: ", relu", or nothing without an activation.

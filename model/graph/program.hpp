@@ -47,6 +47,10 @@ class Program {
   Program(const Graph& graph, const ParameterTable& parameters, Purpose purpose);
 
   const ActivationTable& activations() const noexcept { return activations_; }
+  /// True if the node is a sum that the one behind it makes (OperationNeeds::makes_sum).
+  bool is_made_behind(std::size_t node) const noexcept {
+    return node + 1 < places_.size() && !places_[node + 1].addends.empty();
+  }
   std::int32_t loss_tick() const noexcept { return static_cast<std::int32_t>(graph_.nodes().size()); }
   /// Sums of gradients at branches that are copies: 0 for a network that can do without.
   std::size_t copied_gradients() const noexcept { return copied_gradients_; }

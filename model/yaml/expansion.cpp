@@ -46,7 +46,10 @@ class Expander {
   Description expand() {
     const YamlNode& document = *kind_.document;
     const DeclaredInput input = declared_input(kind_);
-    Description description{.input = input.name, .input_shape = input_shape(input), .calls = {}};
+    Description description{.input = input.name,
+                            .input_shape = input_shape(input),
+                            .input_holds = shape_.tokens ? Holds::tokens : Holds::activations,
+                            .calls = {}};
     names_[input.name] = input.name;
     current_ = input.name;
     collect_blocks();
@@ -573,6 +576,10 @@ class Expander {
                     const Scope& scope) const {
     const NetworkOption& argument = *argument_named(operation, name);
     const NetworkValue value = value_of(node, scope);
+    if (name == "table") {  // of an embedding
+      call.arguments[name] = resolve(text_of(node, scope, name), node.line, name);
+      return;
+    }
     in_line(node.line, fmt::format("{}: {}", operation.name, name), [&] {
       OptionValue typed = option_value(value, argument);
       if (const std::string wrong = objection(argument, typed); !wrong.empty()) {

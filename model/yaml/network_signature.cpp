@@ -63,6 +63,16 @@ std::string signature_of(const NetworkKind& kind, const NetworkOptions& options,
   if (kind.file.empty() && kind.name == "resnet") {
     return fmt::format("resnet {} {}-{}", options.get<std::int64_t>("depth"), input, shape.outputs);
   }
+  if (kind.file.empty() && kind.name == "gpt") {
+    return fmt::format("gpt {}x{} heads {} vocabulary {} context {}{}", options.get<std::int64_t>("layers"),
+                       options.get<std::int64_t>("width"), options.get<std::int64_t>("heads"), shape.outputs,
+                       shape.features, options.get<bool>("tied") ? "" : " untied");
+  }
+  if (kind.file.empty() && kind.name == "lstm") {
+    return fmt::format("lstm {}x{} vocabulary {} context {}{}", options.get<std::int64_t>("layers"),
+                       fmt::join(options.get<Numbers>("hidden"), ","), shape.outputs, shape.features,
+                       options.get<bool>("tied") ? " tied" : "");
+  }
   return fmt::format("{} {}-{} {:016x}", kind.name, input, shape.outputs, hash_of(description));
 }
 

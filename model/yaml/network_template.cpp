@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "model/graph/operation_kinds.hpp"
 #include "model/nearest_name.hpp"
 
 namespace lockstep::model {
@@ -66,10 +67,24 @@ class NetworkReader {
     if (const YamlNode* const blocks = document.find("blocks")) check_blocks(*blocks);
     const YamlNode& network = required(document, "network");
     if (!network.is_list() || network.items.empty()) refuse(network.line, "network: a list of layers belongs here");
+    kind_.recurrent = kind_.reads == Reads::tokens && has_recurrent_layer(document);
     return std::move(kind_);
   }
 
  private:
+  /// Data are opened in another order for such a network, before it is made.
+  static bool has_recurrent_layer(const YamlNode& node) {
+    const auto is_recurrent = [](std::string_view word) {
+      return std::ranges::any_of(operation_kinds(), [&](const OperationKind* kind) {
+        return kind->name == word && kind->rows == ReadsRows::time_major;
+      });
+    };
+    return (node.is_word() && is_recurrent(node.text)) || std::ranges::any_of(node.items, has_recurrent_layer) ||
+           std::ranges::any_of(node.entries, [&](const YamlEntry& entry) {
+             return is_recurrent(entry.key) || has_recurrent_layer(entry.value);
+           });
+  }
+
   [[noreturn]] void refuse(int line, std::string_view what) const {
     throw std::invalid_argument(fmt::format("{}: {}", place_of(shown_, line), what));
   }
@@ -342,6 +357,8 @@ OptionValue option_value(const NetworkValue& value, const NetworkOption& option)
         const auto* const number = std::get_if<double>(&value.data);
         if constexpr (std::is_same_v<T, std::int64_t>) {
           if (whole != nullptr) return *whole;
+          const auto* const items = std::get_if<std::vector<NetworkValue>>(&value.data);
+          if (items != nullptr && items->size() == 1) return option_value(items->front(), option);
           refuse("a whole number");
         } else if constexpr (std::is_same_v<T, double>) {
           if (whole != nullptr) return static_cast<double>(*whole);

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A network added as one file (tests/networks/elman.cpp) works in every command, which learns of it from its
-# NetworkKind.
+# A network and an operation added as a file each (tests/networks/elman.yaml, elman.cpp) work in every command.
 # label: more
 # program: lockstep_with_elman
 . "$(dirname "$0")/harness.sh"

@@ -431,7 +431,7 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
 /// Finite weights that overflow, in a network of each kind: memory that its operations use one after another does not
 /// hide the first. An lstm's own results stay finite, whatever its gates are.
 TEST(LocateNotFinite, NamesTheFirstOperationOfEveryNetwork) {
-  struct Case {
+  struct Overflow {
     NetworkOptions options;
     SampleShape shape;
     std::vector<std::string> large;  ///< parameters
@@ -440,7 +440,7 @@ TEST(LocateNotFinite, NamesTheFirstOperationOfEveryNetwork) {
   const SampleShape image{.features = 8 * 8 * 2, .outputs = 3, .image = ImageShape{8, 8, 2}},
       text{.features = 4, .outputs = 7, .tokens = true};
   const auto backend = make_backend("cpu");
-  for (const Case& each : std::vector<Case>{
+  for (const Overflow& each : std::vector<Overflow>{
            {{.name = "linear"}, {.features = 5, .outputs = 3}, {"dense_1/weight"}, "dense_1"},
            {{.name = "mlp"}, {.features = 5, .outputs = 3}, {"dense_2/weight", "dense_2/bias"}, "dense_2"},
            {{.name = "cnn"}, image, {"conv_2/weight", "conv_2/bias"}, "conv_2"},

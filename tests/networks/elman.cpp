@@ -1,12 +1,12 @@
 /// \file
-/// "elman", a recurrent language model that the program itself does not have (Elman 1990, with one matrix for input and
-/// state): h_t = tanh(U (x_t + h_{t-1}) + b). It shows that a network and an operation are one file: the commands learn
-/// everything else from the NetworkKind, and the program from the OperationKind.
+/// "elman", a recurrent operation that the program itself does not have (Elman 1990, with one matrix for input and
+/// state): h_t = tanh(U (x_t + h_{t-1}) + b). It shows that an operation is one file, as a network is (elman.yaml): the
+/// program learns everything else from the OperationKind.
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "model/network.hpp"
+#include "model/graph/operation.hpp"
 
 namespace lockstep::model {
 
@@ -89,7 +89,10 @@ class ElmanOperation final : public Operation {
   Initializer initializer_;
 };
 
-const OperationKind kElman{
+}  // namespace
+
+extern const OperationKind elman_operation;
+const OperationKind elman_operation{
     .name = "elman",
     .summary = "h_t = tanh(U (x_t + h_{t-1}) + b)",
     .arguments =
@@ -97,54 +100,5 @@ const OperationKind kElman{
          {.name = "init", .value = Initializers{}, .value_name = "", .help = "weights", .automatic = true}},
     .rows = ReadsRows::time_major,
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<ElmanOperation>(call); }};
-
-std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  const auto width = options.get<std::int64_t>("width");
-  Description network{
-      .input = "tokens",
-      .input_shape = {shape.features},
-      .input_holds = Holds::tokens,
-      .calls = {
-          {.kind = "embedding", .name = "embedding", .arguments = {{"vocabulary", shape.outputs}, {"width", width}}},
-          {.kind = "elman", .name = "elman", .arguments = {{"nonlinearity", options.get<std::string>("nonlinearity")}}},
-          {.kind = "dense", .name = "head", .arguments = {{"units", shape.outputs}}}}};
-  for (Call& call : network.calls) {
-    call.set_initializer(
-        "init",
-        options.initializer("weight-init").value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.2}));
-  }
-  std::vector<const OperationKind*> kinds(operation_kinds().begin(), operation_kinds().end());
-  kinds.push_back(&kElman);
-  return std::make_unique<Network>(
-      network, shape, fmt::format("elman {} vocabulary {} context {}", width, shape.outputs, shape.features), kinds);
-}
-
-}  // namespace
-
-extern const NetworkKind elman_network;
-const NetworkKind elman_network{
-    .name = "elman",
-    .summary = "simple recurrent language model: one layer of --width",
-    .reads = Reads::tokens,
-    .recurrent = true,
-    .options = {{.name = "width", .value = 24, .value_name = "N", .help = "of the hidden layer", .at_least = 1},
-                {.name = "memory-span",
-                 .value = 8,
-                 .value_name = "TOKENS",
-                 .help = "steps between updates; the state goes on beyond them",
-                 .at_least = 1},
-                {.name = "nonlinearity",
-                 .value = "tanh",
-                 .value_name = "NAME",
-                 .help = "of the hidden layer",
-                 .words = {"tanh", "sigmoid"}},
-                weight_init_option()},
-    .window = "memory-span",
-    .training_defaults = {{"optimizer", "sgd"},
-                          {"learning-rate", "0.5"},
-                          {"clip-norm", "2"},
-                          {"batch", "12"},
-                          {"evaluation-batch", "12"}},
-    .make = make};
 
 }  // namespace lockstep::model
