@@ -258,6 +258,17 @@ void Backend::cast(const Tensor& in, const Tensor& out) {
   do_cast(in, out);
 }
 
+void Backend::copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
+                           std::int64_t columns) {
+  require(is(from, compute_type(), from.rows, from.columns) && is(to, compute_type(), from.rows, to.columns),
+          "copy_columns", "from and to must have equally many rows and the compute type");
+  const auto has = [&](const Tensor& tensor, std::int64_t first) {
+    return first >= 0 && columns > 0 && columns <= tensor.columns - first;
+  };
+  require(has(from, from_column) && has(to, to_column), "copy_columns", "from and to must have these columns");
+  do_copy_columns(from, from_column, to, to_column, columns);
+}
+
 void Backend::fill_zero(const Tensor& x) {
   require(is(x, x.type, x.rows, x.columns), "fill_zero", "x must be there");
   do_fill_zero(x);

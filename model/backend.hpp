@@ -255,6 +255,10 @@ class Backend {
   /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.
   void cast(const Tensor& in, const Tensor& out);
   void fill_zero(const Tensor& x);
+  /// to[r, to_column + c] = from[r, from_column + c] for `columns` columns of each row; both in the compute type, with
+  /// equal numbers of rows.
+  void copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
+                    std::int64_t columns);
 
   // ---- small transfers to and from the host, enqueued like operations ----
 
@@ -301,6 +305,8 @@ class Backend {
   virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;
   virtual void do_cast(const Tensor& in, const Tensor& out) = 0;
   virtual void do_fill_zero(const Tensor& x) = 0;
+  virtual void do_copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
+                               std::int64_t columns) = 0;
   virtual void do_write(std::span<const std::byte> host, const Tensor& to) = 0;
   virtual void do_read(const Tensor& from, std::span<std::byte> host) = 0;
 

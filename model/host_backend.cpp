@@ -40,6 +40,17 @@ void HostBackend::do_report_loss(const Tensor& sums, const Tensor& status) {
 
 void HostBackend::do_cast(const Tensor& in, const Tensor& out) { copy(in.data, out.data, out.bytes()); }
 
+void HostBackend::do_copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to,
+                                  std::int64_t to_column, std::int64_t columns) {
+  const auto size = static_cast<std::int64_t>(size_of(from.type));
+  const auto* source = static_cast<const std::byte*>(from.data) + from_column * size;
+  auto* target = static_cast<std::byte*>(to.data) + to_column * size;
+  for (std::int64_t row = 0; row < from.rows; ++row) {
+    copy(source + row * from.columns * size, target + row * to.columns * size,
+         static_cast<std::size_t>(columns * size));
+  }
+}
+
 void HostBackend::do_fill_zero(const Tensor& x) {
   if (x.count() > 0) std::memset(x.data, 0, x.bytes());
 }

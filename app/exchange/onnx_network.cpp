@@ -398,6 +398,22 @@ class Conversion {
     give_rows(operation, graph_.node("Add", {rows(operation.inputs[0]), rows(operation.inputs[1])}));
   }
 
+  void convert(const recorded::Concatenate& join, const RecordedOperation& operation) {
+    const Form& first = forms_[operation.inputs[0]];
+    const bool is_image = !first.image.empty() && first.rows.empty();
+    ImageShape shape = first.shape;
+    OnnxGraph::Names parts;
+    std::int64_t columns = 0;
+    for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
+      shape.channels = join.columns[i];
+      columns += join.columns[i];
+      parts.push_back(is_image ? image(operation.inputs[i], shape) : rows(operation.inputs[i]));
+    }
+    const Name y = graph_.node("Concat", parts, {{"axis", std::int64_t{1}}});
+    shape.channels = columns;
+    is_image ? give_image(operation, y, shape) : give_rows(operation, y);
+  }
+
   void convert(const recorded::AddRow& /*add*/, const RecordedOperation& operation) {
     give_rows(operation, graph_.node("Add", {rows(operation.inputs[0]), weight(operation.inputs[1])}));
   }

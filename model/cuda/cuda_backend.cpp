@@ -264,6 +264,17 @@ void CudaBackend::do_cast(const Tensor& in, const Tensor& out) {
   if (out.count() > 0) cuda::cast(stream_.get(), in, out);
 }
 
+void CudaBackend::do_copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to,
+                                  std::int64_t to_column, std::int64_t columns) {
+  if (from.rows == 0) return;
+  const std::size_t size = size_of(from.type);
+  const auto bytes = [&](std::int64_t count) { return static_cast<std::size_t>(count) * size; };
+  check(cudaMemcpy2DAsync(static_cast<std::byte*>(to.data) + bytes(to_column), bytes(to.columns),
+                          static_cast<const std::byte*>(from.data) + bytes(from_column), bytes(from.columns),
+                          bytes(columns), static_cast<std::size_t>(from.rows), cudaMemcpyDeviceToDevice, stream_.get()),
+        "copying columns");
+}
+
 void CudaBackend::do_fill_zero(const Tensor& x) {
   if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, x.bytes(), stream_.get()), "clearing memory");
 }

@@ -69,6 +69,8 @@ class CudaBackend final : public Backend {
   void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor& x) override;
+  void do_copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
+                       std::int64_t columns) override;
   void do_write(std::span<const std::byte> host, const Tensor& to) override;
   void do_read(const Tensor& from, std::span<std::byte> host) override;
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -59,6 +60,16 @@ void OperationRecorder::do_elementwise_forward(const Elementwise& f, const Tenso
 }
 
 void OperationRecorder::do_add(const Tensor& x, const Tensor& to) { record(recorded::Add{}, {read(to), read(x)}, to); }
+
+/// Whole values, one behind the other, are a concatenation.
+void OperationRecorder::do_copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to,
+                                        std::int64_t to_column, std::int64_t columns) {
+  if (from_column != 0 || columns != from.columns) missing_operation(__func__);
+  if (to_column == 0) joined_.clear(), joining_.columns.clear();
+  joined_.push_back(read(from));
+  joining_.columns.push_back(columns);
+  if (to_column + columns == to.columns) record(std::exchange(joining_, {}), std::exchange(joined_, {}), to);
+}
 
 /// Both types are equal here: the same value in two places. Casts go to and from states. With a single step an LSTM's
 /// last rows are all of its rows; a cast then means the last rows.

@@ -83,6 +83,8 @@ class OperationRecorder final : public HostBackend {
   void do_add(const Tensor& x, const Tensor& to) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor&) override { missing_operation(__func__); }
+  void do_copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
+                       std::int64_t columns) override;
 
   /// A range of memory and its value.
   struct Held {
@@ -94,6 +96,8 @@ class OperationRecorder final : public HostBackend {
   void hold(const Tensor& tensor, ValueNumber value);
 
   std::vector<Held> held_;
+  std::vector<ValueNumber> joined_;  ///< operands so far of a concatenation
+  recorded::Concatenate joining_;
   std::map<ValueNumber, ValueNumber> last_rows_;  ///< LSTM of one step: from all its rows to the last ones
   Images images_;
   Sequences sequences_;

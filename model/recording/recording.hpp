@@ -44,6 +44,9 @@ struct NormalizeBatch {
   BatchNorm norm;
 };              ///< x, mean, variance, scale, shift, residual (may be absent) -> y
 struct Add {};  ///< a, b of one shape -> y
+struct Concatenate {
+  std::vector<std::int64_t> columns;  ///< columns of each operand
+};                                    ///< a, b ... -> y, side by side
 struct Apply {
   Elementwise elementwise;
 };                         ///< x -> y
@@ -64,8 +67,8 @@ struct RunLstm {
 using RecordedKind =
     std::variant<recorded::Linear, recorded::Convolve, recorded::MaxPool, recorded::GlobalAverage,
                  recorded::NormalizeResponse, recorded::Subsample, recorded::NormalizeBatch, recorded::Add,
-                 recorded::Apply, recorded::AddRow, recorded::ToTimeMajor, recorded::Embed, recorded::Project,
-                 recorded::NormalizeLayer, recorded::Gelu, recorded::Attend, recorded::RunLstm>;
+                 recorded::Concatenate, recorded::Apply, recorded::AddRow, recorded::ToTimeMajor, recorded::Embed,
+                 recorded::Project, recorded::NormalizeLayer, recorded::Gelu, recorded::Attend, recorded::RunLstm>;
 
 using ValueNumber = std::size_t;
 inline constexpr ValueNumber kNoValue = std::numeric_limits<ValueNumber>::max();

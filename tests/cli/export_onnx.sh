@@ -53,6 +53,21 @@ for count in len(x), 1, 3:
     assert got.shape == want[:count].shape and abs(got - want[:count]).max() < 1e-5 * max(1, abs(want).max()), (count, abs(got - want[:count]).max())
 assert want.std(axis=0).max() > 1e-6, "all samples have one answer: nothing is compared"
 END
+cat >branches.yaml <<'END'
+name: branches
+inputs: {picture: [any, any, 3]}
+network:
+  - conv: {channels: 4, kernel: 3, norm: batch, activation: relu, name: stem}
+  - parallel: [[conv: {channels: 2, kernel: 1}, silu], [conv: {channels: 3, kernel: 3}, max-pool: {window: 3, stride: 1}]]
+  - concatenate: [stem]
+  - max-pool: 2
+  - flatten
+  - dense: $outputs
+END
+cat >columns.yaml <<'END'
+name: columns
+network: [parallel: [[dense: 4, tanh], [dense: 3, leaky-relu: 0.1]], concatenate: [input], residual: [dense: 14], dense: $outputs]
+END
 while read -r name data options; do
   check "$name: the graph answers as lockstep predict"
   # shellcheck disable=SC2086  # words
@@ -74,6 +89,8 @@ cnn images.h5 --model cnn --augment crop=15,flip --learning-rate 0.01 --decay-st
 resnet20 images.h5 --model resnet --depth 20 --learning-rate 0.01 --augment pad=2,crop=16,flip --average-decay 0.5 --evaluate-average
 resnet18 large.h5 --model resnet --depth 18 --learning-rate 0.01
 resnet50 large.h5 --model resnet --depth 50 --learning-rate 0.01
+branches images.h5 --model branches.yaml --learning-rate 0.01
+columns wide.h5 --model columns.yaml --learning-rate 0.01
 END
 
 cat >tokens.py <<'END'

@@ -539,6 +539,18 @@ TEST_P(Operations, FunctionsOfEachElement) {
   }
 }
 
+TEST_P(Operations, CopyColumns) {
+  Random random;
+  for (const std::int64_t rows : {1, 3, 1001}) {
+    const Floats x = random.numbers(rows * 7, precision_), before = random.numbers(rows * 11, precision_);
+    const Array on_x = compute(x, rows, 7), to = compute(before, rows, 11);
+    device_->copy_columns(on_x.tensor(), 2, to.tensor(), 5, 4);
+    Doubles exact_x = widened(x), exact = widened(before);
+    reference_->copy_columns(view(exact_x, rows, 7), 2, view(exact, rows, 11), 5, 4);
+    EXPECT_EQ(widened(to.fetch()), exact) << rows;
+  }
+}
+
 TEST_P(Operations, FillZero) {
   for (const std::int64_t count : {1, 3, 64, 100'003}) {
     const Array x = compute(1, count), master_x{*device_, device_->master_type(), 1, count};

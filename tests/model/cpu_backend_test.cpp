@@ -161,6 +161,20 @@ TEST_P(CpuBackendSweep, FunctionsOfEachElement) {
   }
 }
 
+TEST_P(CpuBackendSweep, CopyColumns) {
+  auto x = samples<float>("x", batch_ * 5), y = samples<float>("y", batch_ * 9);
+  const auto before = y;
+  cpu_->copy_columns(view(x, batch_, 5), 1, view(y, batch_, 9), 6, 3);
+  for (std::int64_t i = 0; i < batch_ * 9; ++i) {
+    const std::int64_t row = i / 9, column = i % 9;
+    const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
+    EXPECT_EQ(y[at(i)], column < 6 ? before[at(i)] : x[at(row * 5 + column - 5)]) << i;
+  }
+  EXPECT_THROW(cpu_->copy_columns(view(x, batch_, 5), 3, view(y, batch_, 9), 0, 3), std::invalid_argument);
+  EXPECT_THROW(cpu_->copy_columns(view(x, batch_, 5), 0, view(y, batch_, 9), 7, 3), std::invalid_argument);
+  EXPECT_THROW(cpu_->copy_columns(view(x, batch_, 5), 0, view(y, batch_ + 1, 9), 0, 3), std::invalid_argument);
+}
+
 TEST_P(CpuBackendSweep, SoftmaxCrossEntropy) {
   for (const std::int64_t classes : {1, 2, 3, 10, 16, 17, 100, 512, 2048, 2049, 5000}) {
     if (batch_ * classes > 200000) continue;

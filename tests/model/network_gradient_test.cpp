@@ -7,6 +7,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include "model/yaml/network_template.hpp"
 #include "network_harness.hpp"
 
 namespace lockstep::model {
@@ -67,6 +68,12 @@ void expect_slope(NetworkInDoubles& net, const GradientCase& with, const SampleB
   }
   const double slope = (loss_at(with.step) - loss_at(-with.step)) / (2 * with.step);
   EXPECT_NEAR(slope, expected, 1e-8 + 1e-6 * std::sqrt(size)) << what;
+}
+
+/// The network of a user's file.
+NetworkOptions in_file(const std::string& network) {
+  return {.name = "net.yaml",
+          .source = std::make_shared<const NetworkKind>(read_network("name: n\nnetwork:\n" + network, "net.yaml"))};
 }
 
 void PrintTo(const GradientCase& network, std::ostream* out) { *out << network.label; }
@@ -190,6 +197,18 @@ INSTANTIATE_TEST_SUITE_P(
                      true},
         GradientCase{
             "resnet_20", {.name = "resnet", .values = {{"depth", 20}}}, images(8, 7, 2, 3), 3, false, kShortStep},
+        GradientCase{
+            "concatenated_numbers",
+            in_file("- parallel: [[dense: 4, tanh], [dense: 3], [dense: 5, silu]]\n"
+                    "- concatenate: [input]\n- dense: 6\n- residual: [dense: 6, sigmoid]\n- dense: $outputs\n"),
+            {.features = 5, .outputs = 3},
+            4},
+        GradientCase{"concatenated_images",
+                     in_file("- conv: {channels: 3, kernel: 3, activation: tanh, name: level}\n"
+                             "- conv: {channels: 2, kernel: 3, norm: batch, activation: silu}\n- concatenate: [level]\n"
+                             "- residual: {layers: [conv: {channels: 4, kernel: 1, norm: batch}], shortcut: [conv: "
+                             "{channels: 4, kernel: 1}]}\n- global-average\n- dense: $outputs\n"),
+                     images(5, 4, 2, 3), 3},
         GradientCase{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3},
         GradientCase{"lstm_tied",
                      {.name = "lstm", .values = {{"hidden", Numbers{5}}, {"layers", 1}, {"tied", true}}},

@@ -555,6 +555,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     return cudaStreamSynchronize(stream);  // returns when the data are there
   return error;
 }
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  const Turn turn;
+  const bool is_valid = kind == cudaMemcpyDeviceToDevice && width <= to_pitch && width <= from_pitch && height > 0;
+  if (!is_valid) return noted(cudaErrorInvalidValue);
+  const std::size_t written = (height - 1) * to_pitch + width, read = (height - 1) * from_pitch + width;
+  if (allocation_of(to, written) == nullptr || allocation_of(from, read) == nullptr)
+    return noted(cudaErrorInvalidValue);
+  return lockstep::test::enqueue_on_cpu(stream, "a copy of columns", {{from, read, false}, {to, written, true}}, [=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch,
+                  width);
+    }
+  });
+}
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   const Turn turn;
   if (allocation_of(to, bytes) == nullptr) return noted(cudaErrorInvalidValue);

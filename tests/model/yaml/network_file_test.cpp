@@ -140,6 +140,9 @@ TEST(NetworkFile, StructuresJoinBranches) {
   EXPECT_THAT(calls("- parallel: {join: add, branches: [[dense: 4], [dense: 5, dense: 4], [dense: 4]]}\n- dense: 3\n"),
               ElementsAre("dense dense_1(input)", "dense dense_2(input)", "dense dense_3(dense_2)",
                           "dense dense_4(input)", "add add_1(dense_1,dense_3,dense_4)", "dense dense_5(add_1)"));
+  EXPECT_THAT(calls("- parallel: [[dense: 4], [dense: 5]]\n- concatenate: [input]\n- dense: 3\n"),
+              ElementsAre("dense dense_1(input)", "dense dense_2(input)", "concatenate concatenate_1(dense_1,dense_2)",
+                          "concatenate concatenate_2(concatenate_1,input)", "dense dense_3(concatenate_2)"));
   EXPECT_THAT(
       calls("- dense: {units: 4, name: a}\n- dense: {units: 4, name: b, from: input}\n- add: [a]\n- dense: 3\n"),
       ElementsAre("dense a(input)", "dense b(input)", "add add_1(b,a)", "dense dense_1(add_1)"));
@@ -415,6 +418,8 @@ TEST(NetworkFile, RefusesWhatIsNoLayer) {
   }
   EXPECT_THAT(refusal_of_layers("- conv: {channels: 4, kernel: 3, padding: some}\n", kImages),
               HasSubstr("net.yaml:3: conv: padding is some, and must be a whole number"));
+  EXPECT_THAT(refusal_of_layers("- max-pool: 2\n- concatenate: [input]\n", kImages),
+              HasSubstr("net.yaml:4: concatenate_1 joins 4x4x2 and 8x8x2: they may differ in the last extent alone"));
   EXPECT_THAT(refusal_of_layers("- dense: 3\n", kImages), HasSubstr("end with `flatten` (or `global-average`)"));
 }
 
