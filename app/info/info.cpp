@@ -75,6 +75,9 @@ int run_info(const InfoOptions& options) {
   }
   if (fs::is_directory(status)) {
     sound = describe_folder(console, options);
+  } else if (options.network.source != nullptr) {
+    describe_network_file(console, options);
+    sound = true;
   } else if (is_table(options.path)) {
     describe_table_file(console, options.path);
     sound = true;

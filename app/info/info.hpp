@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep info`: describes a shard folder, an HDF5 data file, a checkpoint or a run folder.
+/// `lockstep info`: describes a shard folder, an HDF5 data file, a checkpoint, a run folder or a network.
 #pragma once
 
 #include <filesystem>
@@ -24,6 +24,9 @@ void describe_table_file(Console& console, const std::filesystem::path& file);
 /// Prints the record and a table of tensors. Reads the whole file, so it always verifies it. Throws io::FileError if it
 /// is damaged.
 bool describe_checkpoint(Console& console, const std::filesystem::path& file);
+/// Prints the network of a user's file for the samples that the options name: its operations, shapes, parameters and
+/// memory. Throws UsageError for a network that cannot be made.
+void describe_network_file(Console& console, const InfoOptions& options);
 /// Prints one line for each checkpoint in the folder; with `verify` reads each. Returns false if one is damaged.
 bool describe_checkpoints(Console& console, const std::filesystem::path& folder, bool verify);
 /// Mode of agreement of a run, unless all ranks agree in every step: "local=32, islands 4"; otherwise "".

@@ -149,6 +149,11 @@ void add_network_options(OptionTable& table, model::NetworkOptions& options) {
   for (const model::NetworkKind& kind : model::network_kinds()) add_rows_of(kind);
 }
 
+void add_options_of_file(OptionTable& table, model::NetworkOptions& options) {
+  table.group("Network");
+  for (const model::NetworkOption& option : options.source->options) add_row(table, options, option.name);
+}
+
 namespace {
 
 /// True if the size of a step does not depend on the size of the gradient; such optimisers need much smaller rates.

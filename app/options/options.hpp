@@ -125,9 +125,12 @@ struct PackOptions {
 
 struct InfoOptions {
   std::filesystem::path path;
-  std::string x = "x", y = "y";  ///< dataset names, for files made by other programs
-  bool allow_fill = false;       ///< unwritten elements count as the fill value
-  bool verify = true;            ///< recompute checksums
+  std::string x = "x", y = "y";                 ///< dataset names, for files made by other programs
+  bool allow_fill = false;                      ///< unwritten elements count as the fill value
+  bool verify = true;                           ///< recompute checksums
+  model::NetworkOptions network = {};           ///< a network from a file, and its options
+  std::int64_t features = 784, outputs = 10;    ///< samples for that network
+  std::optional<model::ImageShape> image = {};  ///< instead of features
 };
 
 /// `lockstep report`.

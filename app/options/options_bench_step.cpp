@@ -44,13 +44,6 @@ constexpr std::string_view kCheckpointExamples =
     "  mpirun -np 8 lockstep bench checkpoint --state-mb 0 --model gpt --optimizer adamw --folder runs\n"
     "      the state of that network\n";
 
-std::string parse_image(const std::string& text, std::optional<model::ImageShape>& value) {
-  if (text.empty()) return value.reset(), "";
-  return refusal_of([&] { value = parse_image_shape(text); });
-}
-
-std::string image_text(const std::optional<model::ImageShape>& value) { return value ? to_text(*value) : ""; }
-
 void add_input_options(OptionTable& table, StepWork& work) {
   table.add_choice("input", work.input, "FROM",
                    "memory: random batches that stay in memory; data: --data through the prefetcher");
@@ -60,10 +53,8 @@ void add_input_options(OptionTable& table, StepWork& work) {
   table.add("outputs", work.outputs, "N", "classes, words of a vocabulary, or numbers to predict (--input memory)")
       .at_least(1)
       .only_with("input", {"memory"});
-  table
-      .add_parsed("image", work.image, "HxWxC",
-                  "samples are images, for networks that read them; instead of --features (--input memory)",
-                  parse_image, image_text)
+  add_image_option(table, work.image,
+                   "samples are images, for networks that read them; instead of --features (--input memory)")
       .only_with("input", {"memory"});
   table.add("regression", work.regression, "predict numbers, not a class (--input memory)")
       .only_with("input", {"memory"});

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/all_reduce_option.hpp"
+#include "app/options/image_options.hpp"
 #include "comm/summation_tree.hpp"
 #include "model/nearest_name.hpp"
 
@@ -346,6 +347,21 @@ void add_data_options(OptionTable& table, DataOptions& options) {
   table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
   table.add("shift-windows", options.shift_windows,
             "of a corpus: in each epoch its windows begin at other tokens, drawn anew");
+}
+
+namespace {
+
+std::string parse_image(const std::string& text, std::optional<model::ImageShape>& value) {
+  if (text.empty()) return value.reset(), "";
+  return refusal_of([&] { value = parse_image_shape(text); });
+}
+
+std::string image_text(const std::optional<model::ImageShape>& value) { return value ? app::to_text(*value) : ""; }
+
+}  // namespace
+
+Option& add_image_option(OptionTable& table, std::optional<model::ImageShape>& image, std::string help) {
+  return table.add_parsed("image", image, "HxWxC", std::move(help), parse_image, image_text);
 }
 
 void add_loss_options(OptionTable& table, LossOptions& options) {

@@ -20,6 +20,10 @@ void add_input_option(OptionTable& table, Normalization& normalize);
 void add_unknown_categories_option(OptionTable& table, io::UnknownCategories& unknown);
 /// A row for each option that a kind of network declares, and for those of `options.source`.
 void add_network_options(OptionTable& table, model::NetworkOptions& options);
+/// The rows of a user's network alone, for commands that know no other.
+void add_options_of_file(OptionTable& table, model::NetworkOptions& options);
+/// "HxWxC".
+Option& add_image_option(OptionTable& table, std::optional<model::ImageShape>& image, std::string help);
 /// Call after add_network_options().
 void add_loss_options(OptionTable& table, LossOptions& options);
 void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options);

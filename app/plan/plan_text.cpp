@@ -8,10 +8,10 @@
 #include "app/options/all_reduce_option.hpp"
 #include "app/options/choices.hpp"
 #include "app/plan/host_memory.hpp"
+#include "app/plan/network_text.hpp"
 #include "app/plan/plan.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/text_table.hpp"
 #include "comm/device_communicator.hpp"
 
 namespace lockstep::app {
@@ -85,20 +85,11 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   const std::vector<comm::Slice>& buckets = plan.buckets;
   const WorkPlan& work = workload.work;
   const io::DatasetInfo& info = workload.training->info();
-  std::vector<std::vector<std::string>> layers{{"  layer", "", "parameters", "outputs/sample", "FLOPs/sample fwd+bwd"}};
-  double flops = 0;
-  std::int64_t parameters = 0;
-  for (const model::LayerPlan& layer : workload.network->plan()) {
-    layers.push_back({"  " + layer.name, layer.description, with_commas(layer.parameters),
-                      with_commas(layer.activation_elements),
-                      format_flops(layer.forward_flops + layer.backward_flops)});
-    flops += layer.forward_flops + layer.backward_flops;
-    parameters += layer.parameters;
-  }
-  std::string text = "network\n" + format_table(layers, {2, 3, 4});
+  const NetworkText network = describe_network(*workload.network);
+  std::string text = "network\n" + network.table;
   const model::MemoryPlan& memory = plan.memory;
-  text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
-                      format_flops(flops * static_cast<double>(work.global_batch)));
+  text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(network.parameters),
+                      format_flops(network.flops * static_cast<double>(work.global_batch)));
   const auto bytes = [](std::size_t count) { return format_bytes(count); };
   text += fmt::format(
       "memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}{}{}\n",

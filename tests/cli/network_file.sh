@@ -21,6 +21,21 @@ expect grep -Pzq -- '--optimizer [A-Z]+[^[]*\[momentum\]' out
 expect_out '--weight-init SCHEME'
 ! grep -q -- '^  --hidden' out || failed "options of other networks are in its help"
 
+check "info shows it without data"
+run info net.yaml --features 20 --outputs 5 --width 8
+expect_status 0; expect_silence
+expect_out 'net.yaml: network two_branches: a residual'; expect_out 'samples +20 numbers -> 5 outputs'
+expect_out 'options .*width 8'; expect_out 'training +optimizer momentum, learning-rate 0.05'
+expect_out 'begin/wide +20 -> 8, relu +168'; expect_out '[0-9,]+ parameters \('
+run info net.yaml --width none
+expect_error 2 "--width: none is not a whole number"
+run info net.yaml --help
+expect_status 0; expect_out '--width N +numbers in each branch'
+run info nowhere.yaml
+expect_error 1 "nowhere.yaml: there is no such file"
+run info "$tree/model/networks/resnet.yaml" --image 32x32x3 --depth 56
+expect_status 0; expect_out '853,018 parameters'; expect_out 'stage_3/block_9'
+
 check "the plan shows its operations"
 run train "${common[@]}" --width 8 --blocks 3 --dry-run
 expect_status 0; expect_silence
@@ -157,6 +172,33 @@ expect_error 2 "settings.txt, setting 1 .*unknown option --widht; did you mean -
 
 check "its steps are timed without data"
 run bench step --model net.yaml --width 4 --features 20 --outputs 5 --batch 4 --warmup 1 --repeat 2
+expect_status 0
+
+check "images: branches side by side, evaluated, exported"
+python3 - <<'END' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+with h5py.File("images.h5", "w") as f:
+    f["x"], f["y"] = r.integers(0, 256, (48, 8, 8, 3)).astype(np.uint8), r.integers(0, 4, 48).astype(np.int32)
+END
+cat >inception.yaml <<'END'
+name: inception
+inputs: {picture: [any, any, 3]}
+network:
+  - conv: {channels: 4, kernel: 3, norm: batch, activation: relu, name: stem}
+  - parallel: [[conv: {channels: 2, kernel: 1}, relu], [conv: {channels: 3, kernel: 3}, max-pool: {window: 3, stride: 1}]]
+  - concatenate: [stem]
+  - max-pool: 2
+  - flatten
+  - dense: $outputs
+END
+run train --data images.h5 --model inception.yaml --global-batch 8 --steps 6 --run runs/i
+expect_status 0
+run -n 2 eval runs/i --data images.h5
+expect_status 0; cp out two
+run eval runs/i --data images.h5
+expect_same two out
+run export runs/i --out i.onnx
 expect_status 0
 
 check "wrong use of options"

@@ -82,7 +82,7 @@ TEST(NetworkMetadataTest, RefusesWhatItDidNotWrite) {
   metadata["lockstep_outputs"] = "-10";
   EXPECT_THROW(record_of(metadata), io::FileError);
   metadata["lockstep_outputs"] = "10";
-  metadata["lockstep_format"] = "2";
+  metadata["lockstep_format"] = "3";
   EXPECT_THROW(record_of(metadata), io::FileError);
 }
 
