@@ -52,6 +52,7 @@ class Expander {
                             .calls = {}};
     names_[input.name] = input.name;
     current_ = input.name;
+    directions_ = description.input_shape.count() - 1;
     collect_blocks();
     fill_globals();
     layers(*document.find("network"), globals_);
@@ -692,11 +693,17 @@ class Expander {
   }
 
   /// "3x3/2, batch norm"
-  static std::string norm_summary(const Call& call, std::string kind) {
+  std::string norm_summary(const Call& call, std::string kind) const {
     std::ranges::replace(kind, '-', ' ');
-    const auto kernel = call.find<std::int64_t>("kernel"), stride = call.find<std::int64_t>("stride");
-    if (!kernel) return kind;
-    return fmt::format("{0}x{0}{1}, {2}", *kernel, stride.value_or(1) > 1 ? fmt::format("/{}", *stride) : "", kind);
+    const auto text = [&](std::string_view argument) {
+      const auto numbers = call.find<Numbers>(argument);
+      if (!numbers || numbers->size() != 1) return fmt::format("{}", fmt::join(numbers.value_or(Numbers{}), "x"));
+      return fmt::format("{}", fmt::join(Numbers(directions_, numbers->front()), "x"));
+    };
+    if (!call.arguments.contains("kernel")) return kind;
+    const auto stride = call.find<Numbers>("stride");
+    const bool strides = stride && std::ranges::any_of(*stride, [](std::int64_t one) { return one > 1; });
+    return fmt::format("{}{}, {}", text("kernel"), strides ? fmt::format("/{}", fmt::join(*stride, "x")) : "", kind);
   }
 
   const NetworkKind& kind_;
@@ -714,6 +721,7 @@ class Expander {
   std::map<std::string, int> counts_;         ///< automatic names so far, by group and kind
   std::string current_, prefix_;              ///< the value before the next layer; names of the groups, each with a /
   std::size_t visits_ = 0, depth_ = 0;
+  std::size_t directions_ = 1;  ///< of the input: its extents but the last
   int calls_line_ = 1;
   bool in_summarized_group_ = false;
 };

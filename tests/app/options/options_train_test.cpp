@@ -699,8 +699,8 @@ TEST(NetworkRows, AreCheckedAgainstWhatTheNetworkAllows) {
   EXPECT_EQ(complaint({"--model", "resnet", "--depth", "21"}), "--depth: 21 is none of 18, 20, 32, 34, 50, 56");
   EXPECT_EQ(complaint({"--model", "gpt", "--layers", "-1"}), "--layers: -1 must be at least 1");
   EXPECT_EQ(complaint({"--model", "gpt", "--dropout", "1"}), "--dropout: 1 must be less than 1");
-  EXPECT_EQ(complaint({"--model", "gpt", "--bias-init", "zeros"}),
-            "--bias-init has an effect only with --model cnn, linear, lstm, mlp or resnet, not with gpt");
+  EXPECT_EQ(complaint({"--model", "gpt", "--activation", "relu"}),
+            "--activation has an effect only with --model cnn or mlp, not with gpt");
 }
 
 /// Lines that earlier programs wrote into config.ini.
