@@ -577,7 +577,7 @@ class Expander {
                     const Scope& scope) const {
     const NetworkOption& argument = *argument_named(operation, name);
     const NetworkValue value = value_of(node, scope);
-    if (name == "table") {  // of an embedding
+    if (name == "table") {  // an embedding's name
       call.arguments[name] = resolve(text_of(node, scope, name), node.line, name);
       return;
     }
@@ -721,7 +721,7 @@ class Expander {
   std::map<std::string, int> counts_;         ///< automatic names so far, by group and kind
   std::string current_, prefix_;              ///< the value before the next layer; names of the groups, each with a /
   std::size_t visits_ = 0, depth_ = 0;
-  std::size_t directions_ = 1;  ///< of the input: its extents but the last
+  std::size_t directions_ = 1;  ///< the input's extents but the last
   int calls_line_ = 1;
   bool in_summarized_group_ = false;
 };
