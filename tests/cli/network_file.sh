@@ -160,6 +160,25 @@ expect_out 'conv_1 +40x3x1 -> 20x2x6'
 run train volumes.h5 --model series.yaml --run runs/none
 expect_status 2; expect_err "inputs: x: the data have samples of 8x9x10x2, and the file asks for anyxany"
 
+check "copies of shipped language models train as they do"
+python3 -c 'import random; random.seed(1); print("\n".join(" ".join(random.choice(("the", "cat", "sat", "on", "a", "mat")) for _ in range(12)) for _ in range(60)))' >corpus.txt
+must_run pack --format text --tokenizer char --x corpus.txt --out text
+for model in gpt lstm; do
+  cp "$tree/model/networks/$model.yaml" copy.yaml
+  for from in $model copy.yaml; do
+    run -n 2 train text --model $from --steps 6 --global-batch 8 --report-every 1 --seed 3 --no-tensorboard --progress off \
+      --run runs/$from.$model
+    expect_status 0
+    metric runs/$from.$model train loss >curve.$from
+  done
+  expect_same curve.$model curve.copy.yaml
+  rm copy.yaml
+  run generate runs/copy.yaml.$model --prompt "the " --tokens 20 --seed 9
+  expect_status 0; cp out written
+  run generate runs/$model.$model --prompt "the " --tokens 20 --seed 9
+  expect_same written out
+done
+
 check "it is swept over its own options"
 printf '%s\n' '--width 4' '--width 8 --dropout 0.2' '--model mlp --hidden 8' >settings.txt
 run sweep settings.txt "${common[@]}" --steps 4 --run runs/s

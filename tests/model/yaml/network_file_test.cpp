@@ -286,6 +286,29 @@ TEST(NetworkFile, SamplesHaveTheExtentsOfTheDataOrOfTheInputs) {
               HasSubstr("takes images"));
 }
 
+TEST(NetworkFile, IsRecurrentIfALayerIs) {
+  const auto is_recurrent = [](const std::string& layers) {
+    return read_network(
+               "name: n\nreads: tokens\nwindow: w\noptions: {w: 4}\nnetwork:\n"
+               "- embedding: {vocabulary: $vocabulary, width: 8, name: e}\n" +
+                   layers + "- head: {table: e}\n",
+               "net.yaml")
+        .recurrent;
+  };
+  EXPECT_TRUE(is_recurrent("- lstm: 8\n"));
+  EXPECT_TRUE(is_recurrent("- repeat: {times: 2, layers: [lstm: 8]}\n"));
+  EXPECT_FALSE(is_recurrent("- dense: 8\n"));
+  const SampleShape text{.features = 4, .outputs = 7, .tokens = true};
+  const std::string end = "- head: {table: e}\n", begin =
+                                                      "name: n\nreads: tokens\nwindow: w\noptions: {w: 4}\nnetwork:\n- "
+                                                      "embedding: {vocabulary: 7, width: 8, name: e}\n";
+  EXPECT_EQ(refusal(begin + "- lstm: 8\n" + end, text), "");
+  EXPECT_THAT(refusal(begin + "- lstm: {units: 8, when: no}\n" + end, text), HasSubstr("describe it without them"));
+  EXPECT_THAT(refusal(begin + "- head: {table: f}\n", text),
+              HasSubstr("net.yaml:7: table: f: no layer before this one"));
+  EXPECT_THAT(refusal_of_layers("- lstm: 8\n- dense: 3\n"), HasSubstr("reads sequences of embedded tokens"));
+}
+
 TEST(NetworkFile, RefusesWhatIsNoFile) {
   const std::string end = "\nnetwork: [dense: 3]\n";
   const std::vector<Wrong> table{
