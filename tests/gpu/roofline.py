@@ -46,7 +46,7 @@ def gpt(lockstep):
                   "--features", "1024", "--outputs", "50257", "--batch", "1")
     parameters = sum(layer["parameters"] for layer in layers)
     row, logits = 2 * context * width, 2 * context * words
-    forward, backward = flops(layers, "feed_forward", "attention", "attention/joint", "attention/output")
+    forward, backward = flops(layers, "feed_forward", "attention/joint", "attention/scores", "attention/output")
     scores = blocks * 2 * 2 * width * context * (context + 1) / 2
     head = sum(flops(layers, "head"))
     weights = 3 * 2 * parameters / 32
