@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/graph/rewrites.hpp"
 #include "model/network_kinds.hpp"
 #include "model/yaml/expansion.hpp"
 #include "model/yaml/network_signature.hpp"
@@ -18,7 +17,8 @@ namespace lockstep::model {
 Network::Network(const Description& description, const SampleShape& shape, std::string signature, OperationKinds kinds)
     : shape_(shape),
       signature_(std::move(signature)),
-      groups_(description.groups),
+      kinds_(kinds.begin(), kinds.end()),
+      description_(description),
       graph_(rewritten(description, kinds), parameters_, recurrent_state_, kinds) {
   const Shape& output = graph_.values()[graph_.output()].type.shape;
   if (output.elements() != shape.outputs * positions()) {

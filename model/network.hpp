@@ -17,6 +17,7 @@
 #include "model/activation_table.hpp"
 #include "model/graph/graph.hpp"
 #include "model/graph/program.hpp"
+#include "model/graph/rewrites.hpp"
 #include "model/layer_plan.hpp"
 #include "model/network_options.hpp"
 #include "model/parameters.hpp"
@@ -55,6 +56,11 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
+  const Description& description() const noexcept { return description_; }
+  /// The graph of the description as it is, whose operations are not fused: for exports. table, state: empty ones.
+  Graph plain_graph(ParameterTable& table, ActivationTable& state) const {
+    return Graph(in_time_major_order(description_, kinds_), table, state, kinds_);
+  }
   const ParameterTable& parameters() const noexcept { return parameters_; }
   /// Activations of passes that train, or of the others (Pass::training).
   const ActivationTable& activations(Purpose purpose) const noexcept { return program(purpose).activations(); }
@@ -75,7 +81,7 @@ class Network {
   /// later ones, and everything that later ones need of it stays among the activations.
   bool reuses_positions() const noexcept { return reuses_positions_; }
 
-  std::vector<LayerPlan> plan() const { return plan(groups_); }
+  std::vector<LayerPlan> plan() const { return plan(description_.groups); }
   /// A line for each operation, where plan() has one for a group of them.
   std::vector<LayerPlan> operation_plan() const { return plan({}); }
   /// Identifies the network: equal text, equal network and options. For fingerprint and checkpoint.
@@ -110,7 +116,8 @@ class Network {
   ActivationTable recurrent_state_;
   SampleShape shape_;
   std::string signature_;
-  std::vector<CallGroup> groups_;
+  std::vector<const OperationKind*> kinds_;
+  Description description_;
   Graph graph_;
   bool synchronizes_ = false, reuses_positions_ = false;
   std::optional<Program> training_, evaluation_;

@@ -1,91 +1,71 @@
 #include "app/exchange/onnx_network.hpp"
 
 #include <cmath>
-#include <limits>
-#include <map>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
-#include "app/exchange/onnx_graph.hpp"
+#include "app/exchange/onnx_operations.hpp"
 #include "app/options/options.hpp"
 #include "app/report/program_build.hpp"
 #include "io/shards/data_description.hpp"
-#include "model/formulas/gelu.hpp"
-#include "model/formulas/normalization.hpp"
-#include "model/recording/recording.hpp"
 
 namespace lockstep::app {
 
 namespace {
 
-namespace recorded = model::recorded;
 using Name = OnnxGraph::Name;
 using Numbers = OnnxGraph::Numbers;
 using model::ImageShape;
-using model::kNoValue;
-using model::RecordedOperation;
-using model::RecordedValue;
-using model::ValueNumber;
 
-constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-
-/// A value of the recording in the graph, in one form or both: rows [rows, columns] as in the network, and images
-/// [batch, channels, (depth,) height, width] as in ONNX.
-struct Form {
-  Name rows, image;
-  ImageShape shape = {};    ///< shape of `image`
-  bool time_major = false;  ///< the rows are positions, position after position of all samples
-};
-
-/// The graph of a recording, operation by operation.
+/// The graph of a network with what surrounds it: inputs, their normalisation, outputs.
 class Conversion {
  public:
-  Conversion(const TrainedNetwork& trained, const model::Recording& recording, io::OnnxModel& model)
-      : trained_(trained), recording_(recording), model_(model), graph_(model), forms_(recording.values.size()) {
+  Conversion(const TrainedNetwork& trained, io::OnnxModel& model)
+      : trained_(trained),
+        model_(model),
+        graph_(model),
+        network_(trained.network->plain_graph(table_, state_)),
+        operations_(network_, table_, trained.weights, graph_) {
     const std::string& description = trained.source.checkpoint.record.data_description;
     if (!description.empty()) data_scale_ = io::data_description_from_json(description);
   }
 
   void run() {
     begin();
-    find_absorbed();
-    for (std::size_t i = 0; i < recording_.operations.size(); ++i) {
-      const RecordedOperation& operation = recording_.operations[i];
-      if (absorbed_.contains(i)) continue;
-      std::visit([&](const auto& kind) { convert(kind, operation); }, operation.kind);
-    }
+    operations_.run();
     end();
   }
 
  private:
+  static constexpr std::size_t kInput = 0;  // value
+
   // ---- inputs and outputs ----
 
   void begin() {
     const model::SampleShape& shape = trained_.shape;
-    Form& input = forms_[recording_.input];
     if (shape.tokens) {
       model_.inputs.push_back({"tokens", io::OnnxType::int64, {"batch", "sequence"}});
-      sizes_ = graph_.node("Shape", {"tokens"}, {}, "tokens_shape");
-      batch_ = graph_.slice(sizes_, graph_.numbers({0}), graph_.numbers({1}), {0}, {1});
-      sequence_ = graph_.slice(sizes_, graph_.numbers({1}), graph_.numbers({2}), {0}, {1});
-      input.rows = "tokens";
+      operations_.sizes = graph_.node("Shape", {"tokens"}, {}, "tokens_shape");
+      operations_.batch = graph_.slice(operations_.sizes, graph_.numbers({0}), graph_.numbers({1}), {0}, {1});
+      operations_.sequence = graph_.slice(operations_.sizes, graph_.numbers({1}), graph_.numbers({2}), {0}, {1});
+      operations_.set_rows(kInput, "tokens");
     } else {
-      begin_samples(input);
+      begin_samples();
     }
-    for (const model::RecordedState& state : recording_.states) {
-      model_.inputs.push_back({state.name, io::OnnxType::float32, {"batch", recording_.values[state.before].columns}});
-      forms_[state.before].rows = state.name;
+    for (const model::ActivationSpec& state : state_.all()) {
+      model_.inputs.push_back({state.name, io::OnnxType::float32, {"batch", state.columns}});
+      operations_.state_before[state.name] = state.name;
     }
   }
 
   /// Repeats BatchStage's processing of stored samples before the network (augmentation.hpp, evaluation).
-  void begin_samples(Form& input) {
+  void begin_samples() {
     const DataOptions& data = trained_.trained.data;
     const model::SampleShape& shape = trained_.shape;
     const bool per_image = data.normalize.kind == Normalization::Kind::per_image;
     const model::Reads reads = model::network_kind(trained_.trained.network).reads;
-    const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && trained_.shape.image);
+    const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && shape.image);
     const bool as_image = shape.image && shape.image->depth == 1 && (reads_images || data.augment.crop);
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
     Name x = "input";
@@ -112,13 +92,9 @@ class Conversion {
           "--resume` writes a new one, and safetensors holds the weights alone",
           trained_.source.file.string()));
     }
-    if (as_image) {
-      input.image = graph_.transpose(x, {0, 3, 1, 2});
-      input.shape = *shape.image;
-      input.rows = graph_.reshape(x, {-1, shape.features});
-    } else {
-      input.rows = x;
-    }
+    const model::Shape& read = operations_.type(kInput).shape;
+    if (as_image && read.count() == 3) operations_.set_image(kInput, graph_.transpose(x, {0, 3, 1, 2}));
+    operations_.set_rows(kInput, as_image || read.count() > 1 ? graph_.reshape(x, {-1, read.last()}) : x);
   }
 
   /// FeatureScale::apply along the last axis, which has `elements` elements; the features repeat along it.
@@ -173,16 +149,17 @@ class Conversion {
   }
 
   void end() {
-    const Form& output = forms_[recording_.output];
+    const std::size_t output = network_.output();
     const std::int64_t outputs = trained_.shape.outputs;
     if (trained_.shape.tokens) {
       const Name columns = graph_.numbers({outputs});
-      if (output.time_major) {
-        const Name all =
-            graph_.node("Reshape", {rows(recording_.output), graph_.concatenate({sequence_, batch_, columns})});
+      if (operations_.type(output).order == model::RowOrder::time_major) {
+        const Name extents = graph_.concatenate({operations_.sequence, operations_.batch, columns});
+        const Name all = graph_.node("Reshape", {operations_.rows(output), extents});
         graph_.node("Transpose", {all}, {{"perm", Numbers{1, 0, 2}}}, "logits");
       } else {
-        graph_.node("Reshape", {rows(recording_.output), graph_.concatenate({sizes_, columns})}, {}, "logits");
+        graph_.node("Reshape", {operations_.rows(output), graph_.concatenate({operations_.sizes, columns})}, {},
+                    "logits");
       }
       model_.outputs.push_back({"logits", io::OnnxType::float32, {"batch", "sequence", outputs}});
     } else {
@@ -190,7 +167,7 @@ class Conversion {
       const bool numbers =
           loss != model::LossKind::softmax_cross_entropy && loss != model::LossKind::binary_cross_entropy;
       const Name name = numbers ? "predictions" : "logits";
-      Name predicted = rows(recording_.output);
+      Name predicted = operations_.rows(output);
       if (numbers && !data_scale_.targets.empty()) {
         const auto floats = [](const std::vector<double>& values) {
           return std::vector<float>(values.begin(), values.end());
@@ -210,371 +187,21 @@ class Conversion {
         model_.outputs.push_back({"probabilities", io::OnnxType::float32, {"batch", outputs}});
       }
     }
-    for (const model::RecordedState& state : recording_.states) {
+    for (const model::ActivationSpec& state : state_.all()) {
       const Name next = state.name + "/next";
-      graph_.node("Identity", {rows(state.after)}, {}, next);
-      model_.outputs.push_back({next, io::OnnxType::float32, {"batch", recording_.values[state.after].columns}});
+      graph_.node("Identity", {operations_.state_after.at(state.name)}, {}, next);
+      model_.outputs.push_back({next, io::OnnxType::float32, {"batch", state.columns}});
     }
-  }
-
-  // ---- values ----
-
-  Name weight(ValueNumber value) {
-    const RecordedValue& known = recording_.values[value];
-    return known.origin == RecordedValue::Origin::parameter ? graph_.borrowed(tensor(value)) : rows(value);
-  }
-  const io::NamedTensor& tensor(ValueNumber value) const {
-    const std::string& name = recording_.values[value].name;
-    for (const io::NamedTensor& one : trained_.weights) {
-      if (one.name == name) return one;
-    }
-    throw std::logic_error(fmt::format("a graph needs the parameter {}", name));
-  }
-  Name rows(ValueNumber value) {
-    Form& form = forms_.at(value);
-    if (form.rows.empty()) {
-      const Numbers order = form.shape.depth > 1 ? Numbers{0, 2, 3, 4, 1} : Numbers{0, 2, 3, 1};
-      form.rows = graph_.reshape(graph_.transpose(form.image, order), {-1, form.shape.elements()});
-    }
-    return form.rows;
-  }
-  Name image(ValueNumber value, const ImageShape& shape) {
-    Form& form = forms_.at(value);
-    if (form.image.empty() || form.shape != shape) {
-      Numbers extents{-1, shape.height, shape.width, shape.channels}, order{0, 3, 1, 2};
-      if (shape.depth > 1) {
-        extents.insert(extents.begin() + 1, shape.depth);
-        order = {0, 4, 1, 2, 3};
-      }
-      form.image = graph_.transpose(graph_.reshape(rows(value), extents), order);
-      form.shape = shape;
-    }
-    return form.image;
-  }
-  void give_rows(const RecordedOperation& operation, Name name) {
-    Form& form = forms_[operation.outputs.front()];
-    form.rows = std::move(name);
-    form.time_major = forms_[operation.inputs.front()].time_major;
-  }
-  void give_image(const RecordedOperation& operation, Name name, const ImageShape& shape) {
-    forms_[operation.outputs.front()] = {.rows = {}, .image = std::move(name), .shape = shape};
-  }
-  Name activated(const Name& x, model::Activation activation) {
-    switch (activation) {
-      case model::Activation::relu:
-        return graph_.node("Relu", {x});
-      case model::Activation::tanh:
-        return graph_.node("Tanh", {x});
-      case model::Activation::sigmoid:
-        return graph_.node("Sigmoid", {x});
-      case model::Activation::none:
-        break;
-    }
-    return x;
-  }
-
-  // ---- operations ----
-
-  /// ONNX's LSTM computes its gates itself: the products for our gates become part of it.
-  void find_absorbed() {
-    for (const RecordedOperation& operation : recording_.operations) {
-      if (!std::holds_alternative<recorded::RunLstm>(operation.kind)) continue;
-      for (std::size_t i = 0; i < recording_.operations.size(); ++i) {
-        if (recording_.operations[i].outputs.front() == operation.inputs.front()) absorbed_.emplace(i);
-      }
-    }
-  }
-
-  void convert(const recorded::Linear& linear, const RecordedOperation& operation) {
-    const auto& [x, w, bias] = std::tuple(operation.inputs[0], operation.inputs[1], operation.inputs[2]);
-    const Name sum = bias == kNoValue ? graph_.node("MatMul", {rows(x), weight(w)})
-                                      : graph_.node("Gemm", {rows(x), weight(w), weight(bias)});
-    give_rows(operation, activated(sum, linear.activation));
-  }
-  void convert(const recorded::Convolve& convolve, const RecordedOperation& operation) {
-    const model::Convolution& shape = convolve.shape;
-    const model::Sliding& window = shape.window;
-    const io::NamedTensor& filters = tensor(operation.inputs[1]);
-    const std::int64_t in = shape.channels_read(), out = shape.out.channels, area = window.positions();
-    // [(depth,) height, width, in, out] -> [out, in, (depth,) height, width]
-    Numbers filter_shape = {out, in};
-    for (const model::Sweep& sweep : sweeps_of(window, shape.in)) filter_shape.push_back(sweep.size);
-    const Name w = graph_.made(filters.name, filter_shape, [&] {
-      std::vector<float> values;
-      values.reserve(filters.values.size());
-      for (std::int64_t o = 0; o < out; ++o) {
-        for (std::int64_t i = 0; i < in; ++i) {
-          for (std::int64_t at = 0; at < area; ++at) {
-            values.push_back(filters.values[static_cast<std::size_t>((at * in + i) * out + o)]);
-          }
-        }
-      }
-      return values;
-    });
-    OnnxGraph::Names inputs{image(operation.inputs[0], shape.in), w};
-    if (operation.inputs[2] != kNoValue) inputs.push_back(weight(operation.inputs[2]));
-    OnnxGraph::Attributes attributes = sliding(window, shape.in);
-    if (shape.groups > 1) attributes.emplace_back("group", shape.groups);
-    const Name y = graph_.node("Conv", std::move(inputs), std::move(attributes));
-    give_image(operation, activated(y, convolve.activation), shape.out);
-  }
-  /// Those of the directions that the graph has: volumes have three, images and series two.
-  static std::vector<model::Sweep> sweeps_of(const model::Sliding& window, const ImageShape& in) {
-    const auto sweeps = window.sweeps();
-    return {sweeps.begin() + (in.depth > 1 ? 0 : 1), sweeps.end()};
-  }
-  static OnnxGraph::Attributes sliding(const model::Sliding& window, const ImageShape& in) {
-    Numbers sizes, strides, dilations, before, after;
-    for (const model::Sweep& sweep : sweeps_of(window, in)) {
-      sizes.push_back(sweep.size);
-      strides.push_back(sweep.stride);
-      dilations.push_back(sweep.dilation);
-      before.push_back(sweep.before);
-      after.push_back(sweep.after);
-    }
-    before.insert(before.end(), after.begin(), after.end());
-    OnnxGraph::Attributes attributes{
-        {"kernel_shape", std::move(sizes)}, {"strides", std::move(strides)}, {"pads", std::move(before)}};
-    if (std::ranges::count(dilations, 1) < std::ssize(dilations)) {
-      attributes.emplace_back("dilations", std::move(dilations));
-    }
-    return attributes;
-  }
-
-  void convert(const recorded::MaxPool& pool, const RecordedOperation& operation) {
-    const Name x = image(operation.inputs[0], pool.shape.in);
-    give_image(operation, graph_.node("MaxPool", {x}, sliding(pool.shape.window, pool.shape.in)), pool.shape.out);
-  }
-
-  void convert(const recorded::GlobalAverage& average, const RecordedOperation& operation) {
-    const Name mean = graph_.node("GlobalAveragePool", {image(operation.inputs[0], average.in)});
-    give_rows(operation, graph_.node("Flatten", {mean}));
-  }
-
-  /// ONNX divides alpha by the number of channels in the window.
-  void convert(const recorded::NormalizeResponse& normalize, const RecordedOperation& operation) {
-    const model::ResponseNormalization& norm = normalize.norm;
-    const ImageShape shape = known_shape(operation.inputs[0], normalize.in);
-    const std::int64_t size = 2 * norm.radius + 1;
-    const Name y = graph_.node(
-        "LRN", {image(operation.inputs[0], shape)},
-        {{"size", size}, {"alpha", norm.alpha * static_cast<float>(size)}, {"beta", norm.beta}, {"bias", norm.bias}});
-    give_image(operation, y, shape);
-  }
-  /// Shape of a value that is an image already, or `otherwise` for one with the same number of pixels and channels.
-  ImageShape known_shape(ValueNumber value, const ImageShape& otherwise) const {
-    return forms_[value].image.empty() ? otherwise : forms_[value].shape;
-  }
-
-  void convert(const recorded::Subsample& subsample, const RecordedOperation& operation) {
-    const Name x = image(operation.inputs[0], subsample.in);
-    const Name some = graph_.slice(x, graph_.numbers({0, 0}), graph_.numbers({kAll, kAll}), {2, 3},
-                                   {subsample.stride, subsample.stride});
-    const std::int64_t more = (subsample.out.channels - subsample.in.channels) / 2;
-    const Name y = more == 0 ? some : graph_.node("Pad", {some, graph_.numbers({0, more, 0, 0, 0, more, 0, 0})});
-    give_image(operation, y, subsample.out);
-  }
-
-  void convert(const recorded::NormalizeBatch& normalize, const RecordedOperation& operation) {
-    const auto& in = operation.inputs;  // x, mean, variance, scale, shift, residual
-    const model::BatchNorm& norm = normalize.norm;
-    const std::int64_t pixels = recording_.values[in[0]].columns / norm.channels;
-    const ImageShape shape = known_shape(in[0], {.height = pixels, .width = 1, .channels = norm.channels});
-    Name y = graph_.node("BatchNormalization",
-                         {image(in[0], shape), weight(in[3]), weight(in[4]), weight(in[1]), weight(in[2])},
-                         {{"epsilon", norm.epsilon}});
-    if (in[5] != kNoValue) y = graph_.node("Add", {y, image(in[5], shape)});
-    if (norm.relu) y = graph_.node("Relu", {y});
-    give_image(operation, y, shape);
-  }
-
-  void convert(const recorded::Add& /*add*/, const RecordedOperation& operation) {
-    const Form& first = forms_[operation.inputs[0]];
-    if (!first.image.empty() && first.rows.empty()) {
-      const ImageShape shape = first.shape;
-      const Name a = first.image;
-      return give_image(operation, graph_.node("Add", {a, image(operation.inputs[1], shape)}), shape);
-    }
-    give_rows(operation, graph_.node("Add", {rows(operation.inputs[0]), rows(operation.inputs[1])}));
-  }
-
-  void convert(const recorded::Concatenate& join, const RecordedOperation& operation) {
-    const Form& first = forms_[operation.inputs[0]];
-    const bool is_image = !first.image.empty() && first.rows.empty();
-    ImageShape shape = first.shape;
-    OnnxGraph::Names parts;
-    std::int64_t columns = 0;
-    for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
-      shape.channels = join.columns[i];
-      columns += join.columns[i];
-      parts.push_back(is_image ? image(operation.inputs[i], shape) : rows(operation.inputs[i]));
-    }
-    const Name y = graph_.node("Concat", parts, {{"axis", std::int64_t{1}}});
-    shape.channels = columns;
-    is_image ? give_image(operation, y, shape) : give_rows(operation, y);
-  }
-
-  void convert(const recorded::AddRow& /*add*/, const RecordedOperation& operation) {
-    give_rows(operation, graph_.node("Add", {rows(operation.inputs[0]), weight(operation.inputs[1])}));
-  }
-
-  void convert(const recorded::ToTimeMajor& /*order*/, const RecordedOperation& operation) {
-    give_rows(operation, graph_.reshape(graph_.transpose(rows(operation.inputs[0]), {1, 0}), {-1}));
-    forms_[operation.outputs.front()].time_major = true;
-  }
-
-  void convert(const recorded::Embed& /*embed*/, const RecordedOperation& operation) {
-    const auto& in = operation.inputs;  // tokens, table, positions
-    Name y = graph_.node("Gather", {weight(in[1]), rows(in[0])});
-    if (in[2] != kNoValue) {  // the rows of a sample are its positions: [batch, sequence, width] here
-      y = graph_.node("Add", {y, graph_.slice(weight(in[2]), graph_.numbers({0}), sequence_, {0}, {1})});
-    }
-    give_rows(operation, graph_.reshape(y, {-1, recording_.values[operation.outputs[0]].columns}));
-  }
-
-  void convert(const recorded::Project& /*project*/, const RecordedOperation& operation) {
-    give_rows(operation, graph_.node("Gemm", {rows(operation.inputs[0]), weight(operation.inputs[1])},
-                                     {{"transB", std::int64_t{1}}}));
-  }
-
-  void convert(const recorded::NormalizeLayer& /*normalize*/, const RecordedOperation& operation) {
-    const auto& in = operation.inputs;  // x, scale, shift
-    give_rows(operation, graph_.node("LayerNormalization", {rows(in[0]), weight(in[1]), weight(in[2])},
-                                     {{"axis", std::int64_t{-1}},
-                                      {"epsilon", static_cast<float>(model::formulas::kLayerNormEpsilon)}}));
-  }
-
-  void convert(const recorded::Apply& apply, const RecordedOperation& operation) {
-    const Form first = forms_[operation.inputs[0]];
-    if (!first.image.empty() && first.rows.empty()) {
-      return give_image(operation, applied(first.image, apply.elementwise), first.shape);
-    }
-    give_rows(operation, applied(rows(operation.inputs[0]), apply.elementwise));
-  }
-  Name applied(const Name& x, const model::Elementwise& f) {
-    switch (f.function) {
-      case model::Function::relu:
-        return graph_.node("Relu", {x});
-      case model::Function::leaky_relu:
-        return graph_.node("LeakyRelu", {x}, {{"alpha", f.parameter}});
-      case model::Function::elu:
-        return graph_.node("Elu", {x}, {{"alpha", f.parameter}});
-      case model::Function::tanh:
-        return graph_.node("Tanh", {x});
-      case model::Function::sigmoid:
-        return graph_.node("Sigmoid", {x});
-      case model::Function::silu:
-        return graph_.node("Mul", {x, graph_.node("Sigmoid", {x})});
-      case model::Function::gelu:
-        return gelu(x);
-      case model::Function::scale:
-        return graph_.node("Mul", {x, graph_.scalar(f.parameter)});
-    }
-    throw std::logic_error("no ONNX node for this function of an element");
-  }
-
-  void convert(const recorded::Gelu& /*gelu*/, const RecordedOperation& operation) {
-    give_rows(operation, gelu(rows(operation.inputs[0])));
-  }
-  /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-  Name gelu(const Name& x) {
-    const auto number = [&](double value) { return graph_.scalar(static_cast<float>(value)); };
-    const Name square = graph_.node("Mul", {x, x});
-    const Name cubic =
-        graph_.node("Add", {graph_.node("Mul", {square, number(model::formulas::kGeluCubic)}), number(1)});
-    const Name inner =
-        graph_.node("Mul", {graph_.node("Mul", {x, cubic}), number(model::formulas::kTwoRootsTwoOverPi / 2)});
-    const Name share = graph_.node("Add", {graph_.node("Tanh", {inner}), number(1)});
-    return graph_.node("Mul", {graph_.node("Mul", {x, number(0.5)}), share});
-  }
-
-  void convert(const recorded::Attend& attend, const RecordedOperation& operation) {
-    const model::Attention& shape = attend.shape;
-    const Name split = graph_.node(
-        "Reshape",
-        {rows(operation.inputs[0]), graph_.concatenate({sizes_, graph_.numbers({3, shape.heads, shape.head_size})})});
-    const Name joint = graph_.transpose(split, {2, 0, 3, 1, 4});  // [3, batch, heads, sequence, head size]
-    const auto part = [&](std::int64_t which) {
-      return graph_.node(
-          "Squeeze",
-          {graph_.slice(joint, graph_.numbers({which}), graph_.numbers({which + 1}), {0}, {1}), graph_.numbers({0})});
-    };
-    const Name products = graph_.node("MatMul", {part(0), graph_.transpose(part(1), {0, 1, 3, 2})});
-    const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
-    const Name scores = graph_.node("Add", {graph_.node("Mul", {products, graph_.scalar(scale)}), causal_mask()});
-    const Name shares = graph_.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
-    const Name attended = graph_.transpose(graph_.node("MatMul", {shares, part(2)}), {0, 2, 1, 3});
-    give_rows(operation, graph_.reshape(attended, {-1, shape.width()}));
-  }
-  /// [sequence, sequence]: 0 for visible positions, far below all scores for masked ones.
-  Name causal_mask() {
-    if (mask_.empty()) {
-      const Name none = graph_.node("Expand", {graph_.scalar(-1e30f), graph_.concatenate({sequence_, sequence_})});
-      mask_ = graph_.node("Trilu", {none, graph_.node("Squeeze", {graph_.numbers({1}), graph_.numbers({0})})},
-                          {{"upper", std::int64_t{1}}});
-    }
-    return mask_;
-  }
-
-  void convert(const recorded::RunLstm& lstm, const RecordedOperation& operation) {
-    const std::int64_t hidden = lstm.shape.hidden;
-    const RecordedOperation& gates = producer_of_gates(operation);
-    const io::NamedTensor &input = tensor(gates.inputs[1]), &recurrent = tensor(operation.inputs[1]),
-                          &bias = tensor(gates.inputs[2]);
-    const Name w = graph_.made(input.name, {1, 4 * hidden, input.shape[0]}, [&] { return gate_rows(input, hidden); });
-    const Name r = graph_.made(recurrent.name, {1, 4 * hidden, hidden}, [&] { return gate_rows(recurrent, hidden); });
-    const Name b = graph_.made(bias.name, {1, 8 * hidden}, [&] {  // one bias of the input and one, zero, of the state
-      std::vector<float> values = gate_rows(bias, hidden);
-      values.resize(static_cast<std::size_t>(8 * hidden));
-      return values;
-    });
-    const Name x = graph_.node(
-        "Reshape", {rows(gates.inputs[0]), graph_.concatenate({sequence_, batch_, graph_.numbers({input.shape[0]})})});
-    const auto before = [&](ValueNumber state) { return graph_.node("Unsqueeze", {rows(state), graph_.numbers({0})}); };
-    const Name base = recurrent.name;
-    const OnnxGraph::Names y =
-        graph_.node_with("LSTM", {x, w, r, b, "", before(operation.inputs[2]), before(operation.inputs[3])},
-                         {base + "/all", base + "/hidden_after", base + "/cell_after"}, {{"hidden_size", hidden}});
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      forms_[operation.outputs[i]] = {.rows = graph_.reshape(y[i], {-1, hidden}), .image = {}, .time_major = true};
-    }
-  }
-  const RecordedOperation& producer_of_gates(const RecordedOperation& operation) const {
-    for (const std::size_t i : absorbed_) {
-      const RecordedOperation& product = recording_.operations[i];
-      const auto* const linear = std::get_if<recorded::Linear>(&product.kind);
-      if (product.outputs.front() == operation.inputs.front() && linear != nullptr &&
-          linear->activation == model::Activation::none && product.inputs[2] != kNoValue) {
-        return product;
-      }
-    }
-    throw std::logic_error("the gates of an LSTM are not a linear map with a bias");
-  }
-  /// Columns [input, forget, cell, output] of a matrix (or a vector) -> rows [input, output, forget, cell].
-  static std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden) {
-    const std::int64_t columns = 4 * hidden;
-    const auto inputs = static_cast<std::int64_t>(tensor.values.size()) / columns;
-    std::vector<float> values;
-    values.reserve(tensor.values.size());
-    for (const std::int64_t gate : {0, 3, 1, 2}) {
-      for (std::int64_t unit = 0; unit < hidden; ++unit) {
-        for (std::int64_t i = 0; i < inputs; ++i) {
-          values.push_back(tensor.values[static_cast<std::size_t>(i * columns + gate * hidden + unit)]);
-        }
-      }
-    }
-    return values;
   }
 
   const TrainedNetwork& trained_;
-  const model::Recording& recording_;
   io::OnnxModel& model_;
   OnnxGraph graph_;
+  model::ParameterTable table_;
+  model::ActivationTable state_;
+  model::Graph network_;
+  OnnxEmission operations_;
   io::DataDescription data_scale_;  ///< scale of inputs and outputs
-  std::vector<Form> forms_;         ///< one per value
-  std::set<std::size_t> absorbed_;  ///< operations that are part of others
-  Name sizes_, batch_, sequence_;   ///< sizes of tokens, int64: [batch, sequence] and each alone
-  Name mask_;
 };
 
 }  // namespace
@@ -586,8 +213,7 @@ io::OnnxModel onnx_model_of(const TrainedNetwork& trained) {
       .description = fmt::format("{}, {}", trained.network->signature(), trained.source.file.filename().string()),
       .metadata = describe_network(trained)};
   try {
-    const model::Recording recording = model::record_inference(*trained.network);
-    Conversion(trained, recording, model).run();
+    Conversion(trained, model).run();
   } catch (const std::logic_error& error) {
     throw io::FileError(fmt::format("{}: its network cannot be an ONNX graph: {}; --format safetensors has its weights",
                                     trained.source.file.string(), error.what()));

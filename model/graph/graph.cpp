@@ -124,9 +124,10 @@ void require_readable(const OperationKind& kind, const ValueType& input) {
   if (is_time_major != (kind.rows == ReadsRows::time_major)) {
     throw std::invalid_argument(
         is_time_major
-            ? fmt::format("is a {} of a recurrent operation's steps, which can only be read row by row", kind.name)
-            : fmt::format("reads a value that does not come from tokens; {} reads sequences of embedded "
-                          "tokens",
+            ? fmt::format(
+                  "reads the steps of a recurrent operation, and {} cannot: only operations that work row by row can",
+                  kind.name)
+            : fmt::format("reads a value that does not come from tokens; {} reads sequences of embedded tokens",
                           kind.name));
   }
 }
@@ -160,7 +161,8 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Activat
     for_call(call, [&] {
       if (call.name.empty()) throw std::invalid_argument("an operation needs a name");
       const OperationKind& kind = kind_of(call, kinds);
-      node.operation = kind.make(with_defaults(kind, call, kinds));
+      node.call = with_defaults(kind, call, kinds);
+      node.operation = kind.make(node.call);
       node.inputs = inputs_of(call, i);
       if (node.inputs.size() < kind.least_inputs || node.inputs.size() > kind.most_inputs) {
         throw std::invalid_argument(

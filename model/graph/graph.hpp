@@ -22,6 +22,7 @@ struct Value {
 /// A call of an operation. Its output is value `number of the node + 1`; value 0 is the network's input.
 struct Node {
   std::string name;
+  Call call = {};  ///< with all arguments
   std::unique_ptr<Operation> operation = {};
   std::vector<std::size_t> inputs = {};  ///< values
   std::vector<ParameterSpec> declared = {};

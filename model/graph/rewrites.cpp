@@ -208,25 +208,24 @@ class Rewriting {
   std::vector<Call>& calls_;
 };
 
-/// Recurrent operations read time-major rows: tokens are brought into that order where they come in.
-void bring_into_time_major_order(Description& description, OperationKinds kinds) {
+}  // namespace
+
+Description in_time_major_order(Description description, OperationKinds kinds) {
   const bool is_recurrent = std::ranges::any_of(description.calls, [&](const Call& call) {
     const auto kind = std::ranges::find(kinds, call.kind, &OperationKind::name);
     return kind != kinds.end() && (*kind)->rows == ReadsRows::time_major;
   });
-  if (!is_recurrent || description.input_holds != Holds::tokens) return;
+  if (!is_recurrent || description.input_holds != Holds::tokens) return description;
   Call order{.kind = "time-major", .name = description.input + "/time_major", .from = {description.input}};
   for (Call& call : description.calls) std::ranges::replace(call.from, description.input, order.name);
   description.calls.insert(description.calls.begin(), std::move(order));
+  return description;
 }
-
-}  // namespace
 
 Description rewritten(Description description, OperationKinds kinds) {
   description = Joining(std::move(description)).joined();
   Rewriting(description).run();
-  bring_into_time_major_order(description, kinds);
-  return description;
+  return in_time_major_order(std::move(description), kinds);
 }
 
 }  // namespace lockstep::model

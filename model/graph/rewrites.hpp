@@ -18,7 +18,9 @@
 
 namespace lockstep::model {
 
-/// The same network in fewer calls. Calls that make no sense stay, for Graph to refuse.
+/// Recurrent operations read time-major rows: brings tokens into that order where they come in, as a call.
+Description in_time_major_order(Description description, OperationKinds kinds = operation_kinds());
+/// The same network in fewer calls, in time-major order. Calls that make no sense stay, for Graph to refuse.
 Description rewritten(Description description, OperationKinds kinds = operation_kinds());
 
 }  // namespace lockstep::model

@@ -1,0 +1,351 @@
+#include "app/exchange/onnx_operations.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "model/formulas/gelu.hpp"
+#include "model/formulas/normalization.hpp"
+#include "model/graph/windows.hpp"
+#include "model/image_operations.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+using Name = OnnxGraph::Name;
+using Numbers = OnnxGraph::Numbers;
+using model::Node;
+
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+
+/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+Name gelu(OnnxGraph& onnx, const Name& x) {
+  const auto number = [&](double value) { return onnx.scalar(static_cast<float>(value)); };
+  const Name square = onnx.node("Mul", {x, x});
+  const Name cubic = onnx.node("Add", {onnx.node("Mul", {square, number(model::formulas::kGeluCubic)}), number(1)});
+  const Name inner = onnx.node("Mul", {onnx.node("Mul", {x, cubic}), number(model::formulas::kTwoRootsTwoOverPi / 2)});
+  const Name share = onnx.node("Add", {onnx.node("Tanh", {inner}), number(1)});
+  return onnx.node("Mul", {onnx.node("Mul", {x, number(0.5)}), share});
+}
+
+/// A function of each element by the word that dense, conv and elementwise have for it; nullopt parameter: its default.
+Name applied(OnnxGraph& onnx, const Name& x, std::string_view function, std::optional<double> parameter = {}) {
+  const auto number = [&](double otherwise) { return static_cast<float>(parameter.value_or(otherwise)); };
+  if (function == "none") return x;
+  if (function == "relu") return onnx.node("Relu", {x});
+  if (function == "leaky-relu") return onnx.node("LeakyRelu", {x}, {{"alpha", number(0.01)}});
+  if (function == "elu") return onnx.node("Elu", {x}, {{"alpha", number(1)}});
+  if (function == "tanh") return onnx.node("Tanh", {x});
+  if (function == "sigmoid") return onnx.node("Sigmoid", {x});
+  if (function == "silu") return onnx.node("Mul", {x, onnx.node("Sigmoid", {x})});
+  if (function == "gelu") return gelu(onnx, x);
+  if (function == "scale") return onnx.node("Mul", {x, onnx.scalar(number(1))});
+  throw std::logic_error(fmt::format("there is no ONNX operator for {}", function));
+}
+
+void emit_dense(OnnxEmission& to, const Node& node) {
+  const Name product = to.onnx.node("Gemm", {to.rows(node.inputs[0]), to.weight(node, 0), to.weight(node, 1)});
+  to.set_rows(to.output_of(node), applied(to.onnx, product, node.call.get<std::string>("activation")));
+}
+
+/// The directions of a value: a conv or a pool slides along them.
+std::size_t directions_of(const OnnxEmission& to, std::size_t value) { return to.type(value).shape.count() - 1; }
+
+/// The window of a conv or a pool; `size` names the argument for its extents.
+OnnxGraph::Attributes sliding(const OnnxEmission& to, const Node& node, std::string_view size) {
+  const model::Shape& in = to.type(node.inputs[0]).shape;
+  const std::size_t directions = directions_of(to, node.inputs[0]);
+  const auto sweeps = model::window_of(node.call, size, model::image_of_places(in, node.name), directions).sweeps();
+  Numbers sizes, strides, dilations, before, after;
+  for (const model::Sweep& sweep : std::span(sweeps).last(directions)) {
+    sizes.push_back(sweep.size);
+    strides.push_back(sweep.stride);
+    dilations.push_back(sweep.dilation);
+    before.push_back(sweep.before);
+    after.push_back(sweep.after);
+  }
+  before.insert(before.end(), after.begin(), after.end());
+  OnnxGraph::Attributes attributes{
+      {"kernel_shape", std::move(sizes)}, {"strides", std::move(strides)}, {"pads", std::move(before)}};
+  if (std::ranges::count(dilations, 1) < std::ssize(dilations)) {
+    attributes.emplace_back("dilations", std::move(dilations));
+  }
+  return attributes;
+}
+
+void emit_conv(OnnxEmission& to, const Node& node) {
+  const io::NamedTensor& filters = to.tensor(node, 0);
+  const std::size_t directions = directions_of(to, node.inputs[0]);
+  const std::int64_t in = filters.shape[directions], out = filters.shape[directions + 1];
+  const std::int64_t area = std::ssize(filters.values) / (in * out);
+  // [(depth,) (height,) width, in, out] -> [out, in, (depth,) (height,) width]
+  Numbers shape{out, in};
+  shape.insert(shape.end(), filters.shape.begin(), filters.shape.begin() + static_cast<std::ptrdiff_t>(directions));
+  const Name w = to.onnx.made(filters.name, shape, [&] {
+    std::vector<float> values;
+    values.reserve(filters.values.size());
+    for (std::int64_t o = 0; o < out; ++o) {
+      for (std::int64_t i = 0; i < in; ++i) {
+        for (std::int64_t at = 0; at < area; ++at) {
+          values.push_back(filters.values[static_cast<std::size_t>((at * in + i) * out + o)]);
+        }
+      }
+    }
+    return values;
+  });
+  OnnxGraph::Names inputs{to.image(node.inputs[0]), w};
+  if (node.call.get<bool>("bias")) inputs.push_back(to.weight(node, 1));
+  OnnxGraph::Attributes attributes = sliding(to, node, "kernel");
+  if (const auto groups = node.call.get<std::int64_t>("groups"); groups > 1) attributes.emplace_back("group", groups);
+  const Name y = to.onnx.node("Conv", std::move(inputs), std::move(attributes));
+  to.set_image(to.output_of(node), applied(to.onnx, y, node.call.get<std::string>("activation")));
+}
+
+void emit_max_pool(OnnxEmission& to, const Node& node) {
+  to.set_image(to.output_of(node), to.onnx.node("MaxPool", {to.image(node.inputs[0])}, sliding(to, node, "window")));
+}
+
+/// Channels are the second extent of images, and columns that of rows.
+void emit_concatenate(OnnxEmission& to, const Node& node) {
+  const bool as_image = to.is_image_alone(node.inputs[0]);
+  OnnxGraph::Names parts;
+  for (const std::size_t input : node.inputs) parts.push_back(as_image ? to.image(input) : to.rows(input));
+  const Name y = to.onnx.node("Concat", parts, {{"axis", std::int64_t{1}}});
+  as_image ? to.set_image(to.output_of(node), y) : to.set_rows(to.output_of(node), y);
+}
+
+void emit_global_average(OnnxEmission& to, const Node& node) {
+  const Name mean = to.onnx.node("GlobalAveragePool", {to.image(node.inputs[0])});
+  to.set_rows(to.output_of(node), to.onnx.node("Flatten", {mean}));
+}
+
+/// ONNX divides alpha by the number of channels in the window.
+void emit_response_norm(OnnxEmission& to, const Node& node) {
+  const model::ResponseNormalization norm;
+  const std::int64_t size = 2 * norm.radius + 1;
+  to.set_image(to.output_of(node), to.onnx.node("LRN", {to.image(node.inputs[0])},
+                                                {{"size", size},
+                                                 {"alpha", norm.alpha * static_cast<float>(size)},
+                                                 {"beta", norm.beta},
+                                                 {"bias", norm.bias}}));
+}
+
+void emit_subsample(OnnxEmission& to, const Node& node) {
+  const auto stride = node.call.get<std::int64_t>("stride");
+  const Name some = to.onnx.slice(to.image(node.inputs[0]), to.onnx.numbers({0, 0}), to.onnx.numbers({kAll, kAll}),
+                                  {2, 3}, {stride, stride});
+  const std::int64_t more = (node.call.get<std::int64_t>("channels") - to.type(node.inputs[0]).shape.last()) / 2;
+  to.set_image(to.output_of(node),
+               more == 0 ? some : to.onnx.node("Pad", {some, to.onnx.numbers({0, more, 0, 0, 0, more, 0, 0})}));
+}
+
+/// Parameters: scale, shift, mean, variance, as the operator has them.
+void emit_batch_norm(OnnxEmission& to, const Node& node) {
+  const bool is_image = directions_of(to, node.inputs[0]) > 0;
+  const auto operand = [&](std::size_t i) { return is_image ? to.image(node.inputs[i]) : to.rows(node.inputs[i]); };
+  Name y = to.onnx.node("BatchNormalization",
+                        {operand(0), to.weight(node, 0), to.weight(node, 1), to.weight(node, 2), to.weight(node, 3)},
+                        {{"epsilon", model::BatchNorm{}.epsilon}});
+  if (node.inputs.size() == 2) y = to.onnx.node("Add", {y, operand(1)});
+  if (node.call.get<bool>("relu")) y = to.onnx.node("Relu", {y});
+  is_image ? to.set_image(to.output_of(node), y) : to.set_rows(to.output_of(node), y);
+}
+
+void emit_add(OnnxEmission& to, const Node& node) {
+  const bool as_image = to.is_image_alone(node.inputs[0]);
+  const auto operand = [&](std::size_t i) { return as_image ? to.image(node.inputs[i]) : to.rows(node.inputs[i]); };
+  Name sum = operand(0);
+  for (std::size_t i = 1; i < node.inputs.size(); ++i) sum = to.onnx.node("Add", {sum, operand(i)});
+  as_image ? to.set_image(to.output_of(node), sum) : to.set_rows(to.output_of(node), sum);
+}
+
+void emit_elementwise(OnnxEmission& to, const Node& node) {
+  const auto of = [&](const Name& x) {
+    return applied(to.onnx, x, node.call.get<std::string>("function"), node.call.find<double>("parameter"));
+  };
+  const std::size_t input = node.inputs[0], output = to.output_of(node);
+  to.is_image_alone(input) ? to.set_image(output, of(to.image(input))) : to.set_rows(output, of(to.rows(input)));
+}
+
+/// Dropout does nothing here.
+void emit_same(OnnxEmission& to, const Node& node) { to.set_same(to.output_of(node), node.inputs[0]); }
+
+void emit_flatten(OnnxEmission& to, const Node& node) {
+  const std::int64_t elements = to.type(node.inputs[0]).shape.elements();
+  const Name x = to.rows(node.inputs[0]);
+  const bool is_flat = to.type(node.inputs[0]).shape.last() == elements;
+  to.set_rows(to.output_of(node), is_flat ? x : to.onnx.reshape(x, {-1, elements}));
+}
+
+void emit_time_major(OnnxEmission& to, const Node& node) {
+  to.set_rows(to.output_of(node), to.onnx.reshape(to.onnx.transpose(to.rows(node.inputs[0]), {1, 0}), {-1}));
+}
+
+void emit_embedding(OnnxEmission& to, const Node& node) {
+  Name y = to.onnx.node("Gather", {to.weight(node, 0), to.rows(node.inputs[0])});
+  if (node.call.get<bool>("positions")) {  // [batch, sequence, width] here
+    y = to.onnx.node("Add", {y, to.onnx.slice(to.weight(node, 1), to.onnx.numbers({0}), to.sequence, {0}, {1})});
+  }
+  to.set_rows(to.output_of(node), to.onnx.reshape(y, {-1, node.call.get<std::int64_t>("width")}));
+}
+
+void emit_head(OnnxEmission& to, const Node& node) {
+  to.set_rows(to.output_of(node),
+              to.onnx.node("Gemm", {to.rows(node.inputs[0]), to.weight(node, 0)}, {{"transB", std::int64_t{1}}}));
+}
+
+void emit_layer_norm(OnnxEmission& to, const Node& node) {
+  to.set_rows(
+      to.output_of(node),
+      to.onnx.node("LayerNormalization", {to.rows(node.inputs[0]), to.weight(node, 0), to.weight(node, 1)},
+                   {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(model::formulas::kLayerNormEpsilon)}}));
+}
+
+void emit_attention(OnnxEmission& to, const Node& node) {
+  OnnxGraph& onnx = to.onnx;
+  const auto heads = node.call.get<std::int64_t>("heads");
+  const std::int64_t width = to.type(node.inputs[0]).shape.last() / 3, head_size = width / heads;
+  const Name split = onnx.node(
+      "Reshape", {to.rows(node.inputs[0]), onnx.concatenate({to.sizes, onnx.numbers({3, heads, head_size})})});
+  const Name joint = onnx.transpose(split, {2, 0, 3, 1, 4});  // [3, batch, heads, sequence, head size]
+  const auto part = [&](std::int64_t which) {
+    return onnx.node(
+        "Squeeze", {onnx.slice(joint, onnx.numbers({which}), onnx.numbers({which + 1}), {0}, {1}), onnx.numbers({0})});
+  };
+  const Name products = onnx.node("MatMul", {part(0), onnx.transpose(part(1), {0, 1, 3, 2})});
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
+  const Name scores = onnx.node("Add", {onnx.node("Mul", {products, onnx.scalar(scale)}), to.causal_mask()});
+  const Name shares = onnx.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
+  const Name attended = onnx.transpose(onnx.node("MatMul", {shares, part(2)}), {0, 2, 1, 3});
+  to.set_rows(to.output_of(node), onnx.reshape(attended, {-1, width}));
+}
+
+/// Columns [input, forget, cell, output] of a matrix (or a vector) -> rows [input, output, forget, cell].
+std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden) {
+  const std::int64_t columns = 4 * hidden;
+  const auto inputs = static_cast<std::int64_t>(tensor.values.size()) / columns;
+  std::vector<float> values;
+  values.reserve(tensor.values.size());
+  for (const std::int64_t gate : {0, 3, 1, 2}) {
+    for (std::int64_t unit = 0; unit < hidden; ++unit) {
+      for (std::int64_t i = 0; i < inputs; ++i) {
+        values.push_back(tensor.values[static_cast<std::size_t>(i * columns + gate * hidden + unit)]);
+      }
+    }
+  }
+  return values;
+}
+
+void emit_lstm(OnnxEmission& to, const Node& node) {
+  OnnxGraph& onnx = to.onnx;
+  const auto hidden = node.call.get<std::int64_t>("units");
+  const io::NamedTensor &input = to.tensor(node, 0), &recurrent = to.tensor(node, 1), &bias = to.tensor(node, 2);
+  const Name w = onnx.made(input.name, {1, 4 * hidden, input.shape[0]}, [&] { return gate_rows(input, hidden); });
+  const Name r = onnx.made(recurrent.name, {1, 4 * hidden, hidden}, [&] { return gate_rows(recurrent, hidden); });
+  const Name b = onnx.made(bias.name, {1, 8 * hidden}, [&] {  // one bias of the input and one, zero, of the state
+    std::vector<float> values = gate_rows(bias, hidden);
+    values.resize(static_cast<std::size_t>(8 * hidden));
+    return values;
+  });
+  const Name x = onnx.node(
+      "Reshape", {to.rows(node.inputs[0]), onnx.concatenate({to.sequence, to.batch, onnx.numbers({input.shape[0]})})});
+  const auto before = [&](std::size_t state) {
+    return onnx.node("Unsqueeze", {to.state_before.at(node.states[state].name), onnx.numbers({0})});
+  };
+  const Name& base = recurrent.name;
+  const OnnxGraph::Names y =
+      onnx.node_with("LSTM", {x, w, r, b, "", before(0), before(1)},
+                     {base + "/all", base + "/hidden_after", base + "/cell_after"}, {{"hidden_size", hidden}});
+  to.set_rows(to.output_of(node), onnx.reshape(y[0], {-1, hidden}));
+  for (const std::size_t state : {0, 1}) {
+    to.state_after[node.states[state].name] = onnx.reshape(y[1 + state], {-1, hidden});
+  }
+}
+
+constexpr std::array kEmitters{
+    OnnxEmitter{"add", emit_add},
+    OnnxEmitter{"attention", emit_attention},
+    OnnxEmitter{"batch-norm", emit_batch_norm},
+    OnnxEmitter{"concatenate", emit_concatenate},
+    OnnxEmitter{"conv", emit_conv},
+    OnnxEmitter{"dense", emit_dense},
+    OnnxEmitter{"dropout", emit_same},
+    OnnxEmitter{"elementwise", emit_elementwise},
+    OnnxEmitter{"embedding", emit_embedding},
+    OnnxEmitter{"flatten", emit_flatten},
+    OnnxEmitter{"global-average", emit_global_average},
+    OnnxEmitter{"head", emit_head},
+    OnnxEmitter{"layer-norm", emit_layer_norm},
+    OnnxEmitter{"lstm", emit_lstm},
+    OnnxEmitter{"max-pool", emit_max_pool},
+    OnnxEmitter{"response-norm", emit_response_norm},
+    OnnxEmitter{"subsample", emit_subsample},
+    OnnxEmitter{"time-major", emit_time_major},
+};
+
+}  // namespace
+
+std::span<const OnnxEmitter> onnx_emitters() { return kEmitters; }
+
+OnnxEmission::OnnxEmission(const model::Graph& graph, const model::ParameterTable& table,
+                           std::span<const io::NamedTensor> weights, OnnxGraph& to)
+    : onnx(to), graph_(graph), table_(table), weights_(weights), forms_(graph.values().size()) {}
+
+void OnnxEmission::run() {
+  for (const Node& node : graph_.nodes()) {
+    const auto emitter = std::ranges::find(kEmitters, node.call.kind, &OnnxEmitter::kind);
+    if (emitter == kEmitters.end()) {
+      throw std::logic_error(fmt::format("{} is a {}, for which ONNX has no operator", node.name, node.call.kind));
+    }
+    emitter->emit(*this, node);
+  }
+}
+
+Name OnnxEmission::rows(std::size_t value) {
+  Form& form = forms_.at(value);
+  if (form.rows.empty()) {
+    Numbers order(type(value).shape.count() + 1);  // channels last
+    std::iota(order.begin() + 1, order.end() - 1, 2);
+    order.back() = 1;
+    form.rows = onnx.reshape(onnx.transpose(form.image, order), {-1, type(value).shape.last()});
+  }
+  return form.rows;
+}
+
+Name OnnxEmission::image(std::size_t value) {
+  Form& form = forms_.at(value);
+  if (form.image.empty()) {
+    const auto extents = type(value).shape.extents();
+    Numbers shape{-1}, order(extents.size() + 1);  // channels first
+    shape.insert(shape.end(), extents.begin(), extents.end());
+    std::iota(order.begin() + 2, order.end(), 1);
+    order[1] = std::ssize(extents);
+    form.image = onnx.transpose(onnx.reshape(form.rows, shape), order);
+  }
+  return form.image;
+}
+
+const io::NamedTensor& OnnxEmission::tensor(const Node& node, std::size_t k) const {
+  const std::string& name = table_[node.parameters.at(k)].name;
+  const auto found = std::ranges::find(weights_, name, &io::NamedTensor::name);
+  if (found == weights_.end()) throw std::logic_error(fmt::format("a graph needs the parameter {}", name));
+  return *found;
+}
+
+Name OnnxEmission::causal_mask() {
+  if (mask_.empty()) {
+    const Name none = onnx.node("Expand", {onnx.scalar(-1e30f), onnx.concatenate({sequence, sequence})});
+    mask_ = onnx.node("Trilu", {none, onnx.node("Squeeze", {onnx.numbers({1}), onnx.numbers({0})})},
+                      {{"upper", std::int64_t{1}}});
+  }
+  return mask_;
+}
+
+}  // namespace lockstep::app
