@@ -174,6 +174,20 @@ TEST(Bf16Product, OfAnyCutHasTheSameBits) {
   }
 }
 
+/// More rows and columns than the panels that are kept.
+TEST(Bf16Product, OfManyBlocksHasTheBitsOfItsParts) {
+  const Bf16Unit unit = cpu::has_bf16_kernels(Bf16Unit::avx512) ? Bf16Unit::avx512 : Bf16Unit::emulated_avx512;
+  const Factors factors({.rows = 1400, .columns = 400, .inner = 760}, kForms[0]);
+  const std::vector<float> whole = factors.product(unit, Accumulate::yes);
+  EXPECT_EQ(factors.product_with_packed(unit, Accumulate::yes, 32), whole);
+  std::vector<float> rows = factors.c;
+  for (std::size_t row = 0; row < 1400; row += 100) {
+    cpu::bf16_gemm(unit, {100, 400, 760}, factors.a.from(row, 0), factors.b, Accumulate::yes,
+                   rows.data() + row * factors.stride, factors.stride);
+  }
+  EXPECT_EQ(rows, whole);
+}
+
 TEST(Bf16Product, LetsNanAndInfinityThrough) {
   for (const Bf16Unit unit : test::bf16_units()) {
     for (const std::size_t columns : {40u, 33u}) {
