@@ -42,6 +42,21 @@ NETWORKS = {
 }
 
 
+def processor_ms(program, ours, repeat, precision):
+    """Lockstep's processor time of a step: of a long run less that of a short one, user and system."""
+    def seconds(count):
+        command = [program, "bench", "step", *ours.split(), "--warmup", "2", "--repeat", str(count), "--no-roof", "--device", "cpu",
+                   "--precision", precision]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        if status != 0:
+            sys.exit(f"lockstep bench step --precision {precision} failed, see above")
+        return used.ru_utime + used.ru_stime
+
+    short = max(2, repeat // 5)
+    return 1e3 * (seconds(short + repeat) - seconds(short)) / repeat
+
+
 def run_lockstep(program, ranks, ours, repeat, precision):
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "step.json")
@@ -61,6 +76,29 @@ def run_torch(python, ranks, theirs, repeat, precision):
     return json.loads(output.strip().splitlines()[-1])
 
 
+def compare_processor_time(arguments):
+    ways = [arguments.precision] + (["fp32"] if arguments.precision != "fp32" else []) + ["PyTorch"]
+    print("| network | " + " | ".join(f"{way} ms" for way in ways) + " | " +
+          " | ".join(f"{way} / {ways[0]} (range)" for way in ways[1:]) + " |")
+    print("| --- " * (2 * len(ways)) + "|")
+    for key in arguments.networks:
+        name, ours, theirs, repeat = NETWORKS[key]
+        if arguments.channels_last and key in ("cnn", "resnet-20"):
+            theirs += " --channels-last"
+        times = {way: [] for way in ways}
+        for _ in range(arguments.rounds):
+            for way in ways[:-1]:
+                times[way].append(processor_ms(arguments.lockstep, ours, repeat, way))
+            times["PyTorch"].append(run_torch(arguments.python, 1, theirs, repeat, arguments.precision)["processor_ms"])
+
+        def ratio(way):
+            ratios = sorted(b / a for a, b in zip(times[ways[0]], times[way]))
+            return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
+
+        print(f"| {name} | " + " | ".join(f"{statistics.median(times[way]):.3f}" for way in ways) + " | " +
+              " | ".join(ratio(way) for way in ways[1:]) + " |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lockstep", default="build/release/lockstep")
@@ -69,12 +107,14 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
-    parser.add_argument("--quickest", action="store_true", help="compare the quickest steps: for a machine that others use")
+    parser.add_argument("--processor-time", action="store_true",
+                        help="compare processor time instead, of one rank: for a machine that others use")
     parser.add_argument("--compile", action="store_true", help="PyTorch with torch.compile")
     parser.add_argument("--channels-last", action="store_true", help="PyTorch with NHWC images")
     arguments = parser.parse_args()
+    if arguments.processor_time:
+        return compare_processor_time(arguments)
     both = arguments.precision != "fp32"
-    time = "step_ms_min" if arguments.quickest else "step_ms"
     print(f"| network | ranks | lockstep ms | {'fp32 ms | its ratio (range) | ' if both else ''}PyTorch ms | ratio (range) | "
           "roofline ms | input, compute, communication % | MB lockstep | MB PyTorch |")
     print("| --- " * (11 if both else 9) + "|")
@@ -98,17 +138,16 @@ def main():
                 return statistics.median(run[key] for run in runs)
 
             def ratio(others):
-                ratios = sorted(b[time] / a[time] for a, b in zip(ours, others))
+                ratios = sorted(b["step_ms"] / a["step_ms"] for a, b in zip(ours, others))
                 return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
 
             split = [100 * median(ours, part + "_fraction") for part in ("input", "compute", "communication")]
-            fp32 = f"{median(in_fp32, time):.3f} | {ratio(in_fp32)} | " if both else ""
-            print(f"| {name} | {ranks} | {median(ours, time):.3f} | {fp32}{median(theirs, time):.3f} | "
+            fp32 = f"{median(in_fp32, 'step_ms'):.3f} | {ratio(in_fp32)} | " if both else ""
+            print(f"| {name} | {ranks} | {median(ours, 'step_ms'):.3f} | {fp32}{median(theirs, 'step_ms'):.3f} | "
                   f"{ratio(theirs)} | {median(ours, 'roofline_ms'):.3f} | "
                   f"{split[0]:.0f}, {split[1]:.0f}, {split[2]:.0f} | {median(ours, 'peak_resident_mb'):.0f} | "
                   f"{median(theirs, 'peak_resident_mb'):.0f} |", flush=True)
-    print(f"\nPeer: {peer}; {arguments.precision}; {arguments.rounds} rounds in turns, medians"
-          f"{' of the quickest steps' if arguments.quickest else ''}.")
+    print(f"\nPeer: {peer}; {arguments.precision}; {arguments.rounds} rounds in turns, medians.")
 
 
 if __name__ == "__main__":
