@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -66,6 +67,15 @@ void add_costs(const LayerPlan& part, LayerPlan& sum) {
 }  // namespace
 
 std::vector<LayerPlan> Network::plan(std::span<const CallGroup> groups) const {
+  std::map<std::string_view, const CallGroup*> named;
+  for (const CallGroup& group : groups) named.emplace(group.name, &group);
+  const auto group_of = [&](std::string_view name) -> const CallGroup* {
+    for (std::size_t end = name.find('/');; end = name.find('/', end + 1)) {
+      const auto found = named.find(name.substr(0, end));
+      if (found != named.end()) return found->second;
+      if (end == std::string_view::npos) return nullptr;
+    }
+  };
   const CallGroup* last_group = nullptr;
   std::string input;  // shape that the last group reads
   const std::vector<bool> wants = graph_.values_that_want_gradients(parameters_);
@@ -82,10 +92,8 @@ std::vector<LayerPlan> Network::plan(std::span<const CallGroup> groups) const {
     for (const std::size_t value : node.inputs) view.inputs.push_back(graph_.values()[value].type);
     const std::vector<std::size_t> declared(node.parameters.begin(),
                                             node.parameters.end() - static_cast<std::ptrdiff_t>(node.shared.size()));
-    const auto group = std::ranges::find_if(groups, [&](const CallGroup& each) {
-      return node.name == each.name || node.name.starts_with(each.name + "/");
-    });
-    if (group == groups.end()) {
+    const CallGroup* const group = group_of(node.name);
+    if (group == nullptr) {
       // A dropout or a sum is no line of its own if its name says that it belongs to the line before.
       const bool belongs = node.parameters.empty() && !lines.empty() && node.name.starts_with(lines.back().name + "/");
       if (belongs) continue;
@@ -94,9 +102,9 @@ std::vector<LayerPlan> Network::plan(std::span<const CallGroup> groups) const {
       std::ranges::move(own, std::back_inserter(lines));
       continue;
     }
-    if (&*group != last_group) {
+    if (group != last_group) {
       lines.push_back({.name = group->name, .description = ""});
-      last_group = &*group;
+      last_group = group;
       input = to_string(view.inputs[0].shape);
     }
     const OperationNeeds needs = node.operation->needs();

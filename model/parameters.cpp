@@ -30,11 +30,14 @@ std::size_t ParameterTable::add(ParameterSpec spec) {
       throw std::invalid_argument(fmt::format("parameter {} has shape [{}]: every extent must be positive",
                                               parameter.name, fmt::join(parameter.shape, ", ")));
     }
+    if (static_cast<std::size_t>(extent) > kMaxParameterElements / parameter.count) {
+      throw std::invalid_argument(fmt::format("parameter {} has shape [{}]: more than 2^40 elements", parameter.name,
+                                              fmt::join(parameter.shape, ", ")));
+    }
     parameter.count *= static_cast<std::size_t>(extent);
   }
-  const bool known = std::any_of(parameters_.begin(), parameters_.end(),
-                                 [&](const Parameter& other) { return other.name == parameter.name; });
-  if (known) throw std::invalid_argument(fmt::format("parameter {} declared twice", parameter.name));
+  if (!names_.insert(parameter.name).second)
+    throw std::invalid_argument(fmt::format("parameter {} declared twice", parameter.name));
   parameters_.push_back(std::move(parameter));
   return parameters_.size() - 1;
 }

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,7 +57,10 @@ struct Parameter : ParameterSpec {
 
 class ParameterTable {
  public:
-  /// Index of the new parameter. Throws std::invalid_argument on a duplicate name, an empty or non-positive shape.
+  static constexpr std::size_t kMaxParameterElements = std::size_t{1} << 40;
+
+  /// Index of the new parameter. Throws std::invalid_argument on a duplicate name, an empty or non-positive shape, and
+  /// more than kMaxParameterElements.
   std::size_t add(ParameterSpec spec);
   /// Replaces the initializer of an added parameter; allowed after lay_out(): layout and signature stay.
   void set_initializer(std::size_t index, const Initializer& initializer) {
@@ -95,6 +99,7 @@ class ParameterTable {
 
  private:
   std::vector<Parameter> parameters_;
+  std::set<std::string> names_;
   std::size_t arena_elements_ = 0, updated_elements_ = 0, trained_elements_ = 0;
   std::size_t first_trained_ = 0;  ///< in the order of declaration
   bool laid_out_ = false;

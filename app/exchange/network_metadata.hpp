@@ -12,8 +12,8 @@ namespace lockstep::app {
 model::SampleShape sample_shape_of(const io::NetworkIdentity& network);
 
 /// "format" = "pt", which readers of safetensors expect; the other keys begin with "lockstep_": format, network,
-/// signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration, network_text, vocabulary, data. Empty
-/// values are left out.
+/// signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration, network_text, vocabulary,
+/// data. Empty values are left out.
 io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& trained);
 
 /// The record of a checkpoint that contains such weights and nothing else: the inverse of metadata_of(). Throws

@@ -60,6 +60,19 @@ std::optional<Found> find_argument(const std::vector<std::string>& arguments, co
   return std::nullopt;
 }
 
+/// The text of the network in the newest checkpoint that can be read, else that in the run's folder.
+std::string network_of_run(const fs::path& folder, const StoredConfiguration& configuration_of) {
+  if (configuration_of) {
+    for (const io::FoundCheckpoint& found : io::list_checkpoints(folder / "checkpoints")) {
+      try {
+        return configuration_of(found.file).network;
+      } catch (const UsageError&) {  // damaged: the code that resumes reports it
+      }
+    }
+  }
+  return text_of(folder / kNetworkFile).value_or("");
+}
+
 /// The run that the arguments resume, if it has a checkpoint.
 std::optional<StoredRun> resumed_run(const std::vector<std::string>& arguments,
                                      const StoredConfiguration& configuration_of) {
@@ -70,13 +83,13 @@ std::optional<StoredRun> resumed_run(const std::vector<std::string>& arguments,
       return configuration_of ? std::optional(configuration_of(resume->value)) : std::nullopt;
     }
     if (!run || io::list_checkpoints(fs::path(run->value) / "checkpoints").empty()) return std::nullopt;
+    const fs::path folder = run->value;
+    const auto configuration = text_of(folder / "config.ini");
+    if (!configuration || !model::is_network_file(model_in(*configuration))) return std::nullopt;
+    return StoredRun{*configuration, network_of_run(folder, configuration_of)};
   } catch (const std::runtime_error&) {  // the code that resumes reports the error
     return std::nullopt;
   }
-  const fs::path folder = run->value;
-  const auto configuration = text_of(folder / "config.ini"), network = text_of(folder / kNetworkFile);
-  if (!configuration || !network) return std::nullopt;
-  return StoredRun{*configuration, *network};
 }
 
 }  // namespace

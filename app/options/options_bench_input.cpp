@@ -1,4 +1,5 @@
 #include "app/options/bench_options.hpp"
+#include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
 
 namespace lockstep::app {
@@ -23,6 +24,7 @@ constexpr std::string_view kBenchInputExamples =
 BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments) {
   BenchInputOptions options;
   TrainOptions& train = options.train;
+  train.network.source = find_network(arguments).source;
   OptionTable table("lockstep bench input");
   table.group("What is timed");
   table.add("steps", options.steps, "STEPS", "steps per part; 0: 256 MiB over all ranks, with --cold one epoch at most")

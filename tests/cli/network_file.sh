@@ -118,6 +118,14 @@ run -n 2 train --resume --run runs/a --epochs 3 --model net.yaml
 expect_status 0; expect_err "net.yaml differs from the network of the run"
 cp kept.yaml net.yaml
 
+check "a changed copy in the run's folder changes nothing"
+sed -i 's/dropout: \$dropout, //' runs/a/network.yaml
+run train --resume --run runs/a --epochs 4
+expect_status 0; expect_same kept.yaml runs/a/network.yaml
+rm runs/a/network.yaml
+run train --resume --run runs/a --epochs 5
+expect_status 0; expect_same kept.yaml runs/a/network.yaml
+
 check "another network is not resumed"
 run train --model mlp --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/e
 expect_status '1|2'; expect_err 'network'

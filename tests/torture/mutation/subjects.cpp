@@ -18,6 +18,7 @@
 #include "app/exchange/import.hpp"
 #include "app/exchange/network_metadata.hpp"
 #include "app/info/info.hpp"
+#include "app/options/options.hpp"
 #include "app/options/train_options.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/checkpoints/checkpoint_parts.hpp"
@@ -333,6 +334,33 @@ void add_shards(std::vector<Subject>& all) {
                  }});
 }
 
+constexpr std::string_view kNetwork = R"yaml(name: net
+summary: every part of the grammar
+inputs: {picture: [any, any, 3]}
+options:
+  width: {default: 4, at-least: 1, below: 100, help: channels}
+  depth: {default: 2, one-of: {1: {kernels: [3]}, 2: {kernels: [3, 1]}}}
+  activation: {default: relu, one-of: [relu, tanh]}
+  dropout: 0.1
+training: {optimizer: adam, learning-rate: 0.001}
+small-data: {width: 3}
+blocks:
+  pair: {parameters: [c, with], layers: [conv: {channels: $c, kernel: 1}, concatenate: [$with]], summary: a pair}
+network:
+  - repeat:
+      over: $kernels
+      as: k
+      index: i
+      name: stage_$i
+      layers: [conv: {channels: $(2*width), kernel: $k, norm: {batch: {scale: 0.5}}, activation: $activation}]
+  - pair: {c: "$(if(depth == 2, width, 2))", with: stage_1, name: level}
+  - parallel: {join: add, branches: [[conv: {channels: 3, kernel: 3, padding: same}], [conv: {channels: 3, kernel: 1}]]}
+  - residual: {shortcut: [leaky-relu: 0.1], layers: [silu, response-norm], activation: relu}
+  - max-pool: {window: 2, when: $(width > 2)}
+  - sequence: {name: end, layers: [flatten, dropout: $dropout, dense: {units: 5, init: normal($(1/sqrt(width)))}]}
+  - dense: {units: $outputs, from: end, decay: no, name: head}
+)yaml";
+
 void add_runs(std::vector<Subject>& all, const fs::path& fixtures) {
   all.push_back({"checkpoint",
                  [](const fs::path& folder) { write_checkpoint(folder, 12); },
@@ -362,6 +390,13 @@ void add_runs(std::vector<Subject>& all, const fs::path& fixtures) {
                  {"config.ini"},
                  [](const fs::path& folder) {
                    app::train_options_from_ini(bytes_of(folder / "config.ini")).to_ini();
+                   return std::string();
+                 }});
+  all.push_back({"network, info",
+                 [](const fs::path& folder) { write_bytes(folder / "net.yaml", kNetwork); },
+                 {"net.yaml"},
+                 [](const fs::path& folder) {
+                   app::run_info(app::parse_info({(folder / "net.yaml").string(), "--image", "8x8x3"}));
                    return std::string();
                  }});
   all.push_back({"run, resume", make_run, {"metrics.jsonl", "owner"}, resume});
