@@ -68,6 +68,12 @@ void require_shape(const ResponseNormalization& norm, const char* operation) {
   require(norm.bias > 0 && norm.alpha >= 0, operation, "bias must be positive and alpha not negative");
 }
 
+void require_shape(const GroupNorm& norm, const char* operation) {
+  require(norm.places > 0 && norm.channels > 0 && norm.groups > 0 && norm.channels % norm.groups == 0, operation,
+          "at least one place and channel, and groups that divide the channels");
+  require(norm.epsilon > 0, operation, "epsilon must be positive");
+}
+
 void require_shape(const BatchNorm& norm, const char* operation) {
   require(norm.channels > 0, operation, "at least one channel");
   require(norm.epsilon > 0, operation, "epsilon must be positive");
@@ -233,20 +239,21 @@ void ImageOperations::convolution_backward(const Convolution& shape, const Linea
                                            Activation activation, Accumulate accumulate) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const char* const operation = "convolution_backward";
+  const std::int64_t batch = d_y.rows;
   require_shape(shape, operation);
-  require(is(x, types_.compute, x.rows, shape.in.elements()), operation,
+  require((!x.present() && !d_w.present() && batch > 0) || is(x, types_.compute, batch, shape.in.elements()), operation,
           "x must be [batch, in.elements()] in the compute type");
   require(is(w, types_.compute, shape.patch(), shape.out.channels), operation,
           "w must be [patch, out channels] in the compute type");
-  require(is(d_y, types_.compute, x.rows, shape.out.elements()), operation,
+  require(is(d_y, types_.compute, batch, shape.out.elements()), operation,
           "d_y must be [batch, out.elements()] in the compute type");
-  require(activation == Activation::none || is(y, types_.compute, x.rows, shape.out.elements()), operation,
+  require(activation == Activation::none || is(y, types_.compute, batch, shape.out.elements()), operation,
           "y must be [batch, out.elements()] where there is an activation");
   require(absent_or(d_w, types_.master, shape.patch(), shape.out.channels), operation,
           "d_w must have the shape of w and the master type");
   require(absent_or(d_bias, types_.master, 1, shape.out.channels), operation,
           "d_bias must be [1, out channels] in the master type");
-  require(absent_or(d_x, types_.compute, x.rows, x.columns), operation, "d_x must have the shape of x");
+  require(absent_or(d_x, types_.compute, batch, shape.in.elements()), operation, "d_x must have the shape of x");
   require(apart(d_x, x) && apart(d_x, d_y), operation, "d_x must have memory of its own");
   do_convolution_backward(shape, operands, activation, accumulate);
 }
@@ -288,6 +295,152 @@ void ImageOperations::max_pool_backward(const Pool& shape, const Tensor& chosen,
           "d_x must be [batch, in.elements()] in the compute type");
   require(apart(d_y, d_x), "max_pool_backward", "d_x must have memory of its own");
   do_max_pool_backward(shape, chosen, d_y, d_x);
+}
+
+void ImageOperations::average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y) {
+  const char* const operation = "average_pool_forward";
+  require_shape(shape.pool, operation);
+  require(is(x, types_.compute, x.rows, shape.pool.in.elements()), operation,
+          "x must be [batch, in.elements()] in the compute type");
+  require(is(y, types_.compute, x.rows, shape.pool.out.elements()), operation,
+          "y must be [batch, out.elements()] in the compute type");
+  require(apart(x, y), operation, "y must have memory of its own");
+  do_average_pool_forward(shape, x, y);
+}
+
+void ImageOperations::average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
+  const char* const operation = "average_pool_backward";
+  require_shape(shape.pool, operation);
+  require(is(d_y, types_.compute, d_y.rows, shape.pool.out.elements()), operation,
+          "d_y must be [batch, out.elements()] in the compute type");
+  require(is(d_x, types_.compute, d_y.rows, shape.pool.in.elements()), operation,
+          "d_x must be [batch, in.elements()] in the compute type");
+  require(apart(d_y, d_x), operation, "d_x must have memory of its own");
+  do_average_pool_backward(shape, d_y, d_x);
+}
+
+void ImageOperations::global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
+  const char* const operation = "global_max_forward";
+  require(is_image(in), operation, "images must have pixels and channels");
+  require(is(x, types_.compute, x.rows, in.elements()) && is(y, types_.compute, x.rows, in.channels), operation,
+          "x must be [batch, in.elements()], y [batch, channels], in the compute type");
+  require(apart(x, y), operation, "y must have memory of its own");
+  do_global_max_forward(in, x, y);
+}
+
+void ImageOperations::global_max_backward(const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                                          const Tensor& d_x) {
+  const char* const operation = "global_max_backward";
+  require(is_image(in), operation, "images must have pixels and channels");
+  require(is(x, types_.compute, x.rows, in.elements()) && is(y, types_.compute, x.rows, in.channels) &&
+              is(d_y, types_.compute, x.rows, in.channels) && is(d_x, types_.compute, x.rows, in.elements()),
+          operation, "x and d_x must be [batch, in.elements()], y and d_y [batch, channels], in the compute type");
+  require(apart(d_x, x) && apart(d_x, y) && apart(d_x, d_y), operation, "d_x must have memory of its own");
+  do_global_max_backward(in, x, y, d_y, d_x);
+}
+
+void ImageOperations::group_norm_forward(const GroupNorm& norm, const GroupNormForwardOperands& operands) {
+  const auto& [x, scale, shift, mean, inverse, y] = operands;
+  const char* const operation = "group_norm_forward";
+  require_shape(norm, operation);
+  require(is(x, types_.compute, x.rows, norm.elements()) && is(y, types_.compute, x.rows, norm.elements()), operation,
+          "x and y must be [batch, places * channels] in the compute type");
+  require(is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels), operation,
+          "scale and shift must be [1, channels] in the compute type");
+  require(is(mean, types_.master, x.rows, norm.groups) && is(inverse, types_.master, x.rows, norm.groups), operation,
+          "mean and inverse must be [batch, groups] in the master type");
+  require(apart(x, y), operation, "y must have memory of its own");
+  if (x.rows > 0) do_group_norm_forward(norm, operands);
+}
+
+void ImageOperations::group_norm_backward(const GroupNorm& norm, const GroupNormBackwardOperands& operands,
+                                          Accumulate accumulate) {
+  const auto& [x, d_y, mean, inverse, scale, d_scale, d_shift, sums, d_x] = operands;
+  const char* const operation = "group_norm_backward";
+  require_shape(norm, operation);
+  require(is(x, types_.compute, x.rows, norm.elements()) && is(d_y, types_.compute, x.rows, norm.elements()) &&
+              absent_or(d_x, types_.compute, x.rows, norm.elements()),
+          operation, "x, d_y and d_x must be [batch, places * channels] in the compute type");
+  require(is(mean, types_.master, x.rows, norm.groups) && is(inverse, types_.master, x.rows, norm.groups), operation,
+          "mean and inverse must be [batch, groups] in the master type");
+  require(is(scale, types_.compute, 1, norm.channels), operation, "scale must be [1, channels] in the compute type");
+  require(absent_or(d_scale, types_.master, 1, norm.channels) && absent_or(d_shift, types_.master, 1, norm.channels),
+          operation, "d_scale and d_shift must be [1, channels] in the master type");
+  require(is(sums, ElementType::float64, x.rows, 2 * (norm.channels + norm.groups)), operation,
+          "sums must be float64 [batch, 2 * (channels + groups)]");
+  require(apart(d_x, x) && same_or_apart(d_x, d_y), operation,
+          "d_x must have memory of its own, or all of that of d_y");
+  do_group_norm_backward(norm, operands, accumulate);
+}
+
+void ImageOperations::softmax_forward(const Tensor& x, const Tensor& y) {
+  require(is(x, types_.compute, x.rows, x.columns) && is(y, types_.compute, x.rows, x.columns) && x.columns > 0,
+          "softmax_forward", "x and y must have one shape and the compute type");
+  require(same_or_apart(x, y), "softmax_forward", "y must have memory of its own, or all of that of x");
+  if (x.rows > 0) do_softmax_forward(x, y);
+}
+
+void ImageOperations::softmax_backward(const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
+  require(is(y, types_.compute, y.rows, y.columns) && is(d_y, types_.compute, y.rows, y.columns) &&
+              is(d_x, types_.compute, y.rows, y.columns) && y.columns > 0,
+          "softmax_backward", "y, d_y and d_x must have one shape and the compute type");
+  require(apart(d_x, y) && same_or_apart(d_x, d_y), "softmax_backward",
+          "d_x must have memory of its own, or all of that of d_y");
+  if (y.rows > 0) do_softmax_backward(y, d_y, d_x);
+}
+
+void ImageOperations::multiply(const Tensor& a, const Tensor& b, const Tensor& y) {
+  require(is(a, types_.compute, a.rows, a.columns) && is(y, types_.compute, a.rows, a.columns), "multiply",
+          "a and y must have one shape and the compute type");
+  require(is(b, types_.compute, b.rows, a.columns) && (b.rows > 0 ? a.rows % b.rows == 0 : a.rows == 0), "multiply",
+          "b must have the columns of a, and rows that divide its rows");
+  require(same_or_apart(a, y) && (apart(b, y) || b.data == y.data), "multiply",
+          "y must have memory of its own, or all of that of a");
+  if (a.count() > 0) do_multiply(a, b, y);
+}
+
+void ImageOperations::multiply_sums(const Tensor& a, const Tensor& d_y, const Tensor& d_b) {
+  require(is(a, types_.compute, a.rows, a.columns) && is(d_y, types_.compute, a.rows, a.columns), "multiply_sums",
+          "a and d_y must have one shape and the compute type");
+  require(is(d_b, types_.compute, d_b.rows, a.columns) && (d_b.rows > 0 ? a.rows % d_b.rows == 0 : a.rows == 0),
+          "multiply_sums", "d_b must have the columns of a, and rows that divide its rows");
+  require(apart(d_b, a) && apart(d_b, d_y), "multiply_sums", "d_b must have memory of its own");
+  if (a.count() > 0) do_multiply_sums(a, d_y, d_b);
+}
+
+void ImageOperations::copy_strided(const StridedCopy& copy, const Tensor& x, const Tensor& y) {
+  const char* const operation = "copy_strided";
+  std::int64_t from_least = copy.from_first, from_greatest = copy.from_first;
+  std::int64_t to_least = copy.to_first, to_greatest = copy.to_first;
+  for (std::size_t i = 0; i < copy.extents.size(); ++i) {
+    require(copy.extents[i] > 0, operation, "extents must be positive");
+    const std::int64_t from = (copy.extents[i] - 1) * copy.from_steps[i], to = (copy.extents[i] - 1) * copy.to_steps[i];
+    (from < 0 ? from_least : from_greatest) += from;
+    (to < 0 ? to_least : to_greatest) += to;
+  }
+  require(from_least >= 0 && from_greatest < copy.from_elements && to_least >= 0 && to_greatest < copy.to_elements,
+          operation, "the part must lie within the samples");
+  require(is(x, types_.compute, x.rows, copy.from_elements) && is(y, types_.compute, x.rows, copy.to_elements),
+          operation, "x must be [batch, from_elements], y [batch, to_elements], in the compute type");
+  require(apart(x, y), operation, "y must have memory of its own");
+  if (x.rows > 0) do_copy_strided(copy, x, y);
+}
+
+void ImageOperations::bias_forward(const Tensor& bias, Activation activation, const Tensor& y) {
+  require(is(y, types_.compute, y.rows, y.columns), "bias_forward", "y must be [rows, channels] in the compute type");
+  require(absent_or(bias, types_.compute, 1, y.columns), "bias_forward", "bias must be [1, channels]");
+  do_bias_forward(bias, activation, y);
+}
+
+void ImageOperations::bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
+                                    const Tensor& d_bias) {
+  const char* const operation = "bias_backward";
+  require(is(d_y, types_.compute, d_y.rows, d_y.columns), operation,
+          "d_y must be [rows, channels] in the compute type");
+  require(activation == Activation::none || is(y, types_.compute, d_y.rows, d_y.columns), operation,
+          "y must have the shape of d_y where there is an activation");
+  require(absent_or(d_bias, types_.master, 1, d_y.columns), operation, "d_bias must be [1, channels]");
+  do_bias_backward(activation, y, d_y, accumulate, d_bias);
 }
 
 void ImageOperations::global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {

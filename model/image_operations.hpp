@@ -69,6 +69,38 @@ struct Pool {
   Sliding window;
 };
 
+/// A pool whose outputs are sums of windows, divided.
+struct AveragePool {
+  /// The divisor: pixels that the window sees, all its positions, or 1.
+  enum class Divisor { seen, positions, one };
+  Pool pool;
+  Divisor divisor = Divisor::seen;
+};
+/// Normalisation over the places of a sample and runs of its channels (Wu & He 2018); with as many groups as channels
+/// instance normalisation (Ulyanov et al. 2016).
+struct GroupNorm {
+  std::int64_t places = 0, channels = 0;  ///< per sample
+  std::int64_t groups = 1;
+  float epsilon = 1e-5f;
+  std::int64_t elements() const noexcept { return places * channels; }
+};
+struct GroupNormForwardOperands {
+  Tensor x, scale, shift, mean, inverse, y;
+};
+struct GroupNormBackwardOperands {
+  Tensor x, d_y, mean, inverse, scale;
+  Tensor d_scale = {}, d_shift = {};  ///< may be absent
+  Tensor sums, d_x;
+};
+
+/// A part of each sample, in an order: element (i0, i1 ...) comes from from_first + i0 * from_steps[0] + ... of the one
+/// sample and goes to to_first + i0 * to_steps[0] + ... of the other.
+struct StridedCopy {
+  std::array<std::int64_t, 5> extents{1, 1, 1, 1, 1}, from_steps{}, to_steps{};
+  std::int64_t from_first = 0, to_first = 0;
+  std::int64_t from_elements = 0, to_elements = 0;  ///< per sample
+};
+
 /// Largest number of positions in the window of a max pool: they fit one byte.
 inline constexpr std::int64_t kMaxPoolPositions = 256;
 /// Tells whether each window sees a pixel.
@@ -126,6 +158,19 @@ struct BatchNormBackwardOperands {
   VOID do_convolution_backward(const Convolution&, const LinearBackwardOperands&, Activation, Accumulate) BODY;      \
   VOID do_max_pool_forward(const Pool&, const Tensor&, const Tensor&, const Tensor&) BODY;                           \
   VOID do_max_pool_backward(const Pool&, const Tensor&, const Tensor&, const Tensor&) BODY;                          \
+  VOID do_average_pool_forward(const AveragePool&, const Tensor&, const Tensor&) BODY;                               \
+  VOID do_average_pool_backward(const AveragePool&, const Tensor&, const Tensor&) BODY;                              \
+  VOID do_global_max_forward(const ImageShape&, const Tensor&, const Tensor&) BODY;                                  \
+  VOID do_global_max_backward(const ImageShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) BODY;   \
+  VOID do_group_norm_forward(const GroupNorm&, const GroupNormForwardOperands&) BODY;                                \
+  VOID do_group_norm_backward(const GroupNorm&, const GroupNormBackwardOperands&, Accumulate) BODY;                  \
+  VOID do_softmax_forward(const Tensor&, const Tensor&) BODY;                                                        \
+  VOID do_softmax_backward(const Tensor&, const Tensor&, const Tensor&) BODY;                                        \
+  VOID do_multiply(const Tensor&, const Tensor&, const Tensor&) BODY;                                                \
+  VOID do_multiply_sums(const Tensor&, const Tensor&, const Tensor&) BODY;                                           \
+  VOID do_copy_strided(const StridedCopy&, const Tensor&, const Tensor&) BODY;                                       \
+  VOID do_bias_forward(const Tensor&, Activation, const Tensor&) BODY;                                               \
+  VOID do_bias_backward(Activation, const Tensor&, const Tensor&, Accumulate, const Tensor&) BODY;                   \
   VOID do_global_average_forward(const ImageShape&, const Tensor&, const Tensor&) BODY;                              \
   VOID do_global_average_backward(const ImageShape&, const Tensor&, const Tensor&) BODY;                             \
   VOID do_response_normalization_forward(const ResponseNormalization&, const Tensor&, const Tensor&) BODY;           \
@@ -158,7 +203,7 @@ class ImageOperations {
   void convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
                            Activation activation, const Tensor& y);
   /// As linear_backward: d_y is overwritten with the gradient before the activation (by y); d_bias and d_x may be
-  /// empty.
+  /// empty. x may be absent if d_w is.
   void convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
                             Accumulate accumulate);
   /// Tells whether this device can add the image gradient of such a convolution to an existing one in the same pass,
@@ -171,6 +216,37 @@ class ImageOperations {
   /// NaN wins. Windows see only pixels of the image; each must see at least one.
   void max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen);
   void max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x);
+  /// Padding counts as nothing, or, with Divisor::positions, as zero. Each window must see a pixel. Sums in the order
+  /// of the window's positions.
+  void average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y);
+  void average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x);
+  /// y[c] = the greatest of all pixels; NaN wins: x [B, in.elements()], y [B, in.channels].
+  void global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y);
+  /// The gradient goes to the first pixel that is equal to y.
+  void global_max_backward(const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                           const Tensor& d_x);
+  /// mean and deviation^-1 (master type [B, groups] each) of the groups of each sample, the biased variance;
+  /// y = scale * (x - mean) / deviation + shift. x, y [B, places * channels]; scale, shift: compute type [1, channels].
+  void group_norm_forward(const GroupNorm& norm, const GroupNormForwardOperands& operands);
+  /// sums: float64 [B, 2 * (channels + groups)], scratch memory. d_scale, d_shift (master type) = or +=; d_x may be the
+  /// same tensor as d_y.
+  void group_norm_backward(const GroupNorm& norm, const GroupNormBackwardOperands& operands, Accumulate accumulate);
+  /// y = exp(x) / sum of exp(x) in each row. y may be the same tensor as x.
+  void softmax_forward(const Tensor& x, const Tensor& y);
+  /// d_x = y * (d_y - sum of y * d_y); d_x may be the same tensor as d_y.
+  void softmax_backward(const Tensor& y, const Tensor& d_y, const Tensor& d_x);
+  /// y = a * b. A row of b serves as many rows of a, one after the other, as there are more of them.
+  void multiply(const Tensor& a, const Tensor& b, const Tensor& y);
+  /// d_b = the sum of a * d_y over the rows that a row of b serves.
+  void multiply_sums(const Tensor& a, const Tensor& d_y, const Tensor& d_b);
+  /// Copies a part of each sample of x [B, from_elements] to y [B, to_elements]; the rest of y stays.
+  void copy_strided(const StridedCopy& copy, const Tensor& x, const Tensor& y);
+  /// y = act(y + bias) for y [rows, channels]; bias [1, channels] may be absent.
+  void bias_forward(const Tensor& bias, Activation activation, const Tensor& y);
+  /// d_y becomes the gradient before the activation (by y, which `none` ignores); d_bias (master type [1, channels],
+  /// may be absent) = or += its column sums.
+  void bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
+                     const Tensor& d_bias);
   /// y[c] = mean over all pixels: x [B, in.elements()], y [B, in.channels].
   void global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y);
   void global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x);

@@ -22,9 +22,14 @@ enum class Function {
   elu,         ///< parameter * (exp(x) - 1) below 0 (Clevert et al. 2015)
   tanh,
   sigmoid,
-  silu,  ///< x * sigmoid(x)
-  gelu,  ///< the form with tanh (formulas/gelu.hpp)
-  scale  ///< parameter * x
+  silu,          ///< x * sigmoid(x)
+  gelu,          ///< the form with tanh (formulas/gelu.hpp)
+  gelu_exact,    ///< x * the normal distribution's share below x
+  softplus,      ///< log(1 + exp(x))
+  log1p,         ///< log(1 + x)
+  hard_sigmoid,  ///< x / 6 + 1/2, within 0 and 1
+  hard_swish,    ///< x * hard_sigmoid(x) (Howard et al. 2019)
+  scale          ///< parameter * x
 };
 struct Elementwise {
   Function function = Function::relu;
@@ -34,7 +39,18 @@ struct Elementwise {
 enum class SlopeReads { nothing, input, output };
 constexpr SlopeReads slope_reads(Function function) noexcept {
   if (function == Function::scale) return SlopeReads::nothing;
-  return function == Function::silu || function == Function::gelu ? SlopeReads::input : SlopeReads::output;
+  switch (function) {
+    case Function::silu:
+    case Function::gelu:
+    case Function::gelu_exact:
+    case Function::softplus:
+    case Function::log1p:
+    case Function::hard_sigmoid:
+    case Function::hard_swish:
+      return SlopeReads::input;
+    default:
+      return SlopeReads::output;
+  }
 }
 
 /// The queue of an operation on a device: the main one, or one of two side queues. Operations of one queue run in the

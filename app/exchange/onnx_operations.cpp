@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "model/formulas/elementwise.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/normalization.hpp"
 #include "model/graph/windows.hpp"
@@ -47,6 +48,15 @@ Name applied(OnnxGraph& onnx, const Name& x, std::string_view function, std::opt
   if (function == "silu") return onnx.node("Mul", {x, onnx.node("Sigmoid", {x})});
   if (function == "gelu") return gelu(onnx, x);
   if (function == "scale") return onnx.node("Mul", {x, onnx.scalar(number(1))});
+  if (function == "softplus") return onnx.node("Softplus", {x});
+  if (function == "log1p") return onnx.node("Log", {onnx.node("Add", {x, onnx.scalar(1)})});
+  if (function == "hard-sigmoid") return onnx.node("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}});
+  if (function == "hard-swish") return onnx.node("HardSwish", {x});
+  if (function == "gelu-exact") {  // x / 2 (1 + erf(x / sqrt(2)))
+    const Name root = onnx.scalar(static_cast<float>(model::formulas::kRootOfHalf));
+    const Name share = onnx.node("Add", {onnx.node("Erf", {onnx.node("Mul", {x, root})}), onnx.scalar(1)});
+    return onnx.node("Mul", {onnx.node("Mul", {x, onnx.scalar(0.5f)}), share});
+  }
   throw std::logic_error(fmt::format("there is no ONNX operator for {}", function));
 }
 
@@ -119,6 +129,73 @@ void emit_concatenate(OnnxEmission& to, const Node& node) {
   for (const std::size_t input : node.inputs) parts.push_back(as_image ? to.image(input) : to.rows(input));
   const Name y = to.onnx.node("Concat", parts, {{"axis", std::int64_t{1}}});
   as_image ? to.set_image(to.output_of(node), y) : to.set_rows(to.output_of(node), y);
+}
+
+void emit_average_pool(OnnxEmission& to, const Node& node) {
+  OnnxGraph::Attributes attributes = sliding(to, node, "window");
+  attributes.emplace_back("count_include_pad", std::int64_t{node.call.get<bool>("count-padding")});
+  to.set_image(to.output_of(node), to.onnx.node("AveragePool", {to.image(node.inputs[0])}, std::move(attributes)));
+}
+
+void emit_global_max(OnnxEmission& to, const Node& node) {
+  const Name most = to.onnx.node("GlobalMaxPool", {to.image(node.inputs[0])});
+  to.set_rows(to.output_of(node), to.onnx.node("Flatten", {most}));
+}
+
+/// The value with all its extents behind the batch, channels last.
+Name whole(OnnxEmission& to, std::size_t value) {
+  Numbers extents{-1};
+  for (const std::int64_t extent : to.type(value).shape.extents()) extents.push_back(extent);
+  return to.onnx.reshape(to.rows(value), extents);
+}
+/// Gives the node's output, of any extents that have its elements in their order.
+void set_whole(OnnxEmission& to, const Node& node, const Name& y) {
+  const std::size_t output = to.output_of(node);
+  to.set_rows(output, to.onnx.reshape(y, {-1, to.type(output).shape.last()}));
+}
+/// The argument "axis" behind the batch.
+std::int64_t axis_of(const OnnxEmission& to, const Node& node) {
+  const auto axis = node.call.get<std::int64_t>("axis");
+  return axis < 0 ? axis + static_cast<std::int64_t>(to.type(node.inputs[0]).shape.count()) + 1 : axis + 1;
+}
+
+void emit_mean(OnnxEmission& to, const Node& node) {
+  set_whole(to, node,
+            to.onnx.node("ReduceMean", {whole(to, node.inputs[0])},
+                         {{"axes", Numbers{axis_of(to, node)}}, {"keepdims", std::int64_t{0}}}));
+}
+
+/// The second may be one number for each channel of a sample.
+void emit_multiply(OnnxEmission& to, const Node& node) {
+  const model::Shape &first = to.type(node.inputs[0]).shape, &second = to.type(node.inputs[1]).shape;
+  Name factor = to.rows(node.inputs[1]);
+  if (first == second) {
+    to.set_rows(to.output_of(node), to.onnx.node("Mul", {to.rows(node.inputs[0]), factor}));
+    return;
+  }
+  Numbers extents(first.count() + 1, 1);
+  extents.front() = -1;
+  extents.back() = second.last();
+  set_whole(to, node, to.onnx.node("Mul", {whole(to, node.inputs[0]), to.onnx.reshape(factor, extents)}));
+}
+
+void emit_reshape(OnnxEmission& to, const Node& node) { set_whole(to, node, to.rows(node.inputs[0])); }
+
+void emit_slice(OnnxEmission& to, const Node& node) {
+  const auto begin = node.call.get<std::int64_t>("begin"), end = node.call.find<std::int64_t>("end").value_or(kAll);
+  set_whole(to, node,
+            to.onnx.slice(whole(to, node.inputs[0]), to.onnx.numbers({begin}), to.onnx.numbers({end}),
+                          {axis_of(to, node)}, {node.call.get<std::int64_t>("step")}));
+}
+
+void emit_softmax(OnnxEmission& to, const Node& node) {
+  to.set_rows(to.output_of(node), to.onnx.node("Softmax", {to.rows(node.inputs[0])}, {{"axis", std::int64_t{-1}}}));
+}
+
+void emit_transpose(OnnxEmission& to, const Node& node) {
+  Numbers order{0};
+  for (const std::int64_t axis : node.call.get<model::Numbers>("order")) order.push_back(axis + 1);
+  set_whole(to, node, to.onnx.transpose(whole(to, node.inputs[0]), order));
 }
 
 void emit_global_average(OnnxEmission& to, const Node& node) {
@@ -272,6 +349,7 @@ void emit_lstm(OnnxEmission& to, const Node& node) {
 constexpr std::array kEmitters{
     OnnxEmitter{"add", emit_add},
     OnnxEmitter{"attention", emit_attention},
+    OnnxEmitter{"average-pool", emit_average_pool},
     OnnxEmitter{"batch-norm", emit_batch_norm},
     OnnxEmitter{"concatenate", emit_concatenate},
     OnnxEmitter{"conv", emit_conv},
@@ -281,10 +359,17 @@ constexpr std::array kEmitters{
     OnnxEmitter{"embedding", emit_embedding},
     OnnxEmitter{"flatten", emit_flatten},
     OnnxEmitter{"global-average", emit_global_average},
+    OnnxEmitter{"global-max", emit_global_max},
     OnnxEmitter{"head", emit_head},
     OnnxEmitter{"layer-norm", emit_layer_norm},
     OnnxEmitter{"lstm", emit_lstm},
     OnnxEmitter{"max-pool", emit_max_pool},
+    OnnxEmitter{"mean", emit_mean},
+    OnnxEmitter{"multiply", emit_multiply},
+    OnnxEmitter{"reshape", emit_reshape},
+    OnnxEmitter{"slice", emit_slice},
+    OnnxEmitter{"softmax", emit_softmax},
+    OnnxEmitter{"transpose", emit_transpose},
     OnnxEmitter{"response-norm", emit_response_norm},
     OnnxEmitter{"subsample", emit_subsample},
     OnnxEmitter{"time-major", emit_time_major},

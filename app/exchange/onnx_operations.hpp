@@ -72,7 +72,7 @@ struct OnnxEmitter {
   std::string_view kind;
   void (*emit)(OnnxEmission& to, const model::Node& node);
 };
-/// One for each kind of operation that descriptions can have.
+/// One for each kind of operation that descriptions can have and that can be exported.
 std::span<const OnnxEmitter> onnx_emitters();
 
 }  // namespace lockstep::app

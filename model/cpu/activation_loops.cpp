@@ -36,6 +36,9 @@ LOCKSTEP_INLINE void exp_loop(const float* from, float* to, std::size_t count) {
 struct FastExp {
   LOCKSTEP_INLINE static float of(float x) { return fast_exp(x); }
   LOCKSTEP_INLINE static float tanh_of(float x) { return fast_tanh(x); }
+  LOCKSTEP_INLINE static float normal_share_of(float x) { return fast_normal_share(x); }
+  LOCKSTEP_INLINE static float log1p_of(float x) { return std::log1p(x); }
+  LOCKSTEP_INLINE static float log1p_of_share(float x) { return fast_log1p_of_share(x); }
 };
 
 template <Function kFunction>
@@ -174,6 +177,16 @@ LOCKSTEP_CLONES void apply(const Elementwise& f, std::span<const float> x, std::
       return apply_each<Function::silu>(x.data(), f.parameter, y.data(), x.size());
     case Function::gelu:
       return apply_each<Function::gelu>(x.data(), f.parameter, y.data(), x.size());
+    case Function::gelu_exact:
+      return apply_each<Function::gelu_exact>(x.data(), f.parameter, y.data(), x.size());
+    case Function::softplus:
+      return apply_each<Function::softplus>(x.data(), f.parameter, y.data(), x.size());
+    case Function::log1p:
+      return apply_each<Function::log1p>(x.data(), f.parameter, y.data(), x.size());
+    case Function::hard_sigmoid:
+      return apply_each<Function::hard_sigmoid>(x.data(), f.parameter, y.data(), x.size());
+    case Function::hard_swish:
+      return apply_each<Function::hard_swish>(x.data(), f.parameter, y.data(), x.size());
     case Function::scale:
       return apply_each<Function::scale>(x.data(), f.parameter, y.data(), x.size());
   }
@@ -197,6 +210,16 @@ LOCKSTEP_CLONES void apply_slope(const Elementwise& f, std::span<const float> re
       return apply_slope_to_each<Function::silu>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
     case Function::gelu:
       return apply_slope_to_each<Function::gelu>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::gelu_exact:
+      return apply_slope_to_each<Function::gelu_exact>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::softplus:
+      return apply_slope_to_each<Function::softplus>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::log1p:
+      return apply_slope_to_each<Function::log1p>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::hard_sigmoid:
+      return apply_slope_to_each<Function::hard_sigmoid>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
+    case Function::hard_swish:
+      return apply_slope_to_each<Function::hard_swish>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
     case Function::scale:
       return apply_slope_to_each<Function::scale>(v, d_y.data(), f.parameter, d_x.data(), d_y.size());
   }

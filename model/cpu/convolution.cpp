@@ -189,7 +189,7 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
 void Convolver::Library::backward(const Convolution& shape, const LinearBackwardOperands& operands,
                                   Activation activation, Accumulate accumulate) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
-  const auto images = static_cast<std::size_t>(x.rows);
+  const auto images = static_cast<std::size_t>(d_y.rows);
   const auto filter_gradient = d_w.elements<float>();
   const auto bias_gradient = d_bias.elements<float>();
   if (images == 0) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/cpu/element_loops.hpp"
 #include "model/cpu/image_loops.hpp"
 #include "model/formulas/normalization.hpp"
 
@@ -93,6 +94,195 @@ void CpuImages::do_max_pool_backward(const Pool& shape, const Tensor& chosen, co
   split(size(d_x.rows * shape.in.depth * shape.in.height), size(shape.in.width * shape.in.channels), [&](Slice rows) {
     max_pool_gradient(shape, chosen.elements<std::uint8_t>().data(), floats(d_y), floats(d_x), rows);
   });
+}
+
+void CpuImages::do_average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y) {
+  const ImageShape& out = shape.pool.out;
+  split(size(y.rows * out.depth * out.height), size(out.width * out.channels),
+        [&](Slice rows) { average_pool(shape, floats(x), floats(y), rows); });
+}
+
+void CpuImages::do_average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
+  const ImageShape& in = shape.pool.in;
+  split(size(d_x.rows * in.depth * in.height), size(in.width * in.channels),
+        [&](Slice rows) { average_pool_gradient(shape, floats(d_y), floats(d_x), rows); });
+}
+
+void CpuImages::do_global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
+  split(size(x.rows), size(in.elements()), [&](Slice images) { global_max(in, floats(x), floats(y), images); });
+}
+
+void CpuImages::do_global_max_backward(const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                                       const Tensor& d_x) {
+  split(size(x.rows), size(in.elements()),
+        [&](Slice images) { global_max_gradient(in, floats(x), floats(y), floats(d_y), floats(d_x), images); });
+}
+
+void CpuImages::do_softmax_forward(const Tensor& x, const Tensor& y) {
+  split(size(x.rows), size(x.columns), [&](Slice rows) { softmax_rows(floats(x), floats(y), size(x.columns), rows); });
+}
+
+void CpuImages::do_softmax_backward(const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
+  split(size(y.rows), size(y.columns),
+        [&](Slice rows) { softmax_gradient_rows(floats(y), floats(d_y), floats(d_x), size(y.columns), rows); });
+}
+
+void CpuImages::do_multiply(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const std::size_t served = size(a.rows / b.rows), columns = size(a.columns);
+  split(size(b.rows), served * columns,
+        [&](Slice rows) { multiply_rows(floats(a), floats(b), floats(y), columns, served, rows); });
+}
+
+void CpuImages::do_multiply_sums(const Tensor& a, const Tensor& d_y, const Tensor& d_b) {
+  const std::size_t served = size(a.rows / d_b.rows), columns = size(a.columns);
+  split(size(d_b.rows), served * columns,
+        [&](Slice rows) { multiply_sums_of_rows(floats(a), floats(d_y), floats(d_b), columns, served, rows); });
+}
+
+void CpuImages::do_copy_strided(const StridedCopy& copy, const Tensor& x, const Tensor& y) {
+  split(size(x.rows), size(copy.to_elements),
+        [&](Slice samples) { cpu::copy_strided(copy, floats(x), floats(y), samples); });
+}
+
+namespace {
+
+/// Per channel numbers of one sample of a group norm.
+struct GroupNumbers {
+  std::span<float> mean, gain, slope, shift;
+  GroupNumbers(std::span<float> all, std::size_t channels)
+      : mean(all.first(channels)),
+        gain(all.subspan(channels, channels)),
+        slope(all.subspan(2 * channels, channels)),
+        shift(all.subspan(3 * channels, channels)) {}
+};
+
+}  // namespace
+
+void CpuImages::do_group_norm_forward(const GroupNorm& norm, const GroupNormForwardOperands& operands) {
+  const auto& [x, scale, shift, mean, inverse, y] = operands;
+  const std::size_t channels = size(norm.channels), groups = size(norm.groups), each = channels / groups,
+                    places = size(norm.places), samples = size(x.rows);
+  const auto all_numbers = at_least(numbers_, threads_.size() * 4 * channels);
+  const auto all_sums = at_least(block_sums_, threads_.size() * 2 * channels);
+  const double count = static_cast<double>(places * each);
+  const float *const from = floats(x), *const scales = floats(scale), *const shifts = floats(shift);
+  float *const means = floats(mean), *const inverses = floats(inverse), *const to = floats(y);
+  threads_.run([&](std::size_t thread) {
+    const GroupNumbers of(all_numbers.subspan(thread * 4 * channels, 4 * channels), channels);
+    double* const sums = all_sums.data() + thread * 2 * channels;
+    const Slice mine = part_of(samples, 1, thread, threads_.size());
+    for (std::size_t b = mine.offset; b < mine.end(); ++b) {
+      const Slice here{b * places, places};
+      channel_sums(channels, from, here, sums);
+      for (std::size_t g = 0; g < groups; ++g) {
+        double sum = 0, squares = 0;
+        for (std::size_t c = g * each; c < (g + 1) * each; ++c) {
+          sum += sums[c];
+          squares += sums[channels + c];
+        }
+        const auto moments = formulas::moments_of(sum, squares, count);
+        const double one = formulas::inverse_deviation(moments.variance, static_cast<double>(norm.epsilon));
+        means[b * groups + g] = static_cast<float>(moments.mean);
+        inverses[b * groups + g] = static_cast<float>(one);
+        for (std::size_t c = g * each; c < (g + 1) * each; ++c) {
+          of.mean[c] = static_cast<float>(moments.mean);
+          of.gain[c] = static_cast<float>(static_cast<double>(scales[c]) * one);
+        }
+      }
+      normalize({.channels = norm.channels},
+                {.x = from, .mean = of.mean.data(), .gain = of.gain.data(), .shift = shifts, .y = to}, here);
+    }
+  });
+}
+
+void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBackwardOperands& operands,
+                                       Accumulate accumulate) {
+  const auto& [x, d_y, mean, inverse, scale, d_scale, d_shift, sums, d_x] = operands;
+  const std::size_t channels = size(norm.channels), groups = size(norm.groups), each = channels / groups,
+                    places = size(norm.places), samples = size(x.rows), width = 2 * (channels + groups);
+  const auto all_numbers = at_least(numbers_, threads_.size() * 4 * channels);
+  const double count = static_cast<double>(places * each);
+  const float *const from = floats(x), *const scales = floats(scale), *const means = floats(mean),
+                     *const inverses = floats(inverse);
+  float *const gradient = floats(d_y), *const to = floats(d_x);
+  double* const of_channels = sums.elements<double>().data();
+  const BatchNorm plain{.channels = norm.channels};
+  threads_.run([&](std::size_t thread) {
+    const GroupNumbers of(all_numbers.subspan(thread * 4 * channels, 4 * channels), channels);
+    const Slice mine = part_of(samples, 1, thread, threads_.size());
+    for (std::size_t b = mine.offset; b < mine.end(); ++b) {
+      const Slice here{b * places, places};
+      for (std::size_t c = 0; c < channels; ++c) of.mean[c] = means[b * groups + c / each];
+      double* const own = of_channels + b * width;
+      normalize_gradient_sums(plain, {.x = from, .d_y = gradient, .mean = of.mean.data(), .sums = own}, here);
+      for (std::size_t g = 0; g < groups; ++g) {
+        const auto one = static_cast<double>(inverses[b * groups + g]);
+        double first = 0, second = 0;
+        for (std::size_t c = g * each; c < (g + 1) * each; ++c) {
+          own[channels + c] *= one;
+          first += static_cast<double>(scales[c]) * own[c] / count;
+          second += static_cast<double>(scales[c]) * own[channels + c] / count;
+        }
+        for (std::size_t c = g * each; c < (g + 1) * each; ++c) {
+          of.gain[c] = static_cast<float>(static_cast<double>(scales[c]) * one);
+          of.slope[c] = static_cast<float>(-one * one * second);
+          of.shift[c] = static_cast<float>(-one * first);
+        }
+      }
+      if (to == nullptr) continue;
+      normalize_gradient(plain,
+                         {.x = from,
+                          .d_y = gradient,
+                          .mean = of.mean.data(),
+                          .gain = of.gain.data(),
+                          .slope = of.slope.data(),
+                          .shift = of.shift.data(),
+                          .d_x = to},
+                         here);
+    }
+  });
+  const auto add_up = [&](std::size_t first, const Tensor& total) {
+    for (std::size_t c = 0; c < channels && total.present(); ++c) {
+      double sum = 0;
+      for (std::size_t b = 0; b < samples; ++b) sum += of_channels[b * width + first + c];
+      put(static_cast<float>(sum), accumulate, floats(total)[c]);
+    }
+  };
+  add_up(0, d_shift);
+  add_up(channels, d_scale);
+}
+
+void CpuImages::do_bias_forward(const Tensor& bias, Activation activation, const Tensor& y) {
+  const std::size_t channels = size(y.columns);
+  const auto all = y.elements<float>();
+  split(size(y.rows), channels, [&](Slice rows) {
+    add_bias_and_activate(all.subspan(rows.offset * channels, rows.count * channels), channels, bias.elements<float>(),
+                          activation);
+  });
+}
+
+void CpuImages::do_bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
+                                 const Tensor& d_bias) {
+  const std::size_t rows = size(d_y.rows), channels = size(d_y.columns);
+  const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockPixels, 1, kMaxBlocks);
+  const auto gradient = d_y.elements<float>(), value = y.elements<float>();
+  const auto parts = at_least(rows_, d_bias.present() ? blocks * channels : 0);
+  split(blocks, rows * channels / blocks + 1, [&](Slice some) {
+    for (std::size_t i = some.offset; i < some.end(); ++i) {
+      const Slice block = part_of(rows, 1, i, blocks);
+      const auto piece = [&](std::span<float> of) {
+        return of.empty() ? of : of.subspan(block.offset * channels, block.count * channels);
+      };
+      const auto sums = parts.empty() ? parts : parts.subspan(i * channels, channels);
+      std::ranges::fill(sums, 0.0f);
+      activation_gradient(activation, piece(value), piece(gradient), channels, 0, channels, sums);
+    }
+  });
+  for (std::size_t c = 0; c < channels && !parts.empty(); ++c) {
+    double sum = 0;
+    for (std::size_t i = 0; i < blocks; ++i) sum += static_cast<double>(parts[i * channels + c]);
+    put(static_cast<float>(sum), accumulate, floats(d_bias)[c]);
+  }
 }
 
 void CpuImages::do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {

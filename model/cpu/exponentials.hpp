@@ -53,4 +53,37 @@ LOCKSTEP_INLINE float fast_tanh(float x) {
                               (std::bit_cast<std::int32_t>(far) & ~is_near));
 }
 
+/// The share of the normal distribution below x: erfc(z) / 2 for x = -z sqrt(2), by erfc(z) = t exp(-z^2 + p(t)), t = 1
+/// / (1 + z / 2) (Press et al. 1992, section 6.2). Relative error below 3e-7, besides that of exp. Selected by bits as
+/// in fast_tanh().
+LOCKSTEP_INLINE float fast_normal_share(float x) {
+  const float z = std::abs(x) * 0.70710678118654752f, t = 1 / (1 + 0.5f * z);
+  float p = 0.17087277f;
+  p = p * t - 0.82215223f;
+  p = p * t + 1.48851587f;
+  p = p * t - 1.13520398f;
+  p = p * t + 0.27886807f;
+  p = p * t - 0.18628806f;
+  p = p * t + 0.09678418f;
+  p = p * t + 0.37409196f;
+  p = p * t + 1.00002368f;
+  p = p * t - 1.26551223f;
+  const float below = 0.5f * t * fast_exp(p - z * z);
+  const std::int32_t is_below = x < 0 ? -1 : 0;
+  return std::bit_cast<float>((std::bit_cast<std::int32_t>(below) & is_below) |
+                              (std::bit_cast<std::int32_t>(1 - below) & ~is_below));
+}
+
+/// log(1 + x) = 2 artanh(x / (2 + x)) for x in [0, 1]. Relative error below 2e-7.
+LOCKSTEP_INLINE float fast_log1p_of_share(float x) {
+  const float s = x / (2 + x), square = s * s;
+  float p = 1.0f / 13;
+  p = p * square + 1.0f / 11;
+  p = p * square + 1.0f / 9;
+  p = p * square + 1.0f / 7;
+  p = p * square + 1.0f / 5;
+  p = p * square + 1.0f / 3;
+  return 2 * (s + s * square * p);
+}
+
 }  // namespace lockstep::model::cpu

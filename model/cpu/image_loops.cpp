@@ -158,6 +158,132 @@ LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* ch
   }
 }
 
+namespace {
+
+/// 1 / the divisor of a window that sees so many pixels.
+LOCKSTEP_INLINE float share_of(const AveragePool& shape, std::int64_t pixels) {
+  if (shape.divisor == AveragePool::Divisor::one) return 1;
+  return 1 / static_cast<float>(shape.divisor == AveragePool::Divisor::seen ? pixels : shape.pool.window.positions());
+}
+LOCKSTEP_INLINE std::int64_t length(const Run& run) { return run.end - run.begin; }
+/// Pixels that window number `window` sees along one direction.
+LOCKSTEP_INLINE std::int64_t seen_by(std::int64_t window, const Sweep& sweep, std::int64_t extent) {
+  return length(seen(window * sweep.stride - sweep.before, sweep, extent));
+}
+
+}  // namespace
+
+LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const float* x, float* y, Slice rows) {
+  const ImageShape &from_shape = shape.pool.in, &to_shape = shape.pool.out;
+  const Sweep &depth = shape.pool.window.depth, &height = shape.pool.window.height, &width = shape.pool.window.width;
+  const std::size_t channels = size(from_shape.channels), line = size(from_shape.width) * channels,
+                    plane = size(from_shape.height) * line;
+  for (std::size_t row = rows.offset; row < rows.end(); ++row) {
+    const Row at = row_of(row, to_shape);
+    const float* const from = x + at.image * size(from_shape.elements());
+    const std::int64_t front = at.plane * depth.stride - depth.before, top = at.row * height.stride - height.before;
+    const Run in = seen(front, depth, from_shape.depth), down = seen(top, height, from_shape.height);
+    for (std::int64_t column = 0; column < to_shape.width; ++column) {
+      const std::int64_t left = column * width.stride - width.before;
+      const Run across = seen(left, width, from_shape.width);
+      const float share = share_of(shape, length(in) * length(down) * length(across));
+      float* const to = y + (row * size(to_shape.width) + size(column)) * channels;
+      for_channels(
+          channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats sum{};
+            for (std::int64_t h = in.begin; h < in.end; ++h) {
+              for (std::int64_t i = down.begin; i < down.end; ++i) {
+                const float* const first =
+                    from + size(front + h * depth.dilation) * plane + size(top + i * height.dilation) * line + c;
+                for (std::int64_t j = across.begin; j < across.end; ++j) {
+                  Floats value;
+                  load<kWhole>(value, first + size(left + j * width.dilation) * channels, count);
+                  sum += value;
+                }
+              }
+            }
+            sum *= share;
+            store<kWhole>(sum, to + c, count);
+          });
+    }
+  }
+}
+
+LOCKSTEP_CLONES void average_pool_gradient(const AveragePool& shape, const float* d_y, float* d_x, Slice rows) {
+  const ImageShape &to_shape = shape.pool.in, &from_shape = shape.pool.out;
+  const Sweep &depth = shape.pool.window.depth, &height = shape.pool.window.height, &width = shape.pool.window.width;
+  const std::size_t channels = size(to_shape.channels);
+  for (std::size_t row = rows.offset; row < rows.end(); ++row) {
+    const Row at = row_of(row, to_shape);
+    const std::size_t from = at.image * size(from_shape.elements());
+    const Run in = windows_with(at.plane, depth, from_shape.depth),
+              down = windows_with(at.row, height, from_shape.height);
+    for (std::int64_t j = 0; j < to_shape.width; ++j) {
+      const Run across = windows_with(j, width, from_shape.width);
+      float* const to = d_x + (row * size(to_shape.width) + size(j)) * channels;
+      for_channels(
+          channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats sum{};
+            for (std::int64_t o = in.begin; o < in.end; ++o) {
+              if (position_in(o, at.plane, depth) < 0) continue;
+              const std::int64_t planes = seen_by(o, depth, to_shape.depth);
+              for (std::int64_t p = down.begin; p < down.end; ++p) {
+                if (position_in(p, at.row, height) < 0) continue;
+                const std::int64_t lines = planes * seen_by(p, height, to_shape.height);
+                for (std::int64_t q = across.begin; q < across.end; ++q) {
+                  if (position_in(q, j, width) < 0) continue;
+                  Floats gradient;
+                  load<kWhole>(gradient,
+                               d_y + from + size((o * from_shape.height + p) * from_shape.width + q) * channels + c,
+                               count);
+                  sum += gradient * share_of(shape, lines * seen_by(q, width, to_shape.width));
+                }
+              }
+            }
+            store<kWhole>(sum, to + c, count);
+          });
+    }
+  }
+}
+
+LOCKSTEP_CLONES void global_max(const ImageShape& in, const float* x, float* y, Slice images) {
+  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
+    const float* from = x + image * pixels * channels;
+    float* __restrict to = y + image * channels;
+    std::copy_n(from, channels, to);
+    for (std::size_t pixel = 1; pixel < pixels; ++pixel) {
+      from += channels;
+      const float* __restrict value = from;
+      for (std::size_t c = 0; c < channels; ++c) {
+        const bool keep = (value[c] <= to[c]) | (to[c] != to[c]);
+        to[c] = keep ? to[c] : value[c];
+      }
+    }
+  }
+}
+
+LOCKSTEP_CLONES void global_max_gradient(const ImageShape& in, const float* x, const float* y, const float* d_y,
+                                         float* d_x, Slice images) {
+  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
+    const float* const value = x + image * pixels * channels;
+    float* const to = d_x + image * pixels * channels;
+    std::fill_n(to, pixels * channels, 0.0f);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const float greatest = y[image * channels + c];
+      std::size_t pixel = 0;
+      while (pixel + 1 < pixels && value[pixel * channels + c] != greatest &&
+             (greatest == greatest || value[pixel * channels + c] == value[pixel * channels + c])) {
+        ++pixel;
+      }
+      to[pixel * channels + c] = d_y[image * channels + c];
+    }
+  }
+}
+
 LOCKSTEP_CLONES void global_average(const ImageShape& in, const float* x, float* y, Slice images) {
   const std::size_t channels = size(in.channels), pixels = size(in.pixels());
   const double share = 1 / static_cast<double>(pixels);

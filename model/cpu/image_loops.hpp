@@ -4,6 +4,7 @@
 ///   image_loops.cpp             pools, averages, shortcuts
 ///   image_loops_response.cpp    local response normalisation
 ///   image_loops_batch_norm.cpp  batch normalisation
+///   image_loops_channels.cpp    softmax, products, copies of parts
 ///   image_loops_augment.cpp     augmentation
 #pragma once
 
@@ -22,6 +23,13 @@ namespace lockstep::model::cpu {
 void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows);
 /// Gathers: each pixel of d_x looks up the windows that contain it, so that d_x is written once and in order.
 void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x, Slice rows);
+
+void average_pool(const AveragePool& shape, const float* x, float* y, Slice rows);
+void average_pool_gradient(const AveragePool& shape, const float* d_y, float* d_x, Slice rows);
+
+void global_max(const ImageShape& in, const float* x, float* y, Slice images);
+void global_max_gradient(const ImageShape& in, const float* x, const float* y, const float* d_y, float* d_x,
+                         Slice images);
 
 void global_average(const ImageShape& in, const float* x, float* y, Slice images);
 void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Slice images);
@@ -69,6 +77,17 @@ struct NormalizeGradient {
   float* d_x = nullptr;
 };
 void normalize_gradient(const BatchNorm& norm, const NormalizeGradient& arrays, Slice pixels);
+
+// ---- Channels of places (image_loops_channels.cpp). rows: of a matrix [rows, columns]. ----
+
+void softmax_rows(const float* x, float* y, std::size_t columns, Slice rows);
+/// d_x may be d_y.
+void softmax_gradient_rows(const float* y, const float* d_y, float* d_x, std::size_t columns, Slice rows);
+/// Rows of b: each serves `served` rows of a. y may be a.
+void multiply_rows(const float* a, const float* b, float* y, std::size_t columns, std::size_t served, Slice rows);
+void multiply_sums_of_rows(const float* a, const float* d_y, float* d_b, std::size_t columns, std::size_t served,
+                           Slice rows);
+void copy_strided(const StridedCopy& copy, const float* x, float* y, Slice samples);
 
 // ---- Augmentation ----
 

@@ -149,6 +149,65 @@ void CudaImages::do_max_pool_backward(const Pool& shape, const Tensor& chosen, c
   cuda::max_pool_backward(device_.stream, shape, chosen, d_y, d_x);
 }
 
+void CudaImages::do_average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y) {
+  cuda::average_pool_forward(device_.stream, shape, x, y);
+}
+
+void CudaImages::do_average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
+  cuda::average_pool_backward(device_.stream, shape, d_y, d_x);
+}
+
+void CudaImages::do_global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
+  cuda::global_max_forward(device_.stream, in, x, y);
+}
+
+void CudaImages::do_global_max_backward(const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                                        const Tensor& d_x) {
+  cuda::global_max_backward(device_.stream, in, x, y, d_y, d_x);
+}
+
+void CudaImages::do_group_norm_forward(const GroupNorm& norm, const GroupNormForwardOperands& operands) {
+  cuda::group_norm_forward(device_.stream, norm, operands);
+}
+
+void CudaImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBackwardOperands& operands,
+                                        Accumulate accumulate) {
+  cuda::group_norm_backward(device_.stream, norm, operands, accumulate);
+}
+
+void CudaImages::do_softmax_forward(const Tensor& x, const Tensor& y) { cuda::softmax_forward(device_.stream, x, y); }
+
+void CudaImages::do_softmax_backward(const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
+  cuda::softmax_backward(device_.stream, y, d_y, d_x);
+}
+
+void CudaImages::do_multiply(const Tensor& a, const Tensor& b, const Tensor& y) {
+  cuda::multiply(device_.stream, a, b, y);
+}
+
+void CudaImages::do_multiply_sums(const Tensor& a, const Tensor& d_y, const Tensor& d_b) {
+  cuda::multiply_sums(device_.stream, a, d_y, d_b);
+}
+
+void CudaImages::do_copy_strided(const StridedCopy& copy, const Tensor& x, const Tensor& y) {
+  cuda::copy_strided(device_.stream, copy, x, y);
+}
+
+void CudaImages::do_bias_forward(const Tensor& bias, Activation activation, const Tensor& y) {
+  if (y.count() == 0 || (!bias.present() && activation == Activation::none)) return;
+  add_bias_and_activate(device_.stream, y, bias, activation);
+}
+
+void CudaImages::do_bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
+                                  const Tensor& d_bias) {
+  if (d_y.count() == 0) {  // no samples: sums are zero
+    if (accumulate == Accumulate::no) clear(device_.stream, d_bias);
+    return;
+  }
+  if (activation == Activation::none && !d_bias.present()) return;
+  activation_gradient(device_.stream, activation, y, d_y, accumulate, d_bias, device_.scratch);
+}
+
 void CudaImages::do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
   cuda::global_average_forward(device_.stream, in, x, y);
 }

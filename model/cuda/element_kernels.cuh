@@ -99,6 +99,11 @@ struct Add {
 struct DeviceExp {
   __device__ static float of(float x) { return std::exp(x); }
   __device__ static float tanh_of(float x) { return std::tanh(x); }
+  __device__ static float normal_share_of(float x) {
+    return std::erfc(-x * static_cast<float>(formulas::kRootOfHalf)) / 2;
+  }
+  __device__ static float log1p_of(float x) { return std::log1p(x); }
+  __device__ static float log1p_of_share(float x) { return std::log1p(x); }
 };
 
 /// y[i] = f(x[i]); y may be x.

@@ -38,12 +38,28 @@ void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, con
 void max_pool_forward(cudaStream_t stream, const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen);
 void max_pool_backward(cudaStream_t stream, const Pool& shape, const Tensor& chosen, const Tensor& d_y,
                        const Tensor& d_x);
+void average_pool_forward(cudaStream_t stream, const AveragePool& shape, const Tensor& x, const Tensor& y);
+void average_pool_backward(cudaStream_t stream, const AveragePool& shape, const Tensor& d_y, const Tensor& d_x);
+void global_max_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y);
+void global_max_backward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                         const Tensor& d_x);
 void global_average_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y);
 void global_average_backward(cudaStream_t stream, const ImageShape& in, const Tensor& d_y, const Tensor& d_x);
 void subsample_forward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
                        const Tensor& x, const Tensor& y);
 void subsample_backward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
                         const Tensor& d_y, const Tensor& d_x);
+
+// ---- channel_kernels.cu ----
+
+void group_norm_forward(cudaStream_t stream, const GroupNorm& norm, const GroupNormForwardOperands& operands);
+void group_norm_backward(cudaStream_t stream, const GroupNorm& norm, const GroupNormBackwardOperands& operands,
+                         Accumulate accumulate);
+void softmax_forward(cudaStream_t stream, const Tensor& x, const Tensor& y);
+void softmax_backward(cudaStream_t stream, const Tensor& y, const Tensor& d_y, const Tensor& d_x);
+void multiply(cudaStream_t stream, const Tensor& a, const Tensor& b, const Tensor& y);
+void multiply_sums(cudaStream_t stream, const Tensor& a, const Tensor& d_y, const Tensor& d_b);
+void copy_strided(cudaStream_t stream, const StridedCopy& copy, const Tensor& x, const Tensor& y);
 
 // ---- image_kernels.cu ----
 

@@ -76,6 +76,47 @@ void max_pool_backward(cudaStream_t stream, const Pool& shape, const Tensor& cho
   });
 }
 
+void average_pool_forward(cudaStream_t stream, const AveragePool& shape, const Tensor& x, const Tensor& y) {
+  with_compute_type("average_pool_forward", x, [&]<class T>() {
+    const Pool& pool = shape.pool;
+    const AveragePoolForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                                     SlideOfVolumes(pool.in, pool.out, pool.window), pool.in.channels,
+                                     PoolDivisor(shape)};
+    run_rows<T>("average_pool_forward", stream, body, y.rows * pool.out.pixels(), pool.in.channels, pool.in.channels,
+                take_packs(body.x, body.y));
+  });
+}
+
+void average_pool_backward(cudaStream_t stream, const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
+  with_compute_type("average_pool_backward", d_x, [&]<class T>() {
+    const Pool& pool = shape.pool;
+    const AveragePoolBackward<T> body{static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
+                                      SlideOfVolumes(pool.in, pool.out, pool.window), pool.in.channels,
+                                      PoolDivisor(shape)};
+    run_rows<T>("average_pool_backward", stream, body, d_x.rows * pool.in.pixels(), pool.in.channels, pool.in.channels,
+                take_packs(body.d_y, body.d_x));
+  });
+}
+
+void global_max_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y) {
+  with_compute_type("global_max_forward", x, [&]<class T>() {
+    const GlobalMaxForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                                   static_cast<int>(in.pixels()), in.channels};
+    run_rows<T>("global_max_forward", stream, body, x.rows, in.channels, in.channels, take_packs(body.x, body.y));
+  });
+}
+
+void global_max_backward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                         const Tensor& d_x) {
+  with_compute_type("global_max_backward", d_x, [&]<class T>() {
+    const GlobalMaxBackward<T> body{static_cast<const T*>(x.data),   static_cast<const T*>(y.data),
+                                    static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
+                                    static_cast<int>(in.pixels()),   in.channels};
+    run_rows<T>("global_max_backward", stream, body, x.rows, in.channels, in.channels,
+                take_packs(body.x, body.y) && take_packs(body.d_y, body.d_x));
+  });
+}
+
 void global_average_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y) {
   with_compute_type("global_average_forward", x, [&]<class T>() {
     const AverageForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data), static_cast<int>(in.pixels()),

@@ -242,6 +242,144 @@ struct VolumeMaxPoolBackward {
   }
 };
 
+/// The divisor of an average pool.
+struct PoolDivisor {
+  AveragePool::Divisor kind;
+  int positions;
+
+  explicit PoolDivisor(const AveragePool& shape)
+      : kind(shape.divisor), positions(static_cast<int>(shape.pool.window.positions())) {}
+  __device__ __forceinline__ float share(int seen) const {
+    if (kind == AveragePool::Divisor::one) return 1.0f;
+    return 1.0f / static_cast<float>(kind == AveragePool::Divisor::seen ? seen : positions);
+  }
+};
+
+/// Rows: output pixels. Columns: channels.
+template <class T>
+struct AveragePoolForward {
+  const T* x;
+  T* y;
+  SlideOfVolumes slide;
+  std::int64_t channels;
+  PoolDivisor divisor;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    float sums[kWidth] = {};
+    int seen = 0;
+    slide.each_pixel(slide.out_place(row), [&](std::int64_t from, int) {
+      float values[kWidth];
+      load<kWidth>(x + from * channels + column, wide, values);
+      ++seen;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
+    });
+    const float share = divisor.share(seen);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sums[k] *= share;
+    store<kWidth>(sums, wide, y + row * channels + column);
+  }
+};
+
+/// Rows: input pixels. Columns: channels.
+template <class T>
+struct AveragePoolBackward {
+  const T* d_y;
+  T* d_x;
+  SlideOfVolumes slide;
+  std::int64_t channels;
+  PoolDivisor divisor;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    float sums[kWidth] = {};
+    slide.each_window(slide.in_place(row), [&](std::int64_t out, int) {
+      const auto window = slide.out_place(static_cast<std::uint32_t>(out));
+      const float share = divisor.share(slide.depth.seen(window.plane) * slide.height.seen(window.row) *
+                                        slide.width.seen(window.column));
+      float values[kWidth];
+      load<kWidth>(d_y + out * channels + column, wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sums[k] += values[k] * share;
+    });
+    store<kWidth>(sums, wide, d_x + row * channels + column);
+  }
+};
+
+/// Rows: images. Columns: channels.
+template <class T>
+struct GlobalMaxForward {
+  const T* x;
+  T* y;
+  int pixels;
+  std::int64_t channels;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    const T* from = x + static_cast<std::int64_t>(row) * pixels * channels + column;
+    float greatest[kWidth];
+    load<kWidth>(from, wide, greatest);
+    for (int pixel = 1; pixel < pixels; ++pixel) {
+      from += channels;
+      float values[kWidth];
+      load<kWidth>(from, wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        // Not <=: greater, or a NaN, which then stays.
+        if (!(values[k] <= greatest[k]) && greatest[k] == greatest[k]) greatest[k] = values[k];
+      }
+    }
+    store<kWidth>(greatest, wide, y + row * channels + column);
+  }
+};
+
+/// Rows: images. Columns: channels.
+template <class T>
+struct GlobalMaxBackward {
+  const T* x;
+  const T* y;
+  const T* d_y;
+  T* d_x;
+  int pixels;
+  std::int64_t channels;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    const std::int64_t first = static_cast<std::int64_t>(row) * pixels * channels + column;
+    float greatest[kWidth], gradients[kWidth];
+    load<kWidth>(y + row * channels + column, wide, greatest);
+    load<kWidth>(d_y + row * channels + column, wide, gradients);
+    for (int pixel = 0; pixel < pixels; ++pixel) {
+      float values[kWidth], to[kWidth];
+      load<kWidth>(x + first + pixel * channels, wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const bool is_it = values[k] == greatest[k] || (values[k] != values[k] && greatest[k] != greatest[k]);
+        to[k] = is_it ? gradients[k] : 0.0f;
+        if (is_it) gradients[k] = 0.0f;
+      }
+      store<kWidth>(to, wide, d_x + first + pixel * channels);
+    }
+  }
+};
+
 /// Rows: images. Columns: channels. A sum goes over the pixels in order.
 template <class T>
 struct AverageForward {

@@ -1,9 +1,11 @@
 /// \file
 /// Functions of one element and their derivatives, written once for all backends. `Exp` gives a backend's exponential
-/// for its number type T: `static T of(T)`. Comparisons are written so that a NaN stays a NaN.
+/// and its relatives for its number type T: `static T of(T)`, tanh_of, log1p_of, log1p_of_share for numbers in
+/// [0, 1], and normal_share_of, the share of the normal distribution below x. Comparisons are written so that a NaN
+/// stays a NaN.
 ///
 /// A new function is: its name in Function and in operations/elementwise.cpp, its value and slope here, its node in
-/// app/exchange/onnx_network.cpp.
+/// app/exchange/onnx_operations.cpp.
 #pragma once
 
 #include <cmath>
@@ -15,6 +17,14 @@
 
 namespace lockstep::model::formulas {
 
+inline constexpr double kRootOfHalf = 0.70710678118654752440;
+inline constexpr double kNormalDensity = 0.39894228040143267794;  ///< 1 / sqrt(2 pi)
+
+template <class T>
+LOCKSTEP_HOST_DEVICE T hard_share(T x) {
+  return x <= -3 ? T{0} : x >= 3 ? T{1} : x / 6 + T{1} / 2;
+}
+
 template <Function kFunction, class Exp, class T>
 LOCKSTEP_HOST_DEVICE T value_of(T x, T parameter) {
   if constexpr (kFunction == Function::relu) return x < 0 ? T{0} : x;
@@ -24,6 +34,15 @@ LOCKSTEP_HOST_DEVICE T value_of(T x, T parameter) {
   if constexpr (kFunction == Function::sigmoid) return 1 / (1 + Exp::of(-x));
   if constexpr (kFunction == Function::silu) return x / (1 + Exp::of(-x));
   if constexpr (kFunction == Function::gelu) return x / (1 + Exp::of(-gelu_exponent(x)));
+  if constexpr (kFunction == Function::gelu_exact) {
+    return x * Exp::normal_share_of(x);
+  }
+  if constexpr (kFunction == Function::softplus) {
+    return (x > 0 ? x : T{0}) + Exp::log1p_of_share(Exp::of(x > 0 ? -x : x));
+  }
+  if constexpr (kFunction == Function::log1p) return Exp::log1p_of(x);
+  if constexpr (kFunction == Function::hard_sigmoid) return hard_share(x);
+  if constexpr (kFunction == Function::hard_swish) return x * hard_share(x);
   return parameter * x;  // scale
 }
 
@@ -43,6 +62,13 @@ LOCKSTEP_HOST_DEVICE T slope_of(T v, T parameter) {
     const T share = 1 / (1 + Exp::of(-gelu_exponent(v)));
     return share + v * (share * (1 - share)) * gelu_exponent_derivative(v);
   }
+  if constexpr (kFunction == Function::gelu_exact) {
+    return Exp::normal_share_of(v) + v * (static_cast<T>(kNormalDensity) * Exp::of(-v * v / 2));
+  }
+  if constexpr (kFunction == Function::softplus) return 1 / (1 + Exp::of(-v));
+  if constexpr (kFunction == Function::log1p) return 1 / (1 + v);
+  if constexpr (kFunction == Function::hard_sigmoid) return v <= -3 ? T{0} : v >= 3 ? T{0} : T{1} / 6 + (v - v);
+  if constexpr (kFunction == Function::hard_swish) return v <= -3 ? T{0} : v >= 3 ? T{1} : v / 3 + T{1} / 2;
   return parameter;  // scale
 }
 
@@ -64,6 +90,16 @@ void for_function(Function function, const Work& work) {
       return work.template operator()<Function::silu>();
     case Function::gelu:
       return work.template operator()<Function::gelu>();
+    case Function::gelu_exact:
+      return work.template operator()<Function::gelu_exact>();
+    case Function::softplus:
+      return work.template operator()<Function::softplus>();
+    case Function::log1p:
+      return work.template operator()<Function::log1p>();
+    case Function::hard_sigmoid:
+      return work.template operator()<Function::hard_sigmoid>();
+    case Function::hard_swish:
+      return work.template operator()<Function::hard_swish>();
     case Function::scale:
       return work.template operator()<Function::scale>();
   }

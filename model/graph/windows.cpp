@@ -108,6 +108,13 @@ Numbers for_directions(const Numbers& numbers, std::string_view name, std::size_
                                           directions == 1 ? "" : "s", directions));
 }
 
+Numbers padding_numbers(const std::string& padding) {
+  if (padding == "same" || padding == "valid") return {0};
+  if (const auto numbers = parse_numbers(padding)) return *numbers;
+  throw std::invalid_argument(
+      fmt::format("has padding {}: give same, valid, one number, or one for each direction (1,0)", padding));
+}
+
 Sliding window_of(const Call& call, std::string_view size, const ImageShape& in, std::size_t directions) {
   const Numbers sizes = for_directions(call.get<Numbers>(size), size, directions);
   const Numbers strides = for_directions(call.find<Numbers>("stride").value_or(sizes), "stride", directions);
@@ -119,12 +126,7 @@ Sliding window_of(const Call& call, std::string_view size, const ImageShape& in,
   }
   const auto padding = call.get<std::string>("padding");
   if (padding == "same") return same_padding(in, {sweeps[0], sweeps[1], sweeps[2]});
-  const auto numbers = padding == "valid" ? Numbers{0} : parse_numbers(padding);
-  if (!numbers) {
-    throw std::invalid_argument(
-        fmt::format("has padding {}: give same, valid, one number, or one for each direction (1,0)", padding));
-  }
-  const Numbers each = for_directions(*numbers, "padding", directions);
+  const Numbers each = for_directions(padding_numbers(padding), "padding", directions);
   const auto extents = in.extents();
   for (std::size_t i = 0; i < directions; ++i) {
     Sweep& sweep = sweeps[first + i];

@@ -30,6 +30,8 @@ NetworkOption dilation_argument();
 
 /// A list of one number, or of one for each direction, by direction. Throws std::invalid_argument for another length.
 Numbers for_directions(const Numbers& numbers, std::string_view name, std::size_t directions);
+/// Those of padding "2" or "1,0"; 0 for "same" and "valid". Throws std::invalid_argument for other words.
+Numbers padding_numbers(const std::string& padding);
 /// The window that a call describes. Throws std::invalid_argument if it is none for such an image.
 Sliding window_of(const Call& call, std::string_view size, const ImageShape& in, std::size_t directions);
 

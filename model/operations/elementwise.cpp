@@ -18,14 +18,19 @@ struct FunctionName {
   Function function;
   std::optional<float> parameter = {};  ///< default value of functions that have one
 };
-constexpr std::array<FunctionName, 8> kFunctionNames{{{"relu", Function::relu},
-                                                      {"leaky-relu", Function::leaky_relu, 0.01f},
-                                                      {"elu", Function::elu, 1.0f},
-                                                      {"tanh", Function::tanh},
-                                                      {"sigmoid", Function::sigmoid},
-                                                      {"silu", Function::silu},
-                                                      {"gelu", Function::gelu},
-                                                      {"scale", Function::scale, 1.0f}}};
+constexpr std::array<FunctionName, 13> kFunctionNames{{{"relu", Function::relu},
+                                                       {"leaky-relu", Function::leaky_relu, 0.01f},
+                                                       {"elu", Function::elu, 1.0f},
+                                                       {"tanh", Function::tanh},
+                                                       {"sigmoid", Function::sigmoid},
+                                                       {"silu", Function::silu},
+                                                       {"gelu", Function::gelu},
+                                                       {"gelu-exact", Function::gelu_exact},
+                                                       {"softplus", Function::softplus},
+                                                       {"log1p", Function::log1p},
+                                                       {"hard-sigmoid", Function::hard_sigmoid},
+                                                       {"hard-swish", Function::hard_swish},
+                                                       {"scale", Function::scale, 1.0f}}};
 
 class ElementwiseOperation final : public Operation {
  public:

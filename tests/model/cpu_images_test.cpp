@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "channel_calls.hpp"
 #include "cpu_against_reference.hpp"
 #include "model/cpu/convolution.hpp"
 #include "model/cpu/element_loops.hpp"
@@ -208,6 +209,21 @@ TEST_F(CpuImagesTest, MaxPools) {
             fmt::format("pool {} batch {}", &shape - shapes.data(), batch));
       }
     }
+  }
+}
+
+TEST_F(CpuImagesTest, PoolsAndPassesOverChannels) {
+  int count = 0;
+  for (const test::ChannelCall& call : test::channel_calls()) {
+    std::vector<Operand> operands;
+    for (const test::ChannelOperand& operand : call.operands) {
+      operands.push_back({.name = fmt::format("operand {}", operands.size()),
+                          .rows = operand.rows,
+                          .columns = operand.columns,
+                          .tolerance = operand.holds == test::ChannelOperand::sums ? 1e30 : 200.0,
+                          .holds = operand.holds == test::ChannelOperand::sums ? Operand::sums : Operand::values});
+    }
+    compare(operands, call.run, fmt::format("{}, call {}", call.what, count++));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "model/channel_calls.hpp"
 #include "model/cuda/convolution_by_gemm.hpp"
 #include "model/kernel_harness.hpp"
 #include "model/plain_product.hpp"
@@ -193,6 +194,40 @@ TEST(CudaImages, ConvolvesAnyWindowAsTheReference) {
     }
   }
   behaviour = Library::absent;
+}
+
+TEST(CudaImages, PoolsAndPassesOverChannelsAreThoseOfTheReference) {
+  for (const ElementType type : kTypes) {
+    Subject subject(type);
+    int count = 0;
+    for (const model::test::ChannelCall& call : model::test::channel_calls()) {
+      Tensors t(0);
+      std::vector<Tensor> given, exact;
+      std::vector<GuardedTensor*> guarded;
+      std::vector<Doubles> values;
+      values.reserve(call.operands.size());
+      for (const model::test::ChannelOperand& operand : call.operands) {
+        const bool sums = operand.holds == model::test::ChannelOperand::sums;
+        const ElementType of = sums                                                   ? ElementType::float64
+                               : operand.holds == model::test::ChannelOperand::master ? ElementType::float32
+                                                                                      : type;
+        guarded.push_back(&t.add_filled(fmt::format("operand {}", given.size()), of, operand.rows, operand.columns));
+        given.push_back(guarded.back()->tensor());
+        values.push_back(guarded.back()->values());
+        exact.push_back(view(values.back(), given.back()));
+      }
+      call.run(*subject, given);
+      ReferenceImages reference;
+      call.run(reference, exact);
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        if (call.operands[i].holds == model::test::ChannelOperand::sums) continue;
+        expect_close(guarded[i]->values(), values[i], 2 * tolerance(type),
+                     fmt::format("{}, call {}, operand {}, {}", call.what, count, i, name_of(type)));
+      }
+      t.expect_guards();
+      ++count;
+    }
+  }
 }
 
 TEST(CudaImages, ForgetsRecordingsBeforePatchesMove) {

@@ -250,6 +250,31 @@ std::unique_ptr<Network> small_residual_network() {
   return std::make_unique<Network>(network, test::images(4, 5, 2, 3), "small residual network");
 }
 
+/// One of each operation on windows and channels.
+std::unique_ptr<Network> network_of_windows() {
+  Description network{.input_shape = {4, 6, 4}, .calls = {}};
+  const auto add = [&](std::string kind, decltype(Call::arguments) arguments, std::vector<std::string> from = {}) {
+    network.calls.push_back({.kind = kind, .name = kind, .from = std::move(from), .arguments = std::move(arguments)});
+  };
+  add("conv", {{"channels", 4}, {"kernel", Numbers{3}}, {"groups", 2}, {"activation", "gelu"}});
+  add("group-norm", {{"groups", 2}});
+  add("max-pool", {{"window", Numbers{2}}});
+  add("conv-transpose", {{"channels", 4}, {"kernel", Numbers{2}}, {"stride", Numbers{2}}, {"activation", "sigmoid"}});
+  add("global-max", {});
+  add("softmax", {});
+  add("multiply", {}, {"conv-transpose", "softmax"});
+  add("average-pool", {{"window", Numbers{2}}});
+  add("upsample", {{"factor", Numbers{2}}});
+  add("add", {}, {"upsample", "conv", "input"});
+  add("transpose", {{"order", Numbers{2, 0, 1}}});
+  add("slice", {{"begin", 1}, {"step", 2}});
+  add("instance-norm", {});
+  add("mean", {{"axis", 1}});
+  add("flatten", {});
+  add("dense", {{"units", 3}});
+  return std::make_unique<GraphNetwork>(network, test::images(4, 6, 4, 3), "windows and channels");
+}
+
 std::vector<std::unique_ptr<Network>> networks() {
   std::vector<std::unique_ptr<Network>> made;
   const SampleShape table{.features = 6, .outputs = 3};
@@ -262,6 +287,7 @@ std::vector<std::unique_ptr<Network>> networks() {
     }
   }
   made.push_back(small_residual_network());
+  made.push_back(network_of_windows());
   made.push_back(make_network({.name = "cnn", .values = {{"dropout", 0.25}}}, test::images(6, 5, 2, 3)));
   for (const double dropout : {0.0, 0.25}) {
     for (const bool tied : {false, true}) {

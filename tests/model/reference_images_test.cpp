@@ -227,6 +227,120 @@ TEST(ReferencePool, GradientsMatchFiniteDifferences) {
   for (const Pool& shape : test::pools_of_any_windows()) expect_pool_gradient(shape, 2);
 }
 
+TEST(ReferencePool, AveragesHaveTheirDivisor) {
+  ReferenceImages images;
+  const ImageShape in{1, 3, 1};
+  const Sliding window{.width = {.size = 2, .stride = 2, .after = 1}};
+  const auto pool = [&](AveragePool::Divisor divisor) {
+    std::vector<double> x{1, 3, 8}, y(2);
+    images.average_pool_forward({{in, slide(in, window, 1), window}, divisor}, view(x, 1, 3), view(y, 1, 2));
+    return y;
+  };
+  EXPECT_EQ(pool(AveragePool::Divisor::seen), (std::vector<double>{2, 8}));
+  EXPECT_EQ(pool(AveragePool::Divisor::positions), (std::vector<double>{2, 4}));
+  EXPECT_EQ(pool(AveragePool::Divisor::one), (std::vector<double>{4, 8}));
+}
+
+/// Requires the gradient of forward(x, y), which backward(x, y, d_y, d_x) makes.
+template <class Forward, class Backward>
+void expect_gradient_of(std::int64_t batch, std::int64_t in, std::int64_t out, const Forward& forward,
+                        const Backward& backward) {
+  auto x = samples<double>("x", batch * in), y = zeros(batch * out), d_x = zeros(batch * in);
+  auto weight = samples<double>("weight", batch * out);
+  const auto f = [&] {
+    forward(view(x, batch, in), view(y, batch, out));
+    return weighted(weight, y);
+  };
+  f();
+  auto d_y = weight;
+  backward(view(x, batch, in), view(y, batch, out), view(d_y, batch, out), view(d_x, batch, in));
+  expect_gradient(x, d_x, f, "x");
+}
+
+TEST(ReferencePool, GradientsOfAveragesAndGlobalMaximaMatchFiniteDifferences) {
+  ReferenceImages images;
+  for (const Pool& pool : test::pools_of_any_windows()) {
+    for (const auto divisor :
+         {AveragePool::Divisor::seen, AveragePool::Divisor::positions, AveragePool::Divisor::one}) {
+      expect_gradient_of(
+          2, pool.in.elements(), pool.out.elements(),
+          [&](const Tensor& x, const Tensor& y) {
+            images.average_pool_forward({pool, divisor}, x, y);
+          },
+          [&](const Tensor&, const Tensor&, const Tensor& d_y, const Tensor& d_x) {
+            images.average_pool_backward({pool, divisor}, d_y, d_x);
+          });
+    }
+    expect_gradient_of(
+        2, pool.in.elements(), pool.in.channels,
+        [&](const Tensor& x, const Tensor& y) { images.global_max_forward(pool.in, x, y); },
+        [&](const Tensor& x, const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
+          images.global_max_backward(pool.in, x, y, d_y, d_x);
+        });
+  }
+}
+
+TEST(ReferenceChannels, GradientsMatchFiniteDifferences) {
+  ReferenceImages images;
+  expect_gradient_of(
+      4, 5, 5, [&](const Tensor& x, const Tensor& y) { images.softmax_forward(x, y); },
+      [&](const Tensor&, const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
+        images.softmax_backward(y, d_y, d_x);
+      });
+  auto other = samples<double>("b", 2 * 3), left = samples<double>("a", 6 * 3);
+  const Tensor b = view(other, 2, 3), a = view(left, 6, 3);
+  expect_gradient_of(
+      6, 3, 3, [&](const Tensor& x, const Tensor& y) { images.multiply(x, b, y); },
+      [&](const Tensor&, const Tensor&, const Tensor& d_y, const Tensor& d_x) { images.multiply(d_y, b, d_x); });
+  auto product = zeros(6 * 3);
+  const auto weight = samples<double>("weight", 6 * 3);
+  const auto f = [&] {
+    images.multiply(a, b, view(product, 6, 3));
+    return weighted(weight, product);
+  };
+  auto d_y = weight, d_b = zeros(2 * 3);
+  images.multiply_sums(a, view(d_y, 6, 3), view(d_b, 2, 3));
+  expect_gradient(other, d_b, f, "b");
+}
+
+TEST(ReferenceGroupNorm, GradientsMatchFiniteDifferences) {
+  ReferenceImages images;
+  for (const std::int64_t groups : {1, 2, 4}) {
+    const GroupNorm norm{.places = 5, .channels = 4, .groups = groups};
+    const std::int64_t batch = 3, elements = norm.elements();
+    auto x = samples<double>("x", batch * elements), scale = samples<double>("scale", 4),
+         shift = samples<double>("shift", 4), y = zeros(batch * elements), mean = zeros(batch * groups),
+         inverse = zeros(batch * groups), d_x = zeros(batch * elements), d_scale = zeros(4), d_shift = zeros(4),
+         sums = zeros(batch * 2 * (4 + groups));
+    const auto weight = samples<double>("weight", batch * elements);
+    const auto f = [&] {
+      images.group_norm_forward(norm, {.x = view(x, batch, elements),
+                                       .scale = view(scale, 1, 4),
+                                       .shift = view(shift, 1, 4),
+                                       .mean = view(mean, batch, groups),
+                                       .inverse = view(inverse, batch, groups),
+                                       .y = view(y, batch, elements)});
+      return weighted(weight, y);
+    };
+    f();
+    auto d_y = weight;
+    images.group_norm_backward(norm,
+                               {.x = view(x, batch, elements),
+                                .d_y = view(d_y, batch, elements),
+                                .mean = view(mean, batch, groups),
+                                .inverse = view(inverse, batch, groups),
+                                .scale = view(scale, 1, 4),
+                                .d_scale = view(d_scale, 1, 4),
+                                .d_shift = view(d_shift, 1, 4),
+                                .sums = view(sums, batch, 2 * (4 + groups)),
+                                .d_x = view(d_x, batch, elements)},
+                               Accumulate::no);
+    expect_gradient(x, d_x, f, "x");
+    expect_gradient(scale, d_scale, f, "scale");
+    expect_gradient(shift, d_shift, f, "shift");
+  }
+}
+
 TEST(ReferencePool, TheFirstGreatestIsChosenAndNanWins) {
   ReferenceImages images;
   const ImageShape in{2, 4, 1};

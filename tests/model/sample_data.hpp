@@ -16,8 +16,10 @@ namespace lockstep::model::test {
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::tanh,
                                               Activation::sigmoid};
-inline constexpr Function kFunctions[] = {Function::relu,    Function::leaky_relu, Function::elu,  Function::tanh,
-                                          Function::sigmoid, Function::silu,       Function::gelu, Function::scale};
+inline constexpr Function kFunctions[] = {
+    Function::relu,         Function::leaky_relu, Function::elu,        Function::tanh,     Function::sigmoid,
+    Function::silu,         Function::gelu,       Function::gelu_exact, Function::softplus, Function::log1p,
+    Function::hard_sigmoid, Function::hard_swish, Function::scale};
 
 /// Element `index` of the stream `name`, uniform in (-1, 1).
 inline double sample(std::string_view name, std::size_t index) {

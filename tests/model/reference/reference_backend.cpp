@@ -196,6 +196,9 @@ namespace {
 struct ExactExp {
   static double of(double x) { return std::exp(x); }
   static double tanh_of(double x) { return std::tanh(x); }
+  static double normal_share_of(double x) { return std::erfc(-x * formulas::kRootOfHalf) / 2; }
+  static double log1p_of(double x) { return std::log1p(x); }
+  static double log1p_of_share(double x) { return std::log1p(x); }
 };
 
 }  // namespace

@@ -200,7 +200,7 @@ void ReferenceImages::do_convolution_backward(const Convolution& shape, const Li
     if (d_bias.present()) std::ranges::fill(d_bias.elements<double>(), 0.0);
   }
   if (d_x.present()) std::ranges::fill(d_x.elements<double>(), 0.0);
-  visit_places(x.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t o) {
+  visit_places(d_y.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t o) {
     const double d = d_out(b, to, o);
     if (d_bias.present()) at(d_bias, o) += d;
     visit_window(shape.in, shape.window, to, [&](const Place& from, std::int64_t position) {
@@ -252,6 +252,187 @@ void ReferenceImages::do_max_pool_backward(const Pool& shape, const Tensor& chos
       if (choice(b, to, channel) == position) d_in(b, from, channel) += d_out(b, to, channel);
     });
   });
+}
+
+namespace {
+
+/// Calls `visit(place, share)` for each pixel of the window at `out`.
+template <class Visit>
+void visit_shares(const AveragePool& shape, const Place& out, Visit visit) {
+  double divisor = shape.divisor == AveragePool::Divisor::positions
+                       ? static_cast<double>(shape.pool.window.positions())
+                       : (shape.divisor == AveragePool::Divisor::one ? 1 : 0);
+  if (shape.divisor == AveragePool::Divisor::seen) {
+    visit_window(shape.pool.in, shape.pool.window, out, [&](const Place&, std::int64_t) { ++divisor; });
+  }
+  visit_window(shape.pool.in, shape.pool.window, out,
+               [&](const Place& from, std::int64_t) { visit(from, 1 / divisor); });
+}
+
+}  // namespace
+
+void ReferenceImages::do_average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y) {
+  const Images<double> in(x, shape.pool.in), out(y, shape.pool.out);
+  visit_places(x.rows, shape.pool.out, [&](std::int64_t b, const Place& to, std::int64_t channel) {
+    double sum = 0;
+    visit_shares(shape, to, [&](const Place& from, double share) { sum += share * in(b, from, channel); });
+    out(b, to, channel) = sum;
+  });
+}
+
+void ReferenceImages::do_average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
+  const Images<double> d_in(d_x, shape.pool.in), d_out(d_y, shape.pool.out);
+  std::ranges::fill(d_x.elements<double>(), 0.0);
+  visit_places(d_y.rows, shape.pool.out, [&](std::int64_t b, const Place& to, std::int64_t channel) {
+    visit_shares(shape, to,
+                 [&](const Place& from, double share) { d_in(b, from, channel) += share * d_out(b, to, channel); });
+  });
+}
+
+void ReferenceImages::do_global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
+  const Images<double> images(x, in);
+  visit_places(x.rows, in, [&](std::int64_t b, const Place& from, std::int64_t channel) {
+    const double value = images(b, from, channel);
+    double& greatest = at(y, b, channel);
+    const bool is_first = from.plane == 0 && from.row == 0 && from.column == 0;
+    if (is_first || value > greatest || (std::isnan(value) && !std::isnan(greatest))) greatest = value;
+  });
+}
+
+void ReferenceImages::do_global_max_backward(const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                                             const Tensor& d_x) {
+  const Images<double> images(x, in), d_images(d_x, in);
+  std::vector<bool> found(static_cast<std::size_t>(y.count()));
+  visit_places(x.rows, in, [&](std::int64_t b, const Place& place, std::int64_t channel) {
+    const double value = images(b, place, channel), greatest = at(y, b, channel);
+    const auto i = static_cast<std::size_t>(b * in.channels + channel);
+    const bool is_it = !found[i] && (value == greatest || (std::isnan(value) && std::isnan(greatest)));
+    if (is_it) found[i] = true;
+    d_images(b, place, channel) = is_it ? at(d_y, b, channel) : 0;
+  });
+}
+
+void ReferenceImages::do_group_norm_forward(const GroupNorm& norm, const GroupNormForwardOperands& operands) {
+  const auto& [x, scale, shift, mean, inverse, y] = operands;
+  const std::int64_t each = norm.channels / norm.groups;
+  const auto count = static_cast<double>(norm.places * each);
+  for (std::int64_t b = 0; b < x.rows; ++b) {
+    for (std::int64_t g = 0; g < norm.groups; ++g) {
+      const auto visit = [&](auto work) {
+        for (std::int64_t place = 0; place < norm.places; ++place) {
+          for (std::int64_t c = g * each; c < (g + 1) * each; ++c) work(place * norm.channels + c, c);
+        }
+      };
+      double sum = 0, squares = 0;
+      visit([&](std::int64_t i, std::int64_t) { sum += at(x, b, i) / count; });
+      visit([&](std::int64_t i, std::int64_t) { squares += (at(x, b, i) - sum) * (at(x, b, i) - sum) / count; });
+      at(mean, b, g) = sum;
+      at(inverse, b, g) = 1 / std::sqrt(squares + static_cast<double>(norm.epsilon));
+      visit([&](std::int64_t i, std::int64_t c) {
+        at(y, b, i) = at(scale, c) * (at(x, b, i) - sum) * at(inverse, b, g) + at(shift, c);
+      });
+    }
+  }
+}
+
+void ReferenceImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBackwardOperands& operands,
+                                             Accumulate accumulate) {
+  const auto& [x, d_y, mean, inverse, scale, d_scale, d_shift, sums, d_x] = operands;
+  const std::int64_t each = norm.channels / norm.groups;
+  const auto count = static_cast<double>(norm.places * each);
+  std::vector<double> scales(static_cast<std::size_t>(norm.channels)), shifts(scales.size());
+  for (std::int64_t b = 0; b < x.rows; ++b) {
+    for (std::int64_t g = 0; g < norm.groups; ++g) {
+      const auto visit = [&](auto work) {
+        for (std::int64_t place = 0; place < norm.places; ++place) {
+          for (std::int64_t c = g * each; c < (g + 1) * each; ++c) {
+            const std::int64_t i = place * norm.channels + c;
+            work(i, c, (at(x, b, i) - at(mean, b, g)) * at(inverse, b, g));
+          }
+        }
+      };
+      double first = 0, second = 0;
+      visit([&](std::int64_t i, std::int64_t c, double normal) {
+        scales[static_cast<std::size_t>(c)] += at(d_y, b, i) * normal;
+        shifts[static_cast<std::size_t>(c)] += at(d_y, b, i);
+        first += at(d_y, b, i) * at(scale, c) / count;
+        second += at(d_y, b, i) * at(scale, c) * normal / count;
+      });
+      if (!d_x.present()) continue;
+      visit([&](std::int64_t i, std::int64_t c, double normal) {
+        at(d_x, b, i) = at(inverse, b, g) * (at(d_y, b, i) * at(scale, c) - first - normal * second);
+      });
+    }
+  }
+  for (std::int64_t c = 0; c < norm.channels; ++c) {
+    if (d_scale.present()) write(scales[static_cast<std::size_t>(c)], accumulate, at(d_scale, c));
+    if (d_shift.present()) write(shifts[static_cast<std::size_t>(c)], accumulate, at(d_shift, c));
+  }
+}
+
+void ReferenceImages::do_softmax_forward(const Tensor& x, const Tensor& y) {
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    double greatest = at(x, row, 0), sum = 0;
+    for (std::int64_t c = 0; c < x.columns; ++c) greatest = std::max(greatest, at(x, row, c));
+    for (std::int64_t c = 0; c < x.columns; ++c) sum += std::exp(at(x, row, c) - greatest);
+    for (std::int64_t c = 0; c < x.columns; ++c) at(y, row, c) = std::exp(at(x, row, c) - greatest) / sum;
+  }
+}
+
+void ReferenceImages::do_softmax_backward(const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
+  for (std::int64_t row = 0; row < y.rows; ++row) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < y.columns; ++c) sum += at(y, row, c) * at(d_y, row, c);
+    for (std::int64_t c = 0; c < y.columns; ++c) at(d_x, row, c) = at(y, row, c) * (at(d_y, row, c) - sum);
+  }
+}
+
+void ReferenceImages::do_multiply(const Tensor& a, const Tensor& b, const Tensor& y) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    for (std::int64_t c = 0; c < a.columns; ++c) at(y, row, c) = at(a, row, c) * at(b, row / (a.rows / b.rows), c);
+  }
+}
+
+void ReferenceImages::do_multiply_sums(const Tensor& a, const Tensor& d_y, const Tensor& d_b) {
+  std::ranges::fill(d_b.elements<double>(), 0.0);
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    for (std::int64_t c = 0; c < a.columns; ++c) {
+      at(d_b, row / (a.rows / d_b.rows), c) += at(a, row, c) * at(d_y, row, c);
+    }
+  }
+}
+
+void ReferenceImages::do_copy_strided(const StridedCopy& copy, const Tensor& x, const Tensor& y) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : copy.extents) count *= extent;
+  for (std::int64_t b = 0; b < x.rows; ++b) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t rest = i, from = copy.from_first, to = copy.to_first;
+      for (std::size_t k = copy.extents.size(); k-- > 0; rest /= copy.extents[k]) {
+        from += rest % copy.extents[k] * copy.from_steps[k];
+        to += rest % copy.extents[k] * copy.to_steps[k];
+      }
+      at(y, b, to) = at(x, b, from);
+    }
+  }
+}
+
+void ReferenceImages::do_bias_forward(const Tensor& bias, Activation activation, const Tensor& y) {
+  for (std::int64_t i = 0; i < y.count(); ++i) {
+    at(y, i) = activate(activation, at(y, i) + (bias.present() ? at(bias, i % y.columns) : 0));
+  }
+}
+
+void ReferenceImages::do_bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
+                                       const Tensor& d_bias) {
+  for (std::int64_t i = 0; i < d_y.count() && activation != Activation::none; ++i) {
+    at(d_y, i) = activation_gradient(activation, at(y, i), at(d_y, i));
+  }
+  for (std::int64_t channel = 0; channel < d_bias.columns && d_bias.present(); ++channel) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < d_y.rows; ++row) sum += at(d_y, row, channel);
+    write(sum, accumulate, at(d_bias, channel));
+  }
 }
 
 void ReferenceImages::do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {

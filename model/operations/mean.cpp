@@ -1,0 +1,65 @@
+/// \file
+/// "mean": the mean along one extent, which the output has no more. It is an average pool whose window is that extent.
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "model/graph/operation.hpp"
+#include "model/graph/strides.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+class MeanOperation final : public Operation {
+ public:
+  explicit MeanOperation(const Call& call) : axis_(call.get<std::int64_t>("axis")) {}
+
+  ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
+    const Shape& in = inputs[0].shape;
+    const std::size_t axis = extent_of(axis_, in);
+    std::vector<std::int64_t> extents(in.extents().begin(), in.extents().end());
+    const std::int64_t extent = extents[axis], behind = steps_of(in)[axis];
+    extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(axis));
+    if (extents.empty()) extents.push_back(1);
+    const std::int64_t before = in.elements() / extent / behind;
+    pool_ = {.pool = {.in = {.height = before, .width = extent, .channels = behind},
+                      .out = {.height = before, .width = 1, .channels = behind},
+                      .window = {.width = {.size = extent, .stride = extent}}}};
+    return {.shape = Shape(extents)};
+  }
+
+  OperationNeeds needs() const override { return {}; }
+
+  LayerPlan plan(const NodeView& node) const override {
+    return {.name = node.name,
+            .description = fmt::format("{} -> {}", to_string(node.inputs[0].shape), to_string(node.output.shape)),
+            .activation_elements = node.output.shape.elements()};
+  }
+
+  void forward(const NodePass& node) const override {
+    node.pass.images().average_pool_forward(pool_, node.by_sample(node.in(), pool_.pool.in.elements()),
+                                            node.by_sample(node.out(), pool_.pool.out.elements()));
+  }
+
+  void backward(const NodePass& node) const override {
+    node.pass.images().average_pool_backward(pool_, node.by_sample(node.d_out(), pool_.pool.out.elements()),
+                                             node.by_sample(node.d_in(), pool_.pool.in.elements()));
+  }
+
+ private:
+  std::int64_t axis_;
+  AveragePool pool_{};
+};
+
+}  // namespace
+
+extern const OperationKind mean_operation;
+const OperationKind mean_operation{
+    .name = "mean",
+    .summary = "the mean along one extent",
+    .arguments = {{.name = "axis", .value = 0, .value_name = "N", .help = "the extent: 0 is the first, -1 the last"}},
+    .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<MeanOperation>(call); }};
+
+}  // namespace lockstep::model

@@ -1,0 +1,34 @@
+/// \file
+/// "softmax": shares of 1 along the last extent. The loss of classes has its own: this is for within a network.
+#include <fmt/format.h>
+
+#include "model/graph/operation.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+class SoftmaxOperation final : public Operation {
+ public:
+  ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override { return inputs[0]; }
+  OperationNeeds needs() const override { return {.reads_output = true, .in_place = 1, .gradient_in_place = 1}; }
+  LayerPlan plan(const NodeView& node) const override {
+    return {.name = node.name,
+            .description = fmt::format("over {}", node.output.shape.last()),
+            .activation_elements = node.output.shape.elements()};
+  }
+  void forward(const NodePass& node) const override { node.pass.images().softmax_forward(node.in(), node.out()); }
+  void backward(const NodePass& node) const override {
+    node.pass.images().softmax_backward(node.out(), node.d_out(), node.d_in());
+  }
+};
+
+}  // namespace
+
+extern const OperationKind softmax_operation;
+const OperationKind softmax_operation{
+    .name = "softmax",
+    .summary = "shares of 1 along the last extent",
+    .make = [](const Call&) -> std::unique_ptr<Operation> { return std::make_unique<SoftmaxOperation>(); }};
+
+}  // namespace lockstep::model

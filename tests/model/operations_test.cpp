@@ -1,0 +1,180 @@
+// Each kind of operation in a small network: slopes of the loss by finite differences in float64, and refusals of
+// arguments and values that do not fit.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/graph/graph.hpp"
+#include "network_harness.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using test::NetworkInDoubles;
+using ::testing::HasSubstr;
+using Arguments = decltype(Call::arguments);
+
+/// A trained factor per channel, the operation, and a dense layer: what is trained lies on both sides.
+Description network_with(const Shape& in, std::vector<Call> calls) {
+  Description description{.input_shape = in, .calls = {}};
+  description.calls.push_back({.kind = "dense", .name = "before", .arguments = {{"units", in.last()}}});
+  for (Call& call : calls) description.calls.push_back(std::move(call));
+  description.calls.push_back({.kind = "flatten", .name = "flat"});
+  description.calls.push_back({.kind = "dense", .name = "behind", .arguments = {{"units", 2}}});
+  return description;
+}
+
+void expect_slopes(const Description& description) {
+  const std::string what = description.calls[1].kind;
+  const SampleShape shape{.features = description.input_shape.elements(), .outputs = 2};
+  NetworkInDoubles net(std::make_unique<GraphNetwork>(description, shape, "test"), 4);
+  const test::SampleBatch batch(shape, 3);
+  const auto loss = [&](bool gradient) {
+    const Pass pass = net.pass(batch.input, batch.keys);
+    const Tensor output = net.network->forward(pass);
+    const double value = net.loss(pass, output, batch.y, 1.0 / 3, gradient);
+    if (gradient) net.network->backward(pass, output, Accumulate::no, {});
+    return value;
+  };
+  loss(true);
+  const std::vector<double> gradients = net.gradients;
+  double largest = 0;
+  for (const Parameter& parameter : net.table().all()) {
+    if (parameter.role == Role::statistic) continue;
+    for (std::size_t i = 0; i < std::min<std::size_t>(parameter.count, 8); ++i) {
+      double& weight = net.parameters[parameter.offset + i];
+      const double before = weight, step = 1e-5;
+      weight = before + step;
+      const double above = loss(false);
+      weight = before - step;
+      const double below = loss(false);
+      weight = before;
+      const double slope = (above - below) / (2 * step), gradient = gradients[parameter.offset + i];
+      EXPECT_NEAR(slope, gradient, 1e-8 + 1e-6 * std::abs(gradient)) << what << ": " << parameter.name << " " << i;
+      largest = std::max(largest, std::abs(gradient));
+    }
+  }
+  EXPECT_GT(largest, 1e-4) << what << ": no gradient comes through";
+}
+
+Call call(std::string kind, Arguments arguments = {}) {
+  std::string name = "one_" + kind;
+  return {.kind = std::move(kind), .name = std::move(name), .arguments = std::move(arguments)};
+}
+
+TEST(Operations, OfWindowsHaveTheGradientsOfFiniteDifferences) {
+  const Shape series{9, 4}, image{6, 5, 4}, volume{4, 3, 4, 4};
+  for (const Shape& in : {series, image, volume}) {
+    expect_slopes(network_with(in, {call("conv", {{"channels", 3}, {"kernel", Numbers{3}}, {"activation", "tanh"}})}));
+    expect_slopes(network_with(
+        in,
+        {call(
+            "conv",
+            {{"channels", 4}, {"kernel", Numbers{2}}, {"stride", Numbers{2}}, {"groups", 2}, {"padding", "valid"}})}));
+    expect_slopes(network_with(
+        in, {call("conv", {{"channels", 4}, {"kernel", Numbers{3}}, {"dilation", Numbers{2}}, {"groups", 4}})}));
+    expect_slopes(
+        network_with(in, {call("conv-transpose", {{"channels", 3}, {"kernel", Numbers{2}}, {"stride", Numbers{2}}})}));
+    expect_slopes(network_with(in, {call("conv-transpose", {{"channels", 2},
+                                                            {"kernel", Numbers{3}},
+                                                            {"stride", Numbers{2}},
+                                                            {"padding", "1"},
+                                                            {"groups", 2},
+                                                            {"activation", "sigmoid"}})}));
+    expect_slopes(network_with(in, {call("max-pool", {{"window", Numbers{2}}})}));
+    expect_slopes(network_with(in, {call("average-pool", {{"window", Numbers{3}}, {"stride", Numbers{2}}})}));
+    expect_slopes(network_with(in, {call("average-pool", {{"window", Numbers{3}}, {"count-padding", true}})}));
+    expect_slopes(network_with(in, {call("upsample", {{"factor", Numbers{2}}})}));
+    expect_slopes(network_with(in, {call("global-average")}));
+    expect_slopes(network_with(in, {call("global-max")}));
+  }
+  expect_slopes(network_with(
+      image,
+      {call("conv", {{"channels", 3}, {"kernel", Numbers{1, 3}}, {"stride", Numbers{2, 1}}, {"padding", "0,1"}})}));
+  expect_slopes(network_with(volume, {call("max-pool", {{"window", Numbers{2, 1, 2}}})}));
+  expect_slopes(network_with(image, {call("upsample", {{"factor", Numbers{1, 3}}})}));
+}
+
+TEST(Operations, OfChannelsHaveTheGradientsOfFiniteDifferences) {
+  const Shape image{3, 2, 4};
+  expect_slopes(network_with(image, {call("group-norm", {{"groups", 2}})}));
+  expect_slopes(network_with(image, {call("group-norm")}));
+  expect_slopes(network_with(image, {call("instance-norm")}));
+  expect_slopes(network_with(image, {call("softmax")}));
+  expect_slopes(network_with(image, {call("slice", {{"axis", 0}, {"begin", 1}})}));
+  expect_slopes(network_with(image, {call("slice", {{"begin", -3}, {"end", -1}})}));
+  expect_slopes(network_with(image, {call("slice", {{"axis", -3}, {"step", 2}})}));
+  expect_slopes(network_with(image, {call("transpose", {{"order", Numbers{2, 0, 1}}})}));
+  expect_slopes(network_with(image, {call("reshape", {{"shape", Numbers{-1, 6}}}), call("softmax")}));
+  expect_slopes(network_with(image, {call("mean", {{"axis", 1}})}));
+  expect_slopes(network_with(image, {call("mean", {{"axis", -1}})}));
+  for (const char* function : {"gelu-exact", "softplus", "hard-sigmoid", "hard-swish"}) {
+    expect_slopes(network_with(image, {call("elementwise", {{"function", function}})}));
+  }
+  Call excited = call("multiply");
+  excited.from = {"before", "one_global-average"};
+  expect_slopes(network_with(image, {call("global-average"), excited}));
+  Call squared = call("multiply");
+  squared.from = {"before", "before"};
+  expect_slopes(network_with(image, {squared}));
+}
+
+std::string refusal(const Shape& in, Call one) {
+  try {
+    GraphNetwork(network_with(in, {std::move(one)}), {.features = in.elements(), .outputs = 2}, "test");
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Operations, SayWhatDoesNotFit) {
+  const Shape image{6, 5, 4};
+  const auto conv = [](Arguments more) {
+    more.emplace("channels", 4);
+    more.emplace("kernel", Numbers{3});
+    return call("conv", std::move(more));
+  };
+  EXPECT_EQ(refusal(image, conv({})), "");
+  EXPECT_EQ(
+      refusal(Shape{4}, conv({})),
+      "one_conv reads 4, and a convolution reads length x channels, height x width x channels or depth x height x "
+      "width x channels");
+  EXPECT_EQ(refusal(image, conv({{"stride", Numbers{1, 2, 3}}})),
+            "one_conv has 3 numbers in stride (1,2,3) for a value of 2 directions: give one, or 2");
+  EXPECT_EQ(refusal(image, conv({{"padding", "some"}})),
+            "one_conv has padding some: give same, valid, one number, or one for each direction (1,0)");
+  EXPECT_THAT(refusal(image, conv({{"padding", "-1"}})), HasSubstr("has padding -1: give same"));
+  EXPECT_THAT(refusal(image, conv({{"padding", "1,"}})), HasSubstr("has padding 1,: give same"));
+  EXPECT_EQ(refusal(image, conv({{"padding", "valid"}, {"dilation", Numbers{1, 3}}})),
+            "one_conv has a window of 7 places along an extent of 5: make kernel smaller, or give padding same");
+  EXPECT_EQ(refusal(image, conv({{"groups", 3}})),
+            "one_conv makes 4 channels of 4 in 3 groups: the groups must divide both");
+  EXPECT_THAT(refusal(image, conv({{"dilation", Numbers{0}}})), HasSubstr("dilation 0, which must be at least 1"));
+  EXPECT_THAT(refusal(image, conv({{"stride", Numbers{70000}}})), HasSubstr("must be less than 65536"));
+  EXPECT_THAT(refusal(Shape{4, 4, 4, 4}, call("max-pool", {{"window", Numbers{7}}})),
+              HasSubstr("has a window of 343 places: a greatest value is looked for among at most 256"));
+  EXPECT_EQ(refusal(image, call("average-pool", {{"window", Numbers{2}}, {"padding", "2"}})),
+            "one_average-pool has padding 2, and some of its windows see nothing else of 6x5x4: give less");
+  EXPECT_EQ(refusal(image, call("conv-transpose", {{"channels", 2}, {"kernel", Numbers{2}}, {"padding", "9"}})),
+            "one_conv-transpose has padding 9, which leaves nothing of 6x5x4: give less");
+  EXPECT_EQ(refusal(image, call("group-norm", {{"groups", 3}})),
+            "one_group-norm makes 3 groups of 4 channels: the groups must divide them");
+  EXPECT_EQ(refusal(image, call("slice", {{"axis", 3}})), "one_slice has axis 3, and 6x5x4 has -3 to 2");
+  EXPECT_THAT(refusal(image, call("slice", {{"begin", 4}})), HasSubstr("takes 4 to 4 of an extent of 4"));
+  EXPECT_EQ(refusal(image, call("transpose", {{"order", Numbers{0, 1, 1}}})),
+            "one_transpose puts the extents of 6x5x4 in the order 0,1,1: each of 0 to 2 must be in it once");
+  EXPECT_EQ(refusal(image, call("reshape", {{"shape", Numbers{7, -1}}})),
+            "one_reshape makes 7x-1 of 6x5x4: no extent makes the elements as many");
+  Call product = call("multiply");
+  product.from = {"before", "input"};
+  EXPECT_EQ(refusal(image, product), "");
+  EXPECT_THAT(refusal(image, call("multiply")), HasSubstr("reads 1 values; multiply reads 2"));
+}
+
+}  // namespace
+}  // namespace lockstep::model
