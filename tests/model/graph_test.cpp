@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/graph/rewrites.hpp"
 #include "model/network.hpp"
 #include "network_harness.hpp"
 
@@ -101,6 +102,108 @@ TEST(Graph, EvaluationTakesLessMemoryThanTraining) {
   };
   EXPECT_EQ(bytes(Purpose::evaluation), 2u * 16 * 64 * 8) << "one layer's input and output";
   EXPECT_GT(bytes(Purpose::training), 20u * 16 * 64 * 8);
+}
+
+Call elementwise(std::string name, const char* function, std::vector<std::string> from = {}) {
+  return {
+      .kind = "elementwise", .name = std::move(name), .from = std::move(from), .arguments = {{"function", function}}};
+}
+
+std::vector<std::string> kinds_of(const Description& description) {
+  std::vector<std::string> kinds;
+  for (const Call& call : description.calls) kinds.push_back(call.kind);
+  return kinds;
+}
+
+TEST(Rewrites, PutTogetherWhatOneKindComputes) {
+  const Description network =
+      rewritten({.input_shape = {4, 4, 2},
+                 .calls = {{.kind = "conv", .name = "conv", .arguments = {{"channels", 2}, {"kernel", 3}}},
+                           elementwise("act", "relu"),
+                           {.kind = "batch-norm", .name = "norm"},
+                           {.kind = "add", .name = "sum", .from = {"act", "norm"}},
+                           elementwise("sum/relu", "relu"),
+                           {.kind = "flatten", .name = "flat"},
+                           dense("wide", 8),
+                           elementwise("gelu", "gelu"),
+                           dense("narrow", 3),
+                           dense("out", 2)}});
+  EXPECT_THAT(kinds_of(network), ElementsAre("conv", "batch-norm", "flatten", "dense, gelu, dense", "dense"));
+  EXPECT_EQ(network.calls[0].get<std::string>("activation"), "relu");
+  EXPECT_THAT(network.calls[1].from, ElementsAre("conv", "conv")) << "the norm's input, and the other addend";
+  EXPECT_TRUE(network.calls[1].get<bool>("relu"));
+  EXPECT_THAT(network.calls[2].from, ElementsAre("norm"));
+  EXPECT_EQ(network.calls[3].name, "narrow");
+  EXPECT_EQ(network.calls[3].parts[0].name, "wide") << "parameters keep their names";
+}
+
+TEST(Rewrites, LeaveWhatOthersRead) {
+  const Description network =
+      rewritten({.input_shape = {4},
+                 .calls = {dense("a", 4),
+                           elementwise("b", "relu"),
+                           {.kind = "add", .name = "c", .from = {"a", "b"}},
+                           dense("d", 4),
+                           elementwise("e", "silu"),
+                           {.kind = "dense", .name = "f", .arguments = {{"units", 4}, {"activation", "gelu"}}},
+                           dense("last", 2)}});
+  EXPECT_THAT(kinds_of(network), ElementsAre("dense", "elementwise", "add", "dense", "elementwise", "dense", "dense"))
+      << "a is read twice, silu is no activation of dense, and the last result may be padded";
+}
+
+TEST(Rewrites, MakeStacksOfRecurrentLayersInTimeMajorOrder) {
+  const auto lstm = [](std::string name, std::int64_t units) {
+    return Call{.kind = "lstm", .name = std::move(name), .arguments = {{"units", units}}};
+  };
+  const Description description{
+      .input = "tokens",
+      .input_shape = {5},
+      .input_holds = Holds::tokens,
+      .calls = {{.kind = "embedding", .name = "e", .arguments = {{"vocabulary", 7}, {"width", 3}}},
+                lstm("one", 4),
+                {.kind = "dropout", .name = "drop", .arguments = {{"rate", 0.1}}},
+                lstm("two", 4),
+                lstm("three", 4),
+                lstm("wider", 6),
+                dense("out", 7)}};
+  const Description network = rewritten(description);
+  EXPECT_THAT(kinds_of(network), ElementsAre("time-major", "embedding", "lstm", "lstm", "dense"));
+  EXPECT_EQ(network.calls[2].name, "three");
+  EXPECT_EQ(network.calls[2].parts.size(), 4u);
+  EXPECT_THAT(network.calls[3].from, ElementsAre("three"));
+  const Network made(description, test::tokens(5, 7), "layers of two widths");
+  EXPECT_EQ(made.parameters()[1].name, "one/input");
+  EXPECT_EQ(made.recurrent_state().all().size(), 8u);
+}
+
+TEST(Graph, RefusesTokensWhereNumbersAreRead) {
+  const auto refusal = [](std::vector<Call> calls) -> std::string {
+    try {
+      Network({.input = "tokens", .input_shape = {5}, .input_holds = Holds::tokens, .calls = std::move(calls)},
+              test::tokens(5, 7), "test");
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Call embedding{.kind = "embedding", .name = "e", .arguments = {{"vocabulary", 7}, {"width", 6}}},
+      lstm{.kind = "lstm", .name = "l", .arguments = {{"units", 6}}};
+  EXPECT_EQ(refusal({dense("a", 7)}), "a reads tokens, and dense reads numbers: an embedding makes numbers of tokens");
+  EXPECT_EQ(refusal({embedding, {.kind = "embedding", .name = "f", .arguments = {{"vocabulary", 7}, {"width", 3}}}}),
+            "f reads numbers, and embedding reads tokens");
+  EXPECT_EQ(refusal({embedding, {.kind = "head", .name = "h", .arguments = {{"table", "other"}}}}),
+            "h shares other/tokens, and no operation before it has such a parameter");
+  EXPECT_EQ(
+      refusal({embedding, {.kind = "attention", .name = "a", .arguments = {{"heads", 4}}}}),
+      "a reads 5x6, and attention of 4 heads reads positions x 3 times a multiple of the heads: queries, keys and "
+      "values");
+  EXPECT_THAT(refusal({embedding, lstm, {.kind = "attention", .name = "a", .arguments = {{"heads", 2}}}}),
+              HasSubstr("row by row"));
+  Call with_positions = embedding;
+  with_positions.arguments["positions"] = true;
+  EXPECT_THAT(refusal({with_positions, lstm}), HasSubstr("has positions, and a recurrent operation reads its steps"));
+  EXPECT_EQ(graph_refusal({.input_shape = {4}, .calls = {lstm}}),
+            "l reads a value that does not come from tokens; lstm reads sequences of embedded tokens");
 }
 
 }  // namespace
