@@ -387,7 +387,7 @@ void OnnxEmission::run() {
   for (const Node& node : graph_.nodes()) {
     const auto emitter = std::ranges::find(kEmitters, node.call.kind, &OnnxEmitter::kind);
     if (emitter == kEmitters.end()) {
-      throw std::logic_error(fmt::format("{} is a {}, for which ONNX has no operator", node.name, node.call.kind));
+      throw std::logic_error(fmt::format("{} is a {}, which exports do not make", node.name, node.call.kind));
     }
     emitter->emit(*this, node);
   }
