@@ -434,17 +434,10 @@ TEST(NetworkFile, RefusesWhatIsNoLayer) {
        "the network ends with a, which is not its last operation (dense_1)"},
       {"- dense: 4\n",
        "net.yaml: the network's output is 4 of each sample, and the data ask for 3: end with `dense: $outputs`"},
-      {"- conv: {channels: 3, kernel: 3}
-",
+      {"- conv: {channels: 3, kernel: 3}\n",
        "net.yaml:3: conv_1 reads 6, and a convolution reads length x channels, height x "},
-      {"- dense: 1099511627776
-- dense: 3
-- dense: 1099511627777
-", "up to 2^40"},
-      {"- dense: 1099511627776
-- dense: 1099511627776
-- dense: 3
-",
+      {"- dense: 1099511627776\n- dense: 3\n- dense: 1099511627777\n", "up to 2^40"},
+      {"- dense: 1099511627776\n- dense: 1099511627776\n- dense: 3\n",
        "net.yaml:3: dense_1 parameter dense_1/weight has shape [6, 1099511627776]: more than 2^40 elements"}};
   for (const Wrong& wrong : table) {
     EXPECT_THAT(refusal_of_layers(wrong.text), HasSubstr(wrong.message)) << wrong.text;
