@@ -272,7 +272,7 @@ std::unique_ptr<Network> network_of_windows() {
   add("mean", {{"axis", 1}});
   add("flatten", {});
   add("dense", {{"units", 3}});
-  return std::make_unique<GraphNetwork>(network, test::images(4, 6, 4, 3), "windows and channels");
+  return std::make_unique<Network>(network, test::images(4, 6, 4, 3), "windows and channels");
 }
 
 std::vector<std::unique_ptr<Network>> networks() {

@@ -31,13 +31,13 @@ Description network_with(const Shape& in, std::vector<Call> calls) {
 void expect_slopes(const Description& description) {
   const std::string what = description.calls[1].kind;
   const SampleShape shape{.features = description.input_shape.elements(), .outputs = 2};
-  NetworkInDoubles net(std::make_unique<GraphNetwork>(description, shape, "test"), 4);
+  NetworkInDoubles net(std::make_unique<Network>(description, shape, "test"), 4);
   const test::SampleBatch batch(shape, 3);
   const auto loss = [&](bool gradient) {
     const Pass pass = net.pass(batch.input, batch.keys);
     const Tensor output = net.network->forward(pass);
     const double value = net.loss(pass, output, batch.y, 1.0 / 3, gradient);
-    if (gradient) net.network->backward(pass, output, Accumulate::no, {});
+    if (gradient) net.network->backward(pass, Accumulate::no, {});
     return value;
   };
   loss(true);
@@ -125,7 +125,7 @@ TEST(Operations, OfChannelsHaveTheGradientsOfFiniteDifferences) {
 
 std::string refusal(const Shape& in, Call one) {
   try {
-    GraphNetwork(network_with(in, {std::move(one)}), {.features = in.elements(), .outputs = 2}, "test");
+    Network(network_with(in, {std::move(one)}), {.features = in.elements(), .outputs = 2}, "test");
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
