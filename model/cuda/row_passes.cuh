@@ -147,9 +147,9 @@ struct SweepOnDevice {
   __device__ __forceinline__ bool has(int pixel) const { return pixel >= 0 && pixel < in; }
   /// Pixels that a window sees.
   __device__ __forceinline__ int seen(int window) const {
-    const int first = source(window, 0), before = first < 0 ? (dilation - 1 - first) / dilation : 0;
+    const int first = source(window, 0), outside = first < 0 ? (dilation - 1 - first) / dilation : 0;
     const int end = (in - 1 - first) / dilation + 1;
-    return (end < size ? end : size) - before;
+    return (end < size ? end : size) - outside;
   }
   /// Calls visit(window, position) for every window that contains the pixel, positions ascending.
   template <class Visit>
