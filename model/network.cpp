@@ -119,6 +119,33 @@ std::vector<LayerPlan> Network::plan(std::span<const CallGroup> groups) const {
   return lines;
 }
 
+std::map<std::string, int> Network::fusions() const {
+  std::map<std::string_view, const Call*> plain;
+  for (const Call& call : description_.calls) plain.emplace(call.name, &call);
+  std::map<std::string, int> counts;
+  for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const Call& call = graph_.nodes()[i].call;
+    const auto before = plain.find(call.name);
+    std::string text;
+    if (!call.parts.empty()) {
+      for (const Call& part : call.parts) {
+        const auto activation = part.find<std::string>("activation").value_or("none");
+        text += (text.empty() ? "" : " + ") + part.kind + (activation == "none" ? "" : " + " + activation);
+      }
+    } else if (before != plain.end()) {
+      const auto word = [](const Call& of) { return of.find<std::string>("activation").value_or("none"); };
+      const auto relu = [](const Call& of) { return of.kind == "batch-norm" && of.find<bool>("relu").value_or(false); };
+      if (call.from.size() > std::max<std::size_t>(before->second->from.size(), 1)) text += " + add";
+      if (word(call) != word(*before->second)) text += " + " + word(call);
+      if (relu(call) && !relu(*before->second)) text += " + relu";
+      if (!text.empty()) text = call.kind + text;
+      if (i > 0 && training_->is_made_behind(i - 1)) text = "add + " + call.kind;
+    }
+    if (!text.empty()) ++counts[text];
+  }
+  return counts;
+}
+
 Tensor Network::targets(const Pass& pass, const Tensor& y) const {
   const Tensor targets = program(purpose_of(pass)).targets(pass, y);
   return shape_.tokens ? targets.reshaped(pass.batch * positions(), 1) : targets;

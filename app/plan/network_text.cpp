@@ -2,6 +2,9 @@
 
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "app/report/figures.hpp"
 #include "app/report/text_table.hpp"
 
@@ -18,6 +21,11 @@ NetworkText describe_network(const model::Network& network) {
     text.parameters += layer.parameters;
   }
   text.table = format_table(layers, {2, 3, 4});
+  std::vector<std::string> fusions;
+  for (const auto& [calls, count] : network.fusions()) {
+    fusions.push_back(count == 1 ? calls : fmt::format("{} ({} times)", calls, count));
+  }
+  if (!fusions.empty()) text.table += fmt::format("  in one pass: {}\n", fmt::join(fusions, ", "));
   return text;
 }
 

@@ -9,7 +9,7 @@
 namespace lockstep::app {
 
 struct NetworkText {
-  std::string table;  ///< lines
+  std::string table;  ///< lines, the last one says what is computed in one pass over memory
   std::int64_t parameters = 0;
   double flops = 0;  ///< per sample, forward and backward
 };

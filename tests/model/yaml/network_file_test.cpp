@@ -286,6 +286,21 @@ TEST(NetworkFile, SamplesHaveTheExtentsOfTheDataOrOfTheInputs) {
               HasSubstr("takes images"));
 }
 
+TEST(NetworkFile, FusionsAreCounted) {
+  using Counts = std::map<std::string, int>;
+  const auto fusions = [](const std::string& layers, const SampleShape& shape) {
+    return make_network(options_of("name: n\nnetwork:\n" + layers), shape)->fusions();
+  };
+  EXPECT_EQ(fusions("- dense: 4\n- relu\n- dense: 4\n- relu\n- dense: 3\n", kNumbers), (Counts{{"dense + relu", 2}}));
+  EXPECT_EQ(fusions("- dense: {units: 4, activation: relu}\n- dense: 3\n", kNumbers), Counts{});
+  EXPECT_EQ(fusions("- conv: {channels: 2, kernel: 3}\n- residual: {layers: [conv: {channels: 2, kernel: 3, norm: "
+                    "batch}], activation: relu}\n- flatten\n- dense: 3\n",
+                    kImages),
+            (Counts{{"batch-norm + add + relu", 1}}));
+  EXPECT_EQ(fusions("- dense: 4\n- residual: [dense: 8, gelu, dense: 4]\n- layer-norm\n- dense: 3\n", kNumbers),
+            (Counts{{"dense + gelu + dense", 1}, {"add + layer-norm", 1}}));
+}
+
 TEST(NetworkFile, IsRecurrentIfALayerIs) {
   const auto is_recurrent = [](const std::string& layers) {
     return read_network(
