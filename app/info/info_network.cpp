@@ -8,6 +8,8 @@
 #include "app/options/usage_error.hpp"
 #include "app/plan/network_text.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/network_chart.hpp"
+#include "io/exchange/output_file.hpp"
 #include "io/text/visible_text.hpp"
 #include "model/activation_table.hpp"
 
@@ -64,6 +66,12 @@ void describe_network_file(Console& console, const InfoOptions& options) {
       "  {} parameters ({}), {} per sample; activations of a sample: {} in training, {} in evaluation",
       with_commas(text.parameters), format_bytes(static_cast<std::uint64_t>(text.parameters) * sizeof(float)),
       format_flops(text.flops), bytes(model::Purpose::training), bytes(model::Purpose::evaluation)));
+  if (options.svg.empty()) return;
+  const std::string picture = draw_network(*network, fmt::format("{}, {}", kind.name, samples_text(shape)));
+  io::OutputFile output(options.svg, io::IfThere::replace, picture.size());
+  output.write(picture);
+  output.finish();
+  console.info(fmt::format("{}: a picture of it", io::visible_line(options.svg.string())));
 }
 
 }  // namespace lockstep::app

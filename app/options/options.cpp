@@ -4,6 +4,7 @@
 
 #include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
+#include "app/options/usage_error.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -155,12 +156,16 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
   table.add("features", options.features, "N", "numbers per sample").at_least(1);
   table.add("outputs", options.outputs, "N", "classes, words of a vocabulary, or numbers to predict").at_least(1);
   add_image_option(table, options.image, "samples are images; instead of --features");
+  table.add("svg", options.svg, "FILE", "draw the network's operations there");
   if (options.network.source != nullptr) {
     add_options_of_file(table, options.network);
     require_fitting_names(table, *options.network.source);
   }
   read_options(table, arguments, kInfoUsage, "");
   table.require("path", "name a shard folder, a checkpoint or a run folder");
+  if (!options.svg.empty() && options.network.source == nullptr) {
+    throw UsageError("--svg draws a network: name its file (FILE.yaml)");
+  }
   if (options.network.source != nullptr) settle_network_options(table, options.network);
   return options;
 }

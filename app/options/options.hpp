@@ -131,6 +131,7 @@ struct InfoOptions {
   model::NetworkOptions network = {};           ///< a network from a file, and its options
   std::int64_t features = 784, outputs = 10;    ///< samples for that network
   std::optional<model::ImageShape> image = {};  ///< instead of features
+  std::filesystem::path svg = {};               ///< file for a picture of that network
 };
 
 /// `lockstep report`.

@@ -197,6 +197,22 @@ printf '%s\n' '--widht 4' >settings.txt
 run sweep settings.txt "${common[@]}" --steps 4 --run runs/wrong
 expect_error 2 "settings.txt, setting 1 .*unknown option --widht; did you mean --width"
 
+check "it is drawn"
+run info net.yaml --features 20 --outputs 5 --svg net.svg
+expect_status 0; expect_silence; expect_out 'net.svg: a picture of it'
+python3 - <<'END' || failed "the picture"
+import xml.etree.ElementTree
+root = xml.etree.ElementTree.parse("net.svg").getroot()
+names = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+boxes = [box for box in root.iter("{http://www.w3.org/2000/svg}rect") if box.get("rx")]
+assert {"begin/wide", "begin/deep_2", "begin/add_1", "block_2/add_1", "head"} <= set(names), names
+places = {(box.get("x"), box.get("y")) for box in boxes}
+assert len(places) == len(boxes) > 10, "boxes lie on each other"
+assert len({x for x, y in places}) > 1, "branches lie side by side"
+END
+run info runs/a --svg net.svg
+expect_error 2 "--svg draws a network: name its file"
+
 check "its steps are timed without data"
 run bench step --model net.yaml --width 4 --features 20 --outputs 5 --batch 4 --warmup 1 --repeat 2
 expect_status 0
