@@ -67,7 +67,7 @@ void describe_network_file(Console& console, const InfoOptions& options) {
       with_commas(text.parameters), format_bytes(static_cast<std::uint64_t>(text.parameters) * sizeof(float)),
       format_flops(text.flops), bytes(model::Purpose::training), bytes(model::Purpose::evaluation)));
   if (options.svg.empty()) return;
-  const std::string picture = draw_network(*network, fmt::format("{}, {}", kind.name, samples_text(shape)));
+  const std::string picture = draw_network(*network, kind.name);
   io::OutputFile output(options.svg, io::IfThere::replace, picture.size());
   output.write(picture);
   output.finish();

@@ -88,7 +88,9 @@ std::string arrow(const Box& from, const Box& to, bool is_free) {
     return fmt::format("M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", x1, y1, x1, y1 + half, x2, y2 - half,
                        x2, y2 - 1);
   }
-  const double side = std::max(x1, x2) + kBoxWidth / 2 + 14;
+  // Long lines lie outside of short ones.
+  const double outside = std::min(8 + 0.6 * static_cast<double>(to.row - from.row), kColumn - kBoxWidth - 6);
+  const double side = std::max(x1, x2) + kBoxWidth / 2 + outside;
   return fmt::format(
       "M{0:.0f} {1:.0f}C{0:.0f} {2:.0f} {3:.0f} {1:.0f} {3:.0f} {4:.0f}L{3:.0f} {5:.0f}C{3:.0f} {6:.0f} "
       "{7:.0f} {5:.0f} {7:.0f} {8:.0f}",
