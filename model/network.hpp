@@ -83,7 +83,7 @@ class Network {
   bool reuses_positions() const noexcept { return reuses_positions_; }
 
   std::vector<LayerPlan> plan() const { return plan(description_.groups); }
-  /// What is computed in one pass over memory though the description has several calls: "conv + relu", and how often.
+  /// Calls of the description that are computed in one pass over memory, "conv + relu", and how often.
   std::map<std::string, int> fusions() const;
   /// A line for each operation, where plan() has one for a group of them.
   std::vector<LayerPlan> operation_plan() const { return plan({}); }
