@@ -82,10 +82,12 @@ std::optional<StoredRun> resumed_run(const std::vector<std::string>& arguments,
     if (!resume->value.empty() && resume->value != "auto") {
       return configuration_of ? std::optional(configuration_of(resume->value)) : std::nullopt;
     }
-    if (!run || io::list_checkpoints(fs::path(run->value) / "checkpoints").empty()) return std::nullopt;
+    if (!run) return std::nullopt;
     const fs::path folder = run->value;
+    // Checkpoints are looked at for networks from files alone: others are read later, under a deadline.
     const auto configuration = text_of(folder / "config.ini");
     if (!configuration || !model::is_network_file(model_in(*configuration))) return std::nullopt;
+    if (io::list_checkpoints(folder / "checkpoints").empty()) return std::nullopt;
     return StoredRun{*configuration, network_of_run(folder, configuration_of)};
   } catch (const std::runtime_error&) {  // the code that resumes reports the error
     return std::nullopt;
