@@ -235,21 +235,22 @@ struct GroupedForward {
   __device__ void at(std::int64_t first, std::uint32_t row, std::int64_t column, bool wide) const {
     float sums[kWidth] = {};
     slide.each_pixel(slide.out_place(row), [&](std::int64_t from, int position) {
-      const T* const pixel = x + from * in_channels + first;
-#pragma unroll 1
-      for (int i = 0; i < (kEach ? 1 : in_of_group); ++i) {
-        float weights[kWidth], values[kWidth];
-        load<kWidth>(w + (static_cast<std::int64_t>(position) * in_of_group + i) * out_channels + column, wide,
-                     weights);
+      const T* pixel = x + from * in_channels + first;
+      const T* weight = w + static_cast<std::int64_t>(position) * in_of_group * out_channels + column;
+#pragma unroll 1  // unrolled, registers spill
+      for (int i = 0; i < (kEach ? 1 : in_of_group); ++i, ++pixel, weight += out_channels) {
+        float weights[kWidth];
+        load<kWidth>(weight, wide, weights);
         if constexpr (kEach) {
+          float values[kWidth];
           load<kWidth>(pixel, wide, values);
+#pragma unroll
+          for (int k = 0; k < kWidth; ++k) sums[k] += weights[k] * values[k];
         } else {
-          const float value = to_float(pixel[i]);
+          const float value = to_float(*pixel);
 #pragma unroll
-          for (int k = 0; k < kWidth; ++k) values[k] = value;
+          for (int k = 0; k < kWidth; ++k) sums[k] += weights[k] * value;
         }
-#pragma unroll
-        for (int k = 0; k < kWidth; ++k) sums[k] += weights[k] * values[k];
       }
     });
     store<kWidth>(sums, wide, y + row * out_channels + column);
@@ -350,9 +351,10 @@ struct AddFilterParts {
   }
   template <int kWidth>
   __device__ void at(NothingKept, std::uint32_t, std::int64_t column, bool) const {
-#pragma unroll
+#pragma unroll 1  // unrolled, registers spill
     for (int k = 0; k < kWidth; ++k) {
       float sum = add ? d_w[column + k] : 0.0f;
+#pragma unroll 1
       for (int part = 0; part < parts; ++part) sum += sums_of_parts[part * elements + column + k];
       d_w[column + k] = sum;
     }
