@@ -219,6 +219,11 @@ TEST(NetworkFile, FusionsKeepNamesAndOrder) {
   const Description shared =
       rewritten(description_of("name: n\nnetwork:\n- dense: {units: 4, name: a}\n- relu\n- add: [a]\n- dense: 3\n"));
   EXPECT_EQ(shared.calls.size(), 4u) << "a value that others read stays as it is";
+  const Description last =
+      rewritten(description_of("name: n\nnetwork:\n- dense: {units: 3, name: a}\n- dense: {units: 3, name: b, from: "
+                               "input}\n- relu: {from: a}\n"));
+  EXPECT_THAT(calls_of(last), ElementsAre("dense a(input)", "dense b(input)", "relu relu_1(a)"))
+      << "the last call's result stays the network's";
 }
 
 TEST(NetworkFile, OptionsHaveTypesBoundsAndWhatTheyBring) {
