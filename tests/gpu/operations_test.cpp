@@ -517,6 +517,7 @@ TEST_P(Operations, Add) {
   }
 }
 
+// Both limits have floors: near a root of a function or of its slope one element has no relative error to speak of.
 TEST_P(Operations, FunctionsOfEachElement) {
   Random random;
   for (const Function function : kFunctions) {
@@ -531,14 +532,14 @@ TEST_P(Operations, FunctionsOfEachElement) {
       device_->elementwise_forward(f, on_x.tensor(), y.tensor());
       Doubles exact_x = widened(x), exact_y(exact_x.size()), exact_d = widened(d_y);
       reference_->elementwise_forward(f, view(exact_x, 1, count), view(exact_y, 1, count));
-      EXPECT_TRUE(is_within(relative_error(y.fetch(), exact_y), limit_)) << static_cast<int>(function);
+      EXPECT_TRUE(is_within(relative_error(y.fetch(), exact_y, norm(x) / 10), limit_)) << static_cast<int>(function);
       const SlopeReads reads = slope_reads(function);
       const bool none = reads == SlopeReads::nothing, of_input = reads == SlopeReads::input;
       Doubles own_y = widened(y.fetch());
       device_->elementwise_backward(f, none ? Tensor{} : of_input ? on_x.tensor() : y.tensor(), d.tensor(), d.tensor());
       reference_->elementwise_backward(f, none ? Tensor{} : view(of_input ? exact_x : own_y, 1, count),
                                        view(exact_d, 1, count), view(exact_d, 1, count));
-      EXPECT_TRUE(is_within(relative_error(d.fetch(), exact_d), limit_)) << static_cast<int>(function);
+      EXPECT_TRUE(is_within(relative_error(d.fetch(), exact_d, norm(d_y) / 10), limit_)) << static_cast<int>(function);
     }
   }
 }
