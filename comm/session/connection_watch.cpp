@@ -282,7 +282,8 @@ struct ConnectionWatch::Connections {
       socklen_t length = sizeof(error);
       if (getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return false;
       search.refused = search.refused || error == ECONNREFUSED;
-      search.reached = search.reached || error == 0;
+      // ECONNRESET: connected, and closed before this look at it.
+      search.reached = search.reached || error == 0 || error == ECONNRESET;
       return error == 0 && greet(attempt);
     }
     const ssize_t got =
