@@ -111,7 +111,7 @@ done <<'END'
 <hdf5.h> io/files/hdf5_file.cpp io/checkpoints/checkpoint.cpp
 "H5Ppublic.h" io/files/hdf5_handles.hpp io/files/hdf5_file.hpp
 <boost/program_options.hpp> app/options/options.cpp app/plan/plan.cpp
-<boost/program_options/parsers.hpp> app/options/options_ini.cpp io/runs/metrics_log.cpp
+<boost/program_options/parsers.hpp> app/options/ini_file.cpp io/runs/metrics_log.cpp
 <nlohmann/json.hpp> io/runs/metrics_log.cpp io/runs/metrics_log.hpp
 <nlohmann/json.hpp> io/shards/shard_manifest.cpp io/formats/csv.cpp
 <nlohmann/json.hpp> tests/io/runs/metrics_log_test.cpp app/report.cpp

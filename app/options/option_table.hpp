@@ -1,7 +1,7 @@
 /// \file
 /// The declaration of options: one row per option, bound to the field that it sets. The command line, the INI file, the
 /// help text, the saved configuration and the list of valid names all come from these rows. A field's initial value is
-/// the default. Private to options*.cpp.
+/// the default. Private to the readers of options.
 #pragma once
 
 #include <cstdint>
@@ -218,7 +218,7 @@ std::string refusal_of(Parse parse) {
   return "";
 }
 
-// options_command_line.cpp
+// command_line.cpp
 struct CommandLine {
   struct Given {
     std::string name;
@@ -237,11 +237,11 @@ void apply(const CommandLine& line, OptionTable& table);
 void read_options(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
                   std::string_view examples);
 
-// options_help.cpp
+// table_help.cpp
 /// Help for all rows that are not hidden; `usage` and `examples` as in help_page().
 HelpPage make_help(const OptionTable& table, std::string_view usage, std::string_view examples, bool takes_config);
 
-// options_ini.cpp
+// ini_file.cpp
 /// Assigns every `name = value` line of `text`. Messages begin with "SOURCE_NAME:LINE: ". Throws UsageError.
 void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table,
                OptionSource source = OptionSource::file);

@@ -1,5 +1,5 @@
 /// \file
-/// The rows of TrainOptions by theme, so that other commands share them. Private to options*.cpp.
+/// The rows of TrainOptions by theme, so that other commands share them. Private to the readers of options.
 #pragma once
 
 #include "app/options/checkpoint_choice.hpp"
