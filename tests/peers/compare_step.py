@@ -23,10 +23,11 @@ NETWORKS = {
                 "--features 784 --hidden 100 --outputs 10 --batch 100 --optimizer adam --learning-rate 0.001",
                 "--layers 784,100,10 --batch 100 --optimizer adam", 400),
     "mlp-512": ("784-512-512-10, batch 128, SGD",
-                "--features 784 --hidden 512,512 --outputs 10 --batch 128 --learning-rate 0.001",
+                "--features 784 --hidden 512,512 --outputs 10 --batch 128 --optimizer sgd --learning-rate 0.001",
                 "--layers 784,512,512,10 --batch 128", 100),
     "regression": ("600-512-128-128-1, batch 2000, SGD",
-                   "--features 600 --hidden 512,128,128 --outputs 1 --batch 2000 --learning-rate 0.001 --regression",
+                   "--features 600 --hidden 512,128,128 --outputs 1 --batch 2000 --optimizer sgd --learning-rate 0.001 "
+                   "--regression",
                    "--layers 600,512,128,128,1 --batch 2000 --regression", 20),
     "cnn": ("tutorial CNN, batch 128, SGD",
             "--model cnn --image 24x24x3 --batch 128 --average-decay 0 --l2 0 --learning-rate 0.01",
