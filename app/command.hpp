@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/check/check_options.hpp"
 #include "app/engine/signals.hpp"
-#include "app/options/bench_options.hpp"
 #include "app/options/train_options.hpp"
 #include "comm/session/mpi_session.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/command.hpp"
-#include "app/options/options.hpp"
+#include "app/help/help_options.hpp"
 
 namespace lockstep::app {
 

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/options/options.hpp"
+#include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"

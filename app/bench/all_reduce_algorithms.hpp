@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/options/bench_options.hpp"
+#include "app/bench/bench_options.hpp"
 #include "app/plan/placement.hpp"
 #include "comm/communicator.hpp"
 

@@ -18,8 +18,8 @@
 
 #include "app/bench/all_reduce_algorithms.hpp"
 #include "app/bench/all_reduce_report.hpp"
+#include "app/bench/bench_options.hpp"
 #include "app/bench/known_sums.hpp"
-#include "app/options/bench_options.hpp"
 #include "comm/communicator.hpp"
 #include "comm/session/mpi_session.hpp"
 

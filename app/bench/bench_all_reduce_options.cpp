@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/bench/bench_options.hpp"
 #include "app/options/all_reduce_option.hpp"
-#include "app/options/bench_options.hpp"
 #include "app/options/train_rows.hpp"
 #include "model/nearest_name.hpp"
 
@@ -46,6 +46,19 @@ std::string to_text(const std::vector<AllReduceAlgorithm>& value) {
 }
 
 }  // namespace
+
+template <>
+std::vector<Choice<AllReduceAlgorithm>> choices() {
+  return {{"ring", AllReduceAlgorithm::ring},
+          {"two-level", AllReduceAlgorithm::two_level},
+          {"shared-memory", AllReduceAlgorithm::shared_memory},
+          {"mpi", AllReduceAlgorithm::mpi},
+          {"iallreduce", AllReduceAlgorithm::iallreduce},
+          {"nccl", AllReduceAlgorithm::nccl},
+          {"doubling", AllReduceAlgorithm::doubling},
+          {"halving", AllReduceAlgorithm::halving},
+          {"ring-only", AllReduceAlgorithm::ring_only}};
+}
 
 std::vector<AllReduceAlgorithm> parse_algorithms(const std::string& text) {
   std::vector<std::string> words;

@@ -14,7 +14,7 @@
 #include "app/bench/timed_steps.hpp"
 #include "app/engine/checkpointer.hpp"
 #include "app/engine/file_watch.hpp"
-#include "app/options/options.hpp"
+#include "app/options/train_options.hpp"
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options/bench_options.hpp"
+#include "app/bench/bench_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {

@@ -1,6 +1,7 @@
-#include "app/options/bench_options.hpp"
+#include "app/bench/bench_options.hpp"
 #include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
+#include "app/train/train_command_line.hpp"
 
 namespace lockstep::app {
 namespace {

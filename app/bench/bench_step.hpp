@@ -2,7 +2,7 @@
 /// `lockstep bench step`: the cost of a training step on this machine, and a breakdown of its time.
 #pragma once
 
-#include "app/options/bench_options.hpp"
+#include "app/bench/bench_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {

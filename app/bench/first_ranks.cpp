@@ -1,7 +1,7 @@
 #include "app/bench/first_ranks.hpp"
 
 #include "app/engine/snapshot.hpp"
-#include "app/options/options.hpp"
+#include "app/options/usage_error.hpp"
 #include "comm/agreement.hpp"
 #include "comm/session/deadline.hpp"
 

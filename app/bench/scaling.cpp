@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/options/options.hpp"
+#include "app/options/usage_error.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/statistics.hpp"
 #include "comm/survey/topology.hpp"

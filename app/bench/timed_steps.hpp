@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "app/bench/bench_options.hpp"
 #include "app/bench/scaling.hpp"
 #include "app/engine/engine.hpp"
 #include "app/engine/trainer.hpp"
-#include "app/options/bench_options.hpp"
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
 #include "io/datasets/prefetcher.hpp"

@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
-#include "app/options/bench_options.hpp"
+#include "app/bench/bench_options.hpp"
 #include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
+#include "app/train/train_command_line.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -84,6 +85,16 @@ void parse(OptionTable& table, const std::vector<std::string>& arguments, std::s
 }
 
 }  // namespace
+
+template <>
+std::vector<Choice<InputFrom>> choices() {
+  return {{"memory", InputFrom::memory}, {"data", InputFrom::data}};
+}
+
+template <>
+std::vector<Choice<Scaling>> choices() {
+  return {{"weak", Scaling::weak}, {"strong", Scaling::strong}, {"both", Scaling::both}};
+}
 
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   BenchStepOptions options;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options/bench_options.hpp"
+#include "app/check/check_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {

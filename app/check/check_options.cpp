@@ -1,6 +1,8 @@
-#include "app/options/bench_options.hpp"
+#include "app/check/check_options.hpp"
+
 #include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
+#include "app/train/train_command_line.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -10,7 +10,9 @@
 
 #include "app/engine/chosen_checkpoint.hpp"
 #include "app/engine/weight_file.hpp"
-#include "app/options/options.hpp"
+#include "app/options/stored_options.hpp"
+#include "app/options/train_options.hpp"
+#include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
 #include "comm/agreement.hpp"
 #include "comm/messages.hpp"

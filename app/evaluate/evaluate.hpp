@@ -2,7 +2,7 @@
 /// `lockstep eval`: evaluates a checkpoint's network on a dataset.
 #pragma once
 
-#include "app/options/options.hpp"
+#include "app/evaluate/trained_model_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {

@@ -13,6 +13,7 @@
 #include "app/engine/file_watch.hpp"
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/snapshot.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "app/engine/signals.hpp"
-#include "app/options/options.hpp"
+#include "app/evaluate/generate_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {

@@ -1,6 +1,7 @@
+#include "app/evaluate/generate_options.hpp"
+
 #include <string_view>
 
-#include "app/options/options.hpp"
 #include "app/options/train_rows.hpp"
 
 namespace lockstep::app {

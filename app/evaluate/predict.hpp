@@ -3,7 +3,7 @@
 /// (prediction_file.hpp).
 #pragma once
 
-#include "app/options/options.hpp"
+#include "app/evaluate/trained_model_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {

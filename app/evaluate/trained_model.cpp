@@ -10,6 +10,7 @@
 
 #include "app/engine/engine.hpp"
 #include "app/options/moved_path.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/plan/column_match.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/data_match.hpp"

@@ -11,7 +11,7 @@
 
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/snapshot.hpp"
-#include "app/options/options.hpp"
+#include "app/evaluate/trained_model_options.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/constant_predictor.hpp"
 #include "app/plan/task.hpp"

@@ -1,8 +1,5 @@
-#include "app/options/options.hpp"
+#include "app/evaluate/trained_model_options.hpp"
 
-#include <fmt/format.h>
-
-#include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
 #include "app/options/usage_error.hpp"
 
@@ -32,26 +29,6 @@ constexpr std::string_view kPredictExamples =
     "Examples\n"
     "  lockstep predict runs/adam --out predictions.h5 --csv predictions.csv\n"
     "  mpirun -np 4 lockstep predict runs/adam --data shards/unlabelled --out predictions.h5\n";
-
-constexpr std::string_view kInfoUsage =
-    "Usage: lockstep info PATH [options]\n"
-    "\n"
-    "Says what a shard folder, an HDF5 data file, a checkpoint or a run folder holds, and verifies its\n"
-    "checksums. Exit code 1 when something is damaged. Of a network in a file, FILE.yaml, it shows the\n"
-    "operations, for samples of --features or --image; the options of the network are options here, too.\n";
-
-constexpr std::string_view kHelpUsage =
-    "Usage: lockstep help [COMMAND] [options]\n"
-    "\n"
-    "Explains a command, or the program: as text, as a manual page, or as the completion of a shell.\n";
-constexpr std::string_view kHelpExamples =
-    "\n"
-    "Examples\n"
-    "  lockstep help train\n"
-    "  lockstep help bench step --man | man -l -\n"
-    "  source <(lockstep help --completion bash)\n"
-    "  lockstep help --write ~/.local/share\n"
-    "      man/man1/lockstep-train.1 and so on, and the completions where the shells look for them\n";
 
 /// The rows of a trained network and its data.
 class TrainedModelRows {
@@ -128,74 +105,6 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   model.choose();
   table.require("out", "name the file for the predictions");
   if (options.csv == options.out) throw UsageError("--csv and --out name the same file: give each its own");
-  return options;
-}
-
-InfoOptions parse_info(const std::vector<std::string>& arguments) {
-  InfoOptions options;
-  for (const std::string& argument : arguments) {
-    std::error_code unknown;
-    const bool is_network = argument.ends_with(".yaml") || argument.ends_with(".yml");
-    if (options.network.source != nullptr || argument.starts_with("-") || !is_network) continue;
-    if (!std::filesystem::is_regular_file(argument, unknown)) continue;
-    options.network.source = read_network_file(argument);
-    options.network.name = argument;
-  }
-  OptionTable table("lockstep info");
-  table.group("What");
-  table
-      .add("path", options.path, "PATH",
-           "shard folder, HDF5 file, checkpoint, run folder or network (FILE.yaml); --path itself may be left out")
-      .positional();
-  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
-      .check(reject_empty);
-  table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
-  add_allow_fill(table, options.allow_fill);
-  table.add("verify", options.verify, "recompute checksums");
-  table.group("Networks");
-  table.add("features", options.features, "N", "numbers per sample").at_least(1);
-  table.add("outputs", options.outputs, "N", "classes, words of a vocabulary, or numbers to predict").at_least(1);
-  add_image_option(table, options.image, "samples are images; instead of --features");
-  table.add("svg", options.svg, "FILE", "draw the network's operations there");
-  if (options.network.source != nullptr) {
-    add_options_of_file(table, options.network);
-    require_fitting_names(table, *options.network.source);
-  }
-  read_options(table, arguments, kInfoUsage, "");
-  table.require("path", "name a shard folder, a checkpoint or a run folder");
-  if (!options.svg.empty() && options.network.source == nullptr) {
-    throw UsageError("--svg draws a network: name its file (FILE.yaml)");
-  }
-  if (options.network.source != nullptr) settle_network_options(table, options.network);
-  return options;
-}
-
-HelpOptions parse_help(const std::vector<std::string>& arguments) {
-  HelpOptions options;
-  OptionTable table("lockstep help");
-  table.group("What");
-  table
-      .add_free(
-          "command", Option::Shape::value, "COMMAND", "the command to explain; --command itself may be left out",
-          [&options](const Option&, const std::string& word) {
-            if (!word.empty()) options.command += (options.command.empty() ? "" : " ") + word;
-            return std::string();
-          },
-          [&options] { return options.command; })
-      .positional()
-      .several();
-  table.add("man", options.manual, "print the manual page (roff)");
-  static const std::vector<Choice<std::optional<Shell>>> shells{
-      {"none", std::nullopt}, {"bash", Shell::bash}, {"zsh", Shell::zsh}, {"fish", Shell::fish}};
-  table.add_choice("completion", options.shell, "SHELL", "print the script that completes commands and options", shells)
-      .contradicts("man")
-      .contradicts("command");
-  table.add("write", options.write, "FOLDER", "write all manual pages and completions there, as below /usr/share")
-      .contradicts("man")
-      .contradicts("command")
-      .contradicts("completion");
-  read_options(table, arguments, kHelpUsage, kHelpExamples);
-  table.check_relations();
   return options;
 }
 

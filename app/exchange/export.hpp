@@ -2,7 +2,7 @@
 /// The export command: converts a checkpoint's network for other programs.
 #pragma once
 
-#include "app/options/options.hpp"
+#include "app/exchange/export_options.hpp"
 
 namespace lockstep::app {
 

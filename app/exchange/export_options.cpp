@@ -1,4 +1,5 @@
-#include "app/options/options.hpp"
+#include "app/exchange/export_options.hpp"
+
 #include "app/options/train_rows.hpp"
 
 namespace lockstep::app {

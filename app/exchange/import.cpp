@@ -11,6 +11,7 @@
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/weight_file.hpp"
 #include "app/exchange/network_metadata.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"

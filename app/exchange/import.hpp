@@ -2,7 +2,7 @@
 /// The import command: converts weights of a safetensors file to a checkpoint.
 #pragma once
 
-#include "app/options/options.hpp"
+#include "app/exchange/import_options.hpp"
 
 namespace lockstep::app {
 

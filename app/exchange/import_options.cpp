@@ -1,5 +1,6 @@
+#include "app/exchange/import_options.hpp"
+
 #include "app/options/option_table.hpp"
-#include "app/options/options.hpp"
 
 namespace lockstep::app {
 namespace {

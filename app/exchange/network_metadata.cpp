@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/network_files.hpp"
+#include "app/options/stored_options.hpp"
 
 namespace lockstep::app {
 

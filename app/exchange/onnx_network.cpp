@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/exchange/onnx_operations.hpp"
-#include "app/options/options.hpp"
+#include "app/options/train_options.hpp"
 #include "app/report/program_build.hpp"
 #include "io/shards/data_description.hpp"
 

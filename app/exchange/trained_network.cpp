@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "app/exchange/network_metadata.hpp"
+#include "app/options/stored_options.hpp"
 
 namespace lockstep::app {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "app/help/command_help.hpp"
-#include "app/options/options.hpp"
+#include "app/help/help_options.hpp"
 
 namespace lockstep::app {
 

@@ -5,7 +5,8 @@
 #include <filesystem>
 #include <string>
 
-#include "app/options/options.hpp"
+#include "app/info/info_options.hpp"
+#include "app/options/train_options.hpp"
 #include "app/report/console.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 

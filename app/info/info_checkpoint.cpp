@@ -12,6 +12,7 @@
 
 #include "app/info/describe_columns.hpp"
 #include "app/info/info.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
 #include "app/report/figures.hpp"

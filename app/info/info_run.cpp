@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/info/info.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/report/figures.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/runs/metrics_log.hpp"

@@ -1,6 +1,5 @@
 #include "app/options/choices.hpp"
 
-#include "app/options/bench_options.hpp"
 #include "app/options/train_options.hpp"
 
 namespace lockstep::app {
@@ -133,29 +132,6 @@ template <>
 std::vector<Choice<model::ScheduleOptions::Kind>> choices() {
   using enum model::ScheduleOptions::Kind;
   return named({constant, exponential, step, cosine, polynomial});
-}
-
-template <>
-std::vector<Choice<InputFrom>> choices() {
-  return {{"memory", InputFrom::memory}, {"data", InputFrom::data}};
-}
-
-template <>
-std::vector<Choice<Scaling>> choices() {
-  return {{"weak", Scaling::weak}, {"strong", Scaling::strong}, {"both", Scaling::both}};
-}
-
-template <>
-std::vector<Choice<AllReduceAlgorithm>> choices() {
-  return {{"ring", AllReduceAlgorithm::ring},
-          {"two-level", AllReduceAlgorithm::two_level},
-          {"shared-memory", AllReduceAlgorithm::shared_memory},
-          {"mpi", AllReduceAlgorithm::mpi},
-          {"iallreduce", AllReduceAlgorithm::iallreduce},
-          {"nccl", AllReduceAlgorithm::nccl},
-          {"doubling", AllReduceAlgorithm::doubling},
-          {"halving", AllReduceAlgorithm::halving},
-          {"ring-only", AllReduceAlgorithm::ring_only}};
 }
 
 }  // namespace lockstep::app

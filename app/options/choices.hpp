@@ -15,7 +15,8 @@ struct Choice {
   Value value;
 };
 
-/// All choices of a type, in the order in which the help lists them. Specialised in choices.cpp.
+/// All choices of a type, in the order in which the help lists them. Specialised in choices.cpp, and beside the options
+/// of a command that alone has the type.
 template <class Value>
 std::vector<Choice<Value>> choices();
 

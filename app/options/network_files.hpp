@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/options/option_table.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/options/train_options.hpp"
 #include "model/network.hpp"
 

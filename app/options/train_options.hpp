@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,10 +22,6 @@
 #include "model/training/outer_optimizer.hpp"
 #include "model/training/schedule.hpp"
 #include "model/update_rule.hpp"
-
-namespace lockstep::io {
-struct TrainingRecord;
-}
 
 namespace lockstep::app {
 
@@ -319,35 +314,5 @@ std::string option_text(const TrainOptions& options, const std::string& name);
 
 /// The options that have an effect, and their values in the user's notation, in the order of the help.
 std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options);
-
-/// The network of a user's file, in the folder of a run.
-inline constexpr const char* kNetworkFile = "network.yaml";
-
-/// The options that a run was trained with, as an INI file, and the text of its network (YAML) if a user's file
-/// describes it.
-struct StoredRun {
-  std::string configuration;
-  std::string network = {};
-};
-/// Returns them for a checkpoint. Throws UsageError if it cannot.
-using StoredConfiguration = std::function<StoredRun(const std::filesystem::path& checkpoint)>;
-/// Parses argv without the program name and the subcommand. Reads the file that --config names, and the configuration
-/// of the checkpoint that --resume names through `configuration_of`. Throws UsageError or HelpRequested.
-TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of);
-/// The same without options from a checkpoint.
-TrainOptions parse_train(const std::vector<std::string>& arguments);
-/// A TrainOptions from the configuration text stored in a run or a checkpoint; `network`: the text of its network, if a
-/// user's file describes it. Throws UsageError.
-TrainOptions train_options_from_ini(const std::string& ini, const std::string& network = {});
-/// The options that a checkpoint was trained with. Throws UsageError.
-TrainOptions train_options_of(const io::TrainingRecord& record);
-
-/// The options of a run that resumes a checkpoint with this configuration: options that the user of this launch has not
-/// given come from the checkpoint, including automatic decisions. parse_train() has done so already if it found the
-/// run's configuration. Execution stays as this launch has begun it. Throws UsageError.
-TrainOptions going_on(const TrainOptions& given, const StoredRun& before);
-/// The options of a run that begins with the weights of such a checkpoint: network and input normalisation come from
-/// the checkpoint unless the user gives others. Throws UsageError.
-TrainOptions with_network_of(const TrainOptions& given, const StoredRun& before);
 
 }  // namespace lockstep::app

@@ -803,4 +803,30 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       .only_with("device", {"auto", "gpu"});
 }
 
+void add_train_options(OptionTable& table, TrainOptions& options) {
+  add_data_options(table, options.data);
+  add_network_options(table, options.network);
+  add_loss_options(table, options.loss);
+  add_optimizer_options(table, options.optimizer);
+  add_learning_rate_options(table, options.schedule, options.work);
+  add_amount_options(table, options.work);
+  add_batch_options(table, options.work);
+  add_agree_options(table, options.agree);
+  add_validation_options(table, options.validation);
+  add_start_options(table, options.start);
+  add_tuning_options(table, options.tuning);
+  add_run_options(table, options.run);
+  add_report_options(table, options.reports);
+  add_execution_options(table, options.execution);
+  add_step_options(table, options.execution);
+  table.add("dry-run", options.dry_run, "print the plan (parameters, memory, work per step, buckets) and stop");
+}
+
+OptionTable train_table(TrainOptions& options) {
+  OptionTable table("lockstep train");
+  add_train_options(table, options);
+  table.find("data")->positional();
+  return table;
+}
+
 }  // namespace lockstep::app

@@ -65,14 +65,8 @@ void add_step_options(OptionTable& table, ExecutionOptions& options);
 
 /// All of the above in train's order.
 void add_train_options(OptionTable& table, TrainOptions& options);
-/// Support of --config by a command.
-enum class ConfigFile { none, taken };
-/// Reads the command line and the file that it names (by --config or to resume from) into a table that has these
-/// options, then calls settle(). Without `configuration_of` a checkpoint brings no options. Throws the exceptions of
-/// `configuration_of`, UsageError and HelpRequested.
-void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
-                        std::string_view usage, std::string_view examples, ConfigFile file,
-                        const StoredConfiguration& configuration_of = {});
+/// The table of `lockstep train`, whose rows write into `options`. It takes their values as defaults when it is built.
+OptionTable train_table(TrainOptions& options);
 
 /// Applies the network's usual training options unless the user has given others; call after all options are read.
 void apply_network_defaults(OptionTable& table, TrainOptions& options);

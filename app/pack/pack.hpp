@@ -3,7 +3,7 @@
 #pragma once
 
 #include "app/engine/signals.hpp"
-#include "app/options/options.hpp"
+#include "app/pack/pack_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {

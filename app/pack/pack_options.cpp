@@ -1,4 +1,5 @@
-// The options of `lockstep pack`.
+#include "app/pack/pack_options.hpp"
+
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -6,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "app/options/options.hpp"
 #include "app/options/train_rows.hpp"
 
 namespace lockstep::app {

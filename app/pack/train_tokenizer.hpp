@@ -2,7 +2,7 @@
 /// `lockstep tokenizer train`: makes a byte pair vocabulary from texts.
 #pragma once
 
-#include "app/options/options.hpp"
+#include "app/pack/train_tokenizer_options.hpp"
 
 namespace lockstep::app {
 

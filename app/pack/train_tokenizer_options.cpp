@@ -1,3 +1,5 @@
+#include "app/pack/train_tokenizer_options.hpp"
+
 // The options of `lockstep tokenizer train`.
 #include <string_view>
 
@@ -5,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "app/options/option_table.hpp"
-#include "app/options/options.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/options/stored_options.hpp"
 #include "app/options/train_options.hpp"
 
 namespace lockstep::app {

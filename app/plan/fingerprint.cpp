@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 #include <link.h>
 
-#include "app/options/options.hpp"
 #include "app/report/program_build.hpp"
 #include "io/files/checksum.hpp"
 

@@ -9,7 +9,8 @@
 
 #include "app/agree/combinations.hpp"
 #include "app/options/choices.hpp"
-#include "app/options/options.hpp"
+#include "app/options/stored_options.hpp"
+#include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/plan/data_match.hpp"

@@ -2,7 +2,7 @@
 /// `lockstep report` and `lockstep plot`: pictures of runs. One process each, without MPI.
 #pragma once
 
-#include "app/options/options.hpp"
+#include "app/runs/report_runs_options.hpp"
 
 namespace lockstep::app {
 

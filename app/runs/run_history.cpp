@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options/stored_options.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
 #include "io/files/durable_file.hpp"

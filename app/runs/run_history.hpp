@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "app/options/progress.hpp"
 #include "app/report/chart.hpp"
 #include "app/report/step_figures.hpp"
+#include "app/runs/progress.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {

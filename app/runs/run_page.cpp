@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "app/options/options.hpp"
 #include "app/report/chart_canvas.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"

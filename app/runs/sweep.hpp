@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "app/engine/signals.hpp"
-#include "app/options/options.hpp"
 #include "app/runs/sweep_folder.hpp"
+#include "app/runs/sweep_options.hpp"
 
 namespace lockstep::app {
 

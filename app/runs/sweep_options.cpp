@@ -1,3 +1,5 @@
+#include "app/runs/sweep_options.hpp"
+
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -7,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "app/options/network_files.hpp"
-#include "app/options/options.hpp"
 #include "app/options/train_rows.hpp"
+#include "app/train/train_command_line.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "app/options/options.hpp"
+#include "app/options/train_options.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/report/program_build.hpp"
 #include "comm/survey/topology.hpp"

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/options/stored_options.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/report/figures.hpp"

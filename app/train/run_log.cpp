@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "app/options/stored_options.hpp"
 #include "app/train/resume.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/durable_file.hpp"

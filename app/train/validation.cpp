@@ -10,6 +10,7 @@
 #include "app/engine/divergence.hpp"
 #include "app/engine/evaluation.hpp"
 #include "app/options/choices.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/plan/constant_predictor.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "app/bench/scaling_report.hpp"
-#include "app/options/options.hpp"
+#include "app/options/usage_error.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "app/engine/weight_file.hpp"
-#include "app/options/options.hpp"
+#include "app/exchange/export_options.hpp"
+#include "app/options/stored_options.hpp"
+#include "app/options/train_options.hpp"
+#include "app/options/usage_error.hpp"
+#include "app/train/train_command_line.hpp"
 
 namespace lockstep::app {
 namespace {

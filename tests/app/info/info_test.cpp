@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "app/options/stored_options.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/runs/metrics_log.hpp"
 #include "io/shards/sample_source.hpp"

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/options/stored_options.hpp"
+#include "app/train/train_command_line.hpp"
 #include "io/io_test_support.hpp"
 
 namespace lockstep::app {

@@ -1,4 +1,3 @@
-#include "app/options/options.hpp"
 
 #include <functional>
 #include <sstream>
@@ -8,7 +7,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/options/bench_options.hpp"
+#include "app/bench/bench_options.hpp"
+#include "app/check/check_options.hpp"
+#include "app/evaluate/generate_options.hpp"
+#include "app/evaluate/trained_model_options.hpp"
+#include "app/help/help_options.hpp"
+#include "app/info/info_options.hpp"
+#include "app/options/train_options.hpp"
+#include "app/options/usage_error.hpp"
+#include "app/pack/pack_options.hpp"
+#include "app/train/train_command_line.hpp"
 #include "model/network.hpp"
 
 namespace lockstep::app {

@@ -9,8 +9,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "app/options/bench_options.hpp"
-#include "app/options/options.hpp"
+#include "app/bench/bench_options.hpp"
+#include "app/check/check_options.hpp"
+#include "app/evaluate/generate_options.hpp"
+#include "app/evaluate/trained_model_options.hpp"
+#include "app/exchange/export_options.hpp"
+#include "app/exchange/import_options.hpp"
+#include "app/info/info_options.hpp"
+#include "app/options/usage_error.hpp"
+#include "app/pack/pack_options.hpp"
+#include "app/pack/train_tokenizer_options.hpp"
+#include "app/train/train_command_line.hpp"
 #include "model/network.hpp"
 
 namespace lockstep::app {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/options/stored_options.hpp"
+
 namespace lockstep::app {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/train/train_command_line.hpp"
 #include "comm/host/serial_communicator.hpp"
 
 namespace lockstep::app {

@@ -10,7 +10,6 @@
 
 #include "app/agree/servers/arrivals.hpp"
 #include "app/engine/signals.hpp"
-#include "app/options/options.hpp"
 #include "app/runs/report_runs.hpp"
 #include "app/runs/run_history.hpp"
 #include "app/runs/sweep_folder.hpp"

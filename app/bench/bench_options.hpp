@@ -1,5 +1,5 @@
 /// \file
-/// The options of the benchmarks and of the preflight check.
+/// The options of the benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/options/choices.hpp"
 #include "app/options/train_options.hpp"
 
 namespace lockstep::app {
@@ -74,6 +75,13 @@ struct BenchCheckpointOptions {
 /// Algorithm that sums over all ranks.
 enum class AllReduceAlgorithm { ring, two_level, shared_memory, mpi, iallreduce, nccl, doubling, halving, ring_only };
 
+template <>
+std::vector<Choice<InputFrom>> choices();
+template <>
+std::vector<Choice<Scaling>> choices();
+template <>
+std::vector<Choice<AllReduceAlgorithm>> choices();
+
 /// Reads names with commas between them, in any order; a name given twice counts once. Throws std::invalid_argument
 /// that says what is wrong with `text` and lists all valid names.
 std::vector<AllReduceAlgorithm> parse_algorithms(const std::string& text);
@@ -95,18 +103,11 @@ struct BenchAllReduceOptions {
   ExecutionOptions execution;
 };
 
-struct CheckOptions {
-  TrainOptions train;          ///< options of the future job; without data the check skips its data and memory
-  double seconds = 5;          ///< time for the network
-  std::filesystem::path json;  ///< file for the findings
-};
-
 /// Parse argv without the program name and the subcommand. Throw UsageError or HelpRequested.
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments);
 BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments);
 BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments);
 BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& arguments);
 BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arguments);
-CheckOptions parse_check(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::app

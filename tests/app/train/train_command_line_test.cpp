@@ -1,3 +1,5 @@
+#include "app/train/train_command_line.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -10,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/options/stored_options.hpp"
 #include "app/options/train_options.hpp"
 #include "model/initialize.hpp"
 #include "model/network.hpp"

@@ -1,0 +1,22 @@
+/// \file
+/// The options of `lockstep check`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/options/train_options.hpp"
+
+namespace lockstep::app {
+
+struct CheckOptions {
+  TrainOptions train;          ///< options of the future job; without data the check skips its data and memory
+  double seconds = 5;          ///< time for the network
+  std::filesystem::path json;  ///< file for the findings
+};
+
+/// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested.
+CheckOptions parse_check(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::app

@@ -1,0 +1,28 @@
+/// \file
+/// The options of `lockstep sweep`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::app {
+
+/// One training of a sweep.
+struct SweepSetting {
+  std::string line{};                    ///< line of the file
+  std::vector<std::string> arguments{};  ///< arguments for `lockstep train`, including those common to all settings
+};
+
+struct SweepOptions {
+  std::filesystem::path settings, run;
+  std::vector<std::string> launch;  ///< arguments before the program's name
+  bool halving = false;
+  std::vector<SweepSetting> lines;  ///< not empty
+};
+
+/// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested. Reads the file
+/// of settings.
+SweepOptions parse_sweep(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::app
