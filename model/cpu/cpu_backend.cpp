@@ -110,7 +110,9 @@ Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Bl
   std::array<Part, kMaxBlocks> parts;
   const std::size_t blocks = std::clamp<std::size_t>(count / smallest, 1, kMaxBlocks);
   threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
+    // The last block first: what has just been written ends there and is still in the caches. An update that follows
+    // begins where this ends.
+    for (std::size_t i = end; i-- > begin;) {
       const Slice range = part_of(count, kLine, i, blocks);
       parts[i] = block(range.offset, range.count);
     }
