@@ -18,6 +18,7 @@
 #include "app/plan/standardization.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
+#include "comm/agreement.hpp"
 #include "comm/device_communicator.hpp"
 
 namespace lockstep::app {
@@ -266,6 +267,11 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
     }
     workload = prepare_workload(options, world, deadline, shared, known ? &*known : nullptr);
   });
+  // Other data on some rank would have other numbers of features.
+  comm::require_equal(communicator,
+                      std::vector<comm::FingerprintItem>{
+                          {"training data", workload.training->fingerprint()},
+                          {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
   standardize(communicator, *workload.options, known_scales(options, resumed, initial, workload), workload);
   workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
   workload.model.weighted = !workload.weights.empty();
