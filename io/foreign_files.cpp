@@ -284,8 +284,10 @@ void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
       const ShardFile file(path, files.x, files.y, nullptr, files.unlabelled, files.gaps);
       for (const std::filesystem::path& other : file.other_files()) parts.insert(same_path(other));
       require_written(file, files.gaps, progress);
-      read_some(file, 0, kMinSampled, progress);
-      if (file.fields().size() > 1) read_some(file, 1, std::numeric_limits<std::size_t>::max(), progress);
+      for (std::size_t i = 0; i < file.inputs(); ++i) read_some(file, file.input(i), kMinSampled, progress);
+      for (std::size_t i = 0; i < file.targets(); ++i) {
+        read_some(file, file.target(i), std::numeric_limits<std::size_t>::max(), progress);
+      }
     } catch (const FileError& error) {
       refused.emplace_back(path, error);
     }

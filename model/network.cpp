@@ -218,6 +218,14 @@ NetworkOptions with_defaults(const NetworkOptions& given) {
   return options;
 }
 
+std::vector<SampleInput> inputs_of(const NetworkOptions& options) {
+  std::vector<SampleInput> inputs;
+  for (const DeclaredInput& declared : declared_inputs(network_kind(options))) {
+    inputs.push_back({.name = declared.name, .extents = declared.extents});
+  }
+  return inputs;
+}
+
 std::int64_t tokens_per_sample(const NetworkOptions& options) {
   const NetworkKind& kind = network_kind(options);
   return kind.reads == Reads::tokens ? with_defaults(options).get<std::int64_t>(kind.window) : 0;

@@ -38,6 +38,12 @@ constexpr bool is_of_numbers(LossKind loss) noexcept {
   return loss != LossKind::softmax_cross_entropy && loss != LossKind::binary_cross_entropy;
 }
 
+/// One of several inputs of a network.
+struct SampleInput {
+  std::string name;
+  std::vector<std::int64_t> extents;  ///< extents of a sample, channels last; none: one number
+};
+
 /// Shape of a sample as a network sees it.
 struct SampleShape {
   std::int64_t features = 0;  ///< elements of x per sample; tokens: the context
@@ -45,6 +51,8 @@ struct SampleShape {
   /// Shape of the features, if they are an image (after augmentation) or a volume.
   std::optional<ImageShape> image = {};
   bool tokens = false;  ///< x and y are tokens, int32 [context] each
+  /// Two or more inputs, whose numbers lie side by side in x, `features` in all; empty: x is the input.
+  std::vector<SampleInput> inputs = {};
 };
 
 /// A network made from a description.
@@ -166,6 +174,8 @@ struct NetworkKind {
 std::unique_ptr<Network> make_network(const NetworkOptions& options, const SampleShape& shape);
 /// Fills in the kind's values of unset options. Throws std::invalid_argument as make_network does.
 NetworkOptions with_defaults(const NetworkOptions& options);
+/// The inputs that a network file declares, in its order; an extent of 0 is any. None: one input of any shape.
+std::vector<SampleInput> inputs_of(const NetworkOptions& options);
 /// Tokens of a sample, for a network that reads tokens; else 0. Throws std::invalid_argument as make_network does.
 std::int64_t tokens_per_sample(const NetworkOptions& options);
 /// Throws std::invalid_argument that lists the valid names.

@@ -23,6 +23,9 @@ model::SampleShape synthetic_shape(const StepWork& work) {
   if (const std::int64_t context = model::tokens_per_sample(work.train.network); context > 0) {
     return {.features = context, .outputs = work.outputs, .image = {}, .tokens = true};
   }
+  if (const std::optional<model::SampleShape> several = shape_of_inputs(work.train.network, work.outputs)) {
+    return *several;
+  }
   if (!work.image) return {.features = work.features, .outputs = work.outputs, .image = {}};
   return {.features = work.image->elements(), .outputs = work.outputs, .image = work.image};
 }

@@ -24,6 +24,7 @@
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/standardized_dataset.hpp"
 #include "io/image_dataset.hpp"
+#include "io/shards/shard_file.hpp"
 
 namespace lockstep::app {
 
@@ -37,6 +38,7 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
   DataFormat format = data_format(trained, known ? &*known : nullptr);
   if (format.context == 0) {
     const bool packed = is_packed_data(trained.data.validation);
+    if (packed && trained.data.y != DataOptions{}.y) format.targets = io::names_in(trained.data.y);
     if (packed || !request.x.empty()) format.x = request.x.empty() ? "x" : request.x;
     if (packed || !request.y.empty()) format.y = request.y.empty() ? "y" : request.y;
   }

@@ -93,7 +93,7 @@ void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord&
       const bool whole = data.augmentation.empty() || data.augmentation == "none";
       const std::int64_t features = data.x.elements();
       require(features > 0 && (!whole || features == network.features), "its samples do not fit its network");
-      require(fits(data.features.mean.size(), features), "not every feature has its mean and deviation");
+      require(data.features.fits(features), "not every feature has its mean and deviation");
       require(fits(data.targets.mean.size(), network.outputs), "not every target has its mean and deviation");
       require(fits(data.target_means.size(), network.outputs), "not every target has its mean");
       require(data.labels != io::Labels::classes || data.classes <= network.outputs,
@@ -182,7 +182,7 @@ int run_import(const ImportOptions& options) {
   }
   std::unique_ptr<model::Network> network;
   try {
-    network = model::make_network(trained.network, sample_shape_of(record.network));
+    network = model::make_network(trained.network, sample_shape_of(record));
   } catch (const std::invalid_argument& error) {
     fail(file, fmt::format("its tensors make no network: {}", error.what()));
   }

@@ -10,6 +10,7 @@
 
 #include "app/options/network_files.hpp"
 #include "app/options/stored_options.hpp"
+#include "io/shards/data_description.hpp"
 
 namespace lockstep::app {
 
@@ -43,12 +44,17 @@ std::vector<std::int64_t> numbers_in(const io::Metadata& metadata, const char* k
 
 }  // namespace
 
-model::SampleShape sample_shape_of(const io::NetworkIdentity& network) {
+model::SampleShape sample_shape_of(const io::TrainingRecord& record) {
+  const io::NetworkIdentity& network = record.network;
   model::SampleShape shape{.features = network.features, .outputs = network.outputs, .tokens = network.tokens};
   if (network.image.size() >= 3) {
     shape.image =
         model::ImageShape{.height = network.image[0], .width = network.image[1], .channels = network.image[2]};
     if (network.image.size() > 3) shape.image->depth = network.image[3];
+  }
+  if (network.tokens || record.data_description.empty()) return shape;
+  for (const io::Field& input : io::data_description_from_json(record.data_description).inputs) {
+    shape.inputs.push_back({.name = input.name, .extents = input.sample_shape});
   }
   return shape;
 }

@@ -9,7 +9,7 @@
 
 namespace lockstep::app {
 
-model::SampleShape sample_shape_of(const io::NetworkIdentity& network);
+model::SampleShape sample_shape_of(const io::TrainingRecord& record);
 
 /// "format" = "pt", which readers of safetensors expect; the other keys begin with "lockstep_": format, network,
 /// signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration, network_text, vocabulary,

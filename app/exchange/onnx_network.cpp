@@ -50,6 +50,8 @@ class Conversion {
       operations_.batch = graph_.slice(operations_.sizes, graph_.numbers({0}), graph_.numbers({1}), {0}, {1});
       operations_.sequence = graph_.slice(operations_.sizes, graph_.numbers({1}), graph_.numbers({2}), {0}, {1});
       operations_.set_rows(kInput, "tokens");
+    } else if (!shape.inputs.empty()) {
+      begin_inputs();
     } else {
       begin_samples();
     }
@@ -57,6 +59,54 @@ class Conversion {
       model_.inputs.push_back({state.name, io::OnnxType::float32, {"batch", state.columns}});
       operations_.state_before[state.name] = state.name;
     }
+  }
+
+  /// Several inputs, each with its own scale, side by side as the network reads them.
+  void begin_inputs() {
+    const DataOptions& data = trained_.trained.data;
+    const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
+    std::vector<Name> rows;
+    std::size_t feature = 0;
+    for (std::size_t i = 0; i < trained_.shape.inputs.size(); ++i) {
+      const model::SampleInput& input = trained_.shape.inputs[i];
+      std::vector<io::OnnxExtent> extents{"batch"};
+      std::int64_t elements = 1;
+      for (const std::int64_t extent : input.extents) {
+        extents.emplace_back(extent);
+        elements *= extent;
+      }
+      // Names of outputs are taken.
+      const bool is_taken = input.name == "logits" || input.name == "probabilities" || input.name == "predictions";
+      Name x = is_taken ? input.name + "_input" : input.name;
+      model_.inputs.push_back({x, io::OnnxType::float32, std::move(extents)});
+      x = graph_.reshape(x, {-1, elements});
+      if (per_feature) {
+        const std::size_t features = data_scale_.features.parts.empty()
+                                         ? static_cast<std::size_t>(elements)
+                                         : static_cast<std::size_t>(data_scale_.features.parts.at(i).features);
+        x = standardized(x, static_cast<std::size_t>(elements), feature, features, input.name + "/");
+        feature += features;
+      }
+      rows.push_back(std::move(x));
+    }
+    const Name row = graph_.node("Concat", rows, {{"axis", std::int64_t{1}}});
+    operations_.set_rows(kInput, per_feature ? row : scaled(row));
+  }
+
+  /// The affine normalisation of all numbers.
+  Name scaled(Name x) {
+    const Normalization& normalize = trained_.trained.data.normalize;
+    if (normalize.kind == Normalization::Kind::affine) {
+      const model::InputTransform& affine = normalize.affine;
+      if (affine.scale != 1) x = graph_.node("Mul", {x, graph_.scalar(affine.scale)});
+      if (affine.shift != 0) x = graph_.node("Add", {x, graph_.scalar(affine.shift)});
+    } else if (normalize.kind != Normalization::Kind::none) {
+      throw io::FileError(fmt::format(
+          "{} does not say how its samples were normalised: it was written by another version; `lockstep train "
+          "--resume` writes a new one, and safetensors holds the weights alone",
+          trained_.source.file.string()));
+    }
+    return x;
   }
 
   /// Repeats BatchStage's processing of stored samples before the network (augmentation.hpp, evaluation).
@@ -68,37 +118,32 @@ class Conversion {
     const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && shape.image);
     const bool as_image = shape.image && shape.image->depth == 1 && (reads_images || data.augment.crop);
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
+    const std::size_t features = data_scale_.features.mean.size();
     Name x = "input";
     if (as_image) {
       const bool crops = data.augment.crop.has_value();
       const io::OnnxExtent height = crops ? io::OnnxExtent("height") : io::OnnxExtent(shape.image->height),
                            width = crops ? io::OnnxExtent("width") : io::OnnxExtent(shape.image->width);
       model_.inputs.push_back({x, io::OnnxType::float32, {"batch", height, width, shape.image->channels}});
-      if (per_feature) x = standardized(x, data_scale_.features.mean.size());
+      if (per_feature) x = standardized(x, features, 0, features, "");
       if (crops) x = central_crop(x, *shape.image);
     } else {
       model_.inputs.push_back({x, io::OnnxType::float32, {"batch", shape.features}});
-      if (per_feature) x = standardized(x, static_cast<std::size_t>(shape.features));
+      if (per_feature) x = standardized(x, static_cast<std::size_t>(shape.features), 0, features, "");
     }
     if (per_image) {
       x = standardize(x, as_image ? Numbers{1, 2, 3} : Numbers{1}, shape.features);
-    } else if (data.normalize.kind == Normalization::Kind::affine) {
-      const model::InputTransform& affine = data.normalize.affine;
-      if (affine.scale != 1) x = graph_.node("Mul", {x, graph_.scalar(affine.scale)});
-      if (affine.shift != 0) x = graph_.node("Add", {x, graph_.scalar(affine.shift)});
-    } else if (data.normalize.kind != Normalization::Kind::none && !per_feature) {
-      throw io::FileError(fmt::format(
-          "{} does not say how its samples were normalised: it was written by another version; `lockstep train "
-          "--resume` writes a new one, and safetensors holds the weights alone",
-          trained_.source.file.string()));
+    } else if (!per_feature) {
+      x = scaled(x);
     }
     const model::Shape& read = operations_.type(kInput).shape;
     if (as_image && read.count() == 3) operations_.set_image(kInput, graph_.transpose(x, {0, 3, 1, 2}));
     operations_.set_rows(kInput, as_image || read.count() > 1 ? graph_.reshape(x, {-1, read.last()}) : x);
   }
 
-  /// FeatureScale::apply along the last axis, which has `elements` elements; the features repeat along it.
-  Name standardized(const Name& x, std::size_t elements) {
+  /// FeatureScale::apply along the last axis, which has `elements` elements; `features` of them, from `first` on,
+  /// repeat along it.
+  Name standardized(const Name& x, std::size_t elements, std::size_t first, std::size_t features, const Name& prefix) {
     if (data_scale_.features.needs_double()) {
       throw io::FileError(
           fmt::format("{} was trained on numbers that float32 does not tell apart (mean {:.10g}, deviation {:.4g}), "
@@ -108,12 +153,12 @@ class Conversion {
     }
     const auto repeated = [&](const std::vector<double>& of_features) {
       std::vector<float> values(elements);
-      for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<float>(of_features[i % of_features.size()]);
+      for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<float>(of_features[first + i % features]);
       return values;
     };
     const Numbers extent{static_cast<std::int64_t>(elements)};
-    const Name mean = graph_.made("feature_mean", extent, [&] { return repeated(data_scale_.features.mean); });
-    const Name factor = graph_.made("feature_factor", extent, [&] {
+    const Name mean = graph_.made(prefix + "feature_mean", extent, [&] { return repeated(data_scale_.features.mean); });
+    const Name factor = graph_.made(prefix + "feature_factor", extent, [&] {
       std::vector<float> factors = repeated(data_scale_.features.deviation);
       for (float& value : factors) value = 1 / value;
       return factors;

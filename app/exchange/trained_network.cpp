@@ -38,7 +38,7 @@ TrainedNetwork read_trained_network(const CheckpointChoice& choice, const std::o
   if (trained.average && trained.trained.optimizer.average_decay == 0) {
     throw UsageError("--weights average: the run kept no average of its weights (its --average-decay was 0)");
   }
-  trained.shape = sample_shape_of(record.network);
+  trained.shape = sample_shape_of(record);
   const model::NetworkKind& kind = model::network_kind(trained.trained.network);
   if (kind.reads == model::Reads::images && !trained.shape.image) {
     throw io::FileError(fmt::format(

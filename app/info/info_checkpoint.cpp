@@ -103,6 +103,10 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
       fmt::join(data.x.sample_shape, ", "),
       data.layout.empty() ? "" : fmt::format(" ({})", io::visible_line(data.layout)),
       data.has_range ? fmt::format(", {:.6g} to {:.6g}", data.value_min, data.value_max) : ", of a range not known");
+  for (const io::Field& input : data.inputs) {
+    text += fmt::format("                 {}: {} [{}]\n", io::visible_line(input.name), io::name_of(input.type),
+                        fmt::join(input.sample_shape, ", "));
+  }
   if (data.has_statistics) {
     text += fmt::format("                 mean {:.6g}, deviation {:.6g}\n", data.mean, data.standard_deviation);
   }

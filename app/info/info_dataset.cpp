@@ -157,7 +157,9 @@ std::string storage_of(const io::StoredField& stored) {
 std::string training_text(const io::DatasetInfo& info) {
   const std::vector<std::int64_t>& shape = info.x.sample_shape;
   const std::string sees =
-      shape.size() == 4
+      !info.inputs.empty() ? fmt::format("{} side by side, {}", counted(info.inputs.size(), "input"),
+                                         counted(info.x.elements(), "number"))
+      : shape.size() == 4
           ? fmt::format("volumes of {} x {} x {}, {}", shape[0], shape[1], shape[2], counted(shape[3], "channel"))
       : shape.size() == 3
           ? fmt::format("images of {} x {} pixels, {}", shape[0], shape[1], counted(shape[2], "channel"))
@@ -172,12 +174,27 @@ std::string training_text(const io::DatasetInfo& info) {
   return fmt::format("  train    sees {}; {}\n", sees, learns);
 }
 
+/// A line for each of several inputs or targets.
+std::string describe_fields(const std::vector<io::FieldRange>& fields) {
+  std::string text;
+  for (const io::FieldRange& range : fields) {
+    text += fmt::format("    {:<12} {}", io::visible_line(range.field.name), describe(range.field));
+    if (range.has_statistics) {
+      text += fmt::format(", {:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", range.value_min, range.value_max,
+                          range.mean, range.standard_deviation);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 std::string heading(const std::filesystem::path& path, const io::ShardedDataset& dataset,
                     const io::DatasetOptions& data) {
   const io::DatasetInfo& info = dataset.info();
   std::string text = first_line(path, dataset, counted(info.samples, "sample"));
   if (!info.source.empty()) text += fmt::format("  source   {}\n", io::visible_line(info.source));
   text += fmt::format("  {:<8} {}, ", io::visible_line(info.x.name), describe(info.x));
+  const std::string fields = describe_fields(info.inputs) + describe_fields(info.targets);
   std::string missing;
   if (info.has_statistics) {
     text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max, info.mean,
@@ -200,7 +217,7 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
                                  : std::string("numbers to predict");
   if (!info.y.name.empty())
     text += fmt::format("\n  {:<8} {}, {}", io::visible_line(info.y.name), describe(info.y), labels);
-  text += "\n";
+  text += "\n" + fields;
   if (info.table) text += describe_columns(*info.table, 11);
   if (info.id) text += fmt::format("  names    of the samples: {}\n", io::visible_line(info.id->name));
   if (info.has_statistics) return text;
@@ -317,8 +334,12 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   const bool few = info.samples <= kMaxLabelsCounted / each && info.classes <= kMaxClassesCounted;
   const bool labels = info.labels_are_classes ? info.classes > 0 : info.targets_are_binary && each > 1;
   if (!verify || !labels || !few) return true;
-  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
-  const std::vector<std::int64_t> counts = count_labels(dataset, first.fields()[1].meaning.can_be_missing());
+  const bool can_be_missing = [&] {
+    if (info.has_statistics) return false;  // shards
+    const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
+    return first.fields()[1].meaning.can_be_missing();
+  }();
+  const std::vector<std::int64_t> counts = count_labels(dataset, can_be_missing);
   console.info(class_table(info, counts));
   const std::int64_t known = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   if (info.labels_are_classes && known < info.samples) {

@@ -7,6 +7,7 @@
 #include "app/options/image_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/network_text.hpp"
+#include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/network_chart.hpp"
 #include "io/exchange/output_file.hpp"
@@ -20,12 +21,22 @@ model::SampleShape shape_of(const InfoOptions& options) {
   if (const std::int64_t context = model::tokens_per_sample(options.network); context > 0) {
     return {.features = context, .outputs = options.outputs, .image = {}, .tokens = true};
   }
+  if (const std::optional<model::SampleShape> several = shape_of_inputs(options.network, options.outputs)) {
+    return *several;
+  }
   if (!options.image) return {.features = options.features, .outputs = options.outputs, .image = {}};
   return {.features = options.image->elements(), .outputs = options.outputs, .image = options.image};
 }
 
 std::string samples_text(const model::SampleShape& shape) {
   if (shape.tokens) return fmt::format("{} of {} words", counted(shape.features, "token"), with_commas(shape.outputs));
+  if (!shape.inputs.empty()) {
+    std::vector<std::string> texts;
+    for (const model::SampleInput& input : shape.inputs) {
+      texts.push_back(fmt::format("{} [{}]", input.name, fmt::join(input.extents, ", ")));
+    }
+    return fmt::format("{} -> {} (--outputs)", fmt::join(texts, ", "), counted(shape.outputs, "output"));
+  }
   const std::string inputs = shape.image ? to_text(*shape.image) : counted(shape.features, "number");
   return fmt::format("{} -> {} (--{}, --outputs)", inputs, counted(shape.outputs, "output"),
                      shape.image ? "image" : "features or --image");

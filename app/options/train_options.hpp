@@ -96,7 +96,7 @@ struct DataOptions {
   double validation_share = 0;       ///< > 0: instead, this share of the samples of `path`
   std::string x = "x", y = "y";      ///< HDF5 dataset names
   bool allow_fill = false;           ///< unwritten elements of HDF5 files by other programs count as the fill value
-  io::Layout layout = io::Layout::automatic;
+  io::Layouts layout = {};
   Normalization normalize;
   TargetScale targets = TargetScale::automatic;
   io::UnknownCategories unknown_categories =

@@ -10,6 +10,7 @@
 #include "app/options/all_reduce_option.hpp"
 #include "app/options/image_options.hpp"
 #include "comm/summation_tree.hpp"
+#include "io/shards/shard_file.hpp"
 #include "model/nearest_name.hpp"
 
 namespace lockstep::app {
@@ -285,16 +286,57 @@ void add_validation_data_option(OptionTable& table, DataOptions& options) {
 
 }  // namespace
 
-void add_layout_option(OptionTable& table, io::Layout& layout) {
-  table.add_choice("layout", layout, "ORDER",
+namespace {
+
+/// "auto", "channels-first", "nchw", "image=nchw,volume=ncdhw"
+std::string parse_layout(const std::string& text, io::Layouts& layout) {
+  for (const auto& [word, value] : choices<io::Layout>()) {
+    if (text != word) continue;
+    layout = value;
+    return "";
+  }
+  io::Layouts parsed;
+  for (const std::string& item : io::names_in(text)) {
+    const std::size_t sign = item.find('=');
+    io::FieldLayout& field = parsed.fields.emplace_back();
+    field.field = sign == std::string::npos ? "" : item.substr(0, sign);
+    field.letters = sign == std::string::npos ? item : item.substr(sign + 1);
+    if (const std::string wrong = io::layout_objection(field.letters); !wrong.empty()) {
+      return fmt::format("has {}, which {}; words: auto, channels-first, channels-last", field.letters, wrong);
+    }
+  }
+  if (parsed.fields.empty()) return "is empty: auto, channels-first, channels-last, or letters such as image=nchw";
+  layout = parsed;
+  return "";
+}
+
+std::string layout_text(const io::Layouts& layout) {
+  std::vector<std::string> items;
+  for (const io::FieldLayout& field : layout.fields) {
+    items.push_back(field.field.empty() ? field.letters : fmt::format("{}={}", field.field, field.letters));
+  }
+  return items.empty() ? word_of(layout.images) : fmt::format("{}", fmt::join(items, ","));
+}
+
+}  // namespace
+
+void add_layout_option(OptionTable& table, io::Layouts& layout) {
+  table.add_parsed("layout", layout, "ORDER",
                    "of images: channels-last (height, width, channels) or channels-first; auto: the latter where a "
-                   "sample is [1, H, W], [3, H, W] or [4, H, W]");
+                   "sample is [1, H, W], [3, H, W] or [4, H, W]; or by letters, of one field or of each: nchw, "
+                   "image=nchw,volume=ncdhw",
+                   parse_layout, layout_text);
 }
 
 void add_data_names(OptionTable& table, std::string& x, std::string& y) {
-  table.add("x", x, "NAME", "HDF5 dataset that holds the samples of --data, for files made by others")
+  table
+      .add(
+          "x", x, "NAME",
+          "HDF5 dataset that holds the samples of --data, for files made by others; several inputs: NAME,NAME, also of "
+          "shards")
       .check(reject_empty);
-  table.add("y", y, "NAME", "HDF5 dataset that holds their labels or targets").check(reject_empty);
+  table.add("y", y, "NAME", "HDF5 dataset that holds their labels or targets; several of numbers: NAME,NAME")
+      .check(reject_empty);
 }
 
 void add_verify_option(OptionTable& table, VerifyData& verify) {
@@ -313,9 +355,12 @@ void add_data_options(OptionTable& table, DataOptions& options) {
             "what to train on: a shard folder made by `lockstep pack`, a folder of HDF5 files or one such file; or a "
             "folder with train/ and test/ or validation/ inside");
   add_validation_data_option(table, options);
-  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
+  table
+      .add("x", options.x, "NAME",
+           "HDF5 dataset that holds the samples, for files made by others; several inputs: NAME,NAME, also of shards")
       .check(reject_empty);
-  table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
+  table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets; several of numbers: NAME,NAME")
+      .check(reject_empty);
   add_allow_fill(table, options.allow_fill);
   add_layout_option(table, options.layout);
   table

@@ -9,7 +9,7 @@
 namespace lockstep::app {
 
 void add_data_options(OptionTable& table, DataOptions& options);
-void add_layout_option(OptionTable& table, io::Layout& layout);
+void add_layout_option(OptionTable& table, io::Layouts& layout);
 void add_verify_option(OptionTable& table, VerifyData& verify);
 /// Names of datasets, for data that need not be the run's.
 void add_data_names(OptionTable& table, std::string& x, std::string& y);

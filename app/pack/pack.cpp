@@ -188,7 +188,10 @@ std::string describe(const io::SampleSource& source) {
   }
   std::string text = counted(source.count(), "sample");
   for (const io::Field& field : source.fields()) text += "; " + describe(field);
-  if (source.fields().size() > 1) text += source.labels_are_classes() ? " (class labels)" : " (numbers to predict)";
+  const std::vector<io::FieldRole> roles = source.roles();
+  const bool has_targets =
+      roles.empty() ? source.fields().size() > 1 : std::ranges::find(roles, io::FieldRole::target) != roles.end();
+  if (has_targets) text += source.labels_are_classes() ? " (class labels)" : " (numbers to predict)";
   return text;
 }
 

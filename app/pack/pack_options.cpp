@@ -204,10 +204,14 @@ void add_table_options(OptionTable& table, PackOptions& options) {
 
 void add_hdf5_options(OptionTable& table, PackOptions& options) {
   table.group("HDF5 files of others (hdf5)");
-  table.add("x-name", options.x_name, "NAME", "dataset that holds the samples; default: x, or the one that fits")
+  table
+      .add("x-name", options.x_name, "NAME",
+           "dataset that holds the samples; default: x, or the one that fits; several inputs: NAME,NAME")
       .check(reject_empty)
       .only_with("format", {"hdf5"});
-  table.add("y-name", options.y_name, "NAME", "dataset that holds the labels; default: y, or the one that fits")
+  table
+      .add("y-name", options.y_name, "NAME",
+           "dataset that holds the labels; default: y, or the one that fits; several of numbers: NAME,NAME")
       .check(reject_empty)
       .only_with("format", {"hdf5"});
   add_allow_fill(table, options.allow_fill);

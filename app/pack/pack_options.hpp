@@ -50,7 +50,7 @@ struct PackOptions {
   // hdf5
   std::string x_name = "x", y_name = "y";  ///< names of datasets
   bool allow_fill = false;                 ///< unwritten elements count as the fill value
-  io::Layout layout = io::Layout::automatic;
+  io::Layouts layout = {};
   // images
   std::optional<ImageSize> size;  ///< nullopt: not scaled
   std::int64_t channels = 0;      ///< 1 or 3; 0: 1 if all images are grey

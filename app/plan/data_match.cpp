@@ -29,6 +29,7 @@ constexpr std::size_t kMaxNames = 10;  ///< names in a sentence
 
 std::string layout_of(const io::DatasetInfo& info) {
   if (info.tokens) return "tokens";
+  if (!info.inputs.empty()) return "inputs side by side";
   switch (info.x.sample_shape.size()) {
     case 1:
       return "features";
@@ -71,6 +72,7 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
   const std::optional<ValueRange> range = known_range(info);
   io::DataDescription description{
       .x = info.x,
+      .inputs = {},
       .layout = layout_of(info),
       .has_range = range.has_value(),
       .value_min = range ? range->least : 0,
@@ -91,6 +93,13 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
       .augmentation = to_text(settings.data.augment),
       .source = info.source,
       .table = info.table};
+  for (const io::FieldRange& input : info.inputs) description.inputs.push_back(input.field);
+  for (const io::FieldRange& target : info.targets) {
+    const std::int64_t numbers = target.field.elements();
+    for (std::int64_t i = 0; i < numbers; ++i) {
+      description.target_names.push_back(numbers == 1 ? target.field.name : fmt::format("{}_{}", target.field.name, i));
+    }
+  }
   std::transform(description.target_names.begin(), description.target_names.end(),
                  std::back_inserter(description.target_units), io::unit_of);
   if (settings.data.normalize.kind == Normalization::Kind::affine) {
@@ -204,8 +213,28 @@ std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const
   return std::make_unique<io::RelabelledDataset>(std::move(data), match.output_of_class, outputs, trained_on);
 }
 
+void require_same_inputs(std::span<const io::FieldRange> network, std::span<const io::FieldRange> data,
+                         const std::filesystem::path& path) {
+  const auto alike = [](const io::FieldRange& a, const io::FieldRange& b) {
+    return a.field.sample_shape == b.field.sample_shape;
+  };
+  if (std::ranges::equal(network, data, alike)) return;
+  const auto listed = [](std::span<const io::FieldRange> inputs) {
+    std::vector<std::string> texts;
+    for (const io::FieldRange& input : inputs) {
+      texts.push_back(fmt::format("{} [{}]", input.field.name, fmt::join(input.field.sample_shape, ", ")));
+    }
+    return texts.empty() ? std::string("one input") : fmt::format("the inputs {}", fmt::join(texts, " and "));
+  };
+  throw UsageError(fmt::format("{}: has {}, and the network was made for {}: --x names them in its order",
+                               path.string(), listed(data), listed(network)));
+}
+
 void require_same_samples(const io::DataDescription& trained_on, const io::DatasetInfo& data,
                           const std::filesystem::path& path) {
+  std::vector<io::FieldRange> inputs;
+  for (const io::Field& input : trained_on.inputs) inputs.push_back({.field = input});
+  require_same_inputs(inputs, data.inputs, path);
   const std::vector<std::int64_t> before = squeezed(trained_on.x.sample_shape), now = squeezed(data.x.sample_shape);
   const bool flat = before.size() < 2 || now.size() < 2;
   if (!flat && before != now && trained_on.x.elements() == data.x.elements()) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,11 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
 /// The data with the network's numbers for its classes. `outputs`: number of classes that the network knows.
 std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const ClassMatch& match,
                                         const std::vector<std::string>& trained_on, std::int64_t outputs);
+
+/// Throws UsageError with both lists unless the data have the inputs that the network reads, in its order. Names are
+/// compared where the same set of them is on both sides.
+void require_same_inputs(std::span<const io::FieldRange> network, std::span<const io::FieldRange> data,
+                         const std::filesystem::path& path);
 
 /// Checks that shape and targets of samples have the meaning that they had in training. Throws UsageError that says
 /// what to do.

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 
+#include "app/plan/network_defaults.hpp"
 #include "app/plan/sections.hpp"
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
@@ -48,7 +49,8 @@ class Reading {
  public:
   explicit Reading(const io::Dataset& data)
       : data_(data),
-        x_features_(static_cast<std::size_t>(features_of(data.info().x))),
+        x_parts_(feature_parts(data.info())),
+        x_features_(static_cast<std::size_t>(features_of(data.info()))),
         y_features_(data.info().labels_are_classes || data.info().y.name.empty()
                         ? 0
                         : static_cast<std::size_t>(data.info().y.elements())),
@@ -80,33 +82,44 @@ class Reading {
   }
 
   template <class Number, class Use>
-  static void each_of(std::span<const std::byte> bytes, std::size_t features, std::size_t before, const Use& use) {
+  static void each_of(std::span<const std::byte> bytes, std::span<const io::FeaturePart> parts, std::size_t before,
+                      const Use& use) {
     const std::span<const Number> numbers(reinterpret_cast<const Number*>(bytes.data()), bytes.size() / sizeof(Number));
-    for (std::size_t row = 0; row < numbers.size(); row += features) {
-      for (std::size_t f = 0; f < features; ++f) use(before + f, static_cast<double>(numbers[row + f]));
+    for (std::size_t at = 0; at < numbers.size();) {
+      std::size_t first = before;
+      for (const io::FeaturePart& part : parts) {
+        const auto features = static_cast<std::size_t>(part.features);
+        for (const std::size_t end = at + static_cast<std::size_t>(part.elements); at < end; at += features) {
+          for (std::size_t f = 0; f < features; ++f) use(first + f, static_cast<double>(numbers[at + f]));
+        }
+        first += features;
+      }
     }
   }
   template <class Use>
   void each(const Use& use) const {
     switch (data_.x_type()) {
       case io::FileType::uint8:
-        each_of<std::uint8_t>(x_, x_features_, 0, use);
+        each_of<std::uint8_t>(x_, x_parts_, 0, use);
         break;
       case io::FileType::float64:
-        each_of<double>(x_, x_features_, 0, use);
+        each_of<double>(x_, x_parts_, 0, use);
         break;
       default:
-        each_of<float>(x_, x_features_, 0, use);
+        each_of<float>(x_, x_parts_, 0, use);
     }
     if (y_features_ == 0) return;
+    const auto targets = static_cast<std::int64_t>(y_features_);
+    const io::FeaturePart y_part[] = {{.elements = targets, .features = targets}};
     if (data_.y_type() == io::FileType::float64) {
-      each_of<double>(y_, y_features_, x_features_, use);
+      each_of<double>(y_, y_part, x_features_, use);
     } else {
-      each_of<float>(y_, y_features_, x_features_, use);
+      each_of<float>(y_, y_part, x_features_, use);
     }
   }
 
   const io::Dataset& data_;
+  std::vector<io::FeaturePart> x_parts_;
   std::size_t x_features_, y_features_;
   std::int64_t rows_;  ///< rows per block
   std::vector<double> pivots_;
@@ -119,6 +132,23 @@ class Reading {
 std::int64_t features_of(const io::Field& x) {
   if (x.sample_shape.size() == 1) return x.sample_shape[0];
   return x.sample_shape.size() == 3 ? x.sample_shape[2] : 1;
+}
+
+std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info) {
+  std::vector<io::FeaturePart> parts;
+  for (const io::FieldRange& input : info.inputs) {
+    // The last extent of volumes without channels is a direction.
+    const bool is_volume = input.field.sample_shape.size() == 3 && !has_channels(input.field);
+    parts.push_back({.elements = input.field.elements(), .features = is_volume ? 1 : features_of(input.field)});
+  }
+  if (parts.empty()) parts.push_back({.elements = info.x.elements(), .features = features_of(info.x)});
+  return parts;
+}
+
+std::int64_t features_of(const io::DatasetInfo& info) {
+  std::int64_t features = 0;
+  for (const io::FeaturePart& part : feature_parts(info)) features += part.features;
+  return features;
 }
 
 FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data) {

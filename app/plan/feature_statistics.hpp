@@ -19,6 +19,10 @@ struct FeatureStatistics {
 
 /// Number of features with a mean of their own: columns of tables, channels of images; otherwise 1.
 std::int64_t features_of(const io::Field& x);
+/// The parts of a sample with features of their own: its inputs, or all of it.
+std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info);
+/// Number of features of all of them.
+std::int64_t features_of(const io::DatasetInfo& info);
 
 /// Collective. Each rank reads a part; more than 4 GiB are sampled evenly. The same bits at any number of ranks: the
 /// data are cut into sections that do not depend on it, and the sections' sums are added in order. Throws

@@ -43,7 +43,7 @@ struct Wish {
 Wish wish_of(const TrainOptions& options, const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   const DataOptions& data = options.data;
-  const bool few = features_of(info.x) <= kMaxFeatures;
+  const bool few = features_of(info) <= kMaxFeatures;
   const bool targets = model::is_of_numbers(workload.model.loss);
   const bool changes_light = data.augment.brightness != 0 || data.augment.contrast_low != 1 ||
                              data.augment.contrast_high != 1;  // in the units of the stored numbers
@@ -86,6 +86,31 @@ void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> 
       fmt::format("samples of {} are taken as volumes: all their numbers together get mean 0 and deviation 1 "
                   "(--normalize per-feature: each of {} channels by itself)",
                   fmt::join(x.sample_shape, " x "), x.sample_shape.back()));
+}
+
+/// Each of several inputs gets its own scale: bytes are brought to [0, 1] as those of one input are, other numbers to
+/// mean 0 and deviation 1 if their spread requires it, or if the user does.
+io::FeatureScale scale_of_inputs(const io::DatasetInfo& info, std::span<const io::FeatureSpread> features,
+                                 const Wish& wish, io::FileType type) {
+  if (!wish.x && !wish.x_if_asked) return {};
+  io::FeatureScale scale{.mean = {}, .deviation = {}, .parts = feature_parts(info)};
+  bool is_scaled = false;
+  for (std::size_t i = 0; i < info.inputs.size(); ++i) {
+    const auto own = features.first(static_cast<std::size_t>(scale.parts[i].features));
+    features = features.subspan(own.size());
+    const bool bytes = info.inputs[i].field.type == io::FileType::uint8 && !wish.x;
+    io::FeatureScale part{.mean = std::vector<double>(own.size(), 0), .deviation = std::vector<double>(own.size(), 1)};
+    if (bytes) {
+      constexpr double kGreatestByte = 255;
+      part.deviation.assign(own.size(), kGreatestByte);
+    } else if (wish.x || io::asks_for_scale(own)) {
+      part = io::scale_of(own, type);
+    }
+    is_scaled = is_scaled || bytes || wish.x || io::asks_for_scale(own);
+    scale.mean.insert(scale.mean.end(), part.mean.begin(), part.mean.end());
+    scale.deviation.insert(scale.deviation.end(), part.deviation.begin(), part.deviation.end());
+  }
+  return is_scaled ? scale : io::FeatureScale{};
 }
 
 /// Collective.
@@ -174,7 +199,7 @@ KnownScales known_scales(const TrainOptions& options, const io::TrainingRecord* 
   const io::DatasetInfo& info = workload.training->info();
   known.new_outputs = outputs_are_new(*workload.network, options.start.reinitialize) ||
                       std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
-  if (options.is_given("normalize") || std::ssize(known.features.mean) != features_of(info.x)) known.features = {};
+  if (options.is_given("normalize") || std::ssize(known.features.mean) != features_of(info)) known.features = {};
   if (options.is_given("normalize-targets") || known.new_outputs) known.targets = {};
   if (!options.is_given("normalize") && options.was_set("normalize")) known.trained_on = std::move(description);
   return known;
@@ -186,11 +211,11 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
   if (info.tokens) return;
   Wish wish = wish_of(options, workload);
   const io::FileType x_type = workload.training->x_type();
-  if (wish.x && features_of(info.x) > kMaxFeatures) {
+  if (wish.x && features_of(info) > kMaxFeatures) {
     throw UsageError(
         fmt::format("--normalize per-feature goes up to {} features, and the samples have {}: give "
                     "--normalize standard",
-                    with_commas(kMaxFeatures), with_commas(features_of(info.x))));
+                    with_commas(kMaxFeatures), with_commas(features_of(info))));
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
   if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its beginning's decision
@@ -204,7 +229,9 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
   wish.y = wish.y && workload.targets.empty();
   if (wish.any()) {
     const FeatureStatistics found = gather_statistics(communicator, *workload.training);
-    if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {
+    if (!info.inputs.empty()) {
+      workload.features = scale_of_inputs(info, found.x, wish, x_type);
+    } else if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {
       standardize_volumes(info.x, found.x, workload);
     } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) {
       workload.features = io::scale_of(found.x, x_type);

@@ -103,8 +103,10 @@ std::string input_text(const Plan& plan) {
   const Workload& workload = plan.workload;
   return fmt::format(
       "normalisation {}{}, augmentation {}{}", to_text(data.normalize),
-      workload.features.empty()
-          ? ""
+      workload.features.empty() ? ""
+      : !workload.features.parts.empty()
+          ? fmt::format(" ({} of {} inputs, each input by its own scale)",
+                        counted(workload.features.mean.size(), "feature"), workload.features.parts.size())
           : fmt::format(" ({} to mean 0, deviation 1)", counted(workload.features.mean.size(), "feature")),
       to_text(data.augment),
       workload.targets.empty()

@@ -74,6 +74,13 @@ model::Tensor tensor_of(std::span<const std::byte> elements, io::FileType type, 
 }
 
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info) {
+  using Kind = Normalization::Kind;
+  if (!info.inputs.empty() && (normalize.kind == Kind::range || normalize.kind == Kind::standard)) {
+    throw UsageError(
+        fmt::format("--normalize {} knows one scale for all numbers, and the samples have {} inputs: "
+                    "per-feature gives each its own",
+                    normalize.kind == Kind::range ? "range" : "standard", info.inputs.size()));
+  }
   if (normalize.kind == Normalization::Kind::affine) return normalize.affine;
   const bool range = normalize.kind == Normalization::Kind::range ||
                      (normalize.kind == Normalization::Kind::automatic && info.x.type == io::FileType::uint8);
@@ -132,6 +139,10 @@ std::optional<model::ImageShape> image_shape(const io::Field& x) {
 std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info) {
   const bool per_image = options.normalize.kind == Normalization::Kind::per_image;
   if (info.tokens || (options.augment == AugmentOptions{} && !per_image)) return std::nullopt;
+  if (!info.inputs.empty()) {
+    throw UsageError(fmt::format("--{} needs samples of one image each, and these have {} inputs: leave it out",
+                                 per_image ? "normalize per-image" : "augment", info.inputs.size()));
+  }
   const auto image = image_shape(info.x);
   if (!image || image->depth > 1) {
     throw UsageError(fmt::format("--{} needs images, and the samples have {}: pack them as images, or leave it out",
@@ -153,9 +164,29 @@ model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional
   model::SampleShape shape{.features = info.x.elements(),
                            .outputs = info.labels_are_classes ? info.classes : info.y.elements(),
                            .image = image_shape(info.x)};
+  for (const io::FieldRange& input : info.inputs) {
+    shape.inputs.push_back({.name = input.field.name, .extents = input.field.sample_shape});
+  }
   if (augmentation) {
     shape.image = augmentation->out;
     shape.features = augmentation->out.elements();
+  }
+  return shape;
+}
+
+std::optional<model::SampleShape> shape_of_inputs(const model::NetworkOptions& network, std::int64_t outputs) {
+  model::SampleShape shape{.outputs = outputs, .inputs = model::inputs_of(network)};
+  if (shape.inputs.size() < 2) return std::nullopt;
+  for (const model::SampleInput& input : shape.inputs) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : input.extents) elements *= extent;
+    if (elements == 0) {
+      throw UsageError(
+          fmt::format("{}: the input {} takes an extent from the data (any), and there are none here: put "
+                      "numbers in its place",
+                      network.name, input.name));
+    }
+    shape.features += elements;
   }
   return shape;
 }
@@ -177,6 +208,24 @@ io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescri
   return automatic;
 }
 
+/// The names of the data's inputs that the network reads, as far as they are known.
+std::vector<std::string> wanted_inputs(const TrainOptions& options, const io::DataDescription* before) {
+  std::vector<std::string> names;
+  if (before != nullptr) {
+    for (const io::Field& input : before->inputs) names.push_back(input.name);
+    if (names.empty() && before->x.name != DataOptions{}.x) names.push_back(before->x.name);
+  }
+  if (!names.empty()) return names;
+  for (const model::SampleInput& input : model::inputs_of(options.network)) names.push_back(input.name);
+  return names;
+}
+
+/// In files of other programs, several inputs have the datasets that the network names, unless the user names others.
+std::string x_of_files(const DataFormat& format) {
+  return format.x == DataOptions{}.x && format.inputs.size() > 1 ? fmt::format("{}", fmt::join(format.inputs, ","))
+                                                                 : format.x;
+}
+
 }  // namespace
 
 DataFormat data_format(const TrainOptions& options, const io::DataDescription* before) {
@@ -184,6 +233,7 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
                     .context = model::tokens_per_sample(options.network),
                     .x = options.data.x,
                     .y = options.data.y,
+                    .inputs = wanted_inputs(options, before),
                     .gaps = {.accept_unwritten = options.data.allow_fill},
                     .seed = options.work.seed,
                     .shift_windows = options.data.shift_windows,
@@ -200,7 +250,7 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
 void inspect_data(const DataFormat& format, const fs::path& path) {
   io::inspect_in_child(
       "/proc/self/exe",
-      {.path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled, .gaps = format.gaps}, {});
+      {.path = path, .x = x_of_files(format), .y = format.y, .unlabelled = format.unlabelled, .gaps = format.gaps}, {});
 }
 
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline,
@@ -225,17 +275,20 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
     throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model {}", path.string(),
                                  format.network, fmt::join(model::language_models(), " or --model ")));
   }
-  return std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path,
-                                                                 .x = format.x,
-                                                                 .y = format.y,
-                                                                 .weight = format.weight,
-                                                                 .unlabelled = format.unlabelled,
-                                                                 .gaps = format.gaps,
-                                                                 .layout = format.layout,
-                                                                 .labels = format.labels,
-                                                                 .wide_targets = true,
-                                                                 .deadline = deadline,
-                                                                 .shared = shards});
+  return std::make_unique<io::ShardedDataset>(
+      io::DatasetOptions{.path = path,
+                         .x = is_packed_data(path) ? format.x : x_of_files(format),
+                         .y = format.y,
+                         .wanted = format.inputs,
+                         .wanted_targets = format.targets,
+                         .weight = format.weight,
+                         .unlabelled = format.unlabelled,
+                         .gaps = format.gaps,
+                         .layout = format.layout,
+                         .labels = format.labels,
+                         .wide_targets = true,
+                         .deadline = deadline,
+                         .shared = shards});
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }
@@ -491,6 +544,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
       throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",
                                    paths.validation.string(), paths.training.string(), paths.training.string()));
     }
+    require_same_inputs(info.inputs, other.inputs, paths.validation);
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
         (workload.model.loss == model::LossKind::binary_cross_entropy && !other.targets_are_binary)) {

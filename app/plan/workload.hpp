@@ -54,17 +54,23 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
 /// Shape of a network's input: images after augmentation, tokens as windows.
 model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional<model::Augmentation>& augmentation);
 
+/// Shape of samples that are in no file, for a network file with several inputs; nullopt for other networks. Throws
+/// UsageError if the file leaves an extent to the data.
+std::optional<model::SampleShape> shape_of_inputs(const model::NetworkOptions& network, std::int64_t outputs);
+
 /// The datasets that a network reads: the same for training, validation and evaluation.
 struct DataFormat {
-  std::string network = {};  ///< name of the network in messages
-  std::int64_t context = 0;  ///< tokens of a sample; 0: samples are read as they are stored
-  std::string x, y;          ///< HDF5 dataset names; y is "" for tokens
-  std::string weight = {};   ///< likewise; "": none
+  std::string network = {};               ///< name of the network in messages
+  std::int64_t context = 0;               ///< tokens of a sample; 0: samples are read as they are stored
+  std::string x, y;                       ///< HDF5 dataset names; y is "" for tokens
+  std::vector<std::string> inputs = {};   ///< names that the network has for its inputs, in its order
+  std::vector<std::string> targets = {};  ///< targets that the network has learnt; empty: those of the data
+  std::string weight = {};                ///< likewise; "": none
   io::Unlabelled unlabelled = io::Unlabelled::refused;
   io::Gaps gaps = {};
   std::uint64_t seed = 1;  ///< seed for the beginnings of samples of tokens
   bool shift_windows = true;
-  io::Layout layout = io::Layout::automatic;
+  io::Layouts layout = {};
   io::LabelMeaning labels =
       io::LabelMeaning::automatic;  ///< meaning of labels in data made by other programs, if known
 };

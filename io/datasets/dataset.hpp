@@ -16,11 +16,23 @@
 
 namespace lockstep::io {
 
+/// One of several inputs or targets: a range of the row x, or y.
+struct FieldRange {
+  Field field;             ///< as stored; images with channels last
+  std::int64_t first = 0;  ///< its first number in the row
+  bool has_statistics = false;
+  double value_min = 0, value_max = 1, mean = 0, standard_deviation = 1;  ///< with statistics
+};
+
 /// Meaning of x, and form of the labels, from the manifest (or guessed from the types without one).
 struct DatasetInfo {
   std::int64_t samples = 0;
   Field x;
   Field y;  ///< an empty name: packed without labels
+  /// Two or more inputs, whose numbers lie side by side in x, in their order; x is then a row of numbers of the type
+  /// that holds all of them (Dataset::x_type). Empty: x is the input.
+  std::vector<FieldRange> inputs = {};
+  std::vector<FieldRange> targets = {};  ///< likewise of y
   bool labels_are_classes = true;
   std::int64_t classes = 0;         ///< 0: regression; for tokens, the vocabulary
   bool holds_weights = false;       ///< packed with a weight for each sample (kWeightName)

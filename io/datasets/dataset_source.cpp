@@ -31,10 +31,20 @@ class DatasetSource final : public SampleSource {
 
   std::vector<Field> fields() const override {
     const DatasetInfo& info = data_.info();
+    if (has_several_fields()) return data_.stored_fields();
     std::vector<Field> fields{{"x", data_.x_type(), info.x.sample_shape}};
     if (info.y.name.empty()) return fields;
     fields.push_back({"y", data_.y_type(), info.y.sample_shape});
     return fields;
+  }
+  std::vector<FieldRole> roles() const override {
+    if (!has_several_fields()) return {};
+    const DatasetInfo& info = data_.info();
+    std::vector<FieldRole> roles{FieldRole::input};
+    if (!info.y.name.empty()) roles.push_back(FieldRole::target);
+    roles.insert(roles.end(), std::max<std::size_t>(info.inputs.size(), 1) - 1, FieldRole::input);
+    roles.insert(roles.end(), std::max<std::size_t>(info.targets.size(), 1) - 1, FieldRole::target);
+    return roles;
   }
   std::int64_t count() const override { return count_; }
   std::string description() const override { return fmt::format("hdf5 {}", path_.filename().string()); }
@@ -65,15 +75,21 @@ class DatasetSource final : public SampleSource {
       for (std::int64_t& index : indices_) index = kept_[static_cast<std::size_t>(index)];
     }
     const bool labelled = !data_.info().y.name.empty();
-    data_.read(indices_, kNoEpoch, buffers[0], labelled ? buffers[1] : std::span<std::byte>{});
+    if (has_several_fields()) {
+      data_.read_fields(indices_, buffers);
+    } else {
+      data_.read(indices_, kNoEpoch, buffers[0], labelled ? buffers[1] : std::span<std::byte>{});
+    }
     if (data_.info().id) data_.read_ids(indices_, buffers.back());
-    if (!means_.empty()) fill(buffers[0]);
+    if (!means_.empty()) fill_all(buffers);
     done_ += samples;
   }
   void skip(std::int64_t samples) override { done_ += samples; }
   void verify(int part, int parts) override { data_.verify(part, parts); }
 
  private:
+  bool has_several_fields() const { return !data_.info().inputs.empty() || !data_.info().targets.empty(); }
+
   /// Calls use(first sample, flags of the samples that miss a number).
   template <class Use>
   void for_each_block(const Use& use) const {
@@ -143,18 +159,33 @@ class DatasetSource final : public SampleSource {
     remark_ = fmt::format("{} missing numbers get the mean of their place in the samples", missing_numbers);
   }
 
-  void fill(std::span<std::byte> x) const {
+  void fill_all(std::span<const std::span<std::byte>> buffers) const {
+    const std::vector<FieldRange>& inputs = data_.info().inputs;
+    if (inputs.empty()) return fill(buffers[0], data_.x_type(), means_);
+    const std::vector<Field> stored = fields();
+    const std::vector<FieldRole> all = roles();
+    auto range = inputs.begin();
+    for (std::size_t f = 0; f < stored.size(); ++f) {
+      if (all[f] != FieldRole::input) continue;
+      const auto means = std::span(means_).subspan(static_cast<std::size_t>(range->first),
+                                                   static_cast<std::size_t>(stored[f].elements()));
+      fill(buffers[f], stored[f].type, means);
+      ++range;
+    }
+  }
+
+  static void fill(std::span<std::byte> x, FileType type, std::span<const double> means) {
     const auto put = [&]<class Number>(Number) {
       for (std::size_t i = 0; i < x.size() / sizeof(Number); ++i) {
         Number number{};
         std::memcpy(&number, &x[i * sizeof number], sizeof number);
         if (!std::isnan(number)) continue;
-        number = static_cast<Number>(means_[i % means_.size()]);
+        number = static_cast<Number>(means[i % means.size()]);
         std::memcpy(&x[i * sizeof number], &number, sizeof number);
       }
     };
-    if (data_.x_type() == FileType::float64) put(double{});
-    if (data_.x_type() == FileType::float32) put(float{});
+    if (type == FileType::float64) put(double{});
+    if (type == FileType::float32) put(float{});
   }
 
   ShardedDataset data_;

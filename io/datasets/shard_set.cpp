@@ -64,7 +64,9 @@ void require_as_listed(const ShardFile& file, const ShardManifest& manifest, con
     expected.count = shard.count;
     differs(stored.dataset, shape_text(stored), shape_text(expected));
     differs(fmt::format("the checksum of {}", stored.dataset), stored.checksum,
-            f == 0 ? shard.checksum_x : shard.checksum_y);
+            manifest.has_several_fields() ? shard.checksums[f]
+            : f == 0                      ? shard.checksum_x
+                                          : shard.checksum_y);
   }
   differs("the number of classes", file.attributes()->classes, manifest.classes);
   differs("the kind of labels", std::string_view(name_of(file.attributes()->labels)),
@@ -75,7 +77,7 @@ void require_as_listed(const ShardFile& file, const ShardManifest& manifest, con
 void require_like_first(const ShardFile& first, const ShardFile& file) {
   if (file.fields().size() != first.fields().size()) {
     throw FileError(fmt::format("{}: has {}, unlike its sibling {}", file.path().string(),
-                                file.fields().size() > 1 ? "labels" : "no labels", first.path().filename().string()));
+                                file.targets() > 0 ? "labels" : "no labels", first.path().filename().string()));
   }
   for (std::size_t f = 0; f < file.fields().size(); ++f) {
     const StoredField& a = first.fields()[f];
@@ -216,7 +218,7 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
     const std::size_t shard = slots_.size();
     if (shard > 0) require_like_first(file(0), opened);
     const auto& fields = opened.fields();
-    list(one, opened.count(), opened.bytes(), fields[0].checksum, fields.size() > 1 ? fields[1].checksum : "");
+    list(one, opened.count(), opened.bytes(), fields[0].checksum, opened.targets() > 0 ? fields[1].checksum : "");
     slots_.emplace_back();
     open(shard, std::move(opened));
     note_layout(shard);
@@ -269,7 +271,12 @@ ShardFile ShardSet::open_listed(std::size_t shard) const {
   }
   require_checksummed_structure(path(shard));
   const std::vector<Field>& fields = manifest_->fields;
-  ShardFile file(path(shard), fields[0].name, fields.size() > 1 ? fields[1].name : "", deadline_);
+  const auto names = [&](FieldRole role) { return fmt::format("{}", fmt::join(manifest_->names(role), ",")); };
+  const std::string x = manifest_->has_several_fields() ? names(FieldRole::input) : fields[0].name;
+  const std::string y = manifest_->has_several_fields() ? names(FieldRole::target)
+                        : fields.size() > 1             ? fields[1].name
+                                                        : "";
+  ShardFile file(path(shard), x, y, deadline_);
   require_as_listed(file, *manifest_, manifest_->shards[shard]);
   return file;
 }
@@ -305,7 +312,10 @@ void ShardSet::list(const std::filesystem::path& file, std::int64_t count, std::
 /// Records the layout of an open file. If a field is slow for several reasons, the most expensive one counts.
 void ShardSet::note_layout(std::size_t shard) {
   const std::vector<StoredField>& fields = file(shard).fields();
-  if (!fields[0].offset) layouts_.block_multiple = std::max(layouts_.block_multiple, fields[0].chunk_rows());
+  for (std::size_t i = 0; i < file(shard).inputs(); ++i) {
+    const StoredField& input = fields[file(shard).input(i)];
+    if (!input.offset) layouts_.block_multiple = std::max(layouts_.block_multiple, input.chunk_rows());
+  }
   for (std::size_t f = 0; f < fields.size(); ++f) {
     const StoredField& stored = fields[f];
     if (stored.offset) continue;
@@ -383,13 +393,13 @@ void ShardSet::read(std::size_t shard, std::size_t f, std::int64_t first, std::i
   }
 }
 
-void ShardSet::will_need(std::int64_t first, std::int64_t count) const noexcept {
+void ShardSet::will_need(std::span<const std::size_t> fields, std::int64_t first, std::int64_t count) const noexcept {
   for (std::size_t s = 0; s < size(); ++s) {
     const std::int64_t begin = std::max(first, firsts_[s]);
     const std::int64_t end = std::min(first + count, firsts_[s] + shards_[s].count);
     if (begin >= end) continue;
     try {
-      file(s).will_need(0, begin - firsts_[s], end - begin);
+      for (const std::size_t field : fields) file(s).will_need(field, begin - firsts_[s], end - begin);
     } catch (const std::exception&) {  // the read reports it
     }
   }

@@ -85,8 +85,8 @@ class ShardSet {
   /// within the shard. Thread-safe.
   void read(std::size_t shard, std::size_t field, std::int64_t first, std::int64_t rows,
             std::span<std::byte> out) const;
-  /// Asks the kernel to read rows [first, first + count) of x ahead, counted over all shards.
-  void will_need(std::int64_t first, std::int64_t count) const noexcept;
+  /// Asks the kernel to read rows [first, first + count) of the fields ahead, counted over all shards.
+  void will_need(std::span<const std::size_t> fields, std::int64_t first, std::int64_t count) const noexcept;
 
   using RowsWork = std::function<void(std::int64_t first, std::span<const std::byte> rows)>;
   /// Calls `work` with every row of a field of one shard, in blocks of about a mebibyte, in order.

@@ -82,10 +82,52 @@ bool is_wide(FileType type) {
          type == FileType::uint32;
 }
 
+/// The type in which a network receives numbers.
+FileType delivered_type(const Field& stored, bool has_range, double low, double high) {
+  constexpr double kMaxExact = 1 << 24;  // largest range in which float32 holds all whole numbers
+  if (stored.type == FileType::uint8) return stored.type;
+  const bool exact = stored.type != FileType::float64 && has_range && -kMaxExact <= low && high <= kMaxExact;
+  return is_wide(stored.type) && !exact ? FileType::float64 : FileType::float32;
+}
+
+std::string listed(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
+
 }  // namespace
 
+std::string layout_objection(std::string_view letters) {
+  constexpr const char* kForm =
+      "is no order of extents such as nchw, nhwc, ncdhw, ncl or nc (n the samples, c the channels, first or last, and "
+      "d, "
+      "h, w or l in this order)";
+  const std::string_view given = letters;
+  if (!letters.starts_with('n')) return kForm;
+  letters.remove_prefix(1);
+  if (letters.starts_with('c')) {
+    letters.remove_prefix(1);
+  } else if (letters.ends_with('c')) {
+    letters.remove_suffix(1);
+  }
+  for (const std::string_view places : {"", "l", "w", "hw", "dhw"}) {
+    if (letters == places) return given == "n" ? kForm : "";
+  }
+  return kForm;
+}
+
 struct ShardedDataset::Files {
+  /// A field, and its range of the row.
+  struct Column {
+    std::size_t field = 0;              ///< in the set's files
+    Field stored;                       ///< images with channels last
+    FileType type = FileType::float32;  ///< in which read_fields() delivers it
+    bool channels_first = false;
+    std::int64_t first = 0;
+  };
+
   DatasetInfo info;
+  std::vector<Column> inputs;                 ///< one or more
+  std::vector<Column> targets;                ///< several; none if y is one field
+  std::size_t y_field = 1;                    ///< the only target
+  Column only_target;                         ///< likewise, as it is delivered
   std::optional<TargetValues> known_targets;  ///< from the manifest
   std::vector<std::string> id_checksums;  ///< from the manifest: checksums of the names of each shard's samples, hex
   std::shared_ptr<ShardSet> owned;
@@ -100,7 +142,7 @@ struct ShardedDataset::Files {
   mutable std::deque<ShardLabels> labels;
   bool holds_labels = false;  ///< labels stay in memory
   Field stored_y;             ///< like info.y, except for one-hot labels, which are delivered as numbers
-  bool one_hot = false, channels_first = false;
+  bool one_hot = false;
   std::optional<ShardSet> weights;  ///< the same files, with the weights as x
 
   bool has_y() const noexcept { return !info.y.name.empty(); }
@@ -118,8 +160,10 @@ struct ShardedDataset::Files {
         deadline(options.deadline) {
     if (!is_packed(options.path)) describe_without_manifest(options);
     stored_y = info.y;
-    if (has_y() && !info.labels_are_classes) understand_targets(options.labels);
+    if (has_y() && !info.labels_are_classes && targets.empty()) understand_targets(options.labels);
     arrange(options.layout);
+    lay_side_by_side();
+    only_target.stored = info.y;
     refuse_masks();
     load_labels();
     if (!options.weight.empty()) open_weights(options);
@@ -160,13 +204,43 @@ struct ShardedDataset::Files {
     });
   }
 
-  void arrange(Layout layout) {
-    std::vector<std::int64_t>& shape = info.x.sample_shape;
+  void arrange(const Layouts& layouts) {
+    for (const FieldLayout& given : layouts.fields) {
+      const auto is_named = [&](const Column& input) {
+        return given.field.empty() || given.field == input.stored.name;
+      };
+      if (std::ranges::count_if(inputs, is_named) == 1) continue;
+      std::vector<std::string> names;
+      for (const Column& input : inputs) names.push_back(input.stored.name);
+      throw FileError(fmt::format("{}: --layout {}{}{}: the inputs are {}", path_of(0), given.field,
+                                  given.field.empty() ? "" : "=", given.letters, listed(names)));
+    }
+    for (Column& input : inputs) {
+      const auto given = std::ranges::find_if(
+          layouts.fields, [&](const FieldLayout& one) { return one.field.empty() || one.field == input.stored.name; });
+      given == layouts.fields.end() ? arrange(layouts.images, input) : arrange(*given, input);
+    }
+    if (inputs.size() == 1) info.x.sample_shape = inputs[0].stored.sample_shape;
+  }
+
+  void arrange(const FieldLayout& given, Column& input) const {
+    std::vector<std::int64_t>& shape = input.stored.sample_shape;
+    if (given.letters.size() != shape.size() + 1) {
+      throw FileError(fmt::format("{}: --layout {} names {} extents, and the samples of {} have {}: [{}]", path_of(0),
+                                  given.letters, given.letters.size() - 1, input.stored.name, shape.size(),
+                                  fmt::join(shape, ", ")));
+    }
+    input.channels_first = given.letters[1] == 'c' && shape.size() > 1;
+    if (input.channels_first) std::rotate(shape.begin(), shape.begin() + 1, shape.end());
+  }
+
+  void arrange(Layout layout, Column& input) {
+    std::vector<std::int64_t>& shape = input.stored.sample_shape;
     if (shape.size() != 3 || layout == Layout::channels_last) return;
     const std::int64_t first = shape[0];
     const bool looks_so = (first == 1 || first == 3 || first == 4) && shape[1] > 4 && shape[2] > 4;
     if (!looks_so && layout == Layout::automatic) return;
-    channels_first = true;
+    input.channels_first = true;
     const std::vector<std::int64_t> stored = shape;
     std::rotate(shape.begin(), shape.begin() + 1, shape.end());
     if (layout == Layout::channels_first) return;
@@ -177,12 +251,112 @@ struct ShardedDataset::Files {
                     shape[2] == 1 ? "1 channel" : fmt::format("{} channels", shape[2])));
   }
 
+  /// Gives several inputs their ranges of the row, and its type; likewise several targets.
+  void lay_side_by_side() {
+    const auto place = [&](std::vector<Column>& columns, std::vector<FieldRange>& ranges, Field& row) {
+      std::int64_t numbers = 0;
+      FileType type = columns[0].type;
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        columns[i].first = ranges[i].first = numbers;
+        ranges[i].field = columns[i].stored;
+        numbers += columns[i].stored.elements();
+        const bool wide = columns[i].type == FileType::float64 || type == FileType::float64;
+        if (columns[i].type != type) type = wide ? FileType::float64 : FileType::float32;
+      }
+      row.type = type;
+      row.sample_shape = {numbers};
+    };
+    if (inputs.size() > 1) place(inputs, info.inputs, info.x);
+    if (targets.size() > 1) place(targets, info.targets, info.y);
+    if (targets.size() > 1) stored_y = info.y;
+  }
+
   /// Refuses pictures as labels of pictures.
   void refuse_masks() const {
-    if (info.x.sample_shape.size() < 2 || info.y.sample_shape.size() < 2) return;
-    throw FileError(fmt::format("{}: per-pixel labels are not supported yet: a sample of [{}] has labels of [{}]",
-                                path_of(0), fmt::join(info.x.sample_shape, ", "),
-                                fmt::join(info.y.sample_shape, ", ")));
+    for (const Column& input : inputs) {
+      if (input.stored.sample_shape.size() < 2 || info.y.sample_shape.size() < 2) continue;
+      throw FileError(fmt::format("{}: per-pixel labels are not supported yet: a sample of [{}] has labels of [{}]",
+                                  path_of(0), fmt::join(input.stored.sample_shape, ", "),
+                                  fmt::join(info.y.sample_shape, ", ")));
+    }
+  }
+
+  /// The fields of shards that a reader asks for, by their names: `given` by the user, or the network's `wanted` ones.
+  std::vector<std::size_t> chosen(const DatasetOptions& options, const ShardManifest& manifest, FieldRole role) const {
+    const bool is_input = role == FieldRole::input;
+    const std::string& text = is_input ? options.x : options.y;
+    const std::vector<std::string> there = manifest.names(role);
+    const auto has = [&](const std::string& name) { return std::ranges::find(there, name) != there.end(); };
+    std::vector<std::string> names = names_in(text == (is_input ? "x" : "y") ? "" : text);
+    for (const std::string& name : names) {
+      if (has(name) && std::ranges::count(names, name) == 1) continue;
+      throw FileError(fmt::format("{}: {}: --{} {}: it was packed with the {} {}", options.path.string(),
+                                  has(name) ? "the same field twice" : "no such field", is_input ? "x" : "y", text,
+                                  is_input ? "inputs" : "targets", listed(there)));
+    }
+    const std::vector<std::string>& wanted = is_input ? options.wanted : options.wanted_targets;
+    if (names.empty() && !text.empty()) names = std::ranges::all_of(wanted, has) ? wanted : there;
+    if (names.empty() && !text.empty()) names = there;
+    put_in_order(wanted, names);
+    std::vector<std::size_t> fields;
+    for (const std::string& name : names) {
+      fields.push_back(
+          static_cast<std::size_t>(std::ranges::find(manifest.fields, name, &Field::name) - manifest.fields.begin()));
+    }
+    return fields;
+  }
+
+  /// Puts the names into the wanted order, if they are the same.
+  static void put_in_order(const std::vector<std::string>& wanted, std::vector<std::string>& names) {
+    if (std::ranges::is_permutation(wanted, names)) names = wanted;
+  }
+
+  /// Takes the fields of shards with several inputs or targets.
+  void take_fields(const DatasetOptions& options, const ShardManifest& manifest) {
+    const auto take = [&](FieldRole role, std::vector<Column>& columns, std::vector<FieldRange>& ranges) {
+      for (const std::size_t f : chosen(options, manifest, role)) {
+        const FieldDetail& detail = manifest.details[f];
+        const Field& stored = manifest.fields[f];
+        columns.push_back({.field = f, .stored = stored});
+        columns.back().type = delivered_type(stored, true, detail.value_min, detail.value_max);
+        ranges.push_back({.field = stored,
+                          .has_statistics = true,
+                          .value_min = detail.value_min,
+                          .value_max = detail.value_max,
+                          .mean = detail.mean,
+                          .standard_deviation = detail.standard_deviation});
+      }
+    };
+    take(FieldRole::input, inputs, info.inputs);
+    take(FieldRole::target, targets, info.targets);
+    info.x.name = inputs.size() == 1 ? inputs[0].stored.name : "x";
+    together(info.inputs);
+    if (inputs.size() == 1) {
+      info.x = inputs[0].stored;
+      info.inputs.clear();
+    }
+    if (!targets.empty()) info.y = {"y", FileType::float32, {}};
+    if (targets.size() == 1) {
+      info.y = targets[0].stored;
+      y_field = targets[0].field;
+    }
+    if (targets.size() < 2) targets.clear(), info.targets.clear();
+  }
+
+  /// Range and moments of all numbers of the inputs.
+  void together(const std::vector<FieldRange>& ranges) {
+    double numbers = 0, mean = 0, squares = 0;
+    for (const FieldRange& range : ranges) {
+      const auto count = static_cast<double>(range.field.elements());
+      info.value_min = numbers == 0 ? range.value_min : std::min(info.value_min, range.value_min);
+      info.value_max = numbers == 0 ? range.value_max : std::max(info.value_max, range.value_max);
+      const double delta = range.mean - mean, all = numbers + count;
+      mean += delta * count / all;
+      squares += count * range.standard_deviation * range.standard_deviation + delta * delta * numbers * count / all;
+      numbers = all;
+    }
+    info.mean = mean;
+    info.standard_deviation = std::sqrt(squares / numbers);
   }
 
   std::shared_ptr<ShardSet> open_packed(const DatasetOptions& options) {
@@ -195,14 +369,15 @@ struct ShardedDataset::Files {
       throw FileError(fmt::format("{}: is a corpus of tokens, not a set of samples; language models read it",
                                   options.path.string()));
     }
-    if (options.x != "x" || options.y != "y") {
+    const bool several = manifest.has_several_fields();
+    if (!several && (options.x != "x" || options.y != "y")) {
       throw FileError(fmt::format("{}: was made by lockstep pack, its datasets are x and y; leave --x and --y away",
                                   options.path.string()));
     }
     info.samples = manifest.samples;
     info.x = manifest.fields[0];
-    if (manifest.fields.size() > 1) info.y = manifest.fields[1];
-    info.holds_weights = manifest.fields.size() > 2;
+    if (!several && manifest.fields.size() > 1) info.y = manifest.fields[1];
+    info.holds_weights = !several && manifest.fields.size() > 2;
     info.labels_are_classes = manifest.labels == Labels::classes;
     info.classes = manifest.classes;
     info.class_names = manifest.class_names;
@@ -218,6 +393,11 @@ struct ShardedDataset::Files {
       for (const ManifestShard& shard : manifest.shards) id_checksums.push_back(shard.checksum_id);
     }
     known_targets = manifest.target_values;
+    if (several) {
+      take_fields(options, manifest);
+    } else {
+      inputs = {{.field = 0, .stored = info.x}};
+    }
     if (options.shared) return options.shared->set();
     return std::make_shared<ShardSet>(options.path, manifest, options.deadline);
   }
@@ -225,8 +405,7 @@ struct ShardedDataset::Files {
   void describe_without_manifest(const DatasetOptions& options) {
     const ShardFile& first = set.file(0);
     info.samples = set.rows();
-    info.x = first.fields()[0].field;
-    if (first.fields().size() > 1) info.y = first.fields()[1].field;
+    take_fields(first, options);
     info.source = options.path.filename().string();
     if (const auto& attributes = first.attributes()) {  // shards without their manifest
       info.labels_are_classes = attributes->labels == Labels::classes;
@@ -241,12 +420,41 @@ struct ShardedDataset::Files {
                         path_of(0), info.classes, info.samples));
       }
     } else {
-      info.labels_are_classes = has_y() && info.y.elements() == 1 && are_classes(options.labels);
+      info.labels_are_classes = has_y() && targets.empty() && info.y.elements() == 1 && are_classes(options.labels);
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes(options.labels);
       if (!set.text_classes().empty()) info.class_names = set.text_classes();
     }
+  }
+
+  /// Takes the fields of other programs' files.
+  void take_fields(const ShardFile& first, const DatasetOptions& options) {
+    const auto column = [&](std::size_t f) {
+      const Field& stored = first.fields()[f].field;
+      return Column{.field = f, .stored = stored, .type = delivered_type(stored, false, 0, 1)};
+    };
+    for (std::size_t i = 0; i < first.inputs(); ++i) inputs.push_back(column(first.input(i)));
+    info.x = inputs[0].stored;
+    if (inputs.size() > 1) {
+      std::vector<std::string> names;
+      for (const Column& input : inputs) names.push_back(input.stored.name);
+      put_in_order(options.wanted, names);
+      std::vector<Column> ordered;
+      for (const std::string& name : names) {
+        ordered.push_back(*std::ranges::find_if(inputs, [&](const Column& one) { return one.stored.name == name; }));
+        info.inputs.push_back({.field = ordered.back().stored});
+      }
+      inputs = std::move(ordered);
+      info.x.name = "x";
+    }
+    if (first.targets() > 0) info.y = first.fields()[1].field;
+    if (first.targets() < 2) return;
+    for (std::size_t i = 0; i < first.targets(); ++i) {
+      targets.push_back(column(first.target(i)));
+      info.targets.push_back({.field = targets.back().stored});
+    }
+    info.y.name = "y";
   }
 
   /// One rule for labels of one element, of any type and shape.
@@ -256,20 +464,22 @@ struct ShardedDataset::Files {
     if (info.y.type != FileType::float32 && info.y.type != FileType::float64) return true;
     WholeNumbers numbers;
     for (std::size_t shard = 0; shard < set.size() && numbers.are_whole(); ++shard) {
-      set.stream(shard, 1, [&](std::int64_t, std::span<const std::byte> block) { numbers.add(info.y.type, block); });
+      set.stream(shard, y_field,
+                 [&](std::int64_t, std::span<const std::byte> block) { numbers.add(info.y.type, block); });
     }
     if (wanted == LabelMeaning::classes ? !numbers.are_whole() : !numbers.are_classes()) return false;
     set.warnings().push_back(
         fmt::format("{}: {} holds whole numbers as floats: taken as labels of classes (--loss mean-squared-error, or "
                     "--regression of pack, takes them as numbers to predict)",
-                    path_of(0), set.file(0).fields()[1].dataset));
+                    path_of(0), set.file(0).fields()[y_field].dataset));
     return true;
   }
 
   TargetValues look_at_targets() const {
     TargetPattern pattern(info.y.elements());
     for (std::size_t shard = 0; shard < set.size() && pattern.is_binary(); ++shard) {
-      set.stream(shard, 1, [&](std::int64_t, std::span<const std::byte> block) { pattern.add(info.y.type, block); });
+      set.stream(shard, y_field,
+                 [&](std::int64_t, std::span<const std::byte> block) { pattern.add(info.y.type, block); });
     }
     return pattern.values();
   }
@@ -290,7 +500,7 @@ struct ShardedDataset::Files {
       if (info.table) info.class_names = info.table->labels;
     }
     if (known_targets || columns < 2) return;
-    const std::string where = fmt::format("{}: {}", path_of(0), set.file(0).fields()[1].dataset);
+    const std::string where = fmt::format("{}: {}", path_of(0), set.file(0).fields()[y_field].dataset);
     set.warnings().push_back(
         one_hot ? fmt::format("{} holds one 1 in each row: taken as labels of {}", where, count_of(columns, "class"))
                 : fmt::format("{} holds rows of 0 and 1: taken as {} labels, any of which a sample may have (--loss "
@@ -301,7 +511,7 @@ struct ShardedDataset::Files {
   void count_classes(LabelMeaning wanted) {
     std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
     for (std::size_t shard = 0; shard < set.size(); ++shard) {
-      set.stream(shard, 1, [&](std::int64_t first, std::span<const std::byte> block) {
+      set.stream(shard, y_field, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(info.y.type, block, [&](auto elements) {
           for (std::size_t i = 0; i < elements.size(); ++i) {
             const std::int64_t label = is_whole(elements[i]) ? static_cast<std::int64_t>(elements[i]) : -1;
@@ -320,7 +530,7 @@ struct ShardedDataset::Files {
                   "as numbers to predict)",
                   path_of(shard), first + static_cast<std::int64_t>(i), label,
                   info.samples == 1 ? "1 sample does" : fmt::format("{} samples do", info.samples),
-                  set.file(shard).fields()[1].dataset));
+                  set.file(shard).fields()[y_field].dataset));
             }
           }
         });
@@ -334,7 +544,8 @@ struct ShardedDataset::Files {
 
   /// Loads all labels at once if all files are open.
   void load_labels() {
-    holds_labels = has_y() && stored_y.bytes() * static_cast<std::uint64_t>(info.samples) <= kResidentLabelBytes;
+    holds_labels = has_y() && targets.empty() &&
+                   stored_y.bytes() * static_cast<std::uint64_t>(info.samples) <= kResidentLabelBytes;
     if (!holds_labels || !set.all_open()) return;
     for (std::size_t s = 0; s < set.size(); ++s) labels_of(s);
   }
@@ -344,7 +555,7 @@ struct ShardedDataset::Files {
     const std::lock_guard lock(own.loading);
     if (own.stored.empty() && set.shards()[shard].count > 0) {
       std::vector<std::byte> read(stored_y.bytes() * static_cast<std::size_t>(set.shards()[shard].count));
-      set.file(shard).read_rows(1, 0, set.shards()[shard].count, read);
+      set.file(shard).read_rows(y_field, 0, set.shards()[shard].count, read);
       own.stored = std::move(read);
     }
     return own.stored;
@@ -374,12 +585,8 @@ struct ShardedDataset::Files {
   }
   /// uint8, float32, or float64 if float32 may not hold the numbers; the range in the manifest decides.
   FileType x_type() const noexcept {
-    constexpr double kMaxExact = 1 << 24;  // largest range in which float32 holds all whole numbers
-    const FileType stored = info.x.type;
-    if (stored == FileType::uint8) return stored;
-    const bool exact = stored != FileType::float64 && info.has_statistics && -kMaxExact <= info.value_min &&
-                       info.value_max <= kMaxExact;
-    return is_wide(stored) && !exact ? FileType::float64 : FileType::float32;
+    if (inputs.size() > 1) return info.x.type;
+    return delivered_type(info.x, info.has_statistics, info.value_min, info.value_max);
   }
   FileType y_type() const noexcept {
     if (info.labels_are_classes) return FileType::int32;
@@ -405,29 +612,55 @@ struct ShardedDataset::Files {
 
   void read_x(std::size_t shard, std::int64_t first, std::int64_t rows, FileType type, std::span<std::byte> out,
               std::vector<std::byte>& scratch) const {
-    if (type == info.x.type && !channels_first) {
-      set.read(shard, 0, first, rows, out);
-    } else if (type == info.x.type) {
-      scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
-      set.read(shard, 0, first, rows, scratch);
-      to_channels_last(scratch, size_of(type), out);
-    } else if (channels_first) {
-      scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
-      set.read(shard, 0, first, rows, scratch);
-      std::vector<std::byte> floats(out.size());
-      convert(info.x.type, scratch, type, floats.data());
-      to_channels_last(floats, size_of(type), out);
-    } else {
-      scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
-      set.read(shard, 0, first, rows, scratch);
-      convert(info.x.type, scratch, type, out.data());
-    }
-    require_usable(shard, first, info.x, type, out);
+    if (inputs.size() == 1) return read_column(inputs[0], shard, first, rows, type, out, scratch);
+    read_side_by_side(inputs, shard, first, rows, type, out, scratch);
   }
 
-  void to_channels_last(std::span<const std::byte> samples, std::size_t element, std::span<std::byte> out) const {
-    const auto channels = static_cast<std::size_t>(info.x.sample_shape[2]);
-    const auto pixels = static_cast<std::size_t>(info.x.elements()) / channels;
+  void read_side_by_side(std::span<const Column> columns, std::size_t shard, std::int64_t first, std::int64_t rows,
+                         FileType type, std::span<std::byte> out, std::vector<std::byte>& scratch) const {
+    const std::size_t row_bytes = out.size() / static_cast<std::size_t>(rows);
+    std::vector<std::byte> numbers;
+    for (const Column& column : columns) {
+      const std::size_t bytes = static_cast<std::size_t>(column.stored.elements()) * size_of(type);
+      const std::size_t begin = static_cast<std::size_t>(column.first) * size_of(type);
+      if (rows == 1) {
+        read_column(column, shard, first, rows, type, out.subspan(begin, bytes), scratch);
+        continue;
+      }
+      numbers.resize(bytes * static_cast<std::size_t>(rows));
+      read_column(column, shard, first, rows, type, numbers, scratch);
+      std::byte* to = out.data() + begin;
+      for (std::size_t at = 0; at < numbers.size(); at += bytes, to += row_bytes) {
+        std::memcpy(to, numbers.data() + at, bytes);
+      }
+    }
+  }
+
+  void read_column(const Column& column, std::size_t shard, std::int64_t first, std::int64_t rows, FileType type,
+                   std::span<std::byte> out, std::vector<std::byte>& scratch) const {
+    const Field& stored = column.stored;
+    if (type == stored.type && !column.channels_first) {
+      set.read(shard, column.field, first, rows, out);
+    } else {
+      scratch.resize(stored.bytes() * static_cast<std::size_t>(rows));
+      set.read(shard, column.field, first, rows, scratch);
+      if (type == stored.type) {
+        to_channels_last(stored, scratch, size_of(type), out);
+      } else if (column.channels_first) {
+        std::vector<std::byte> floats(out.size());
+        convert(stored.type, scratch, type, floats.data());
+        to_channels_last(stored, floats, size_of(type), out);
+      } else {
+        convert(stored.type, scratch, type, out.data());
+      }
+    }
+    require_usable(shard, first, stored, type, out);
+  }
+
+  static void to_channels_last(const Field& field, std::span<const std::byte> samples, std::size_t element,
+                               std::span<std::byte> out) {
+    const auto channels = static_cast<std::size_t>(field.sample_shape.back());
+    const auto pixels = static_cast<std::size_t>(field.elements()) / channels;
     for (std::size_t at = 0; at < samples.size(); at += pixels * channels * element) {
       for (std::size_t c = 0; c < channels; ++c) {
         for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
@@ -436,6 +669,25 @@ struct ShardedDataset::Files {
         }
       }
     }
+  }
+
+  /// A field as read_fields() delivers it.
+  struct Place {
+    const Column* column;
+    FileType type;
+    bool is_only_target = false;  ///< y, in the type that read_y() delivers
+  };
+  /// The first input, the first target, the other inputs, the other targets.
+  std::vector<Place> places() const {
+    std::vector<Place> all{{&inputs[0], inputs[0].type}};
+    if (has_y() && targets.empty()) {
+      all.push_back({&only_target, y_type(), true});
+    } else if (!targets.empty()) {
+      all.push_back({&targets[0], targets[0].type});
+    }
+    for (std::size_t i = 1; i < inputs.size(); ++i) all.push_back({&inputs[i], inputs[i].type});
+    for (std::size_t i = 1; i < targets.size(); ++i) all.push_back({&targets[i], targets[i].type});
+    return all;
   }
 
   /// Reads through the library: names are read only once, by the code that writes them down.
@@ -469,11 +721,12 @@ struct ShardedDataset::Files {
 
   void read_y(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out,
               std::vector<std::byte>& scratch) const {
+    if (!targets.empty()) return read_side_by_side(targets, shard, first, rows, y_type(), out, scratch);
     const std::size_t row_bytes = stored_y.bytes();
     std::span<const std::byte> raw;
     if (!holds_labels) {
       scratch.resize(row_bytes * static_cast<std::size_t>(rows));
-      set.read(shard, 1, first, rows, scratch);
+      set.read(shard, y_field, first, rows, scratch);
       raw = scratch;
     } else {
       raw = labels_of(shard).subspan(static_cast<std::size_t>(first) * row_bytes,
@@ -519,7 +772,10 @@ std::int64_t ShardedDataset::block_multiple() const noexcept { return files_->se
 
 std::size_t ShardedDataset::cache_bytes() const noexcept { return files_->set.cache_bytes(); }
 std::size_t ShardedDataset::stored_bytes() const noexcept {
-  return info().x.bytes() + (files_->has_y() ? files_->stored_y.bytes() : 0);
+  std::size_t bytes = files_->has_y() && files_->targets.empty() ? files_->stored_y.bytes() : 0;
+  for (const auto& input : files_->inputs) bytes += input.stored.bytes();
+  for (const auto& target : files_->targets) bytes += target.stored.bytes();
+  return bytes;
 }
 std::vector<std::int64_t> ShardedDataset::shard_counts() const {
   std::vector<std::int64_t> counts;
@@ -536,6 +792,12 @@ std::string ShardedDataset::fingerprint() const {
   std::string all = fmt::format("{}, range {} {}, mean {} {}, names {}\n", head, data.value_min, data.value_max,
                                 data.mean, data.standard_deviation, fmt::join(data.class_names, "|"));
   if (data.table) all += to_json(*data.table) + "\n";
+  for (const auto& [kind, ranges] : {std::pair{"input", &data.inputs}, std::pair{"target", &data.targets}}) {
+    for (const FieldRange& range : *ranges) {
+      all += fmt::format("{} {} {} ({})\n", kind, range.field.name, name_of(range.field.type),
+                         fmt::join(range.field.sample_shape, ", "));
+    }
+  }
   all += files_->set.identity();
   return fmt::format("{}, {}", head, to_hex(checksum(std::as_bytes(std::span(all)))));
 }
@@ -576,16 +838,53 @@ void ShardedDataset::read_weights(std::span<const std::int64_t> samples, std::sp
   });
 }
 
+std::vector<Field> ShardedDataset::stored_fields() const {
+  std::vector<Field> fields;
+  for (const Files::Place& place : files_->places()) {
+    const Files::Column& column = *place.column;
+    fields.push_back({column.stored.name, place.type, column.stored.sample_shape});
+  }
+  return fields;
+}
+
+void ShardedDataset::read_fields(std::span<const std::int64_t> samples,
+                                 std::span<const std::span<std::byte>> buffers) const {
+  const std::vector<Files::Place> places = files_->places();
+  if (buffers.size() < places.size()) throw std::invalid_argument("fewer buffers than fields");
+  std::vector<std::byte> scratch;
+  files_->each_run(samples, [&](std::size_t shard, std::int64_t first, std::size_t at, std::size_t run) {
+    const auto rows = static_cast<std::int64_t>(run);
+    for (std::size_t f = 0; f < places.size(); ++f) {
+      const Files::Column& column = *places[f].column;
+      const std::size_t bytes = static_cast<std::size_t>(column.stored.elements()) * size_of(places[f].type);
+      const std::span<std::byte> out = buffers[f].subspan(at * bytes, run * bytes);
+      if (places[f].is_only_target) {
+        files_->read_y(shard, first, rows, out, scratch);
+      } else {
+        files_->read_column(column, shard, first, rows, places[f].type, out, scratch);
+      }
+    }
+  });
+}
+
 ShardedDataset::MissingRows ShardedDataset::missing(std::int64_t first, std::int64_t samples) const {
   const std::size_t shard = files_->set.shard_of(first);
   const std::int64_t within = first - shards()[shard].first;
   const ShardFile& file = files_->set.file(shard);
-  return {.x = file.missing_rows(0, within, samples),
-          .y = files_->has_y() ? file.missing_rows(1, within, samples) : std::vector<bool>()};
+  MissingRows rows{.x = file.missing_rows(files_->inputs[0].field, within, samples), .y = {}};
+  const auto add = [&](std::size_t field, std::vector<bool>& flags) {
+    const std::vector<bool> more = file.missing_rows(field, within, samples);
+    if (flags.empty()) flags.resize(more.size());
+    for (std::size_t i = 0; i < more.size(); ++i) flags[i] = flags[i] || more[i];
+  };
+  for (std::size_t i = 1; i < files_->inputs.size(); ++i) add(files_->inputs[i].field, rows.x);
+  if (files_->has_y() && files_->targets.empty()) add(files_->y_field, rows.y);
+  for (const auto& target : files_->targets) add(target.field, rows.y);
+  return rows;
 }
 
 void ShardedDataset::will_need(std::int64_t first, std::int64_t count, std::int64_t) const noexcept {
-  files_->set.will_need(first, count);
+  for (const auto& input : files_->inputs) files_->set.will_need(std::span(&input.field, 1), first, count);
 }
 
 void ShardedDataset::read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const {

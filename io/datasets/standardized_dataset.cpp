@@ -14,9 +14,7 @@ std::span<float> floats_in(std::span<std::byte> bytes) {
 }
 
 void require_features(const FeatureScale& scale, const Field& field) {
-  const auto features = static_cast<std::int64_t>(scale.mean.size());
-  if (features == 0) return;
-  if (scale.deviation.size() != scale.mean.size() || field.elements() % features != 0) {
+  if (!scale.fits(field.elements())) {
     throw std::invalid_argument("a scale of other features than " + field.name + " has");
   }
 }

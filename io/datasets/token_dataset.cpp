@@ -214,7 +214,9 @@ std::int64_t TokenDataset::block_multiple() const noexcept {
   return (files_->set.block_multiple() + files_->context - 1) / files_->context;
 }
 void TokenDataset::will_need(std::int64_t first, std::int64_t count, std::int64_t) const noexcept {
-  files_->set.will_need(first * files_->context, (count + 1) * files_->context);  // one more: the epoch's shift
+  constexpr std::size_t kTokensField[] = {0};
+  files_->set.will_need(kTokensField, first * files_->context,
+                        (count + 1) * files_->context);  // one more: the epoch's shift
 }
 
 std::uint64_t TokenDataset::verify(int part, int parts) const {

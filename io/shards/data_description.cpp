@@ -16,13 +16,22 @@ constexpr const char* kDescribes = "the description of its data";
 
 /// Adds a scale if there is one: checkpoints of older versions have none.
 void add_scale(json& object, const char* key, const FeatureScale& scale) {
-  if (!scale.empty()) object[key] = {{"mean", scale.mean}, {"deviation", scale.deviation}};
+  if (scale.empty()) return;
+  object[key] = {{"mean", scale.mean}, {"deviation", scale.deviation}};
+  for (const FeaturePart& part : scale.parts) {
+    object[key]["parts"].push_back({{"elements", part.elements}, {"features", part.features}});
+  }
 }
 
 FeatureScale scale_entry(const json& object, const char* key) {
   if (!object.contains(key)) return {};
   const json& numbers = entry(object, key);
   FeatureScale scale{.mean = reals_entry(numbers, "mean"), .deviation = reals_entry(numbers, "deviation")};
+  if (numbers.contains("parts")) {
+    for (const json& part : list_entry(numbers, "parts")) {
+      scale.parts.push_back({.elements = integer_entry(part, "elements"), .features = integer_entry(part, "features")});
+    }
+  }
   const bool positive = std::all_of(scale.deviation.begin(), scale.deviation.end(), [](double one) { return one > 0; });
   if (scale.mean.size() != scale.deviation.size() || !positive) {
     throw FileError(fmt::format("{} has no deviation above 0 for each mean", key));
@@ -38,6 +47,24 @@ std::vector<float> floats_entry(const json& object, const char* key) {
   if (!object.contains(key)) return narrow;
   for (const double value : reals_entry(object, key)) narrow.push_back(static_cast<float>(value));
   return narrow;
+}
+
+void take_inputs(const json& list, DataDescription& description) {
+  std::int64_t numbers = 0;
+  for (const json& input : list) {
+    const std::optional<FileType> type = file_type_of_name(text_entry(input, "type"));
+    if (!type) throw FileError("the type of an input is unknown");
+    const Field& field =
+        description.inputs.emplace_back(Field{text_entry(input, "name"), *type, integers_entry(input, "shape")});
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : field.sample_shape) {
+      if (extent < 1 || extent > description.x.elements() / elements)
+        throw FileError("an input has an impossible shape");
+      elements *= extent;
+    }
+    numbers += elements;
+  }
+  if (numbers != description.x.elements()) throw FileError("its inputs have other numbers than its samples");
 }
 
 }  // namespace
@@ -65,6 +92,9 @@ std::string to_json(const DataDescription& description) {
                {"target_units", description.target_units},
                {"name", description.x.name},
                {"source", description.source}};
+  for (const Field& input : description.inputs) {
+    text["inputs"].push_back({{"name", input.name}, {"type", name_of(input.type)}, {"shape", input.sample_shape}});
+  }
   if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
   if (!description.target_means.empty()) text["target_means"] = description.target_means;
   if (!description.target_medians.empty()) text["target_medians"] = description.target_medians;
@@ -109,6 +139,10 @@ DataDescription data_description_from_json(std::string_view text) {
         .per_image = flag_entry(input, "per_image"),
         .augmentation = text_entry(input, "augmentation"),
         .source = text_entry(parsed, "source")};
+    if (parsed.contains("inputs")) take_inputs(list_entry(parsed, "inputs"), description);
+    if (!description.features.parts.empty() && !description.features.fits(description.x.elements())) {
+      throw FileError("feature_scale has other parts than its samples");
+    }
     if (parsed.contains("table")) {
       description.table = table_from_json(to_text(parsed.at("table")));
       if (description.table->features() != description.x.elements()) {

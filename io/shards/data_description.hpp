@@ -16,7 +16,8 @@
 namespace lockstep::io {
 
 struct DataDescription {
-  Field x;             ///< as stored; for tokens, a window of them
+  Field x;  ///< as stored; for tokens, a window of them; for several inputs, the row of all their numbers
+  std::vector<Field> inputs = {};  ///< the inputs side by side in x, if there are several; channels last
   std::string layout;  ///< layout of a sample: "features", "height, width", "height, width, channels", "tokens", or ""
   bool has_range = false;  ///< the range of x is known: between these two
   double value_min = 0, value_max = 1;

@@ -16,7 +16,41 @@ bool is_constant(const FeatureSpread& feature, double rounding = kFloatRounding)
   return !(feature.deviation > rounding * std::abs(feature.mean));
 }
 
+/// Calls work(first number, first feature, features) for each turn of features in whole samples.
+template <class Work>
+void each_turn(const FeatureScale& scale, std::size_t numbers, const Work& work) {
+  const std::size_t features = scale.mean.size();
+  if (scale.parts.empty()) {
+    for (std::size_t row = 0; row < numbers; row += features) work(row, std::size_t{0}, features);
+    return;
+  }
+  for (std::size_t at = 0; at < numbers;) {
+    std::size_t first = 0;
+    for (const FeaturePart& part : scale.parts) {
+      const auto own = static_cast<std::size_t>(part.features);
+      for (const std::size_t end = at + static_cast<std::size_t>(part.elements); at < end; at += own) {
+        work(at, first, own);
+      }
+      first += own;
+    }
+  }
+}
+
 }  // namespace
+
+bool FeatureScale::fits(std::int64_t elements) const noexcept {
+  const auto features = static_cast<std::int64_t>(mean.size());
+  if (features == 0) return true;
+  if (deviation.size() != mean.size()) return false;
+  if (parts.empty()) return elements % features == 0;
+  std::int64_t all_elements = 0, all_features = 0;
+  for (const FeaturePart& part : parts) {
+    if (part.features < 1 || part.elements < 1 || part.elements % part.features != 0) return false;
+    all_elements += part.elements;
+    all_features += part.features;
+  }
+  return all_elements == elements && all_features == features;
+}
 
 void FeatureScale::apply(std::span<float> numbers) const {
   const std::size_t features = mean.size();
@@ -25,9 +59,11 @@ void FeatureScale::apply(std::span<float> numbers) const {
   std::vector<float> centre(mean.begin(), mean.end()), factor(features);
   std::transform(deviation.begin(), deviation.end(), factor.begin(),
                  [](double value) { return 1 / static_cast<float>(value); });
-  for (std::size_t row = 0; row < numbers.size(); row += features) {
-    for (std::size_t f = 0; f < features; ++f) numbers[row + f] = (numbers[row + f] - centre[f]) * factor[f];
-  }
+  each_turn(*this, numbers.size(), [&](std::size_t row, std::size_t first, std::size_t count) {
+    for (std::size_t f = 0; f < count; ++f) {
+      numbers[row + f] = (numbers[row + f] - centre[first + f]) * factor[first + f];
+    }
+  });
 }
 
 void FeatureScale::apply(std::span<const double> numbers, std::span<float> out) const {
@@ -38,25 +74,27 @@ void FeatureScale::apply(std::span<const double> numbers, std::span<float> out) 
   }
   std::vector<double> factor(features);
   std::transform(deviation.begin(), deviation.end(), factor.begin(), [](double value) { return 1 / value; });
-  for (std::size_t row = 0; row < numbers.size(); row += features) {
-    for (std::size_t f = 0; f < features; ++f)
-      out[row + f] = static_cast<float>((numbers[row + f] - mean[f]) * factor[f]);
-  }
+  each_turn(*this, numbers.size(), [&](std::size_t row, std::size_t first, std::size_t count) {
+    for (std::size_t f = 0; f < count; ++f) {
+      out[row + f] = static_cast<float>((numbers[row + f] - mean[first + f]) * factor[first + f]);
+    }
+  });
 }
 
 void FeatureScale::undo(std::span<float> numbers) const {
-  const std::size_t features = mean.size();
-  if (features == 0) return;
+  if (mean.empty()) return;
   if (needs_double()) {
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      numbers[i] = static_cast<float>(numbers[i] * deviation[i % features] + mean[i % features]);
-    }
+    each_turn(*this, numbers.size(), [&](std::size_t row, std::size_t first, std::size_t count) {
+      for (std::size_t f = 0; f < count; ++f) {
+        numbers[row + f] = static_cast<float>(numbers[row + f] * deviation[first + f] + mean[first + f]);
+      }
+    });
     return;
   }
   const std::vector<float> centre(mean.begin(), mean.end()), width(deviation.begin(), deviation.end());
-  for (std::size_t row = 0; row < numbers.size(); row += features) {
-    for (std::size_t f = 0; f < features; ++f) numbers[row + f] = numbers[row + f] * width[f] + centre[f];
-  }
+  each_turn(*this, numbers.size(), [&](std::size_t row, std::size_t first, std::size_t count) {
+    for (std::size_t f = 0; f < count; ++f) numbers[row + f] = numbers[row + f] * width[first + f] + centre[first + f];
+  });
 }
 
 bool FeatureScale::needs_double() const noexcept {

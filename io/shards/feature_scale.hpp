@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -11,13 +12,25 @@
 
 namespace lockstep::io {
 
+/// A range of a sample's numbers with features of its own, which take turns in it.
+struct FeaturePart {
+  std::int64_t elements = 0;  ///< numbers of a sample; a multiple of `features`
+  std::int64_t features = 0;
+  bool operator==(const FeaturePart&) const = default;
+};
+
 /// A scale of `mean.size()` features, which take turns: element i of a sample belongs to feature i % size. Empty: the
 /// numbers stay unchanged.
 struct FeatureScale {
   std::vector<double> mean;       ///< means; for data delivered as float32, float32 numbers
   std::vector<double> deviation;  ///< > 0, one per feature; 1 if all numbers of a feature are equal
+  /// The parts of a sample that consists of several fields, side by side; their features follow each other in `mean`.
+  /// Empty: the sample is one part.
+  std::vector<FeaturePart> parts = {};
 
   bool empty() const noexcept { return mean.empty(); }
+  /// True if samples of so many numbers have these features.
+  bool fits(std::int64_t elements) const noexcept;
   /// number = (number - mean) / deviation, computed as (number - mean) * (1 / deviation) in float, on whole samples.
   void apply(std::span<float> numbers) const;
   /// The same in double, narrowed afterwards: numbers that float32 cannot distinguish (Unix times) stay distinct.

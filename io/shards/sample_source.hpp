@@ -36,12 +36,18 @@ struct SampleId {
 };
 inline constexpr const char* kIdName = "id";  ///< name of the dataset
 
+/// The use of a field, where samples have more than one x and one y.
+enum class FieldRole { input, target };
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
   /// x; y with labels or targets; and perhaps kWeightName, a float32 of at least 0 that multiplies a sample's loss. For
   /// a corpus, "tokens" alone, one integer each.
   virtual std::vector<Field> fields() const = 0;
+  /// The role of each field, where there are several inputs or targets: the first input, the first target (if there is
+  /// one), then the other inputs, then the other targets. Empty: the fields are as above.
+  virtual std::vector<FieldRole> roles() const { return {}; }
   virtual std::int64_t count() const = 0;       ///< number of samples, known before the first read
   virtual std::string description() const = 0;  ///< for the manifest: "idx train-images-idx3-ubyte.gz"
   /// True if labels are class indices (cross-entropy), false for regression targets.

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -39,6 +40,14 @@ std::optional<std::string> alone_of_name(const std::vector<std::string>& dataset
   return *first;
 }
 
+/// The datasets that a text names.
+std::vector<std::string> datasets_named(const Hdf5File& file, const std::string& text) {
+  if (text.find(',') == std::string::npos || file.has(text)) {
+    return text.empty() ? std::vector<std::string>{} : std::vector<std::string>{text};
+  }
+  return names_in(text);
+}
+
 std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
   const auto version = file.integer("/", shard_attribute::kVersion);
   if (!version) return std::nullopt;
@@ -63,6 +72,32 @@ std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
 
 }  // namespace
 
+std::vector<std::string> names_in(std::string_view text) {
+  std::vector<std::string> names;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) names.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return names;
+}
+
+std::vector<std::string> short_names(const std::vector<std::string>& datasets) {
+  std::vector<std::string> names;
+  std::set<std::string> all;
+  for (const std::string& dataset : datasets) {
+    names.push_back(dataset.substr(dataset.rfind('/') + 1));
+    all.insert(names.back());
+  }
+  if (all.size() == names.size() && !all.contains("")) return names;
+  names = datasets;
+  for (std::string& name : names) {
+    name.erase(0, name.find_first_not_of('/'));
+    std::ranges::replace(name, '/', '_');
+  }
+  return names;
+}
+
 bool StoredField::splits_samples() const noexcept {
   for (std::size_t axis = 1; axis < chunk.size(); ++axis) {
     if (chunk[axis] < field.sample_shape[axis - 1]) return true;
@@ -84,13 +119,16 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& wante
   identity_ = identity_of(status);
   attributes_ = read_attributes(file);
   std::string x = wanted_x, y = wanted_y;
-  if (!attributes_) choose(file, x, y, unlabelled);
-  fields_.push_back(describe(file, "x", x));
-  const bool labelled = !y.empty() && (unlabelled == Unlabelled::refused || file.has(y) || !file.dangling(y).empty());
-  if (labelled) fields_.push_back(describe(file, "y", y));
+  if (!attributes_ && datasets_named(file, x).size() == 1) choose(file, x, y, unlabelled);
+  const std::vector<std::string> inputs = datasets_named(file, x), targets = datasets_named(file, y);
+  const bool labelled = !targets.empty() && (unlabelled == Unlabelled::refused || targets.size() > 1 || file.has(y) ||
+                                             !file.dangling(y).empty());
+  describe_all(file, inputs, labelled ? targets : std::vector<std::string>{});
   file.close();
-  if (fields_.size() > 1 && fields_[1].count != count()) {
-    throw FileError(fmt::format("{}: {} has {} samples but {} has {}", path.string(), x, count(), y, fields_[1].count));
+  for (const StoredField& stored : fields_) {
+    if (stored.count == count()) continue;
+    throw FileError(fmt::format("{}: {} has {} samples but {} has {}", path.string(), fields_[0].dataset, count(),
+                                stored.dataset, stored.count));
   }
   if (attributes_ && attributes_->count != count()) {
     throw FileError(fmt::format("{}: {} has {} samples, the file's own count is {}; pack again", path.string(), x,
@@ -243,18 +281,42 @@ void ShardFile::number_texts(const std::vector<std::string>& names) {
   }
 }
 
-StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, const std::string& dataset) {
+/// A single input is "x" and a single target "y"; several have names of their own.
+void ShardFile::describe_all(const Hdf5File& file, const std::vector<std::string>& inputs,
+                             const std::vector<std::string>& targets) {
+  std::vector<std::string> all = inputs;
+  all.insert(all.end(), targets.begin(), targets.end());
+  const bool several = inputs.size() > 1 || targets.size() > 1;
+  std::set<std::string> seen;
+  for (const std::string& one : all) {
+    if (seen.insert(one).second || !several) continue;
+    throw FileError({.file = path_, .what = fmt::format("{} is named twice: a field has one name", one)});
+  }
+  const std::vector<std::string> names = several ? short_names(all) : std::vector<std::string>{"x", "y"};
+  const auto add = [&](std::size_t i) {
+    const bool is_input = i < inputs.size();
+    fields_.push_back(describe(file, is_input ? "x" : "y", names[i], all[i], !is_input && targets.size() == 1));
+  };
+  inputs_ = inputs.size();
+  add(0);
+  if (!targets.empty()) add(inputs.size());
+  for (std::size_t i = 1; i < inputs.size(); ++i) add(i);
+  for (std::size_t i = 1; i < targets.size(); ++i) add(inputs.size() + i);
+}
+
+StoredField ShardFile::describe(const Hdf5File& file, const std::string& role, const std::string& name,
+                                const std::string& dataset, bool may_be_text) {
   if (const std::string why = file.dangling(dataset); !why.empty()) {
     throw FileError({.file = path_, .what = fmt::format("{} {}", dataset, why)});
   }
   if (!file.has(dataset)) {
     throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{}", path_.string(), dataset,
-                                datasets_in(file), name));
+                                datasets_in(file), role));
   }
   if (attributes_) file.require_plain(dataset);
   const DatasetLayout layout = file.layout(dataset);
   const auto is_one = [](std::int64_t extent) { return extent == 1; };
-  const bool names_classes = layout.text && name == "y" && !layout.shape.empty() &&
+  const bool names_classes = layout.text && may_be_text && !layout.shape.empty() &&
                              std::all_of(layout.shape.begin() + 1, layout.shape.end(), is_one);
   if (layout.type == FileType::other && !names_classes) {
     throw FileError(fmt::format("{}: the elements of {} are {}", path_.string(), dataset,
@@ -284,7 +346,7 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   if (attributes_) stored.checksum = file.text(dataset, kChecksumAttribute).value_or("");
   if (!attributes_) {
     stored.meaning = meaning_of(file, dataset, layout.type);
-    if (gaps_.deliver_missing && name == "x") stored.meaning.deliver_missing();
+    if (gaps_.deliver_missing && role == "x") stored.meaning.deliver_missing();
     stored.field.type = stored.meaning.numbers;
   }
   if (stored.field.elements() < 1) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/files/durable_file.hpp"
@@ -55,6 +56,12 @@ struct ShardAttributes {
   double value_min = 0, value_max = 1;
 };
 
+/// The names in a text with commas between them.
+std::vector<std::string> names_in(std::string_view text);
+/// Names for several datasets, for people and networks: the last word of each path, or the whole path with _ for / if
+/// two last words are equal.
+std::vector<std::string> short_names(const std::vector<std::string>& datasets);
+
 /// Treatment of a file without the given dataset for y.
 enum class Unlabelled {
   refused,
@@ -72,7 +79,8 @@ struct Gaps {
 
 class ShardFile {
  public:
-  /// Empty y: the file has no labels. Names are paths within the file. If there is no x (or y) at the top, the only
+  /// Empty y: the file has no labels. Names are paths within the file; several have commas between them, unless the
+  /// file has a dataset of the whole name. If there is no x (or y) at the top, the only
   /// dataset of that name in a group is used; else two datasets of equal length that are alone in the file, of which
   /// the one with more numbers per sample is x. Throws the FileErrors of Hdf5File, and FileError for a missing dataset
   /// (listing the existing ones), an unreadable type, a missing sample dimension, x and y of different lengths, data
@@ -84,8 +92,13 @@ class ShardFile {
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   std::int64_t count() const noexcept { return fields_[0].count; }
-  /// x, and y if there is one.
+  /// The first input, and the first target if there is one; then the other inputs, and the other targets.
   const std::vector<StoredField>& fields() const noexcept { return fields_; }
+  std::size_t inputs() const noexcept { return inputs_; }  ///< fields that are inputs
+  std::size_t targets() const noexcept { return fields_.size() - inputs_; }
+  /// Place of an input, or of a target, in fields().
+  std::size_t input(std::size_t i) const noexcept { return i == 0 || targets() == 0 ? i : i + 1; }
+  std::size_t target(std::size_t i) const noexcept { return i == 0 ? 1 : inputs_ + i; }
   const std::optional<ShardAttributes>& attributes() const noexcept { return attributes_; }
   /// A remark for users about datasets used in place of missing names; "": none.
   const std::string& chosen() const noexcept { return chosen_; }
@@ -112,7 +125,11 @@ class ShardFile {
   void will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept;
 
  private:
-  StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset);
+  void describe_all(const Hdf5File& file, const std::vector<std::string>& inputs,
+                    const std::vector<std::string>& targets);
+  /// `role`: "x" or "y", as the options that name datasets are called.
+  StoredField describe(const Hdf5File& file, const std::string& role, const std::string& name,
+                       const std::string& dataset, bool may_be_text);
   void note_other_files(const Hdf5File& file, const std::string& dataset);
   void read_labels(const Hdf5File& file, const std::string& dataset);
   void read_stored(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
@@ -139,6 +156,7 @@ class ShardFile {
   Identity identity_;
   std::vector<OtherFile> others_;
   std::vector<StoredField> fields_;
+  std::size_t inputs_ = 1;
   std::optional<ShardAttributes> attributes_;
   std::string chosen_;
   std::vector<std::string> texts_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -19,6 +20,7 @@ using nlohmann::json;
 constexpr const char* kFormat = "lockstep shards";
 constexpr const char* kTargetValues = "target_values";  // only if not the default
 constexpr const char* kTable = "table";                 // only for tables
+constexpr const char *kInput = "input", *kTarget = "target";
 constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
 
 /// Covers the compact text with sorted keys, so that indentation and order may change.
@@ -46,17 +48,28 @@ json as_json(const ShardManifest& manifest) {
     result["fields"].push_back(
         {{"name", field.name}, {"type", name_of(field.type)}, {"sample_shape", field.sample_shape}});
   }
+  for (std::size_t f = 0; f < manifest.details.size(); ++f) {
+    const FieldDetail& detail = manifest.details[f];
+    result["fields"][f].update({{"role", detail.role == FieldRole::input ? kInput : kTarget},
+                                {"value_min", detail.value_min},
+                                {"value_max", detail.value_max},
+                                {"mean", detail.mean},
+                                {"standard_deviation", detail.standard_deviation}});
+  }
   if (manifest.target_values != TargetValues::any) result[kTargetValues] = name_of(manifest.target_values);
   if (manifest.tokens) result[kTokensName] = parse_json(to_json(*manifest.tokens));
   if (manifest.table) result[kTable] = parse_json(to_json(*manifest.table));
   if (manifest.id) result[kIdName] = {{"name", manifest.id->name}, {"bytes", manifest.id->bytes}};
   for (const ManifestShard& shard : manifest.shards) {
-    result["shards"].push_back({{"file", shard.file},
-                                {"first", shard.first},
-                                {"count", shard.count},
-                                {"bytes", shard.bytes},
-                                {"xxh3_64_x", shard.checksum_x},
-                                {"xxh3_64_y", shard.checksum_y}});
+    result["shards"].push_back(
+        {{"file", shard.file}, {"first", shard.first}, {"count", shard.count}, {"bytes", shard.bytes}});
+    if (manifest.has_several_fields()) {
+      for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
+        result["shards"].back()["xxh3_64"][manifest.fields[f].name] = shard.checksums.at(f);
+      }
+    } else {
+      result["shards"].back().update({{"xxh3_64_x", shard.checksum_x}, {"xxh3_64_y", shard.checksum_y}});
+    }
     if (manifest.id) result["shards"].back()["xxh3_64_id"] = shard.checksum_id;
   }
   return result;
@@ -67,6 +80,41 @@ class Contradiction : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Requires several inputs or targets with names of their own.
+void check_several(const ShardManifest& manifest) {
+  std::set<std::string> names{kIdName, kWeightName};
+  for (const Field& field : manifest.fields) {
+    if (field.name.empty() || field.name.find_first_of("/,") != std::string::npos || !names.insert(field.name).second) {
+      throw Contradiction(fmt::format("\"{}\" is no name for one of several fields", field.name));
+    }
+  }
+  const bool has_targets = !manifest.names(FieldRole::target).empty();
+  if (manifest.names(FieldRole::input).empty() || has_targets != (manifest.labels != Labels::none) ||
+      manifest.table.has_value()) {
+    throw Contradiction("its fields, its labels and its table contradict each other");
+  }
+}
+
+/// The first input, the first target, the other inputs, the other targets.
+void put_in_order(ShardManifest& manifest) {
+  std::vector<std::size_t> order;
+  for (const bool rest : {false, true}) {
+    for (const FieldRole role : {FieldRole::input, FieldRole::target}) {
+      bool is_first = true;
+      for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
+        if (manifest.details[f].role != role) continue;
+        if (is_first != rest) order.push_back(f);
+        is_first = false;
+      }
+    }
+  }
+  const ShardManifest before = manifest;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    manifest.fields[i] = before.fields[order[i]];
+    manifest.details[i] = before.details[order[i]];
+  }
+}
 
 /// Requires x, or x and y with labels; for a corpus, tokens of a type that holds its vocabulary.
 void check_fields(const ShardManifest& manifest) {
@@ -82,6 +130,7 @@ void check_fields(const ShardManifest& manifest) {
     }
     return;
   }
+  if (manifest.has_several_fields()) return check_several(manifest);
   const bool has_y = fields.size() >= 2 && fields[1].name == "y";
   const bool has_weight = fields.size() == 3 && fields[2] == Field{kWeightName, FileType::float32, {}};
   if (fields.empty() || fields[0].name != "x" || fields.size() > 3 || has_y != (fields.size() >= 2) ||
@@ -113,6 +162,15 @@ bool possible_shape(const std::vector<std::int64_t>& shape) {
   return true;
 }
 
+/// Checksums of several fields, by their names.
+void take_checksums(const json& text, const ShardManifest& manifest, ManifestShard& shard) {
+  for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
+    const std::string& checksum = shard.checksums.emplace_back(text_entry(text, manifest.fields[f].name.c_str()));
+    std::string& of_role = manifest.details[f].role == FieldRole::input ? shard.checksum_x : shard.checksum_y;
+    of_role += (of_role.empty() ? "" : ",") + checksum;
+  }
+}
+
 ShardManifest from_json(const json& text) {
   ShardManifest manifest;
   manifest.samples = integer_entry(text, "samples");
@@ -138,6 +196,18 @@ ShardManifest from_json(const json& text) {
     if (!type) throw Contradiction("a field has an unknown type");
     manifest.fields.push_back({text_entry(field, "name"), *type, integers_entry(field, "sample_shape")});
     if (!possible_shape(manifest.fields.back().sample_shape)) throw Contradiction("a field has an impossible shape");
+    if (!field.contains("role")) continue;
+    const std::string role = text_entry(field, "role");
+    if (role != kInput && role != kTarget) throw Contradiction("the role of a field is neither input nor target");
+    manifest.details.push_back({.role = role == kInput ? FieldRole::input : FieldRole::target,
+                                .value_min = real_entry(field, "value_min"),
+                                .value_max = real_entry(field, "value_max"),
+                                .mean = real_entry(field, "mean"),
+                                .standard_deviation = real_entry(field, "standard_deviation")});
+  }
+  if (!manifest.details.empty()) {
+    if (manifest.details.size() != manifest.fields.size()) throw Contradiction("not all of its fields have a role");
+    put_in_order(manifest);
   }
   if (text.contains(kTokensName)) manifest.tokens = token_info_from_json(to_text(text.at(kTokensName)));
   check_fields(manifest);
@@ -159,13 +229,15 @@ ShardManifest from_json(const json& text) {
   }
   std::int64_t first = 0;
   for (const json& entry : list_entry(text, "shards")) {
-    const ManifestShard shard{.file = text_entry(entry, "file"),
-                              .first = integer_entry(entry, "first"),
-                              .count = integer_entry(entry, "count"),
-                              .bytes = static_cast<std::uint64_t>(integer_entry(entry, "bytes")),
-                              .checksum_x = text_entry(entry, "xxh3_64_x"),
-                              .checksum_y = text_entry(entry, "xxh3_64_y"),
-                              .checksum_id = manifest.id ? text_entry(entry, "xxh3_64_id") : ""};
+    const bool several = manifest.has_several_fields();
+    ManifestShard shard{.file = text_entry(entry, "file"),
+                        .first = integer_entry(entry, "first"),
+                        .count = integer_entry(entry, "count"),
+                        .bytes = static_cast<std::uint64_t>(integer_entry(entry, "bytes")),
+                        .checksum_x = several ? "" : text_entry(entry, "xxh3_64_x"),
+                        .checksum_y = several ? "" : text_entry(entry, "xxh3_64_y"),
+                        .checksum_id = manifest.id ? text_entry(entry, "xxh3_64_id") : ""};
+    if (several) take_checksums(lockstep::io::entry(entry, "xxh3_64"), manifest, shard);
     if (shard.file.empty() || shard.file.find('/') != std::string::npos) {
       throw Contradiction(fmt::format("\"{}\" is no file name within the folder", shard.file));
     }
@@ -182,6 +254,14 @@ ShardManifest from_json(const json& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> ShardManifest::names(FieldRole role) const {
+  std::vector<std::string> all;
+  for (std::size_t f = 0; f < details.size(); ++f) {
+    if (details[f].role == role) all.push_back(fields[f].name);
+  }
+  return all;
+}
 
 const char* name_of(Labels labels) noexcept {
   switch (labels) {

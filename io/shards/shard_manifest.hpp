@@ -15,9 +15,9 @@
 
 namespace lockstep::io {
 
-/// The newest version that is read. Samples are still written as version 1, which older programs can read; corpora of
-/// tokens as 2.
-inline constexpr std::int64_t kShardSchemaVersion = 2;
+/// The newest version that is read. Samples of one x and one y are still written as version 1, which older programs can
+/// read; corpora of tokens as 2; samples of several inputs or targets as 3.
+inline constexpr std::int64_t kShardSchemaVersion = 3;
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kTokensName = "tokens";  ///< the dataset of a corpus, and its entry in the manifest
 
@@ -48,14 +48,24 @@ struct ManifestShard {
   std::string file;  ///< name within the folder
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::uint64_t bytes = 0;             ///< size of the file
-  std::string checksum_x, checksum_y;  ///< for a corpus: checksum of its tokens, and ""
-  std::string checksum_id = {};        ///< checksum of the samples' names, if they have names
+  std::uint64_t bytes = 0;                  ///< size of the file
+  std::string checksum_x, checksum_y;       ///< for a corpus: checksum of its tokens, and ""
+  std::string checksum_id = {};             ///< checksum of the samples' names, if they have names
+  std::vector<std::string> checksums = {};  ///< one for each field, where there are several inputs or targets
+};
+
+/// One of several inputs or targets.
+struct FieldDetail {
+  FieldRole role = FieldRole::input;
+  double value_min = 0, value_max = 1;
+  double mean = 0, standard_deviation = 1;
 };
 
 struct ShardManifest {
   std::int64_t samples = 0;   ///< for a corpus: number of tokens
-  std::vector<Field> fields;  ///< x; x and y; x, y and weight; or tokens alone
+  std::vector<Field> fields;  ///< x; x and y; x, y and weight; tokens alone; or as `details` say
+  /// One for each field, where there are several inputs or targets, in the order of SampleSource::roles().
+  std::vector<FieldDetail> details;
   Labels labels = Labels::none;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
@@ -68,7 +78,10 @@ struct ShardManifest {
   std::optional<SampleId> id;        ///< set: samples have names, in a dataset of bytes
   std::vector<ManifestShard> shards;
 
-  std::int64_t schema_version() const noexcept { return tokens ? 2 : 1; }
+  bool has_several_fields() const noexcept { return !details.empty(); }
+  std::int64_t schema_version() const noexcept { return tokens ? 2 : has_several_fields() ? 3 : 1; }
+  /// Names of the fields with a role, in their order.
+  std::vector<std::string> names(FieldRole role) const;
 };
 
 /// Writes durably, with a checksum over all other entries.

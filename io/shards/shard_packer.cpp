@@ -45,6 +45,7 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
     : source_(source), shard_count_(shards), folder_(std::move(folder)), progress_(progress) {
   manifest_.samples = source.count();
   manifest_.fields = source.fields();
+  for (const FieldRole role : source.roles()) manifest_.details.push_back({.role = role});
   manifest_.source = source.description();
   manifest_.class_names = source.class_names();
   manifest_.tokens = source.token_info();
@@ -58,9 +59,9 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
     throw std::invalid_argument(fmt::format("{} {} cannot be cut into {} shards", manifest_.samples,
                                             manifest_.tokens ? "tokens" : "samples", shards));
   }
-  manifest_.labels = manifest_.fields.size() < 2   ? Labels::none
-                     : source.labels_are_classes() ? Labels::classes
-                                                   : Labels::targets;
+  const bool has_targets =
+      manifest_.has_several_fields() ? !manifest_.names(FieldRole::target).empty() : manifest_.fields.size() > 1;
+  manifest_.labels = !has_targets ? Labels::none : source.labels_are_classes() ? Labels::classes : Labels::targets;
   class_limit_ = !manifest_.class_names.empty() ? static_cast<std::int64_t>(manifest_.class_names.size())
                  : classes > 0                  ? classes
                                                 : std::numeric_limits<std::int32_t>::max();
@@ -93,16 +94,24 @@ void ShardPacker::write(int part, int parts) {
 }
 
 std::string ShardPacker::found() const {
-  static_assert(std::is_trivially_copyable_v<Measured>);
-  return {reinterpret_cast<const char*>(own_.data()), own_.size() * sizeof(Measured)};
+  static_assert(std::is_trivially_copyable_v<Measured> && std::is_trivially_copyable_v<MeasuredField>);
+  const std::size_t fields = manifest_.details.size();
+  std::string found;
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    found.append(reinterpret_cast<const char*>(&own_[i]), sizeof(Measured));
+    if (fields == 0) continue;
+    found.append(reinterpret_cast<const char*>(&own_fields_[i * fields]), fields * sizeof(MeasuredField));
+  }
+  return found;
 }
 
 void ShardPacker::know(std::span<const std::string> found) {
   RunningStatistics statistics;
+  std::vector<RunningStatistics> of_fields(manifest_.details.size());
   TargetPattern targets(manifest_.fields.size() > 1 ? manifest_.fields[1].elements() : 1);
   std::uint64_t source_bytes = 0;
   for (const std::string& of_one : found) {
-    for (std::size_t at = 0; at < of_one.size(); at += sizeof(Measured)) {
+    for (std::size_t at = 0; at < of_one.size(); at += sizeof(Measured) + of_fields.size() * sizeof(MeasuredField)) {
       Measured measured;
       std::memcpy(&measured, of_one.data() + at, sizeof measured);
       const std::int64_t index = measured.index;
@@ -110,6 +119,12 @@ void ShardPacker::know(std::span<const std::string> found) {
                                   to_hex(measured.checksum_x),
                                   manifest_.fields.size() > 1 ? to_hex(measured.checksum_y) : "",
                                   manifest_.id ? to_hex(measured.checksum_id) : ""});
+      for (std::size_t f = 0; f < of_fields.size(); ++f) {
+        MeasuredField field;
+        std::memcpy(&field, of_one.data() + at + sizeof measured + f * sizeof field, sizeof field);
+        manifest_.shards.back().checksums.push_back(to_hex(field.checksum));
+        of_fields[f].add(field.statistics);
+      }
       if (!manifest_.tokens) statistics.add(measured.statistics);
       smallest_label_ = std::min(smallest_label_, measured.smallest_label);
       largest_label_ = std::max(largest_label_, measured.largest_label);
@@ -117,7 +132,9 @@ void ShardPacker::know(std::span<const std::string> found) {
       source_bytes = measured.source_bytes;
     }
   }
-  if (manifest_.labels == Labels::targets) targets_ = targets.values();
+  const bool one_target = !manifest_.has_several_fields() || manifest_.names(FieldRole::target).size() == 1;
+  if (manifest_.labels == Labels::targets) targets_ = one_target ? targets.values() : TargetValues::any;
+  if (manifest_.has_several_fields()) return know_fields(of_fields);
   if (manifest_.tokens) {
     manifest_.value_max = static_cast<double>(manifest_.tokens->vocabulary - 1);
     manifest_.tokens->tokens = manifest_.samples;
@@ -133,6 +150,31 @@ void ShardPacker::know(std::span<const std::string> found) {
     throw FileError(fmt::format("{}: the values of x are too large to take their standard deviation; scale them first",
                                 manifest_.source));
   }
+}
+
+/// Statistics of several fields, and of all inputs together.
+void ShardPacker::know_fields(std::span<const RunningStatistics> statistics) {
+  RunningStatistics inputs;
+  for (std::size_t f = 0; f < statistics.size(); ++f) {
+    FieldDetail& detail = manifest_.details[f];
+    const bool bytes = manifest_.fields[f].type == FileType::uint8;
+    detail.value_min = bytes ? 0 : statistics[f].low();
+    detail.value_max = bytes ? 255 : statistics[f].high();
+    detail.mean = statistics[f].mean();
+    detail.standard_deviation = statistics[f].standard_deviation();
+    if (!std::isfinite(detail.standard_deviation)) {
+      throw FileError(
+          fmt::format("{}: the values of {} are too large to take their standard deviation; scale them first",
+                      manifest_.source, manifest_.fields[f].name));
+    }
+    if (detail.role == FieldRole::target) continue;
+    const bool is_first = f == 0;
+    manifest_.value_min = is_first ? detail.value_min : std::min(manifest_.value_min, detail.value_min);
+    manifest_.value_max = is_first ? detail.value_max : std::max(manifest_.value_max, detail.value_max);
+    inputs.add(statistics[f]);
+  }
+  manifest_.mean = inputs.mean();
+  manifest_.standard_deviation = inputs.standard_deviation();
 }
 
 LabelsOfWhole together(const LabelsOfWhole& a, const LabelsOfWhole& b) noexcept {
@@ -197,10 +239,11 @@ void ShardPacker::write_shard(std::int64_t index) {
   std::vector<Checksum> checksums(stored_.size());
   Measured measured;
   measured.index = index;
+  std::vector<MeasuredField> fields(manifest_.details.size());
   TargetPattern targets(manifest_.fields.size() > 1 ? manifest_.fields[1].elements() : 1);
   for (std::int64_t at = 0; at < count; at += block_samples_) {
     const std::int64_t samples = std::min(block_samples_, count - at);
-    const auto blocks = read_block(samples, measured, targets);
+    const auto blocks = read_block(samples, measured, targets, fields);
     for (std::size_t f = 0; f < blocks.size(); ++f) {
       checksums[f].add(blocks[f]);
       file.write_rows(stored_[f].name, stored_[f].type, at, samples, blocks[f]);
@@ -212,6 +255,8 @@ void ShardPacker::write_shard(std::int64_t index) {
   measured.checksum_x = checksums[0].value();
   if (manifest_.fields.size() > 1) measured.checksum_y = checksums[1].value();
   if (manifest_.fields.size() > 2) measured.checksum_weight = checksums[2].value();
+  for (std::size_t f = 0; f < fields.size(); ++f) fields[f].checksum = checksums[f].value();
+  own_fields_.insert(own_fields_.end(), fields.begin(), fields.end());
   if (manifest_.id) measured.checksum_id = checksums.back().value();
   measured.targets = targets.values();
   if (manifest_.tokens) measured.source_bytes = source_.source_bytes();
@@ -219,7 +264,7 @@ void ShardPacker::write_shard(std::int64_t index) {
 }
 
 std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, Measured& measured,
-                                                          TargetPattern& targets) {
+                                                          TargetPattern& targets, std::span<MeasuredField> fields) {
   std::vector<std::span<std::byte>> blocks;
   for (std::size_t f = 0; f < buffers_.size(); ++f) {
     blocks.push_back(std::span(buffers_[f]).first(stored_[f].bytes() * static_cast<std::size_t>(samples)));
@@ -227,12 +272,14 @@ std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, 
   source_.read(samples, blocks);
   if (manifest_.tokens) {
     check_tokens(blocks[0]);
+  } else if (!fields.empty()) {
+    for (std::size_t f = 0; f < fields.size(); ++f) measure(f, blocks[f], fields[f].statistics);
   } else {
     measure(0, blocks[0], measured.statistics);
   }
   if (manifest_.labels == Labels::classes) check_labels(blocks[1], measured);
   if (manifest_.labels == Labels::targets) {
-    measure(1, blocks[1], target_statistics_);
+    if (fields.empty()) measure(1, blocks[1], target_statistics_);
     targets.add(manifest_.fields[1].type, blocks[1]);
   }
   return blocks;
@@ -304,9 +351,15 @@ std::uint64_t ShardPacker::describe(const ManifestShard& shard, std::uint64_t ch
   file.set_texts("/", shard_attribute::kClassNames, manifest_.class_names);
   file.set_real("/", shard_attribute::kValueMin, manifest_.value_min);
   file.set_real("/", shard_attribute::kValueMax, manifest_.value_max);
-  file.set_text(manifest_.fields[0].name, kChecksumAttribute, shard.checksum_x);
-  if (manifest_.fields.size() > 1) file.set_text("y", kChecksumAttribute, shard.checksum_y);
-  if (manifest_.fields.size() > 2) file.set_text(kWeightName, kChecksumAttribute, to_hex(checksum_weight));
+  if (manifest_.has_several_fields()) {
+    for (std::size_t f = 0; f < manifest_.fields.size(); ++f) {
+      file.set_text(manifest_.fields[f].name, kChecksumAttribute, shard.checksums[f]);
+    }
+  } else {
+    file.set_text(manifest_.fields[0].name, kChecksumAttribute, shard.checksum_x);
+    if (manifest_.fields.size() > 1) file.set_text("y", kChecksumAttribute, shard.checksum_y);
+    if (manifest_.fields.size() > 2) file.set_text(kWeightName, kChecksumAttribute, to_hex(checksum_weight));
+  }
   if (manifest_.id) file.set_text(kIdName, kChecksumAttribute, shard.checksum_id);
   file.close();
   sync_file(path);

@@ -62,10 +62,18 @@ class ShardPacker {
     std::uint64_t source_bytes = 0;  ///< bytes of a corpus's text, up to the end of this shard
   };
 
+  /// One of several fields of a shard.
+  struct MeasuredField {
+    std::uint64_t checksum = 0;
+    RunningStatistics statistics;
+  };
+
+  void know_fields(std::span<const RunningStatistics> statistics);
   std::int64_t boundary(std::int64_t shard) const noexcept;
   void report(bool always);
   void write_shard(std::int64_t index);
-  std::vector<std::span<std::byte>> read_block(std::int64_t samples, Measured& measured, TargetPattern& targets);
+  std::vector<std::span<std::byte>> read_block(std::int64_t samples, Measured& measured, TargetPattern& targets,
+                                               std::span<MeasuredField> fields);
   void measure(std::size_t field, std::span<const std::byte> block, RunningStatistics& statistics);
   void check_labels(std::span<const std::byte> block, Measured& measured);
   void check_tokens(std::span<const std::byte> block) const;
@@ -84,8 +92,9 @@ class ShardPacker {
   std::vector<std::vector<std::byte>> buffers_;
   RunningStatistics target_statistics_;
   std::vector<Measured> own_;
-  std::int64_t smallest_label_ = kNoLabel;    ///< over the whole set
-  std::int64_t largest_label_ = 0;            ///< over the whole set
+  std::vector<MeasuredField> own_fields_;   ///< fields of each shard in own_, where there are several inputs or targets
+  std::int64_t smallest_label_ = kNoLabel;  ///< over the whole set
+  std::int64_t largest_label_ = 0;          ///< over the whole set
   TargetValues targets_ = TargetValues::any;  ///< over the whole set
   std::int64_t done_ = 0;                     ///< position in the source
   std::int64_t first_ = 0, end_ = 0;          ///< samples of this process's shards

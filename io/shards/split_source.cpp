@@ -16,6 +16,7 @@ class Part : public SampleSource {
   Part(std::unique_ptr<SampleSource> whole, std::int64_t count, const char* name)
       : whole_(std::move(whole)), count_(count), name_(name) {}
   std::vector<Field> fields() const override { return whole_->fields(); }
+  std::vector<FieldRole> roles() const override { return whole_->roles(); }
   std::int64_t count() const override { return count_; }
   std::string description() const override { return fmt::format("{} ({})", whole_->description(), name_); }
   bool labels_are_classes() const override { return whole_->labels_are_classes(); }

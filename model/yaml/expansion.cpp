@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::string_view kStructures[] = {"sequence", "residual", "parallel", "repeat"};
 constexpr std::string_view kElementwise = "elementwise";
+constexpr std::string_view kRow = "all inputs";  ///< no name that a file can give
 constexpr std::size_t kMaxVisits = 10 * kMaxNetworkCalls, kMaxDepth = 64, kMaxPartName = 100, kMaxFullName = 1000;
 
 /// A layer of the file, split into what it is and what it says.
@@ -45,14 +46,10 @@ class Expander {
 
   Description expand() {
     const YamlNode& document = *kind_.document;
-    const DeclaredInput input = declared_input(kind_);
-    Description description{.input = input.name,
-                            .input_shape = input_shape(input),
-                            .input_holds = shape_.tokens ? Holds::tokens : Holds::activations,
-                            .calls = {}};
-    names_[input.name] = input.name;
-    current_ = input.name;
-    directions_ = description.input_shape.count() - 1;
+    const std::vector<DeclaredInput> declared = declared_inputs(kind_);
+    Description description = has_several_inputs(declared)
+                                  ? with_inputs(declared)
+                                  : with_input(declared.empty() ? DeclaredInput{} : declared[0]);
     collect_blocks();
     fill_globals();
     layers(*document.find("network"), globals_);
@@ -68,6 +65,96 @@ class Expander {
   }
 
  private:
+  Description with_input(const DeclaredInput& input) {
+    Description description{.input = input.name,
+                            .input_shape = input_shape(input),
+                            .input_holds = shape_.tokens ? Holds::tokens : Holds::activations,
+                            .calls = {}};
+    names_[input.name] = input.name;
+    current_ = input.name;
+    directions_ = description.input_shape.count() - 1;
+    return description;
+  }
+
+  bool has_several_inputs(const std::vector<DeclaredInput>& declared) const {
+    if (declared.size() < 2 && shape_.inputs.empty()) return false;
+    if (declared.size() == shape_.inputs.size()) return true;
+    const int line = declared.empty() ? kind_.document->line : declared[0].line;
+    if (shape_.inputs.empty()) {
+      refuse(line, fmt::format("inputs: the network reads {}, and the data have one input: --x NAME,NAME names several "
+                               "of them",
+                               texts_of(declared)));
+    }
+    refuse(line, fmt::format("inputs: the data have the inputs {}, and the network reads {}: --x names those that it "
+                             "is to read, and inputs: in a network's file lists what it reads",
+                             texts_of(shape_.inputs), declared.empty() ? "one without a name" : texts_of(declared)));
+  }
+
+  template <class Inputs>
+  static std::string texts_of(const Inputs& inputs) {
+    std::vector<std::string> texts;
+    for (const auto& input : inputs) {
+      std::vector<std::string> extents;
+      for (const std::int64_t extent : input.extents) {
+        extents.push_back(extent == 0 ? "any" : std::to_string(extent));
+      }
+      texts.push_back(fmt::format("{} [{}]", input.name, fmt::join(extents, ", ")));
+    }
+    return fmt::format("{}", fmt::join(texts, " and "));
+  }
+
+  /// Each input is a range of the sample's row, in the shape that the file declares.
+  Description with_inputs(const std::vector<DeclaredInput>& declared) {
+    Description description{.input = std::string(kRow), .input_shape = Shape({shape_.features}), .calls = {}};
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < declared.size(); ++i) {
+      const std::optional<Shape> shape = shape_of_input(declared[i], shape_.inputs[i]);
+      if (!shape || !names_match(declared)) {
+        refuse(declared[i].line, fmt::format("inputs: the data have the inputs {}, and the file asks for {}: --x names "
+                                             "the data's in the order of the file",
+                                             texts_of(shape_.inputs), texts_of(declared)));
+      }
+      const std::string& name = declared[i].name;
+      const bool is_row = shape->count() == 1;
+      Call& part = add_call("slice", is_row ? name : name + "/part", {description.input}, declared[i].line);
+      part.arguments["begin"] = first;
+      part.arguments["end"] = first + shape->elements();
+      first += shape->elements();
+      if (!is_row) {
+        Call& shaped = add_call("reshape", name, {name + "/part"}, declared[i].line);
+        shaped.arguments["shape"] = Numbers(shape->extents().begin(), shape->extents().end());
+      }
+      names_[name] = name;
+      directions_ = std::max(directions_, shape->count() - 1);
+    }
+    current_.clear();  // no layer reads several inputs unless it names them
+    return description;
+  }
+
+  /// Inputs are matched by their names, or by their order if no name is the same.
+  bool names_match(const std::vector<DeclaredInput>& declared) const {
+    const auto there = [&](const DeclaredInput& input) {
+      return std::ranges::find(shape_.inputs, input.name, &SampleInput::name) != shape_.inputs.end();
+    };
+    if (std::ranges::none_of(declared, there)) return true;
+    return std::ranges::equal(declared, shape_.inputs, {}, &DeclaredInput::name, &SampleInput::name);
+  }
+
+  /// The data's input with as many extents as the file declares: a single channel may be missing there, or here.
+  /// nullopt: they do not meet.
+  static std::optional<Shape> shape_of_input(const DeclaredInput& declared, const SampleInput& input) {
+    std::vector<std::int64_t> extents = input.extents;
+    const std::size_t count = declared.extents.size();
+    if (extents.empty()) extents = {1};
+    if (extents.size() + 1 == count) extents.push_back(1);
+    if (extents.size() == count + 1 && extents.back() == 1) extents.pop_back();
+    if (extents.size() != count) return std::nullopt;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (declared.extents[i] != 0 && declared.extents[i] != extents[i]) return std::nullopt;
+    }
+    return Shape(extents);
+  }
+
   [[noreturn]] void refuse(int line, std::string_view what) const {
     throw std::invalid_argument(fmt::format("{}: {}", place_of(file_, line), what));
   }
@@ -508,6 +595,9 @@ class Expander {
     }
     if (!flat_names_.insert(name).second || names_.contains(name)) {
       refuse(line, fmt::format("{} is the name of an earlier layer", name));
+    }
+    if (std::ranges::find(from, "") != from.end()) {
+      refuse(line, fmt::format("{}: says by from: which of the inputs it reads", name));
     }
     current_ = name;
     Call& call = calls_.emplace_back();

@@ -123,11 +123,14 @@ class NetworkReader {
 
   void read_inputs(const YamlNode& node) {
     if (!node.is_mapping()) refuse(node.line, "inputs: NAME: [EXTENTS] belongs here");
-    if (node.entries.size() != 1) {
-      refuse(node.line, fmt::format("inputs: {} inputs: a network has one input; several are not supported yet",
-                                    node.entries.size()));
+    if (node.entries.empty()) refuse(node.line, "inputs: NAME: [EXTENTS] belongs here");
+    if (node.entries.size() > 1 && kind_.reads != Reads::any) {
+      refuse(node.line, "inputs: several inputs contradict `reads:`: leave that out");
     }
-    const YamlEntry& input = node.entries[0];
+    for (const YamlEntry& input : node.entries) read_input(input, node.entries.size() > 1);
+  }
+
+  void read_input(const YamlEntry& input, bool is_one_of_several) {
     if (!is_name(input.key)) refuse(input.line, fmt::format("inputs: {} is no name", input.key));
     const std::size_t count = input.value.is_list() ? input.value.items.size() : 0;
     if (count < 1 || count > 4) {
@@ -143,6 +146,7 @@ class NetworkReader {
         refuse(extent.line, fmt::format("inputs: {}: an extent is a positive whole number or `any`", input.key));
       }
     }
+    if (is_one_of_several) return;
     const Reads reads = count == 1 ? Reads::features : count == 3 ? Reads::images : Reads::any;
     if (kind_.reads != Reads::any && kind_.reads != reads) {
       refuse(input.line,
@@ -335,16 +339,17 @@ NetworkKind read_network(std::string text, std::string file) {
   return NetworkReader(std::move(text), std::move(file)).read();
 }
 
-DeclaredInput declared_input(const NetworkKind& kind) {
-  DeclaredInput input;
-  const YamlNode* const inputs = kind.document->find("inputs");
-  if (inputs == nullptr) return input;
-  input.name = inputs->entries[0].key;
-  input.line = inputs->entries[0].line;
-  for (const YamlNode& extent : inputs->entries[0].value.items) {
-    input.extents.push_back(extent.text == "any" ? 0 : std::get<std::int64_t>(evaluate(extent, Scope()).data));
+std::vector<DeclaredInput> declared_inputs(const NetworkKind& kind) {
+  std::vector<DeclaredInput> all;
+  const YamlNode* const inputs = kind.document == nullptr ? nullptr : kind.document->find("inputs");
+  if (inputs == nullptr) return all;
+  for (const YamlEntry& entry : inputs->entries) {
+    DeclaredInput& input = all.emplace_back(DeclaredInput{.name = entry.key, .extents = {}, .line = entry.line});
+    for (const YamlNode& extent : entry.value.items) {
+      input.extents.push_back(extent.text == "any" ? 0 : std::get<std::int64_t>(evaluate(extent, Scope()).data));
+    }
   }
-  return input;
+  return all;
 }
 
 OptionValue option_value(const NetworkValue& value, const NetworkOption& option) {

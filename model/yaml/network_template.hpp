@@ -17,13 +17,14 @@ namespace lockstep::model {
 /// std::invalid_argument, "FILE:LINE: ...", for a text that is no network.
 NetworkKind read_network(std::string text, std::string file);
 
-/// The input that a file declares, `inputs: {NAME: [28, any, 3]}`.
+/// An input that a file declares, `inputs: {NAME: [28, any, 3]}`.
 struct DeclaredInput {
   std::string name = "input";
   std::vector<std::int64_t> extents = {};  ///< 0: any; empty: as the data are
   int line = 0;                            ///< 0: not declared
 };
-DeclaredInput declared_input(const NetworkKind& kind);
+/// Those of a file, in its order; none: one input of any shape.
+std::vector<DeclaredInput> declared_inputs(const NetworkKind& kind);
 
 /// The value as one of the option's type. Throws std::invalid_argument, the end of a sentence that begins with the name
 /// of the option: "is relu, and must be a whole number".

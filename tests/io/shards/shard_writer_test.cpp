@@ -339,7 +339,7 @@ TEST(ShardManifest, NoticesDamage) {
   EXPECT_THAT(changed("\"classes\": 5", "\"classes\": 6"), HasSubstr("checksum"));
   EXPECT_THAT(changed("\"mean\"", "\"maen\""), HasSubstr("checksum"));
   EXPECT_THAT(changed("{", "["), HasSubstr("damaged"));
-  EXPECT_THAT(changed("\"schema_version\": 1", "\"schema_version\": 3"), HasSubstr("newer"));
+  EXPECT_THAT(changed("\"schema_version\": 1", "\"schema_version\": 4"), HasSubstr("newer"));
   EXPECT_THAT(changed("lockstep shards", "somebody's own"), HasSubstr("not a manifest"));
   const std::string checksum =
       good.substr(good.find("\"checksum\""), std::string("\"checksum\": \"0123456789abcdef\",").size());

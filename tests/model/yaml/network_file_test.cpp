@@ -306,6 +306,42 @@ TEST(NetworkFile, FusionsAreCounted) {
             (Counts{{"dense + gelu + dense", 1}, {"add + layer-norm", 1}}));
 }
 
+TEST(NetworkFile, SeveralInputsAreRangesOfTheRow) {
+  const SampleShape mixed{.features = 12 + 5,
+                          .outputs = 3,
+                          .inputs = {{.name = "image", .extents = {2, 3, 2}}, {.name = "table", .extents = {5}}}};
+  const std::string inputs = "name: n\ninputs: {image: [2, any, any], table: [any]}\nnetwork:\n";
+  const std::string layers = "- flatten: {from: image}\n- concatenate: [table]\n- dense: 3\n";
+  const Description description = description_of(inputs + layers, mixed);
+  EXPECT_THAT(calls_of(description),
+              ElementsAre("slice image/part(all inputs)", "reshape image(image/part)", "slice table(all inputs)",
+                          "flatten flatten_1(image)", "concatenate concatenate_1(flatten_1,table)",
+                          "dense dense_1(concatenate_1)"));
+  EXPECT_EQ(description.calls[2].get<std::int64_t>("begin"), 12);
+  EXPECT_EQ(description.calls[2].get<std::int64_t>("end"), 17);
+  EXPECT_EQ(refusal(inputs + layers, mixed), "");
+  EXPECT_THAT(refusal(inputs + "- dense: 3\n", mixed), HasSubstr("net.yaml:4: dense_1: says by from: which of the"));
+  EXPECT_THAT(refusal(inputs + "- dense: {units: 3, from: table}\n", mixed),
+              HasSubstr("net.yaml:2: image is read by no operation"));
+  EXPECT_THAT(refusal(inputs + "- flatten: {from: image, name: table}\n", mixed),
+              HasSubstr("name of an earlier layer"));
+
+  SampleShape other = mixed;  // matched by order, and a channel that the data lack
+  other.inputs = {{.name = "a", .extents = {2, 6}}, {.name = "b", .extents = {5, 1}}};
+  EXPECT_EQ(refusal(inputs + layers, other), "");
+  other.inputs[1].extents = {5, 2};
+  EXPECT_THAT(refusal(inputs + layers, other),
+              HasSubstr("the data have the inputs a [2, 6] and b [5, 2], and the file asks for image [2, any, any] and "
+                        "table [any]"));
+  other.inputs = {{.name = "table", .extents = {5}}, {.name = "image", .extents = {2, 3, 2}}};
+  EXPECT_THAT(refusal(inputs + layers, other), HasSubstr("the data have the inputs table [5] and image [2, 3, 2]"));
+  other.inputs = {{.name = "image", .extents = {2, 3, 2}}, {.name = "more", .extents = {5}}};
+  EXPECT_THAT(refusal(inputs + layers, other), HasSubstr("and the file asks for image"));
+  other.inputs.push_back({.name = "third", .extents = {}});
+  EXPECT_THAT(refusal(inputs + layers, other), HasSubstr("and the network reads image [2, any, any] and table [any]"));
+  EXPECT_THAT(refusal("name: n\nnetwork: [dense: 3]\n", mixed), HasSubstr("and the network reads one without a name"));
+}
+
 TEST(NetworkFile, IsRecurrentIfALayerIs) {
   const auto is_recurrent = [](const std::string& layers) {
     return read_network(
@@ -346,7 +382,10 @@ TEST(NetworkFile, RefusesWhatIsNoFile) {
       {"name: n\nreads: pictures" + end, "net.yaml:2: reads: pictures is not known"},
       {"name: n\nreads: tokens" + end, "needs `window: NAME`"},
       {"name: n\nwindow: w" + end, "net.yaml:2: window: w is no option that is a whole number"},
-      {"name: n\ninputs: {a: [any], b: [any]}" + end, "net.yaml:2: inputs: 2 inputs: a network has one input"},
+      {"name: n\ninputs: {a: [any], b: [any]}" + end,
+       "net.yaml:2: inputs: the network reads a [any] and b [any], and the data have one input"},
+      {"name: n\nreads: images\ninputs: {a: [any], b: [any]}" + end, "several inputs contradict `reads:`"},
+      {"name: n\ninputs: {}" + end, "net.yaml:2: inputs: NAME: [EXTENTS] belongs here"},
       {"name: n\ninputs: {a: [any, any, any, any, any]}" + end,
        "net.yaml:2: inputs: a: [any] (numbers), [any, any] (len"},
       {"name: n\ninputs: {a: [any, any, any]}" + end, "takes images"},
