@@ -108,7 +108,7 @@ class AgreementRounds {
 };
 
 /// References for rounds, which must outlive them.
-struct RoundsParts {
+struct RoundsContext {
   const Plan& plan;
   comm::MpiSession& session;
   comm::Communicator& communicator;        ///< between the host memories of all ranks, from connect_ranks()
@@ -162,7 +162,7 @@ class Agreement {
   /// Collective.
   virtual ArenaNeeds arena_needs(int rank, comm::Communicator& communicator) const;
   /// Collective, after all memory of training has been allocated.
-  virtual std::unique_ptr<AgreementRounds> make_rounds(const RoundsParts& parts) const = 0;
+  virtual std::unique_ptr<AgreementRounds> make_rounds(const RoundsContext& context) const = 0;
 
  protected:
   explicit Agreement(const Roles& roles) noexcept : roles_(roles) {}

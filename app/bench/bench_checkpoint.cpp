@@ -59,7 +59,7 @@ class CheckpointBench {
         folder_(folder),
         writers_(writers),
         deadline_(deadline),
-        checkpointer_(steps.engine().saved(steps.workload().work, writers)) {
+        checkpointer_(steps.engine().checkpointer_context(steps.workload().work, writers)) {
     comm::all_succeed(communicator, [&] { checkpointer_.open({.folder = folder, .keep = 1}, &deadline); });
   }
 

@@ -128,10 +128,10 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
                                                 communicator_.size(), backend.host_memory());
     next = [this] { return resident_->next(); };
   }
-  parts_ = std::make_unique<Trainer::Parts>(engine_->parts());
-  parts_->communicator.measure_every_step();
+  context_ = std::make_unique<Trainer::Context>(engine_->trainer_context());
+  context_->communicator.measure_every_step();
   trainer_ = std::make_unique<Trainer>(
-      *parts_, plan_.schedule, share_of(workload.work, communicator_.rank(), communicator_.size()).micro_steps, next);
+      *context_, plan_.schedule, share_of(workload.work, communicator_.rank(), communicator_.size()).micro_steps, next);
 }
 
 TimedSteps::~TimedSteps() = default;
@@ -167,16 +167,16 @@ double TimedSteps::time_gradient_sum(int times) {
     communicator_.barrier();
     communicator_.wait();
     StopWatch watch;
-    parts_->reducer.begin_step();
-    parts_->reducer.finish_step();
-    if (parts_->training.optimizer.is_partitioned()) {
-      const std::span<float> weights = parts_->training.parameters.weight_elements(model::Weights::current);
+    context_->reducer.begin_step();
+    context_->reducer.finish_step();
+    if (context_->training.optimizer.is_partitioned()) {
+      const std::span<float> weights = context_->training.parameters.weight_elements(model::Weights::current);
       for (std::size_t bucket = 0; bucket < engine_->buckets().size(); ++bucket) {
-        parts_->reducer.gather(weights, bucket);
+        context_->reducer.gather(weights, bucket);
       }
-      parts_->reducer.finish_gathering();
+      context_->reducer.finish_gathering();
     }
-    parts_->gradient_communicator.wait("the sum of the gradients", -1);
+    context_->gradient_communicator.wait("the sum of the gradients", -1);
     seconds.push_back(watch.seconds());
   }
   return median(largest_over_ranks(communicator_, seconds));

@@ -56,7 +56,7 @@ class TimedSteps {
   std::unique_ptr<ResidentInput> resident_;
   std::unique_ptr<io::Prefetcher> prefetcher_;
   std::unique_ptr<BatchFeed> feed_;
-  std::unique_ptr<Trainer::Parts> parts_;
+  std::unique_ptr<Trainer::Context> context_;
   std::unique_ptr<Trainer> trainer_;
   double samples_ = 0, seconds_ = 0, busy_ = 0;
 };

@@ -28,22 +28,23 @@ io::WrittenPart part_from(std::string_view text) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(const Parts& parts) : parts_(parts), work_(parts.patience) {
-  comm::all_succeed(parts.communicator, [&] {
-    share_ = snapshot_share(parts.training.parameters, parts.buckets, parts.communicator, parts.sharing, parts.writers);
-    const Snapshot::Options options{.share = share_, .sequences = parts.sequences, .carried = parts.carried};
-    const std::size_t bytes = Snapshot::bytes(parts.training, parts.buckets, options);
+Checkpointer::Checkpointer(const Context& context) : context_(context), work_(context.patience) {
+  comm::all_succeed(context.communicator, [&] {
+    share_ = snapshot_share(context.training.parameters, context.buckets, context.communicator, context.sharing,
+                            context.writers);
+    const Snapshot::Options options{.share = share_, .sequences = context.sequences, .carried = context.carried};
+    const std::size_t bytes = Snapshot::bytes(context.training, context.buckets, options);
     const std::string shortage = comm::memory_shortage(bytes, 1, comm::read_meminfo());
     if (!shortage.empty()) throw std::runtime_error("the copy that checkpoints are written from: " + shortage);
     seconds_to_write_ = io::IoDeadline::seconds_for(bytes);
-    snapshot_ = std::make_shared<Snapshot>(parts.training, parts.buckets, options, parts.memory);
+    snapshot_ = std::make_shared<Snapshot>(context.training, context.buckets, options, context.memory);
   });
 }
 
 void Checkpointer::open(io::CheckpointWriterOptions options, io::IoDeadline* deadline) {
   folder_ = options.folder;
   deadline_ = deadline;
-  if (parts_.communicator.rank() != 0) return;
+  if (context_.communicator.rank() != 0) return;
   const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, folder_);
   writer_ = std::make_shared<io::CheckpointWriter>(std::move(options));
 }
@@ -53,19 +54,19 @@ void Checkpointer::take() {
     throw std::logic_error("a checkpoint is being written from the copy that would be replaced");
   }
   since_taken_.lap();
-  if (parts_.writers > 1) {
-    attempt_ = parts_.communicator.rank() == 0 ? io::random_token().substr(0, 8) : "";
-    attempt_ = broadcast_text(parts_.communicator, attempt_);
+  if (context_.writers > 1) {
+    attempt_ = context_.communicator.rank() == 0 ? io::random_token().substr(0, 8) : "";
+    attempt_ = broadcast_text(context_.communicator, attempt_);
     parts_are_written_ = true;
     part_.reset();
   }
-  snapshot_->take(parts_.communicator, parts_.sharing, parts_.training);
+  snapshot_->take(context_.communicator, context_.sharing, context_.training);
   stall_ = since_taken_.seconds();
 }
 
 void Checkpointer::write(const io::TrainingRecord& record) {
   written_ = std::make_shared<WrittenCheckpoint>(WrittenCheckpoint{.step = record.step});
-  if (parts_.writers > 1) {
+  if (context_.writers > 1) {
     record_ = record;
     if (share_.writer >= 0) write_part();
   } else if (writer_) {
@@ -88,27 +89,27 @@ void Checkpointer::start(std::function<void()> work) {
 void Checkpointer::write_part() {
   part_ = std::make_shared<io::WrittenPart>();
   const io::PartPlace place{
-      .folder = folder_, .step = record_.step, .attempt = attempt_, .index = share_.writer, .count = parts_.writers};
+      .folder = folder_, .step = record_.step, .attempt = attempt_, .index = share_.writer, .count = context_.writers};
   start([place, snapshot = snapshot_, part = part_] { *part = io::write_checkpoint_part(place, snapshot->pieces()); });
 }
 
 void Checkpointer::advance() {
   if (!parts_are_written_) return;
   double writing = work_.wait(0) ? 0 : 1;
-  parts_.communicator.all_reduce(std::span(&writing, 1));
-  parts_.communicator.wait();
+  context_.communicator.all_reduce(std::span(&writing, 1));
+  context_.communicator.wait();
   if (writing == 0) join_parts();
 }
 
 /// Collective, called when this rank's part is written: joins the parts of all ranks to one checkpoint.
 void Checkpointer::join_parts() {
   parts_are_written_ = false;
-  comm::all_succeed(parts_.communicator, [&] {
+  comm::all_succeed(context_.communicator, [&] {
     work_.collect();
     if (share_.writer >= 0 && (!part_ || part_->file.empty())) throw std::logic_error("no part was written here");
   });
   io::SplitState split{.tensors = snapshot_->split_tensors(), .parts = {}};
-  const std::vector<std::string> said = comm::all_gather_text(parts_.communicator, part_ ? to_text(*part_) : "");
+  const std::vector<std::string> said = comm::all_gather_text(context_.communicator, part_ ? to_text(*part_) : "");
   if (!writer_) return;
   for (const std::string& text : said) {
     if (!text.empty()) split.parts.push_back(part_from(text));
@@ -133,8 +134,8 @@ void Checkpointer::wait() {
 }
 
 void Checkpointer::wait_for_work() {
-  const comm::LongOperation writing(parts_.communicator, "writing a checkpoint");
-  if (work_.wait(parts_.patience + seconds_to_write_)) return;
+  const comm::LongOperation writing(context_.communicator, "writing a checkpoint");
+  if (work_.wait(context_.patience + seconds_to_write_)) return;
   work_.give_up();
   throw io::FileError(
       fmt::format("the checkpoint of step {} is not written after {:.0f} s: its file system does not answer. The "

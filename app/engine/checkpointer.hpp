@@ -35,7 +35,7 @@ struct WrittenCheckpoint {
 class Checkpointer {
  public:
   /// The saved objects; all must outlive the checkpointer.
-  struct Parts {
+  struct Context {
     comm::Communicator& communicator;  ///< between host memories
     comm::Communicator& sharing;       ///< between the host memories of ranks that share the update, if any
     model::Training& training;
@@ -47,7 +47,7 @@ class Checkpointer {
     double patience = 600;                   ///< seconds beyond the estimate for the number of bytes
   };
   /// Collective. Allocates the copy on the ranks that write. Throws comm::AgreedError if there is too little memory.
-  explicit Checkpointer(const Parts& parts);
+  explicit Checkpointer(const Context& context);
 
   /// On every rank, once, before the first write(); rank 0 takes the folder over from earlier writers. `deadline`,
   /// which outlives this object, limits writing: the longest expected time for the bytes, plus the deadline itself.
@@ -82,7 +82,7 @@ class Checkpointer {
   void wait_for_work();
   void join_parts();
 
-  Parts parts_;
+  Context context_;
   std::shared_ptr<Snapshot> snapshot_;
   SnapshotShare share_;
   double seconds_to_write_ = 0;  ///< longest expected time

@@ -126,7 +126,7 @@ void Engine::bring_together(std::span<float> arena) {
   gradient_communicator().wait("bringing the ranks' parts together", -1);
 }
 
-Trainer::Parts Engine::parts() {
+Trainer::Context Engine::trainer_context() {
   return {.backend = *backend_,
           .training = *training_,
           .communicator = stepping(),
@@ -142,7 +142,7 @@ SequenceShare Engine::sequences(const WorkPlan& work) const {
   return {.all = work.global_batch, .first = work.global_batch, .count = 0};
 }
 
-Checkpointer::Parts Engine::saved(const WorkPlan& work, int writers) {
+Checkpointer::Context Engine::checkpointer_context(const WorkPlan& work, int writers) {
   return {.communicator = communicator_,
           .sharing = sharing(),
           .training = *training_,

@@ -55,9 +55,9 @@ class Engine {
   /// Number of ranks that share the samples.
   int training_ranks() const noexcept { return roles_.training_ranks; }
   /// References for a trainer.
-  Trainer::Parts parts();
+  Trainer::Context trainer_context();
   /// References for a checkpointer with `writers` writing ranks.
-  Checkpointer::Parts saved(const WorkPlan& work, int writers);
+  Checkpointer::Context checkpointer_context(const WorkPlan& work, int writers);
   /// Collective. Ranks that share the update each have their own parts of values that only updates change or read (the
   /// gradients, the average of the weights). Afterwards each rank has all parts. No effect if the update is not shared.
   void bring_together(std::span<float> arena);

@@ -31,43 +31,44 @@ std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int6
 
 }  // namespace
 
-Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
+Trainer::Trainer(const Context& context, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
                  NextMicroBatch next)
-    : parts_(parts),
+    : context_(context),
       schedule_(schedule),
       accumulate_(accumulate),
-      input_(parts.backend, parts.training.model, std::move(next)),
+      input_(context.backend, context.training.model, std::move(next)),
       reduce_([this](std::size_t end) {
-        parts_.reducer.ready_up_to(end);
+        context_.reducer.ready_up_to(end);
         // With a tree a matrix product must have the same bits at any number of ranks, so it keeps all processors.
-        if (parts_.tree == nullptr && parts_.reducer.has_begun_to_reduce()) {
-          parts_.backend.use_processors(model::Backend::Processors::unreserved);
+        if (context_.tree == nullptr && context_.reducer.has_begun_to_reduce()) {
+          context_.backend.use_processors(model::Backend::Processors::unreserved);
         }
       }),
       send_part_([this](std::size_t part) {  // a part of a bucket
-        parts_.reducer.gather(parts_.training.parameters.weight_elements(model::Weights::current), part);
+        context_.reducer.gather(context_.training.parameters.weight_elements(model::Weights::current), part);
       }),
-      micro_losses_(parts.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),
-                    parts.backend.host_memory()) {
-  if (parts.tree != nullptr) {
-    term_losses_.emplace(parts.backend, static_cast<std::size_t>(model::kLossSums * parts.tree->terms()));
+      micro_losses_(context.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),
+                    context.backend.host_memory()) {
+  if (context.tree != nullptr) {
+    term_losses_.emplace(context.backend, static_cast<std::size_t>(model::kLossSums * context.tree->terms()));
   }
 }
 
 Trainer::Result Trainer::step(const Request& request) {
   StopWatch watch;
-  const double input_before = input_.waited_seconds(), exposed_before = parts_.gradient_communicator.exposed_seconds();
+  const double input_before = input_.waited_seconds(),
+               exposed_before = context_.gradient_communicator.exposed_seconds();
   const RankStatus own = enqueue(request);
   input_.fetch_ahead();  // while the device computes
   const StepOutcome outcome = wait(own);
-  const double gradient_norm = std::sqrt(parts_.training.status.posted().gradient_squares);
+  const double gradient_norm = std::sqrt(context_.training.status.posted().gradient_squares);
   if (outcome.not_finite_ranks > 0 || !std::isfinite(gradient_norm)) fail_not_finite(outcome, gradient_norm);
 
   const double learning_rate = schedule_.at(steps_done_);
   ++steps_done_;
   place_ = {.epoch = input_.current().epoch, .position = input_.current().next_position};
   account(watch.seconds(), input_.waited_seconds() - input_before,
-          parts_.gradient_communicator.exposed_seconds() - exposed_before);
+          context_.gradient_communicator.exposed_seconds() - exposed_before);
   return {.figures = {.step = steps_done_,
                       .loss_sum = outcome.loss_sum,
                       .metric_sum = outcome.metric_sum,
@@ -83,7 +84,7 @@ Trainer::Result Trainer::step(const Request& request) {
 /// Enqueues the step up to its status. Returns this rank's contribution to the status.
 RankStatus Trainer::enqueue(const Request& request) {
   RankStatus own{.stop_requested = request.stop, .save_requested = request.save, .save_due = request.save_due};
-  parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
+  context_.communicator.note_activity("forward and backward", steps_done_ + 1);
   input_.begin_step(request.error);
   for (std::int64_t micro = 0; micro < accumulate_; ++micro) {
     const MicroStep at{
@@ -101,8 +102,8 @@ RankStatus Trainer::enqueue(const Request& request) {
     input_.fetch_ahead();
     check_loss(micro);
   }
-  parts_.training.status.post();
-  parts_.gradient_communicator.end_step();
+  context_.training.status.post();
+  context_.gradient_communicator.end_step();
   return own;
 }
 
@@ -112,63 +113,65 @@ void Trainer::replay(MicroStep at, const Work& work) {
   const MicroBatch& micro = input_.current();
   const std::array<std::int64_t, 7> key{at.is_first,
                                         at.is_last,
-                                        parts_.training.model.slot(),
+                                        context_.training.model.slot(),
                                         micro.batch.count(),
                                         micro.step_count,
                                         micro.batch.first_sequence,
-                                        parts_.tree != nullptr ? at.index : 0};
-  if (at.is_first) parts_.backend.mark_begin();
-  parts_.backend.repeat(key, work);
-  if (at.is_last) parts_.backend.mark_end();
+                                        context_.tree != nullptr ? at.index : 0};
+  if (at.is_first) context_.backend.mark_begin();
+  context_.backend.repeat(key, work);
+  if (at.is_last) context_.backend.mark_end();
 }
 
 model::Model::Forward Trainer::forward(MicroStep at) {
-  model::Model& model = parts_.training.model;
+  model::Model& model = context_.training.model;
   const double scale = 1.0 / static_cast<double>(input_.current().step_count);
-  if (parts_.tree == nullptr) return model.forward(scale, at.is_first ? model::Accumulate::no : model::Accumulate::yes);
-  if (at.is_first) parts_.backend.fill_zero(term_losses_->tensor());
+  if (context_.tree == nullptr)
+    return model.forward(scale, at.is_first ? model::Accumulate::no : model::Accumulate::yes);
+  if (at.is_first) context_.backend.fill_zero(term_losses_->tensor());
   return model.forward(scale, model::Accumulate::no, loss_sums(at.index));
 }
 
 /// The loss sums of a micro-step. With a tree each term has its own until all terms are complete.
 model::Tensor Trainer::loss_sums(std::int64_t micro) const {
-  if (parts_.tree == nullptr) return parts_.training.model.loss_sums();
-  const std::int64_t term = parts_.tree->first_term(parts_.communicator.rank()) + micro;
+  if (context_.tree == nullptr) return context_.training.model.loss_sums();
+  const std::int64_t term = context_.tree->first_term(context_.communicator.rank()) + micro;
   return term_losses_->at(static_cast<std::size_t>(model::kLossSums * term), model::kLossSums);
 }
 
 void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
   static const model::GradientReady not_yet;
-  if (at.is_last) parts_.reducer.begin_step();
-  if (parts_.tree != nullptr) {
-    parts_.reducer.begin_term(at.index);
-    parts_.training.model.backward(forward, reduce_);
-    parts_.reducer.ready_up_to(parts_.training.parameters.updated_elements());
+  if (at.is_last) context_.reducer.begin_step();
+  if (context_.tree != nullptr) {
+    context_.reducer.begin_term(at.index);
+    context_.training.model.backward(forward, reduce_);
+    context_.reducer.ready_up_to(context_.training.parameters.updated_elements());
     return;
   }
-  parts_.training.model.backward(forward, at.is_last ? reduce_ : not_yet);
-  parts_.backend.use_processors(model::Backend::Processors::all);
+  context_.training.model.backward(forward, at.is_last ? reduce_ : not_yet);
+  context_.backend.use_processors(model::Backend::Processors::all);
 }
 
 /// Prepares the host's inputs of the update, before the work that may be recorded.
 void Trainer::prepare_update(RankStatus& own) {
   const MicroBatch& micro = input_.current();
   own.failed = !input_.error().empty();
-  own.schedule_tag = schedule_tag(steps_done_, micro.step_count, micro.next_position, parts_.reducer.schedule().size());
-  parts_.training.status.write(to_numbers(own));
-  parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
+  own.schedule_tag =
+      schedule_tag(steps_done_, micro.step_count, micro.next_position, context_.reducer.schedule().size());
+  context_.training.status.write(to_numbers(own));
+  context_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
 }
 
 /// The status counts the terms whose loss is not finite; loss and metric of a step are added when all terms are
 /// complete.
 void Trainer::report_losses() {
-  model::StepStatusBuffer& status = parts_.training.status;
-  const std::int64_t parts = parts_.tree == nullptr ? 1 : parts_.tree->term_count(parts_.communicator.rank());
+  model::StepStatusBuffer& status = context_.training.status;
+  const std::int64_t parts = context_.tree == nullptr ? 1 : context_.tree->term_count(context_.communicator.rank());
   for (std::int64_t part = 0; part < parts; ++part) status.report_loss(loss_sums(part));
-  parts_.gradient_communicator.all_reduce(status.summed());
-  if (parts_.tree == nullptr) return;
-  parts_.gradient_communicator.all_reduce(term_losses_->tensor().elements<double>());
-  parts_.gradient_communicator.join();
+  context_.gradient_communicator.all_reduce(status.summed());
+  if (context_.tree == nullptr) return;
+  context_.gradient_communicator.all_reduce(term_losses_->tensor().elements<double>());
+  context_.gradient_communicator.join();
   term_losses_->post();
 }
 
@@ -185,19 +188,19 @@ StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
 
 /// The part of a step after its last backward pass. Enqueues without waiting.
 void Trainer::update() {
-  auto& [parameters, model, status, optimizer] = parts_.training;
-  parts_.reducer.finish_step();
-  if (parts_.sums_further) {
+  auto& [parameters, model, status, optimizer] = context_.training;
+  context_.reducer.finish_step();
+  if (context_.sums_further) {
     optimizer.sum_squares();
   } else {
     optimizer.finish_gradients();  // before the status, which carries their norms if ranks share the update
   }
   report_losses();
-  parts_.gradient_communicator.join();
-  if (!parts_.updates) return;
+  context_.gradient_communicator.join();
+  if (!context_.updates) return;
   optimizer.update(send_part_);
   if (!optimizer.is_partitioned()) return;
-  parts_.reducer.finish_gathering();
+  context_.reducer.finish_gathering();
   parameters.refresh_compute_copy(model::Weights::current);
 }
 
@@ -205,27 +208,27 @@ void Trainer::update() {
 /// gradients may be overwritten. On a device it does not wait: the result arrives with the end of the step.
 void Trainer::check_loss(std::int64_t micro) {
   const model::Tensor loss = loss_sums(micro).slice({0, 1});
-  if (!parts_.backend.is_host()) {
+  if (!context_.backend.is_host()) {
     const std::span<double> copy = std::span(micro_losses_).subspan(static_cast<std::size_t>(micro), 1);
-    return parts_.backend.read(loss, std::as_writable_bytes(copy));
+    return context_.backend.read(loss, std::as_writable_bytes(copy));
   }
   if (!input_.error().empty() || !not_finite_.empty() || std::isfinite(loss.elements<double>().front())) return;
   not_finite_ =
-      fmt::format("{} in micro-step {} of {}", parts_.training.model.locate_not_finite(), micro + 1, accumulate_);
+      fmt::format("{} in micro-step {} of {}", context_.training.model.locate_not_finite(), micro + 1, accumulate_);
 }
 
 /// Waits for the step. Throws if a rank could not compute its part.
 StepOutcome Trainer::wait(const RankStatus& own) {
   try {
-    parts_.gradient_communicator.wait_for_step("forward, backward and all-reduce", steps_done_ + 1);
+    context_.gradient_communicator.wait_for_step("forward, backward and all-reduce", steps_done_ + 1);
   } catch (const comm::PeerError& lost) {
     // The status with this rank's error is lost with the sums.
     if (input_.error().empty()) throw;
     throw comm::PeerError(fmt::format("{}\n{}", input_.error(), lost.what()));
   }
-  const StepOutcome outcome = outcome_of(parts_.training.status.posted(), own, parts_.communicator.size());
+  const StepOutcome outcome = outcome_of(context_.training.status.posted(), own, context_.communicator.size());
   if (outcome.failed_ranks > 0) {
-    throw comm::AgreedError(comm::gather_distinct(parts_.communicator, input_.error()));
+    throw comm::AgreedError(comm::gather_distinct(context_.communicator, input_.error()));
   }
   if (outcome.diverged) {
     throw comm::AgreedError(
@@ -233,11 +236,11 @@ StepOutcome Trainer::wait(const RankStatus& own) {
                     "lockstep, please report it with the run folder's log.txt",
                     steps_done_ + 1));
   }
-  return parts_.tree != nullptr ? add_term_losses(outcome) : outcome;
+  return context_.tree != nullptr ? add_term_losses(outcome) : outcome;
 }
 
 void Trainer::account(double whole, double input, double exposed) {
-  const double device = parts_.backend.device_seconds();
+  const double device = context_.backend.device_seconds();
   // A device's exposed wait may be that of the last step whose times were read: limited to this step's time.
   if (device >= 0) exposed = std::min(exposed, device);
   time_.communication += exposed;
@@ -255,7 +258,7 @@ void Trainer::account(double whole, double input, double exposed) {
 std::string Trainer::place_not_finite() const {
   if (!not_finite_.empty()) return not_finite_;
   const auto first = std::ranges::find_if(micro_losses_, [](double loss) { return !std::isfinite(loss); });
-  if (first == micro_losses_.end()) return parts_.training.model.locate_not_finite();
+  if (first == micro_losses_.end()) return context_.training.model.locate_not_finite();
   return fmt::format("loss in micro-step {} of {}", first - micro_losses_.begin() + 1, accumulate_);
 }
 
@@ -264,7 +267,7 @@ void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) 
   const std::string place = place_not_finite();
   std::vector<std::string> places;
   for (const comm::RankText& said :
-       comm::gather_distinct(parts_.communicator, place.empty() ? "" : "first in " + place)) {
+       comm::gather_distinct(context_.communicator, place.empty() ? "" : "first in " + place)) {
     places.push_back(comm::with_ranks(said));
   }
   if (places.empty())

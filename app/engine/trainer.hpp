@@ -24,7 +24,7 @@ namespace lockstep::app {
 class Trainer {
  public:
   /// References for a step; all must outlive the trainer.
-  struct Parts {
+  struct Context {
     model::Backend& backend;
     model::Training& training;
     comm::Communicator& communicator;  ///< between host memories: for errors and messages
@@ -37,7 +37,7 @@ class Trainer {
     bool sums_further = false;  ///< others add the gradients of several ranks, and then those of L2
   };
   /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
-  Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
+  Trainer(const Context& context, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
           NextMicroBatch next);
 
   using Request = StepRequest;
@@ -85,7 +85,7 @@ class Trainer {
   void account(double whole, double input, double exposed);
   [[noreturn]] void fail_not_finite(const StepOutcome& outcome, double gradient_norm);
 
-  Parts parts_;
+  Context context_;
   const model::LearningRateSchedule& schedule_;
   std::int64_t accumulate_;
   StagedInput input_;

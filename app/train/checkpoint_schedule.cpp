@@ -20,7 +20,7 @@ CheckpointSchedule::CheckpointSchedule(const Plan& plan, comm::Communicator& com
       engine_(engine),
       error_(error),
       written_(std::move(written)),
-      checkpointer_(engine.saved(work_, plan.checkpoint_writers)) {}
+      checkpointer_(engine.checkpointer_context(work_, plan.checkpoint_writers)) {}
 
 void CheckpointSchedule::open(std::shared_ptr<io::RunFolder> folder, bool continues, const io::TrainingRecord& from,
                               io::IoDeadline& deadline) {

@@ -216,7 +216,7 @@ void Reporter::checkpoint(const WrittenCheckpoint& written) {
          {"stall_seconds", written.stall}});
 }
 
-void Reporter::note(const io::MetricRecord& record) {
+void Reporter::add_event(const io::MetricRecord& record) {
   check_owner();
   if (console_.speaks()) history_ += io::to_json_line(record) + "\n";
   write(record);

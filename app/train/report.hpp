@@ -62,11 +62,11 @@ class Reporter {
   /// A table that compares training, the last validation and the best one; "" if there is nothing to compare.
   std::string summary() const;
   /// Adds a record of app/plan/origin.hpp to the history.
-  void note(const io::MetricRecord& record);
+  void add_event(const io::MetricRecord& record);
   /// The last record of a run that made steps; `how`: "done", "target reached", "no improvement" or "stopped".
   void end(std::int64_t step, const std::string& how);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
-  /// Validation lines of metrics.jsonl so far, and the records of note(): the history that checkpoints contain.
+  /// Validation lines of metrics.jsonl so far, and the records of add_event(): the history that checkpoints contain.
   const std::string& history() const noexcept { return history_; }
   void set_history(std::string history) { history_ = std::move(history); }
 

@@ -319,12 +319,12 @@ void restore(comm::Communicator& communicator, Console& console, Plan& plan, Eng
   begin_at(plan, origin);
   engine.rounds().begin(standing, [&](const std::string& text) { console.warn(text); });
 
-  origin.notes.clear();
-  if (new_optimizer) origin.notes.push_back(new_optimizer_record(standing.step, plan.record.optimizer));
+  origin.events.clear();
+  if (new_optimizer) origin.events.push_back(new_optimizer_record(standing.step, plan.record.optimizer));
   if (plan.clock != standing.clock) {
-    origin.notes.push_back(global_batch_record(plan.workload.work.global_batch, plan.clock));
+    origin.events.push_back(global_batch_record(plan.workload.work.global_batch, plan.clock));
   }
-  if (roll_back) origin.notes.push_back(roll_back_record(standing.step, *roll_back));
+  if (roll_back) origin.events.push_back(roll_back_record(standing.step, *roll_back));
   if (standing.rate_factor != 1) {
     console.info(fmt::format("learning rate: {:.4g} times what the options say, after {}", standing.rate_factor,
                              counted(standing.roll_backs, "roll-back")));

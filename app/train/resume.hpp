@@ -26,7 +26,7 @@ struct RestorePoint : Origin {
   std::int64_t newest_seen = -1;                 ///< rank 0: step of the newest file there, verified or not
   bool continues = false;                        ///< the run's folder has the checkpoint of these steps
   bool rolled_back = false;                      ///< this process has made steps before
-  std::vector<io::MetricRecord> notes;           ///< events that no checkpoint contains yet
+  std::vector<io::MetricRecord> events;          ///< events that no checkpoint contains yet
 
   /// Collective. The run goes on from this checkpoint. Throws comm::AgreedError.
   void open(comm::Communicator& communicator, const CheckpointChoice& choice);

@@ -41,8 +41,8 @@ class RunLog {
     on_rank0([&] { reporter_.start(first_step_, epoch); });
   }
   /// An event besides the steps (app/plan/origin.hpp).
-  void note(const io::MetricRecord& record) {
-    on_rank0([&] { reporter_.note(record); });
+  void add_event(const io::MetricRecord& record) {
+    on_rank0([&] { reporter_.add_event(record); });
   }
   /// Steps made; `time` since the first one.
   void steps(const StepFigures& figures, const TimeSplit& time);

@@ -312,7 +312,7 @@ TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
       samples_(*job.plan.workload.training, samples_from(start.standing.place, job)),
       batches_(samples_, job.engine.stepping(), feed_options(job.plan, job.engine.backend())),
       schedule_(job.plan.schedule.scaled(start.standing.rate_factor)),
-      trainer_(job.engine.parts(), schedule_,
+      trainer_(job.engine.trainer_context(), schedule_,
                share_of(work_, job.engine.reads_as(), job.engine.training_ranks()).micro_steps,
                [this] { return batches_.next(); }),
       error_(job.communicator),
@@ -336,7 +336,7 @@ void TrainingLoop::open_folder(std::optional<io::RunFolder> taken) {
     if (job_.communicator.rank() == 0) log_.open(std::move(taken), start_.continues, from, job_.deadline);
     checkpoints_.open(log_.folder(), start_.continues, from, job_.deadline);
   });
-  for (const io::MetricRecord& event : start_.notes) log_.note(event);
+  for (const io::MetricRecord& event : start_.events) log_.add_event(event);
 }
 
 /// Collective. Trains to the end of the run; after a divergence the run goes back to a checkpoint (--roll-back).

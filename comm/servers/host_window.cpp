@@ -21,7 +21,7 @@ namespace lockstep::comm {
 
 std::size_t HostWindow::slot_bytes(int ranks) noexcept {
   constexpr std::size_t kLine = 64;
-  return (kNote + static_cast<std::size_t>(ranks) * sizeof(float) + kLine - 1) / kLine * kLine;
+  return (kMessage + static_cast<std::size_t>(ranks) * sizeof(float) + kLine - 1) / kLine * kLine;
 }
 
 std::size_t HostWindow::bytes(int ranks, int near) noexcept {
@@ -69,27 +69,27 @@ std::byte* HostWindow::slot(Mailbox& box, std::uint32_t number) const noexcept {
 bool HostWindow::leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail) {
   const auto size = static_cast<std::uint32_t>(head.size() + tail.size());
   if (size + sizeof size > slot_bytes_) {
-    throw std::invalid_argument(fmt::format("a note of {} bytes is more than a mailbox of a host takes", size));
+    throw std::invalid_argument(fmt::format("a message of {} bytes is more than a mailbox of a host takes", size));
   }
   Mailbox& box = mailbox(rank, rank_, lane);
   const std::uint32_t number = box.left.load(std::memory_order_relaxed);
   if (number - box.taken.load(std::memory_order_acquire) >= kSlots) return false;
-  std::byte* const note = slot(box, number);
-  std::memcpy(note, &size, sizeof size);
-  std::memcpy(note + sizeof size, head.data(), head.size());
-  if (!tail.empty()) std::memcpy(note + sizeof size + head.size(), tail.data(), tail.size());
+  std::byte* const message = slot(box, number);
+  std::memcpy(message, &size, sizeof size);
+  std::memcpy(message + sizeof size, head.data(), head.size());
+  if (!tail.empty()) std::memcpy(message + sizeof size + head.size(), tail.data(), tail.size());
   box.left.store(number + 1, std::memory_order_release);
   return true;
 }
 
-std::span<const std::byte> HostWindow::note_of(int rank, int lane) const noexcept {
+std::span<const std::byte> HostWindow::message_of(int rank, int lane) const noexcept {
   Mailbox& box = mailbox(rank_, rank, lane);
   const std::uint32_t number = box.taken.load(std::memory_order_relaxed);
   if (box.left.load(std::memory_order_acquire) == number) return {};
-  const std::byte* const note = slot(box, number);
+  const std::byte* const message = slot(box, number);
   std::uint32_t size = 0;
-  std::memcpy(&size, note, sizeof size);
-  return {note + sizeof size, size};
+  std::memcpy(&size, message, sizeof size);
+  return {message + sizeof size, size};
 }
 
 void HostWindow::take(int rank, int lane) noexcept {

@@ -3,11 +3,11 @@
 /// version of the weights that lie there. Gradients and weights themselves lie in arenas of such memory, so that
 /// nothing copies them into messages.
 ///
-/// MAILBOXES. A rank has one for each lane of each rank of its host: a ring of notes with one writer and one reader,
+/// MAILBOXES. A rank has one for each lane of each rank of its host: a ring of messages with one writer and one reader,
 /// without locks. Ranks of other hosts take no memory but for their number in a list of ranks.
 ///
-/// BELLS. A rank has one for its worker and one for its server. Whoever has left a note rings the receiver's. A rank
-/// that waits (MessageWait) remembers how often its bell has rung, looks for notes, and sleeps until it rings again:
+/// BELLS. A rank has one for its worker and one for its server. Whoever has left a message rings the receiver's. A rank
+/// that waits (MessageWait) remembers how often its bell has rung, looks for messages, and sleeps until it rings again:
 /// where ranks outnumber cores those that compute have them.
 ///
 /// VERSIONS. Readers take a server's weights while it may begin to change them. It marks the change before and after,
@@ -34,7 +34,7 @@ class HostWindow {
   /// A rank may have both, in two threads.
   enum class End { worker, server };
   static constexpr int kLanes = 5;
-  static constexpr std::size_t kNote = 128;  ///< bytes of a note; behind it is room for a number for each rank
+  static constexpr std::size_t kMessage = 128;  ///< bytes of a message; behind it is room for a number for each rank
   /// Taken from the memory where there are so many ranks, and `near` of them on a host.
   static std::size_t bytes(int ranks, int near) noexcept;
   /// Collective: the most that a rank takes, the same on all.
@@ -49,12 +49,12 @@ class HostWindow {
   /// More ranks than cores: who waits leaves them to others.
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
-  /// Leaves a note for `rank`, which is within reach. False: its mailbox is full. Throws std::invalid_argument where
-  /// the two parts together are longer than a note.
+  /// Leaves a message for `rank`, which is within reach. False: its mailbox is full. Throws std::invalid_argument where
+  /// the two parts together are longer than a message.
   bool leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail);
-  /// The oldest note of a rank within reach that has not been taken; empty: there is none.
-  std::span<const std::byte> note_of(int rank, int lane) const noexcept;
-  /// Marks that note as read.
+  /// The oldest message of a rank within reach that has not been taken; empty: there is none.
+  std::span<const std::byte> message_of(int rank, int lane) const noexcept;
+  /// Marks that message as read.
   void take(int rank, int lane) noexcept;
 
   /// Wakes that end of a rank within reach.
@@ -85,7 +85,7 @@ class HostWindow {
     alignas(64) std::atomic<std::uint64_t> version;  ///< 0: none; twice the version and 2; odd: it changes
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-  /// Notes follow it, kSlots of them, each the number of its bytes and these.
+  /// Messages follow it, kSlots of them, each the number of its bytes and these.
   struct Mailbox {
     alignas(64) std::atomic<std::uint32_t> left;
     alignas(64) std::atomic<std::uint32_t> taken;

@@ -24,7 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kFirstServerTag = 81;  // no collective has it; notes and the values behind them share one, in their order
+constexpr int kFirstServerTag =
+    81;  // no collective has it; headers and the values behind them share one, in their order
 
 int server_tag(ServerMessages::Lane lane) { return kFirstServerTag + static_cast<int>(lane); }
 
@@ -35,12 +36,12 @@ HostWindow::End receiver_of(ServerMessages::Lane lane) {
 
 /// The beginning of a message between hosts.
 struct MessageHead {
-  ServerNote note;
+  ServerHeader header;
   std::uint64_t values = 0;  ///< number of values that follow
 };
 
 static_assert(static_cast<int>(ServerMessages::Lane::from_judge) + 1 == HostWindow::kLanes);
-static_assert(sizeof(ServerNote) + sizeof(std::uint32_t) <= HostWindow::kNote);
+static_assert(sizeof(ServerHeader) + sizeof(std::uint32_t) <= HostWindow::kMessage);
 
 }  // namespace
 
@@ -52,7 +53,7 @@ struct ServerMessages::Lines {
     MessageHead head;
     std::vector<float> values;
     MPI_Request head_comes = MPI_REQUEST_NULL, values_come = MPI_REQUEST_NULL;
-    std::deque<std::vector<std::byte>> left_over;  ///< notes that its mailbox had no room for
+    std::deque<std::vector<std::byte>> left_over;  ///< messages that its mailbox had no room for
     bool is_whole = false;                         ///< its message from another host is there
     bool forgotten = false;
   };
@@ -79,9 +80,9 @@ struct ServerMessages::Lines {
 
   void leave_what_is_left() {
     for (std::size_t peer = 0; peer < peers.size(); ++peer) {
-      auto& notes = peers[peer].left_over;
-      if (notes.empty()) continue;
-      while (!notes.empty() && window().leave(rank(peer), lane_to(), notes.front(), {})) notes.pop_front();
+      auto& messages = peers[peer].left_over;
+      if (messages.empty()) continue;
+      while (!messages.empty() && window().leave(rank(peer), lane_to(), messages.front(), {})) messages.pop_front();
       window().ring(rank(peer), receiver_of(options.send));
     }
   }
@@ -138,19 +139,19 @@ struct ServerMessages::Lines {
            std::ranges::any_of(peers, [](const Peer& peer) { return peer.values_come != MPI_REQUEST_NULL; });
   }
 
-  Received hand_out(std::size_t peer, const ServerNote& note, std::span<const float> values) {
+  Received hand_out(std::size_t peer, const ServerHeader& header, std::span<const float> values) {
     next = (peer + 1) % peers.size();
     taken = peer;
-    bytes += sizeof note + values.size_bytes();
+    bytes += sizeof header + values.size_bytes();
     if (uses_mpi) returned_at = Clock::now();
-    return {.peer = static_cast<int>(peer), .note = note, .values = values};
+    return {.peer = static_cast<int>(peer), .header = header, .values = values};
   }
-  Received hand_out(std::size_t peer) { return hand_out(peer, peers[peer].head.note, peers[peer].values); }
+  Received hand_out(std::size_t peer) { return hand_out(peer, peers[peer].head.header, peers[peer].values); }
   Received hand_out(std::size_t peer, std::span<const std::byte> data) {
-    ServerNote note;
-    std::memcpy(&note, data.data(), sizeof note);
-    data = data.subspan(sizeof note);
-    return hand_out(peer, note, {reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)});
+    ServerHeader header;
+    std::memcpy(&header, data.data(), sizeof header);
+    data = data.subspan(sizeof header);
+    return hand_out(peer, header, {reinterpret_cast<const float*>(data.data()), data.size() / sizeof(float)});
   }
 };
 
@@ -177,8 +178,8 @@ ServerMessages::~ServerMessages() {
 }
 
 void ServerMessages::Received::copy_to(std::span<float> into) const {
-  if (note.has_blocks && unpack_blocks(values, into)) return;
-  if (note.has_blocks || values.size() != into.size()) {
+  if (header.has_blocks && unpack_blocks(values, into)) return;
+  if (header.has_blocks || values.size() != into.size()) {
     throw PeerError(fmt::format("a message has {} numbers for {}; this is a bug in lockstep, please report it",
                                 values.size(), into.size()));
   }
@@ -189,14 +190,14 @@ bool ServerMessages::all_near() const noexcept { return !lines_->uses_mpi; }
 
 int ServerMessages::peers() const noexcept { return static_cast<int>(lines_->peers.size()); }
 
-void ServerMessages::send(int peer, const ServerNote& note, std::span<const float> values) {
+void ServerMessages::send(int peer, const ServerHeader& header, std::span<const float> values) {
   Lines& lines = *lines_;
   const auto index = static_cast<std::size_t>(peer);
   Lines::Peer& to = lines.peers[index];
   if (to.forgotten) return;
-  lines.bytes += sizeof note + values.size_bytes();
+  lines.bytes += sizeof header + values.size_bytes();
   if (lines.near(index)) {
-    const std::span<const std::byte> head = std::as_bytes(std::span(&note, 1)), tail = std::as_bytes(values);
+    const std::span<const std::byte> head = std::as_bytes(std::span(&header, 1)), tail = std::as_bytes(values);
     if (!to.left_over.empty() || !lines.window().leave(lines.rank(index), lines.lane_to(), head, tail)) {
       to.left_over.emplace_back(head.begin(), head.end());
       to.left_over.back().insert(to.left_over.back().end(), tail.begin(), tail.end());
@@ -209,7 +210,7 @@ void ServerMessages::send(int peer, const ServerNote& note, std::span<const floa
   }
   if (lines.spare.empty()) lines.spare.emplace_back();
   Lines::Sent& message = lines.spare.front();
-  message.head = {.note = note, .values = values.size()};
+  message.head = {.header = header, .values = values.size()};
   message.values.assign(values.begin(), values.end());
   message.requests.fill(MPI_REQUEST_NULL);
   message.peer = index;
@@ -224,10 +225,10 @@ void ServerMessages::send(int peer, const ServerNote& note, std::span<const floa
         "MPI_Isend", lines.state, rank);
 }
 
-void ServerMessages::send_blocks(int peer, ServerNote note, std::span<const float> values,
+void ServerMessages::send_blocks(int peer, ServerHeader header, std::span<const float> values,
                                  std::span<const std::uint32_t> blocks) {
-  note.has_blocks = pack_blocks(values, blocks, lines_->packed);
-  send(peer, note, note.has_blocks ? lines_->packed : values);
+  header.has_blocks = pack_blocks(values, blocks, lines_->packed);
+  send(peer, header, header.has_blocks ? lines_->packed : values);
 }
 
 std::optional<ServerMessages::Received> ServerMessages::poll() {
@@ -253,8 +254,8 @@ std::optional<ServerMessages::Received> ServerMessages::poll() {
     if (lines.peers[peer].forgotten) continue;
     if (!lines.near(peer)) {
       if (lines.peers[peer].is_whole) return lines.hand_out(peer);
-    } else if (const auto note = lines.window().note_of(lines.rank(peer), lines.lane_from()); !note.empty()) {
-      return lines.hand_out(peer, note);
+    } else if (const auto message = lines.window().message_of(lines.rank(peer), lines.lane_from()); !message.empty()) {
+      return lines.hand_out(peer, message);
     }
   }
   return std::nullopt;

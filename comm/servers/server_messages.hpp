@@ -1,10 +1,11 @@
 /// \file
 /// Messages between the ranks that train and those that keep the parameters: point to point, each peer in its turn.
 ///
-/// WHAT TRAVELS. A note of fixed size, and float32 values behind it. Between hosts both are messages of two-sided MPI
-/// (one-sided windows lack threads in Open MPI 4). A receive for the next note of each peer is posted all the time; the
-/// note says how many values follow, and their receive is posted when it comes. Between ranks of a host nothing passes
-/// through MPI: a note lies in a mailbox of memory that both map (HostWindow), and what it is of lies there, too.
+/// WHAT TRAVELS. A header of fixed size, and float32 values behind it. Between hosts both are messages of two-sided MPI
+/// (one-sided windows lack threads in Open MPI 4). A receive for the next header of each peer is posted all the time;
+/// the header says how many values follow, and their receive is posted when it comes. Between ranks of a host nothing
+/// passes through MPI: a message lies in a mailbox of memory that both map (HostWindow), and what it is of lies there,
+/// too.
 ///
 /// TURNS. A message of megabytes needs MPI to be called many times before it is there, and a peer of this host is heard
 /// at once. While values travel MPI therefore gets as much time as the last message took its reader.
@@ -46,7 +47,7 @@ enum class MessageKind : std::uint8_t {
 };
 
 /// A message's fields besides its values. Each kind has its own of them; the others stay as they are.
-struct ServerNote {
+struct ServerHeader {
   MessageKind kind{};
   bool wants_end = false;        ///< push: the round is to end
   bool has_blocks = false;       ///< the values are packed blocks (changed_blocks.hpp)
@@ -73,7 +74,7 @@ class ServerMessages {
   };
   struct Received {
     int peer = 0;  ///< index in Options::peers
-    ServerNote note;
+    ServerHeader header;
     std::span<const float> values;  ///< until the next poll()
 
     /// into = the values; where they are blocks, the rest of `into` stays. Throws PeerError where they do not fit.
@@ -92,9 +93,9 @@ class ServerMessages {
   bool all_near() const noexcept;
   /// Copies what is sent; returns at once. To a peer within reach no more values than there are ranks. Throws
   /// PeerError, std::invalid_argument where the values are more than MPI can count.
-  void send(int peer, const ServerNote& note, std::span<const float> values = {});
+  void send(int peer, const ServerHeader& header, std::span<const float> values = {});
   /// Likewise; of the values these blocks alone, where that is shorter.
-  void send_blocks(int peer, ServerNote note, std::span<const float> values, std::span<const std::uint32_t> blocks);
+  void send_blocks(int peer, ServerHeader header, std::span<const float> values, std::span<const std::uint32_t> blocks);
   /// The next message, if there is one: of the peers in turn, from the one behind the last on, whether what they say
   /// comes through memory or through MPI. Throws PeerError.
   std::optional<Received> poll();

@@ -155,7 +155,7 @@ void SurvivorWork::expect_dispensable() {
 void SurvivorWork::take_in() {
   try {
     while (const auto message = messages_.poll()) {
-      const MessageKind kind = message->note.kind;
+      const MessageKind kind = message->header.kind;
       const std::vector<int> dead(message->values.begin(), message->values.end());
       if (!judges() && kind != MessageKind::give_up) {
         dead_ = dead;
@@ -164,7 +164,7 @@ void SurvivorWork::take_in() {
       }
       add_dead(dead);
       const int rank = message->peer + 1;
-      if (!judges() || message->note.step != attempt_ || among(heard_, rank)) continue;
+      if (!judges() || message->header.step != attempt_ || among(heard_, rank)) continue;
       heard_.push_back(rank);
       whole_ = whole_ && kind == MessageKind::done;
     }

@@ -80,12 +80,12 @@ TEST(HostWindow, NotesComeInTheirOrderAndAFullMailboxTakesNone) {
   EXPECT_GT(left, 1);
   EXPECT_LT(left, 100);
   shown.together();
-  EXPECT_TRUE(shown.window.note_of(shown.before(), 0).empty()) << "of another lane";
+  EXPECT_TRUE(shown.window.message_of(shown.before(), 0).empty()) << "of another lane";
   for (int i = 0; i < left; ++i) {
-    EXPECT_EQ(text_of(shown.window.note_of(shown.before(), 1)), "note " + std::to_string(i));
+    EXPECT_EQ(text_of(shown.window.message_of(shown.before(), 1)), "note " + std::to_string(i));
     shown.window.take(shown.before(), 1);
   }
-  EXPECT_TRUE(shown.window.note_of(shown.before(), 1).empty());
+  EXPECT_TRUE(shown.window.message_of(shown.before(), 1).empty());
   shown.together();
   EXPECT_TRUE(shown.window.leave(shown.next(), 1, bytes_of("more"), {}));
   shown.together();
@@ -122,7 +122,7 @@ TEST(HostWindow, RanksOfOtherHostsTakeNoMailboxes) {
   shown.together();
   for (int rank = 0; rank < shown.communicator->size(); ++rank) {
     if (!shown.window.reaches(rank)) continue;
-    EXPECT_EQ(text_of(shown.window.note_of(rank, 2)), "to a neighbour") << rank;
+    EXPECT_EQ(text_of(shown.window.message_of(rank, 2)), "to a neighbour") << rank;
   }
   shown.together();
 }

@@ -16,7 +16,7 @@ class Steps : public AgreementRounds {
 
 }  // namespace
 
-std::unique_ptr<AgreementRounds> AllAgreement::make_rounds(const RoundsParts& /*parts*/) const {
+std::unique_ptr<AgreementRounds> AllAgreement::make_rounds(const RoundsContext& /*context*/) const {
   return std::make_unique<Steps>();
 }
 

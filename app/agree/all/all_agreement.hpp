@@ -15,7 +15,7 @@ class AllAgreement : public Agreement {
   StepGroup group_of(int /*rank*/) const override {
     return {.first = 0, .size = roles().training_ranks, .largest = roles().training_ranks};
   }
-  std::unique_ptr<AgreementRounds> make_rounds(const RoundsParts& parts) const override;
+  std::unique_ptr<AgreementRounds> make_rounds(const RoundsContext& context) const override;
 };
 
 }  // namespace lockstep::app

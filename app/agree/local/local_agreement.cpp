@@ -73,8 +73,8 @@ std::string LocalAgreement::describe(const AgreeOptions& options, std::size_t el
       format_bytes(elements * sizeof(float)), kEnd);
 }
 
-std::unique_ptr<AgreementRounds> LocalAgreement::make_rounds(const RoundsParts& parts) const {
-  return std::make_unique<LocalRounds>(parts, islands_);
+std::unique_ptr<AgreementRounds> LocalAgreement::make_rounds(const RoundsContext& context) const {
+  return std::make_unique<LocalRounds>(context, islands_);
 }
 
 }  // namespace lockstep::app

@@ -19,7 +19,7 @@ class LocalAgreement : public Agreement {
   void add_memory(const Plan& plan, const comm::Communicator& communicator, const model::ModelOptions& options,
                   model::MemoryPlan& memory) const override;
   std::string describe(const AgreeOptions& options, std::size_t elements) const override;
-  std::unique_ptr<AgreementRounds> make_rounds(const RoundsParts& parts) const override;
+  std::unique_ptr<AgreementRounds> make_rounds(const RoundsContext& context) const override;
 
  private:
   Islands islands_;

@@ -25,26 +25,26 @@ constexpr const char* kDelayBesideNetwork =
 
 }  // namespace
 
-LocalRounds::LocalRounds(const RoundsParts& parts, const Islands& islands)
-    : parts_(parts),
-      plan_(parts.plan),
+LocalRounds::LocalRounds(const RoundsContext& context, const Islands& islands)
+    : context_(context),
+      plan_(context.plan),
       islands_(islands),
-      own_island_(islands.of(parts.communicator.rank())),
-      speaks_(parts.group.rank() == 0),
+      own_island_(islands.of(context.communicator.rank())),
+      speaks_(context.group.rank() == 0),
       fragments_(cut()) {
   const AgreeOptions& agree = plan_.settings.agree;
   if (agree.delay > 0) {
-    comm::all_succeed(parts.communicator, [&] {  // one thread at a time may call MPI, and another one sums meanwhile
-      if (parts.group.uses_network()) throw std::runtime_error(kDelayBesideNetwork);
+    comm::all_succeed(context.communicator, [&] {  // one thread at a time may call MPI, and another one sums meanwhile
+      if (context.group.uses_network()) throw std::runtime_error(kDelayBesideNetwork);
     });
   }
-  const std::size_t elements = parts.training.parameters.updated_elements();
-  memory_ = parts.communicator.reduction_memory(elements * sizeof(float));
+  const std::size_t elements = context.training.parameters.updated_elements();
+  memory_ = context.communicator.reduction_memory(elements * sizeof(float));
   differences_ = {static_cast<float*>(memory_->allocate(elements * sizeof(float), alignof(float))), elements};
   std::fill(differences_.begin(), differences_.end(), 0.0f);
   anchor_.resize(elements);
   if (model::has_velocity(agree.outer)) {
-    velocity_.resize(parts.training.parameters.table().trained_elements());
+    velocity_.resize(context.training.parameters.table().trained_elements());
   }
   if (agree.streams()) own_.resize(elements);
   if (agree.delay > 0) left_.resize(elements);
@@ -53,7 +53,7 @@ LocalRounds::LocalRounds(const RoundsParts& parts, const Islands& islands)
 /// Cuts the elements into equal parts, whose turns end after equal parts of the round.
 std::vector<LocalRounds::Fragment> LocalRounds::cut() const {
   const AgreeOptions& agree = plan_.settings.agree;
-  const std::size_t elements = parts_.training.parameters.updated_elements();
+  const std::size_t elements = context_.training.parameters.updated_elements();
   const auto count = static_cast<std::size_t>(agree.fragments);
   std::vector<Fragment> fragments;
   for (std::size_t f = 0; f < count; ++f) {
@@ -76,13 +76,13 @@ void LocalRounds::choose_ranks(std::int64_t steps_done) {
   const bool apart = plan_.settings.agree.is_apart(steps_done);
   if (apart == apart_) return;
   apart_ = apart;
-  parts_.stepping.go_on_with(apart_ ? parts_.group : parts_.communicator);
+  context_.stepping.go_on_with(apart_ ? context_.group : context_.communicator);
 }
 
 void LocalRounds::take_over(const Standing& /*start*/) { take_anchor(); }
 
 void LocalRounds::take_anchor() {
-  parts_.training.parameters.download_range("parameters", {.offset = 0, .count = anchor_.size()}, anchor_);
+  context_.training.parameters.download_range("parameters", {.offset = 0, .count = anchor_.size()}, anchor_);
   if (!own_restored_) std::copy_n(anchor_.begin(), own_.size(), own_.begin());
   own_restored_ = false;
 }
@@ -163,14 +163,14 @@ void LocalRounds::start(Trainer& trainer, const Fragment& fragment, const Progre
   samples_ = {speaks_ ? progress.samples : 0};
   under_way_ = &fragment;
   be_patient(progress.done);
-  parts_.communicator.all_reduce(std::span(samples_));
-  parts_.communicator.all_reduce(differences_.subspan(first, fragment.count));
+  context_.communicator.all_reduce(std::span(samples_));
+  context_.communicator.all_reduce(differences_.subspan(first, fragment.count));
   trainer.add_communication(watch.seconds());
 }
 
 void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Progress& progress) {
   const StopWatch watch;
-  parts_.communicator.wait("agreeing on the weights", progress.done);
+  context_.communicator.wait("agreeing on the weights", progress.done);
   if (!std::isfinite(samples_[0])) fail(progress);
   const auto [first, count, started, ended] = *under_way_;
   under_way_ = nullptr;
@@ -178,7 +178,7 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
   const std::span<float> movement = differences_.subspan(first, count),
                          anchor = std::span(anchor_).subspan(first, count);
   for (float& difference : movement) difference *= scale;
-  const std::size_t all_trained = parts_.training.parameters.table().trained_elements();
+  const std::size_t all_trained = context_.training.parameters.table().trained_elements();
   const std::size_t trained = std::min(count, all_trained - std::min(first, all_trained));
   const std::span<float> velocity = !model::has_velocity(outer)
                                         ? std::span<float>()
@@ -189,14 +189,14 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
                       movement.subspan(trained));
   const std::span<float> now = weights().subspan(first, count);
   for (std::size_t i = 0; i < count; ++i) now[i] = left_.empty() ? anchor[i] : anchor[i] + (now[i] - left_[first + i]);
-  parts_.training.parameters.refresh_compute_copy(model::Weights::current);
+  context_.training.parameters.refresh_compute_copy(model::Weights::current);
   trainer.add_communication(watch.seconds());
 }
 
 /// Collective: throws because some island has diverged.
 void LocalRounds::fail(const Progress& progress) {
-  const std::vector<comm::RankText> said = comm::gather_distinct(parts_.communicator, divergence_);
-  parts_.communicator.set_deadline(plan_.settings.execution.deadline);
+  const std::vector<comm::RankText> said = comm::gather_distinct(context_.communicator, divergence_);
+  context_.communicator.set_deadline(plan_.settings.execution.deadline);
   throw Divergence(progress.done, progress.before, comm::with_ranks_unless_all(said.front()));
 }
 
@@ -206,8 +206,8 @@ void LocalRounds::be_patient(std::int64_t steps_done) {
   const ExecutionOptions& execution = plan_.settings.execution;
   const std::int64_t done = steps_done - agree.round_begin(steps_done - 1);
   const double whole_round = round_.seconds() * static_cast<double>(agree.local_steps) / static_cast<double>(done);
-  parts_.communicator.set_deadline(stuck_after(execution, whole_round));
-  parts_.communicator.note_activity("waiting for the other islands", steps_done);
+  context_.communicator.set_deadline(stuck_after(execution, whole_round));
+  context_.communicator.note_activity("waiting for the other islands", steps_done);
 }
 
 StepResult LocalRounds::step_of_all(Trainer& trainer, const LoopCalls& calls) {
@@ -220,14 +220,14 @@ StepResult LocalRounds::step_of_all(Trainer& trainer, const LoopCalls& calls) {
 StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const LoopCalls& calls) {
   if (!apart_) return step_of_all(trainer, calls);
   round_ = {};
-  parts_.communicator.note_activity("local steps", trainer.steps_done() + 1);
+  context_.communicator.note_activity("local steps", trainer.steps_done() + 1);
   if (!own_.empty()) std::copy(own_.begin(), own_.end(), weights().begin());
-  parts_.training.parameters.refresh_compute_copy(model::Weights::current);
+  context_.training.parameters.refresh_compute_copy(model::Weights::current);
   const StepResult result = steps(trainer);
   if (!own_.empty()) {
     std::ranges::copy(weights(), own_.begin());
     std::copy(anchor_.begin(), anchor_.end(), weights().begin());
-    parts_.training.parameters.refresh_compute_copy(model::Weights::current);
+    context_.training.parameters.refresh_compute_copy(model::Weights::current);
   }
   const StepRequest wanted = calls.ask();
   const StopWatch agreeing;
@@ -235,9 +235,9 @@ StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const 
   RoundSums own;
   if (speaks_) own.add(result.figures);
   own.add(wanted);
-  const RoundSums sums = sum_over_ranks(parts_.communicator, own, "agreeing on a round", trainer.steps_done());
-  if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
-  parts_.communicator.set_deadline(plan_.settings.execution.deadline);
+  const RoundSums sums = sum_over_ranks(context_.communicator, own, "agreeing on a round", trainer.steps_done());
+  if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(context_.communicator, wanted.error));
+  context_.communicator.set_deadline(plan_.settings.execution.deadline);
   trainer.add_communication(agreeing.seconds());
   StepFigures figures = sums.figures(result.figures.step);
   figures.learning_rate = result.figures.learning_rate;
@@ -248,19 +248,19 @@ StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const 
 /// Fills `out` on rank 0, or does nothing; collective.
 void LocalRounds::save_inner_state(const std::string& group, int island, std::span<float> out) {
   const int root = islands_.first_rank(island);
-  if (!parts_.training.parameters.owned().whole()) {
+  if (!context_.training.parameters.owned().whole()) {
     if (own_island_ == island) {
-      for (const comm::Slice& bucket : parts_.buckets) {
-        gather_bucket(parts_.group, parts_.training.parameters, group, bucket,
+      for (const comm::Slice& bucket : context_.buckets) {
+        gather_bucket(context_.group, context_.training.parameters, group, bucket,
                       differences_.subspan(bucket.offset, bucket.count));
       }
     }
-  } else if (!apart_ || parts_.communicator.rank() == root) {
-    parts_.training.parameters.download_group(group, differences_);
+  } else if (!apart_ || context_.communicator.rank() == root) {
+    context_.training.parameters.download_group(group, differences_);
   }
   if (apart_) {
-    parts_.communicator.broadcast(std::as_writable_bytes(differences_), root);
-    parts_.communicator.wait("bringing together the islands' state");
+    context_.communicator.broadcast(std::as_writable_bytes(differences_), root);
+    context_.communicator.wait("bringing together the islands' state");
   }
   if (!out.empty()) std::copy(differences_.begin(), differences_.end(), out.begin());
 }
@@ -271,11 +271,11 @@ CarriedGroup LocalRounds::weights_of(int island) {
               [this, island](std::span<float> out) {
                 const int root = islands_.first_rank(island);
                 if (!apart_) {
-                  parts_.training.parameters.download_group("parameters", differences_);
+                  context_.training.parameters.download_group("parameters", differences_);
                 } else {
-                  if (parts_.communicator.rank() == root) std::ranges::copy(own_, differences_.begin());
-                  parts_.communicator.broadcast(std::as_writable_bytes(differences_), root);
-                  parts_.communicator.wait("bringing together the islands' weights");
+                  if (context_.communicator.rank() == root) std::ranges::copy(own_, differences_.begin());
+                  context_.communicator.broadcast(std::as_writable_bytes(differences_), root);
+                  context_.communicator.wait("bringing together the islands' weights");
                 }
                 if (!out.empty()) std::copy(differences_.begin(), differences_.end(), out.begin());
               },
@@ -303,13 +303,13 @@ std::vector<CarriedGroup> LocalRounds::carried() {
   for (int island = 0; island < islands_.count(); ++island) {
     if (!own_.empty()) groups.push_back(weights_of(island));
     if (island == 0) continue;
-    for (const std::string& group : parts_.training.parameters.state_groups()) {
+    for (const std::string& group : context_.training.parameters.state_groups()) {
       if (group == "parameters") continue;
       groups.push_back({.name = fmt::format("{}_of_island_{}", group, island),
                         .save = [this, group, island](std::span<float> out) { save_inner_state(group, island, out); },
                         .restore =
                             [this, group, island](std::span<const float> in) {
-                              if (apart_ && own_island_ == island) parts_.training.parameters.upload_group(group, in);
+                              if (apart_ && own_island_ == island) context_.training.parameters.upload_group(group, in);
                             }});
     }
   }

@@ -36,7 +36,7 @@ namespace lockstep::app {
 class LocalRounds : public AgreementRounds {
  public:
   /// Collective. Both outlive the rounds. Throws comm::AgreedError if --delay asks for sums beside messages.
-  LocalRounds(const RoundsParts& parts, const Islands& islands);
+  LocalRounds(const RoundsContext& context, const Islands& islands);
 
   /// Also chooses the ranks of the next step: all (--agree-after), or an island.
   void forget(std::int64_t steps) override;
@@ -75,11 +75,11 @@ class LocalRounds : public AgreementRounds {
   void finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Progress& progress);
   [[noreturn]] void fail(const Progress& progress);
   void be_patient(std::int64_t steps_done);
-  std::span<float> weights() { return parts_.training.parameters.weight_elements(model::Weights::current); }
+  std::span<float> weights() { return context_.training.parameters.weight_elements(model::Weights::current); }
   void save_inner_state(const std::string& group, int island, std::span<float> out);
   CarriedGroup weights_of(int island);
 
-  RoundsParts parts_;
+  RoundsContext context_;
   const Plan& plan_;
   const Islands& islands_;
   int own_island_;

@@ -155,13 +155,13 @@ bool ParameterServer::progress() {
 
 bool ParameterServer::over() const { return byes_ == workers_count_ && !decided_; }
 
-void ParameterServer::tell_others(const comm::ServerNote& note, std::span<const float> values) {
-  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, note, values);
+void ParameterServer::tell_others(const comm::ServerHeader& header, std::span<const float> values) {
+  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, header, values);
 }
 
-void ParameterServer::tell_everybody(const comm::ServerNote& note) {
-  for (int worker = 0; worker < workers_count_; ++worker) to_workers_.send(worker, note);
-  tell_others(note);
+void ParameterServer::tell_everybody(const comm::ServerHeader& header) {
+  for (int worker = 0; worker < workers_count_; ++worker) to_workers_.send(worker, header);
+  tell_others(header);
 }
 
 void ParameterServer::lost(int index) {
@@ -172,12 +172,12 @@ void ParameterServer::lost(int index) {
                     "goes on from the last checkpoint.",
                     session_.describe(index), servers_.on(index) >= 0 ? ": it keeps parameters" : ""));
   }
-  const comm::ServerNote note{.kind = MessageKind::lost, .lost_worker = index};
-  if (!admission_) return to_servers_->send(0, note);  // the coordinator decides when
-  if (ended_) return;                                  // said in the next round
+  const comm::ServerHeader header{.kind = MessageKind::lost, .lost_worker = index};
+  if (!admission_) return to_servers_->send(0, header);  // the coordinator decides when
+  if (ended_) return;                                    // said in the next round
   const bool complete = admission_->lost(index);
   leave_out(index);
-  tell_everybody(note);
+  tell_everybody(header);
   if (complete) decide();
 }
 
@@ -211,36 +211,36 @@ void ParameterServer::drain() {
 /// The coordinator's word to every worker that waits for it.
 void ParameterServer::tell_workers() {
   while (const auto word = admission_->next()) {
-    comm::ServerNote note{.kind = word->goes_on ? MessageKind::go : MessageKind::pause,
-                          .step = word->step,
-                          .version = sums_ ? part_.version() : 0,
-                          .steps_done = part_.step(),
-                          .samples = figures_.steps.samples,
-                          .loss = figures_.steps.loss_sum,
-                          .metric = figures_.steps.metric_sum,
-                          .gradient_norm = figures_.steps.gradient_norm,
-                          .learning_rate = figures_.steps.learning_rate,
-                          .longest_step = longest_};
+    comm::ServerHeader header{.kind = word->goes_on ? MessageKind::go : MessageKind::pause,
+                              .step = word->step,
+                              .version = sums_ ? part_.version() : 0,
+                              .steps_done = part_.step(),
+                              .samples = figures_.steps.samples,
+                              .loss = figures_.steps.loss_sum,
+                              .metric = figures_.steps.metric_sum,
+                              .gradient_norm = figures_.steps.gradient_norm,
+                              .learning_rate = figures_.steps.learning_rate,
+                              .longest_step = longest_};
     Worker& worker = at(word->worker);
     worker.since_go.lap();
     // Until it has been heard in this round its weights are not its own to be written.
-    note.brings_weights = word->goes_on && worker.listens && !replays_each();
-    if (note.brings_weights) {
-      send_weights(word->worker, note);
+    header.brings_weights = word->goes_on && worker.listens && !replays_each();
+    if (header.brings_weights) {
+      send_weights(word->worker, header);
     } else {
-      to_workers_.send(word->worker, note);
+      to_workers_.send(word->worker, header);
     }
   }
 }
 
 void ParameterServer::hear(const comm::ServerMessages::Received& message) {
-  const comm::ServerNote& note = message.note;
+  const comm::ServerHeader& header = message.header;
   Worker& worker = at(message.peer);
   worker.listens = true;
-  longest_ = std::max(longest_, note.longest_step);
-  switch (note.kind) {
+  longest_ = std::max(longest_, header.longest_step);
+  switch (header.kind) {
     case MessageKind::pull:
-      worker.wants = replays_each() ? replay_->wants(message.peer, part_.version()) : note.version;
+      worker.wants = replays_each() ? replay_->wants(message.peer, part_.version()) : header.version;
       return answer_pulls();
     case MessageKind::push:
       if (coordinates()) longest_ = std::max(longest_, worker.since_go.seconds());
@@ -250,34 +250,34 @@ void ParameterServer::hear(const comm::ServerMessages::Received& message) {
       ++byes_;
       return;
     case MessageKind::lost:
-      return lost(note.lost_worker);
+      return lost(header.lost_worker);
     default:
       throw comm::PeerError(fmt::format("server {}: rank {} says {} to it; this is a bug in lockstep, please report it",
-                                        index_, message.peer, static_cast<int>(note.kind)));
+                                        index_, message.peer, static_cast<int>(header.kind)));
   }
 }
 
 void ParameterServer::hear_server(const comm::ServerMessages::Received& message) {
-  const comm::ServerNote& note = message.note;
-  switch (note.kind) {
+  const comm::ServerHeader& header = message.header;
+  switch (header.kind) {
     case MessageKind::decided:
       decided_.emplace(message.values.begin(), message.values.end());
       return;
     case MessageKind::squares:
-      squares_[static_cast<std::size_t>(message.peer)] = note.squares;
+      squares_[static_cast<std::size_t>(message.peer)] = header.squares;
       ++squares_heard_;
       return;
     case MessageKind::drain:
       if (admission_) admission_->drain();
       return;
     case MessageKind::lost:
-      return admission_ ? lost(note.lost_worker) : leave_out(note.lost_worker);
+      return admission_ ? lost(header.lost_worker) : leave_out(header.lost_worker);
     case MessageKind::end:
       ended_ = true;
       return;
     default:
       throw comm::PeerError(fmt::format("server {} hears {} of another; this is a bug in lockstep, please report it",
-                                        index_, static_cast<int>(note.kind)));
+                                        index_, static_cast<int>(header.kind)));
   }
 }
 
@@ -286,16 +286,16 @@ void ParameterServer::hear_server(const comm::ServerMessages::Received& message)
 void ParameterServer::take(const comm::ServerMessages::Received& message) {
   const int index = message.peer;
   Worker& worker = at(index);
-  worker.note = message.note;
-  if (admission_ && worker.note.wants_end) admission_->drain();
-  if (worker.note.in_place) {
+  worker.header = message.header;
+  if (admission_ && worker.header.wants_end) admission_->drain();
+  if (worker.header.in_place) {
     worker.source = memory_.gradients[static_cast<std::size_t>(index)] + part_.place().offset;
   } else {
     worker.gradient.resize(part_.place().count);
-    if (worker.note.has_blocks) std::ranges::fill(worker.gradient, 0.0f);
+    if (worker.header.has_blocks) std::ranges::fill(worker.gradient, 0.0f);
     message.copy_to(worker.gradient);
     worker.source = worker.gradient.data();
-    if (worker.note.has_blocks && plan_.workload.optimizer.kind == model::OptimizerKind::sgd) part_.watch_changes();
+    if (worker.header.has_blocks && plan_.workload.optimizer.kind == model::OptimizerKind::sgd) part_.watch_changes();
   }
   if (replays_each()) return replay_->brought(index);
   if (!sums_) return apply_each(index);
@@ -315,11 +315,11 @@ void ParameterServer::take(const comm::ServerMessages::Received& message) {
 
 /// Its gradient is accepted.
 void ParameterServer::count(int worker) {
-  const comm::ServerNote& note = at(worker).note;
-  figures_.steps.loss_sum += note.loss;
-  figures_.steps.metric_sum += note.metric;
-  figures_.steps.samples += note.samples;
-  figures_.empty += note.samples > 0 ? 0 : 1;
+  const comm::ServerHeader& header = at(worker).header;
+  figures_.steps.loss_sum += header.loss;
+  figures_.steps.metric_sum += header.metric;
+  figures_.steps.samples += header.samples;
+  figures_.empty += header.samples > 0 ? 0 : 1;
   ++figures_.accepted[static_cast<std::size_t>(worker)];
 }
 
@@ -342,12 +342,12 @@ void ParameterServer::apply_each(int index) {
   const std::int64_t staleness = part_.version() - from.read_version;
   if (record_) record_->add({.worker = index, .late = static_cast<std::uint32_t>(staleness)});
   ++figures_.staleness[std::min(static_cast<std::size_t>(staleness), ServerFigures::kHistogram - 1)];
-  if (from.note.samples > 0) {
+  if (from.header.samples > 0) {
     const double base = part_.learning_rate();
     // Zhang et al., IJCAI 2016, "Staleness-aware async-SGD".
     const double rate =
         agree.stale_rate == StaleRate::scale ? base / static_cast<double>(std::max<std::int64_t>(1, staleness)) : base;
-    update(rate, from.note.squares);
+    update(rate, from.header.squares);
   } else {
     part_.pass();
   }
@@ -359,12 +359,12 @@ void ParameterServer::apply_each(int index) {
 bool ParameterServer::apply_sum() {
   for (const int index : *decided_) {
     const Worker& worker = at(index);
-    if (!worker.has_gradient || worker.note.step != part_.version()) return false;
+    if (!worker.has_gradient || worker.header.step != part_.version()) return false;
   }
   if (!own_squares_) sum_gradients();
   if (squares_heard_ + 1 < servers_.count) return false;
   double samples = 0;
-  for (const int index : *decided_) samples += at(index).note.samples;
+  for (const int index : *decided_) samples += at(index).header.samples;
   const std::int64_t number = part_.version();
   if (samples > 0) {
     update(part_.learning_rate(), squares_of_all());
@@ -391,8 +391,8 @@ void ParameterServer::sum_gradients() {
   for (const int index : *decided_) {
     const Worker& worker = at(index);
     terms.push_back(worker.source);
-    samples += worker.note.samples;
-    of_step = std::max(of_step, worker.note.step_samples);
+    samples += worker.header.samples;
+    of_step = std::max(of_step, worker.header.step_samples);
   }
   const std::span<float> gradients = part_.gradients();
   float* const sum = gradients.data();
@@ -442,15 +442,15 @@ bool ParameterServer::write_weights(int index) {
 }
 
 /// The worker computes with this version from here on.
-void ParameterServer::send_weights(int index, comm::ServerNote note) {
+void ParameterServer::send_weights(int index, comm::ServerHeader header) {
   Worker& worker = at(index);
   worker.read_version = part_.version();
-  note.in_place = sums_ ? memory_.window.reaches(index) : write_weights(index);
-  if (note.in_place) return to_workers_.send(index, note);
+  header.in_place = sums_ ? memory_.window.reaches(index) : write_weights(index);
+  if (header.in_place) return to_workers_.send(index, header);
   if (part_.since(worker.has_version, blocks_)) {
-    to_workers_.send_blocks(index, note, part_.weights(), blocks_);
+    to_workers_.send_blocks(index, header, part_.weights(), blocks_);
   } else {
-    to_workers_.send(index, note, part_.weights());
+    to_workers_.send(index, header, part_.weights());
   }
   worker.has_version = part_.version();
 }

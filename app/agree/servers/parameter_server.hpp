@@ -116,7 +116,7 @@ class ParameterServer {
  private:
   /// A worker's messages that are not used yet, or its reads meanwhile.
   struct Worker {
-    comm::ServerNote note;
+    comm::ServerHeader header;
     std::vector<float> gradient;  ///< waits, having come in messages
     float* source = nullptr;      ///< this server's part of the gradient that waits
     std::int64_t read_version = 0;
@@ -140,9 +140,9 @@ class ParameterServer {
   double squares_of_all() const;
   void update(double rate, double squares);
   void answer_pulls();
-  void send_weights(int worker, comm::ServerNote note);
-  void tell_others(const comm::ServerNote& note, std::span<const float> values = {});
-  void tell_everybody(const comm::ServerNote& note);
+  void send_weights(int worker, comm::ServerHeader header);
+  void tell_others(const comm::ServerHeader& header, std::span<const float> values = {});
+  void tell_everybody(const comm::ServerHeader& header);
   [[noreturn]] void give_up(double seconds) const;
   void leave_out(int worker);
   void tell_workers();

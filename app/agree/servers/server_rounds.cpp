@@ -43,32 +43,32 @@ std::vector<float*> mapped(const comm::Communicator& communicator, std::span<flo
 
 }  // namespace
 
-ServerRounds::ServerRounds(const RoundsParts& parts, const Servers& servers)
-    : window_(parts.session, parts.communicator, *parts.gradient_memory),
-      parts_{.session = parts.session,
-             .communicator = dynamic_cast<comm::SurvivorCommunicator&>(parts.communicator),
-             .training = parts.training,
-             .window = window_,
-             .weight_memory = parts.weight_memory},
-      plan_(parts.plan),
+ServerRounds::ServerRounds(const RoundsContext& context, const Servers& servers)
+    : window_(context.session, context.communicator, *context.gradient_memory),
+      context_{.session = context.session,
+               .communicator = dynamic_cast<comm::SurvivorCommunicator&>(context.communicator),
+               .training = context.training,
+               .window = window_,
+               .weight_memory = context.weight_memory},
+      plan_(context.plan),
       servers_(servers),
-      rank_(parts.communicator.rank()),
+      rank_(context.communicator.rank()),
       sums_(plan_.settings.agree.sums_on_servers()),
-      arena_(parts.training.parameters.elements()) {
-  model::ParameterState& own = parts.training.parameters;
+      arena_(context.training.parameters.elements()) {
+  model::ParameterState& own = context.training.parameters;
   std::span<float> weights = own.weight_elements(model::Weights::current);
   if (const int server = servers_.on(rank_); server >= 0) {
     ServedMemory memory{.window = window_,
-                        .weights = sums_ ? parts.weight_memory : nullptr,
-                        .gradients = mapped(parts.communicator, own.gradient_elements()),
+                        .weights = sums_ ? context.weight_memory : nullptr,
+                        .gradients = mapped(context.communicator, own.gradient_elements()),
                         .workers_weights = {}};
-    if (!sums_) memory.workers_weights = mapped(parts.communicator, weights);
-    server_.emplace(parts.session, plan_, servers_, server, std::move(memory));
+    if (!sums_) memory.workers_weights = mapped(context.communicator, weights);
+    server_.emplace(context.session, plan_, servers_, server, std::move(memory));
     weights = server_->all_weights();
   }
-  if (sums_) servers_weights_ = mapped(parts.communicator, weights);
+  if (sums_) servers_weights_ = mapped(context.communicator, weights);
   if (servers_.trains(rank_)) {
-    to_servers_.emplace(parts.session, worker_options(servers_, window_));
+    to_servers_.emplace(context.session, worker_options(servers_, window_));
     comm::MessageWait::Options options{
         .end = comm::HostWindow::End::worker,
         .lends = server_.has_value(),
@@ -80,7 +80,7 @@ ServerRounds::ServerRounds(const RoundsParts& parts, const Servers& servers)
   comm::SurvivorWork::Options options{
       .limit_seconds = [this] { return stuck_after(plan_.settings.execution, longest_); },
       .dispensable = [this](int rank) { return is_dispensable(rank); }};
-  work_.emplace(parts_.session, parts_.communicator, window_, std::move(options));
+  work_.emplace(context_.session, context_.communicator, window_, std::move(options));
 }
 
 void ServerRounds::take_over(const Standing& start) {
@@ -88,8 +88,8 @@ void ServerRounds::take_over(const Standing& start) {
   reported_ = {.step = start.step};
   divergence_.clear();
   records_.assign(static_cast<std::size_t>(servers_.count), false);
-  comm::all_succeed(parts_.communicator, [&] {
-    if (server_) server_->load(parts_.training.parameters, start);
+  comm::all_succeed(context_.communicator, [&] {
+    if (server_) server_->load(context_.training.parameters, start);
   });
   if (!plan_.replay.empty()) follow_scripts();
 }
@@ -101,8 +101,8 @@ void ServerRounds::follow_scripts() {
   if (server_ && (!sums_ || server_->coordinates())) {
     ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->replay_end());
   }
-  parts_.communicator.all_reduce(std::span(ends));
-  parts_.communicator.wait();
+  context_.communicator.all_reduce(std::span(ends));
+  context_.communicator.wait();
   const auto end = static_cast<std::int64_t>(*std::ranges::min_element(ends));
   if (!sums_ && end % servers_.workers != 0) {
     throw comm::AgreedError(
@@ -133,9 +133,9 @@ void ServerRounds::together(const std::function<void()>& work) {
 /// Has a peer died? The coordinator hears of a worker; nobody can go on without others. Returns that nobody is busy.
 bool ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
-  for (const int dead : parts_.communicator.dead_peers()) {
+  for (const int dead : context_.communicator.dead_peers()) {
     if (std::ranges::find(seen_dead_, dead) != seen_dead_.end()) continue;
-    if (!is_dispensable(dead)) parts_.communicator.look_at_peers();  // throws with what is known of it
+    if (!is_dispensable(dead)) context_.communicator.look_at_peers();  // throws with what is known of it
     seen_dead_.push_back(dead);
     if (to_servers_) {
       to_servers_->send(0, {.kind = MessageKind::lost, .lost_worker = dead});
@@ -154,7 +154,7 @@ void ServerRounds::see_the_dead(const std::vector<int>& dead) {
     warned_.push_back(rank);
     const int left = servers_.workers - static_cast<int>(warned_.size()), quorum = plan_.settings.agree.quorum;
     warn(fmt::format("{} has died; {} on without it{}. Its share of the samples is left out from here on",
-                     parts_.session.describe(rank), left == 1 ? "1 rank goes" : fmt::format("{} ranks go", left),
+                     context_.session.describe(rank), left == 1 ? "1 rank goes" : fmt::format("{} ranks go", left),
                      quorum > left ? fmt::format(", and the gradients of {} make an update", left) : ""));
   }
 }
@@ -173,19 +173,19 @@ void ServerRounds::wait(const char* what, const std::function<bool()>& done) {
 /// The next message of a server that is not only of a death.
 std::optional<comm::ServerMessages::Received> ServerRounds::hear() {
   while (const auto message = to_servers_->poll()) {
-    if (message->note.kind != MessageKind::lost) return message;
-    dead_.push_back(message->note.lost_worker);
+    if (message->header.kind != MessageKind::lost) return message;
+    dead_.push_back(message->header.lost_worker);
   }
   return std::nullopt;
 }
 
 /// The coordinator's. The weights that it brings are taken.
-comm::ServerNote ServerRounds::wait_for_word() {
-  comm::ServerNote word;
+comm::ServerHeader ServerRounds::wait_for_word() {
+  comm::ServerHeader word;
   wait("a word", [&] {
     const auto message = hear();
     if (!message) return false;
-    word = message->note;
+    word = message->header;
     longest_ = std::max(longest_, word.longest_step);
     brought_ = word.brings_weights && take_weights(*message, word.version);
     return true;
@@ -196,33 +196,33 @@ comm::ServerNote ServerRounds::wait_for_word() {
 /// A server of sums has its weights within reach, of the version of the word or a later one. False: it has not.
 bool ServerRounds::read_in_place(int server, std::int64_t version) {
   const int rank = servers_.rank_of(server);
-  if (!sums_ || !parts_.window.reaches(rank)) return false;
-  const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
+  if (!sums_ || !context_.window.reaches(rank)) return false;
+  const std::span<float> weights = context_.training.parameters.weight_elements(model::Weights::current);
   const comm::Slice part = served_part(servers_, weights.size(), server);
   const std::span<const float> theirs(servers_weights_[static_cast<std::size_t>(rank)] + part.offset, part.count);
-  return parts_.window.read(rank, version, theirs, weights.subspan(part.offset, part.count));
+  return context_.window.read(rank, version, theirs, weights.subspan(part.offset, part.count));
 }
 
 /// A server's part, of version `least` or a later one. False: it changes, and has to be asked for again.
 bool ServerRounds::take_weights(const comm::ServerMessages::Received& message, std::int64_t least) {
-  if (message.note.kind != MessageKind::part && !message.note.brings_weights) {
+  if (message.header.kind != MessageKind::part && !message.header.brings_weights) {
     throw comm::PeerError(fmt::format("server {} answers with {}; this is a bug in lockstep, please report it",
-                                      message.peer, static_cast<int>(message.note.kind)));
+                                      message.peer, static_cast<int>(message.header.kind)));
   }
-  if (message.note.in_place) return !sums_ || read_in_place(message.peer, least);
-  const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
+  if (message.header.in_place) return !sums_ || read_in_place(message.peer, least);
+  const std::span<float> weights = context_.training.parameters.weight_elements(model::Weights::current);
   const comm::Slice part = served_part(servers_, weights.size(), message.peer);
   message.copy_to(weights.subspan(part.offset, part.count));
   return true;
 }
 
 /// The servers' weights, of the word's version or later ones.
-void ServerRounds::pull(const comm::ServerNote& word) {
-  const comm::ServerNote note{.kind = MessageKind::pull, .version = word.version, .longest_step = longest_};
+void ServerRounds::pull(const comm::ServerHeader& word) {
+  const comm::ServerHeader header{.kind = MessageKind::pull, .version = word.version, .longest_step = longest_};
   int missing = 0;
   for (int server = brought_ ? 1 : 0; server < servers_.count; ++server) {
     if (read_in_place(server, word.version)) continue;
-    to_servers_->send(server, note);
+    to_servers_->send(server, header);
     ++missing;
   }
   wait("the parameters", [&] {
@@ -230,40 +230,40 @@ void ServerRounds::pull(const comm::ServerNote& word) {
       if (take_weights(*message, word.version)) {
         --missing;
       } else {
-        to_servers_->send(message->peer, note);
+        to_servers_->send(message->peer, header);
       }
     }
     return missing == 0;
   });
-  parts_.training.parameters.refresh_compute_copy(model::Weights::current);
+  context_.training.parameters.refresh_compute_copy(model::Weights::current);
 }
 
 void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool wants_end) {
-  comm::ServerNote note{.kind = MessageKind::push,
-                        .wants_end = wants_end,
-                        .step = step,
-                        .samples = result.figures.samples,
-                        .step_samples = result.step_samples,
-                        .loss = result.figures.loss_sum,
-                        .metric = result.figures.metric_sum,
-                        .squares = divergence_.empty() ? parts_.training.status.posted().gradient_squares : 0,
-                        .longest_step = longest_};
-  const std::span<const float> gradients = parts_.training.parameters.gradient_elements();
+  comm::ServerHeader header{.kind = MessageKind::push,
+                            .wants_end = wants_end,
+                            .step = step,
+                            .samples = result.figures.samples,
+                            .step_samples = result.step_samples,
+                            .loss = result.figures.loss_sum,
+                            .metric = result.figures.metric_sum,
+                            .squares = divergence_.empty() ? context_.training.status.posted().gradient_squares : 0,
+                            .longest_step = longest_};
+  const std::span<const float> gradients = context_.training.parameters.gradient_elements();
   for (int server = 0; server < servers_.count; ++server) {
     const comm::Slice part = served_part(servers_, gradients.size(), server);
     const std::span<const float> own = gradients.subspan(part.offset, part.count);
-    note.in_place = parts_.window.reaches(servers_.rank_of(server));
-    if (note.in_place) {
-      to_servers_->send(server, note);
+    header.in_place = context_.window.reaches(servers_.rank_of(server));
+    if (header.in_place) {
+      to_servers_->send(server, header);
     } else {
       comm::find_blocks_not_zero(own, blocks_);
-      to_servers_->send_blocks(server, note, own, blocks_);
+      to_servers_->send_blocks(server, header, own, blocks_);
     }
   }
 }
 
 /// Rank 0 reports the figures that come with the coordinator's word.
-void ServerRounds::tell(const comm::ServerNote& word, const Calls& calls) {
+void ServerRounds::tell(const comm::ServerHeader& word, const Calls& calls) {
   const std::int64_t done = word.steps_done;
   if (rank_ != 0 || done <= reported_.step || done >= plan_.workload.work.total_steps) return;
   calls.report(unreported({.step = done,
@@ -288,7 +288,7 @@ StepFigures ServerRounds::unreported(const StepFigures& all) {
 void ServerRounds::jump_to(std::int64_t step, const Calls& calls) {
   calls.go_on_at(place_after(plan_.workload.work, {epoch_, position_}, step - first_step_));
   own_steps_ = step;
-  model::RecurrentState& carried = parts_.training.model.recurrent_state();
+  model::RecurrentState& carried = context_.training.model.recurrent_state();
   if (carried.elements() > 0) carried.reset(model::Purpose::training, 0, plan_.workload.model.sequences);
 }
 
@@ -302,16 +302,16 @@ Trainer::Result ServerRounds::make_step(Trainer& trainer) {
   } catch (const comm::AgreedError& error) {
     throw comm::PeerError(error.what());  // the others are in the middle of their steps
   }
-  std::ranges::fill(parts_.training.parameters.gradient_elements(), 0.0f);
+  std::ranges::fill(context_.training.parameters.gradient_elements(), 0.0f);
   return {};
 }
 
 /// A worker's round.
 void ServerRounds::work(Trainer& trainer, const Calls& calls) {
   for (;;) {
-    parts_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
+    context_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
     const double waited = waited_;
-    const comm::ServerNote word = wait_for_word();
+    const comm::ServerHeader word = wait_for_word();
     see_the_dead(dead_);
     tell(word, calls);
     if (word.kind == MessageKind::pause) {
@@ -324,7 +324,7 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
     pull(word);
     if (sums_ && own_steps_ < word.step) jump_to(word.step, calls);
     trainer.add_communication(waited_ - waited);
-    parts_.communicator.note_activity("forward and backward", word.step + 1);
+    context_.communicator.note_activity("forward and backward", word.step + 1);
     const StopWatch watch;
     trainer.start_at(word.step, trainer.epoch(), trainer.next_position());
     const Trainer::Result result = make_step(trainer);
@@ -351,7 +351,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
           server_failed_ = true;
         }
         served = true;
-        parts_.window.ring(rank_, comm::HostWindow::End::worker);
+        context_.window.ring(rank_, comm::HostWindow::End::worker);
       });
       work(trainer, calls);
       // The other workers' last gradients may still come to the server of this one.
@@ -359,7 +359,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
       beside.join();
       if (server_failed_) std::rethrow_exception(server_error_);
     } else if (server_) {
-      parts_.communicator.note_activity("serving parameters", before);
+      context_.communicator.note_activity("serving parameters", before);
       bool asked = false;
       server_->serve(steps,
                      [&] {
@@ -377,7 +377,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   const StopWatch agreeing;
   const double usual = plan_.settings.execution.deadline;
   const double patience = stuck_after(plan_.settings.execution, longest_);
-  parts_.communicator.note_activity("waiting for the other ranks", before);
+  context_.communicator.note_activity("waiting for the other ranks", before);
   const bool speaks = server_ && server_->coordinates();
   const std::string& reason = divergence_.empty() && server_ ? server_->divergence() : divergence_;
   const std::string record = server_ ? server_->take_record() : "";
@@ -392,15 +392,15 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   std::vector<std::string> recorded;
   std::string apart;
   const auto agree = [&] {
-    parts_.communicator.set_deadline(patience);
-    sums = sum_over_ranks(parts_.communicator, own, "agreeing on a round", before);
-    if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
+    context_.communicator.set_deadline(patience);
+    sums = sum_over_ranks(context_.communicator, own, "agreeing on a round", before);
+    if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(context_.communicator, wanted.error));
     collect();
     recorded = share_records(record);
     if (sums.diverged > 0) {
-      apart = comm::with_ranks_unless_all(comm::gather_distinct(parts_.communicator, reason).front());
+      apart = comm::with_ranks_unless_all(comm::gather_distinct(context_.communicator, reason).front());
     }
-    parts_.communicator.set_deadline(usual);
+    context_.communicator.set_deadline(usual);
   };
   together(agree);
   for (std::size_t server = 0; rank_ == 0 && server < recorded.size(); ++server) {
@@ -419,7 +419,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
 
 /// The servers' weights and state, on every rank.
 void ServerRounds::collect() {
-  model::ParameterState& parameters = parts_.training.parameters;
+  model::ParameterState& parameters = context_.training.parameters;
   for (const std::string& group : parameters.state_groups()) {
     const std::span<float> values = std::span(arena_).first(parameters.group_elements(group));
     if (server_) {
@@ -429,9 +429,9 @@ void ServerRounds::collect() {
     }
     for (int server = 0; server < servers_.count; ++server) {
       const comm::Slice part = served_part(servers_, parameters.updated_elements(), server);
-      parts_.communicator.broadcast(std::as_writable_bytes(values.subspan(part.offset, part.count)),
-                                    parts_.communicator.rank_of(servers_.rank_of(server)));
-      parts_.communicator.wait("the servers' parameters");
+      context_.communicator.broadcast(std::as_writable_bytes(values.subspan(part.offset, part.count)),
+                                      context_.communicator.rank_of(servers_.rank_of(server)));
+      context_.communicator.wait("the servers' parameters");
     }
     parameters.upload_group(group, values);
   }
@@ -441,15 +441,15 @@ void ServerRounds::collect() {
 std::vector<std::string> ServerRounds::share_records(const std::string& own) {
   std::vector<std::string> records(static_cast<std::size_t>(sums_ ? 1 : servers_.count));
   for (int server = 0; server < static_cast<int>(records.size()); ++server) {
-    const int root = parts_.communicator.rank_of(servers_.rank_of(server));
+    const int root = context_.communicator.rank_of(servers_.rank_of(server));
     std::string& bytes = records[static_cast<std::size_t>(server)];
     if (server_ && servers_.on(rank_) == server) bytes = own;
     std::uint64_t size = bytes.size();
-    parts_.communicator.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
-    parts_.communicator.wait("the order of the gradients");
+    context_.communicator.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+    context_.communicator.wait("the order of the gradients");
     bytes.resize(size);
-    parts_.communicator.broadcast(std::as_writable_bytes(std::span(bytes.data(), bytes.size())), root);
-    parts_.communicator.wait("the order of the gradients");
+    context_.communicator.broadcast(std::as_writable_bytes(std::span(bytes.data(), bytes.size())), root);
+    context_.communicator.wait("the order of the gradients");
   }
   return records;
 }
@@ -469,9 +469,9 @@ std::string ServerRounds::report() {
     for (const std::span<double> numbers :
          {std::span<double>(sums.staleness), std::span(sums.accepted), std::span(sums.dropped), std::span(waited),
           std::span(&sums.bytes, 1), std::span(&sums.empty, 1)}) {
-      parts_.communicator.all_reduce(numbers);
+      context_.communicator.all_reduce(numbers);
     }
-    parts_.communicator.wait("the servers' figures");
+    context_.communicator.wait("the servers' figures");
   });
   double gradients = 0;
   for (std::size_t worker = 0; worker < workers; ++worker) gradients += sums.accepted[worker] + sums.dropped[worker];

@@ -35,7 +35,7 @@ namespace lockstep::app {
 class ServerRounds : public AgreementRounds {
  public:
   /// Collective. The communicator is a comm::SurvivorCommunicator. `servers` outlives the rounds.
-  ServerRounds(const RoundsParts& parts, const Servers& servers);
+  ServerRounds(const RoundsContext& context, const Servers& servers);
 
   /// Ends before `until` steps if somebody wants something. Throws Divergence if training has diverged.
   StepResult advance(Trainer& trainer, std::int64_t until, const LoopCalls& calls) override;
@@ -48,7 +48,7 @@ class ServerRounds : public AgreementRounds {
 
  private:
   using Calls = LoopCalls;
-  struct Parts {
+  struct Context {
     comm::MpiSession& session;
     comm::SurvivorCommunicator& communicator;  ///< between the host memories of all ranks
     model::Training& training;
@@ -64,12 +64,12 @@ class ServerRounds : public AgreementRounds {
   Trainer::Result make_step(Trainer& trainer);
   void jump_to(std::int64_t step, const Calls& calls);
   std::optional<comm::ServerMessages::Received> hear();
-  comm::ServerNote wait_for_word();
+  comm::ServerHeader wait_for_word();
   bool read_in_place(int server, std::int64_t version);
   bool take_weights(const comm::ServerMessages::Received& message, std::int64_t least);
-  void pull(const comm::ServerNote& word);
+  void pull(const comm::ServerHeader& word);
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
-  void tell(const comm::ServerNote& word, const Calls& calls);
+  void tell(const comm::ServerHeader& word, const Calls& calls);
   /// Until `done`; peers are watched meanwhile.
   void wait(const char* what, const std::function<bool()>& done);
   bool look();
@@ -80,7 +80,7 @@ class ServerRounds : public AgreementRounds {
   StepFigures unreported(const StepFigures& all);
 
   comm::HostWindow window_;
-  Parts parts_;
+  Context context_;
   const Plan& plan_;
   const Servers& servers_;
   int rank_;

@@ -69,8 +69,8 @@ ArenaNeeds ServersAgreement::arena_needs(int rank, comm::Communicator& communica
           .shares_own_weights = !(roles().sums_further && has_server)};
 }
 
-std::unique_ptr<AgreementRounds> ServersAgreement::make_rounds(const RoundsParts& parts) const {
-  return std::make_unique<ServerRounds>(parts, servers_);
+std::unique_ptr<AgreementRounds> ServersAgreement::make_rounds(const RoundsContext& context) const {
+  return std::make_unique<ServerRounds>(context, servers_);
 }
 
 }  // namespace lockstep::app

@@ -20,7 +20,7 @@ class ServersAgreement : public Agreement {
                   model::MemoryPlan& memory) const override;
   std::string describe(const AgreeOptions& options, std::size_t elements) const override;
   ArenaNeeds arena_needs(int rank, comm::Communicator& communicator) const override;
-  std::unique_ptr<AgreementRounds> make_rounds(const RoundsParts& parts) const override;
+  std::unique_ptr<AgreementRounds> make_rounds(const RoundsContext& context) const override;
 
  private:
   Servers servers_;

@@ -73,8 +73,8 @@ class TrainerTest : public testing::Test {
     reducer_.emplace(communicator_, training_->parameters.gradient_elements(),
                      comm::BucketRule(comm::Transport::serial, 1, 1).cut(network_->parameters().slice_ends()));
     delivered_ = next_position_ = 0;
-    const Trainer::Parts parts{*backend_, *training_, communicator_, communicator_, *reducer_};
-    return trainer_.emplace(parts, *schedule_, accumulate, [this] { return next(); });
+    const Trainer::Context context{*backend_, *training_, communicator_, communicator_, *reducer_};
+    return trainer_.emplace(context, *schedule_, accumulate, [this] { return next(); });
   }
   std::vector<float> parameters() {
     std::vector<float> values(training_->parameters.elements());
