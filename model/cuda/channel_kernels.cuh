@@ -33,11 +33,7 @@ struct GroupMoments {
   double epsilon;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t group, bool) const {
+  __device__ void at(std::uint32_t row, std::int64_t group, bool) const {
     double sum = 0, squares = 0;
     const T* from = x + row * shape.places * shape.channels + group * shape.each;
     for (std::int64_t place = 0; place < shape.places; ++place, from += shape.channels) {
@@ -65,11 +61,7 @@ struct GroupNormalize {
   GroupShape shape;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool) const {
     const std::int64_t group = row / shape.places * shape.groups + column / shape.each,
                        i = row * shape.channels + column;
     const float normal = (to_float(x[i]) - mean[group]) * inverse[group];
@@ -89,11 +81,7 @@ struct GroupGradientSums {
   GroupShape shape;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool) const {
     const std::int64_t group = row * static_cast<std::int64_t>(shape.groups) + column / shape.each;
     const std::int64_t first = row * shape.places * shape.channels + column;
     double gradients = 0, products = 0;
@@ -115,11 +103,7 @@ struct GroupGradientMeans {
   GroupShape shape;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t group, bool) const {
+  __device__ void at(std::uint32_t row, std::int64_t group, bool) const {
     double* const own = sums + row * shape.width();
     double first = 0, second = 0;
     for (std::int64_t c = group * shape.each; c < (group + 1) * shape.each; ++c) {
@@ -145,11 +129,7 @@ struct GroupGradient {
   GroupShape shape;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool) const {
     const std::int64_t sample = row / shape.places, own = column / shape.each, group = sample * shape.groups + own,
                        i = row * shape.channels + column;
     const double* const means = sums + sample * shape.width() + 2 * shape.channels;
@@ -171,11 +151,7 @@ struct GroupParameterGradient {
   bool add;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t, std::int64_t column, bool) const {
+  __device__ void at(std::uint32_t, std::int64_t column, bool) const {
     double scales = 0, shifts = 0;
     for (std::int64_t b = 0; b < samples; ++b) {
       shifts += sums[b * shape.width() + column];
@@ -194,11 +170,7 @@ struct SoftmaxForward {
   std::int64_t columns_of_row;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t, bool) const {
+  __device__ void at(std::uint32_t row, std::int64_t, bool) const {
     const T* const from = x + row * columns_of_row;
     T* const to = y + row * columns_of_row;
     float greatest = to_float(from[0]);
@@ -224,11 +196,7 @@ struct SoftmaxBackward {
   std::int64_t columns_of_row;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t, bool) const {
+  __device__ void at(std::uint32_t row, std::int64_t, bool) const {
     const std::int64_t first = row * columns_of_row;
     float sum = 0;
     for (std::int64_t c = first; c < first + columns_of_row; ++c) sum += to_float(y[c]) * to_float(d_y[c]);
@@ -248,11 +216,7 @@ struct MultiplyRows {
   std::int64_t columns_of_row, served;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float values[kWidth], factors[kWidth];
     load<kWidth>(a + row * columns_of_row + column, wide, values);
     load<kWidth>(b + row / served * columns_of_row + column, wide, factors);
@@ -271,11 +235,7 @@ struct MultiplySums {
   std::int64_t columns_of_row, served;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float sums[kWidth] = {};
     for (std::int64_t i = row * served; i < (row + 1) * served; ++i) {
       float values[kWidth], gradients[kWidth];
@@ -314,11 +274,7 @@ struct CopyStrided {
   CopySteps copy;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     std::int64_t rest = row, from = copy.from_first + column * copy.from_steps[4],
                  to = copy.to_first + column * copy.to_steps[4];
 #pragma unroll

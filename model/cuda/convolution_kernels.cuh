@@ -198,11 +198,7 @@ struct AddVolumePatches {
   std::int64_t channels, patch;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float sums[kWidth] = {};
     slide.each_window(slide.in_place(row), [&](std::int64_t out, int position) {
       float values[kWidth];
@@ -346,11 +342,7 @@ struct AddFilterParts {
   bool add;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t, std::int64_t column, bool) const {
+  __device__ void at(std::uint32_t, std::int64_t column, bool) const {
 #pragma unroll 1  // unrolled, registers spill
     for (int k = 0; k < kWidth; ++k) {
       float sum = add ? d_w[column + k] : 0.0f;
@@ -370,11 +362,7 @@ struct AddPatches {
   std::int64_t channels, patch;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     const Pixel pixel = pixel_of(row, slide.in_height, slide.in_width);
     float sums[kWidth] = {};
     slide.each_window(pixel, [&](int out_row, int out_column, int i, int j) {

@@ -20,11 +20,6 @@ struct MaxPoolForward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-
-  template <int kWidth>
   struct Greatest {
     float values[kWidth] = {};
     Pack<std::uint8_t, kWidth> offsets{};
@@ -44,7 +39,7 @@ struct MaxPoolForward {
   };
 
   template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     const Pixel pixel = pixel_of(row, slide.out_height, slide.out_width);
     const int top = pixel.row * slide.stride - slide.top, left = pixel.column * slide.stride - slide.left;
     const auto inside = [&](int i, int j) {
@@ -99,11 +94,7 @@ struct MaxPoolBackward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     const Pixel pixel = pixel_of(row, slide.in_height, slide.in_width);
     float sums[kWidth] = {};
     slide.each_window(pixel, [&](int out_row, int out_column, int i, int j) {
@@ -136,11 +127,7 @@ struct MaxPoolBackwardOfSquares {
     return slide.window_height == 3 && slide.window_width == 3 && slide.stride == 2;
   }
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     const Pixel square = pixel_of(row, rows_of_squares, columns_of_squares);
     Words<std::uint8_t, kWidth> choices[2][2] = {};
     Words<T, kWidth> gradients[2][2] = {};
@@ -196,11 +183,7 @@ struct VolumeMaxPoolForward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     typename MaxPoolForward<T, 0>::template Greatest<kWidth> greatest;
     slide.each_pixel(slide.out_place(row), [&](std::int64_t from, int position) {
       float values[kWidth];
@@ -222,11 +205,7 @@ struct VolumeMaxPoolBackward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float sums[kWidth] = {};
     slide.each_window(slide.in_place(row), [&](std::int64_t out, int position) {
       const std::int64_t from = out * channels + column;
@@ -265,11 +244,7 @@ struct AveragePoolForward {
   PoolDivisor divisor;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float sums[kWidth] = {};
     int seen = 0;
     slide.each_pixel(slide.out_place(row), [&](std::int64_t from, int) {
@@ -296,11 +271,7 @@ struct AveragePoolBackward {
   PoolDivisor divisor;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float sums[kWidth] = {};
     slide.each_window(slide.in_place(row), [&](std::int64_t out, int) {
       const auto window = slide.out_place(static_cast<std::uint32_t>(out));
@@ -324,11 +295,7 @@ struct GlobalMaxForward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     const T* from = x + static_cast<std::int64_t>(row) * pixels * channels + column;
     float greatest[kWidth];
     load<kWidth>(from, wide, greatest);
@@ -357,11 +324,7 @@ struct GlobalMaxBackward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     const std::int64_t first = static_cast<std::int64_t>(row) * pixels * channels + column;
     float greatest[kWidth], gradients[kWidth];
     load<kWidth>(y + row * channels + column, wide, greatest);
@@ -389,11 +352,7 @@ struct AverageForward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float sums[kWidth] = {};
     const T* from = x + static_cast<std::int64_t>(row) * pixels * channels + column;
     for (int pixel = 0; pixel < pixels; ++pixel, from += channels) {
@@ -418,11 +377,7 @@ struct AverageBackward {
   std::int64_t channels;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     float values[kWidth];
     load<kWidth>(d_y + row / static_cast<std::uint32_t>(pixels) * channels + column, wide, values);
     const auto count = static_cast<float>(pixels);
@@ -452,11 +407,7 @@ struct SubsampleForward {
   Subsample shape;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     Pack<T, kWidth> pack{};
     const std::int64_t channel = column - shape.before;
     if (channel >= 0 && channel < shape.in_channels) pack = load_pack<kWidth>(x + shape.source(row) + channel, wide);
@@ -472,11 +423,7 @@ struct SubsampleBackward {
   Subsample shape;
 
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
-  }
-  template <int kWidth>
-  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
     T* const to = d_x + shape.source(row) + column;
     float gradients[kWidth], sums[kWidth];
     load<kWidth>(d_y + row * shape.out_channels + shape.before + column, wide, gradients);

@@ -16,23 +16,26 @@
 
 namespace lockstep::model::cuda {
 
-/// The kept state of passes without per-column values.
-struct NothingKept {};
-
-/// Threads of a block are arranged in rows of 1 << column_bits, each at kWidth columns: body.columns<kWidth>(column,
-/// wide) returns the kept state, and body.at<kWidth>(state, row, column, wide) runs for each of its rows. Grid: tiles
-/// of columns, parts of the rows.
+/// Threads of a block are arranged in rows of 1 << column_bits, each at kWidth columns. body.at<kWidth>(row, column,
+/// wide) runs for each row of a thread. A body with state per column has body.columns<kWidth>(column, wide), which
+/// returns it, and takes it as the first argument of at(). Grid: tiles of columns, parts of the rows.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock)
     each_row(Body body, std::uint32_t rows, std::int64_t columns, int column_bits, bool wide) {
   const std::int64_t lane = threadIdx.x & ((1u << column_bits) - 1);
   const std::int64_t column = ((static_cast<std::int64_t>(blockIdx.x) << column_bits) + lane) * kWidth;
   if (column >= columns) return;
-  const auto kept = body.template columns<kWidth>(column, wide);
-  const std::int64_t rows_of_block = blockDim.x >> column_bits;
-  const std::int64_t stride = gridDim.y * rows_of_block;
-  for (std::int64_t row = blockIdx.y * rows_of_block + (threadIdx.x >> column_bits); row < rows; row += stride) {
-    body.template at<kWidth>(kept, static_cast<std::uint32_t>(row), column, wide);
+  const auto visit = [&](const auto&... state) {
+    const std::int64_t rows_of_block = blockDim.x >> column_bits;
+    const std::int64_t stride = gridDim.y * rows_of_block;
+    for (std::int64_t row = blockIdx.y * rows_of_block + (threadIdx.x >> column_bits); row < rows; row += stride) {
+      body.template at<kWidth>(state..., static_cast<std::uint32_t>(row), column, wide);
+    }
+  };
+  if constexpr (requires { body.template columns<kWidth>(column, wide); }) {
+    visit(body.template columns<kWidth>(column, wide));
+  } else {
+    visit();
   }
 }
 
