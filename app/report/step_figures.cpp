@@ -34,4 +34,10 @@ std::string advise_one_rank(const TimeSplit& split, int world, std::int64_t step
       milliseconds(alone), world, milliseconds(split.total), milliseconds(split.communication));
 }
 
+std::string advise_precision(const TimeSplit& split, const std::string& faster) {
+  constexpr double kLongSeconds = 60, kMost = 0.5;
+  if (faster.empty() || split.total < kLongSeconds || split.compute < kMost * split.total) return "";
+  return fmt::format("{}; {:.0f} % of the time in steps was computing", faster, 100 * split.compute / split.total);
+}
+
 }  // namespace lockstep::app

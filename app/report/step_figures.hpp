@@ -26,6 +26,9 @@ std::string format_split(const TimeSplit& split);
 /// One rank would compute their parts one after another, without communication. "": it would not, or there are too few
 /// steps to tell.
 std::string advise_one_rank(const TimeSplit& split, int world, std::int64_t steps);
+/// Says again what the plan said about a faster precision (`faster`; empty: nothing), and what share of the time it is
+/// about; empty for a short run, whose plan is still in sight, and for one that mostly waited.
+std::string advise_precision(const TimeSplit& split, const std::string& faster);
 
 /// One finished step; sums are over all ranks.
 struct StepFigures {

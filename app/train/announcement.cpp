@@ -28,7 +28,7 @@ std::string faster_precision(const Plan& plan) {
 
 }  // namespace
 
-void announce(comm::Communicator& communicator, Console& console, const Plan& plan) {
+std::string announce(comm::Communicator& communicator, Console& console, const Plan& plan) {
   const Workload& workload = plan.workload;
   const ExecutionOptions& execution = plan.settings.execution;
   const std::vector<comm::RankPlace> places =
@@ -44,14 +44,14 @@ void announce(comm::Communicator& communicator, Console& console, const Plan& pl
   console.info(comm::format_topology(places));
   if (!plan.place.note.empty()) console.info(plan.place.note);
   console.info(format_plan(plan, communicator));
-  if (const std::string faster = communicator.rank() == 0 ? faster_precision(plan) : ""; !faster.empty()) {
-    console.info(faster);
-  }
+  const std::string faster = communicator.rank() == 0 ? faster_precision(plan) : "";
+  if (!faster.empty()) console.info(faster);
   for (const std::string& note : workload.notes) console.info(note);
   for (const comm::TopologyWarning& warning : comm::topology_warnings(places, execution.threads)) {
     console.warn(comm::to_text(warning));
   }
   for (const std::string& warning : warnings) console.warn(warning);
+  return faster;
 }
 
 WallTime announce_time(const JobTime& time, const StopWatch& launched, Console& console, const Plan& plan) {

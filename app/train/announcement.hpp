@@ -2,6 +2,8 @@
 /// Messages to the user before the first step.
 #pragma once
 
+#include <string>
+
 #include "app/engine/signals.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
@@ -11,8 +13,9 @@
 
 namespace lockstep::app {
 
-/// Collective: rank 0 reports hosts, devices and the plan, and any rank's warnings about its data.
-void announce(comm::Communicator& communicator, Console& console, const Plan& plan);
+/// Collective: rank 0 reports hosts, devices and the plan, and any rank's warnings about its data. Returns on rank 0
+/// what the plan says about a faster precision; empty: nothing.
+std::string announce(comm::Communicator& communicator, Console& console, const Plan& plan);
 
 /// Reports the time limit of the job, and reserves time for the last checkpoint. `launched`: runs since `time` was
 /// found.

@@ -109,12 +109,14 @@ void RunLog::remaining_steps(const TimeSplit& time) {
   on_rank0([&] { reporter_.remaining(last_, time, [this] { return engine_.training().optimizer.l2_loss(); }); });
 }
 
-void RunLog::results(const std::string& warning, const TimeSplit& time, const std::string& advice) {
+void RunLog::results(const std::string& warning, const TimeSplit& time, const std::vector<std::string>& advice) {
   on_rank0([&] {
     if (const std::string table = reporter_.summary(); !table.empty()) console_.info(table);
     if (!warning.empty()) console_.warn(warning);
     console_.info(fmt::format("time in steps: {}", format_split(time)));
-    if (!advice.empty()) console_.info(advice);
+    for (const std::string& sentence : advice) {
+      if (!sentence.empty()) console_.info(sentence);
+    }
   });
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/engine/engine.hpp"
 #include "app/plan/plan.hpp"
@@ -58,8 +59,9 @@ class RunLog {
   void append(const std::string& file, const std::string& bytes, bool anew);
   /// The steps that no line has shown yet.
   void remaining_steps(const TimeSplit& time);
-  /// The end of the steps: a table of the results, and the parts of the time. `warning`, `advice`: "" for none.
-  void results(const std::string& warning, const TimeSplit& time, const std::string& advice);
+  /// The end of the steps: a table of the results, the parts of the time, and a line for each advice. `warning` and an
+  /// advice: "" for none.
+  void results(const std::string& warning, const TimeSplit& time, const std::vector<std::string>& advice);
   /// The end of the run, after its last checkpoint.
   void end(std::int64_t step, const std::string& how) {
     on_rank0([&] { reporter_.end(step, how); });

@@ -53,7 +53,8 @@ struct Job {
   Engine& engine;
   StopSignals& signals;
   io::IoDeadline& deadline;
-  WallTime time_left;  ///< rank 0's decides for all
+  WallTime time_left;            ///< rank 0's decides for all
+  std::string faster_precision;  ///< the plan's sentence about one; empty: none
 };
 
 /// The steps from a start to the end of the run, or to a divergence, and everything between them.
@@ -221,7 +222,8 @@ int TrainingLoop::run() {
     const std::int64_t steps = trainer_.steps_done() - start_.standing.step;
     const bool comparable = job_.plan.agreement->roles().updates_here;  // servers do other work than one rank
     log_.results(validation_.beaten_by_constant(), time,
-                 comparable ? advise_one_rank(time, job_.communicator.size(), steps) : "");
+                 {comparable ? advise_one_rank(time, job_.communicator.size(), steps) : "",
+                  advise_precision(time, job_.faster_precision)});
     if (const std::string report = job_.engine.rounds().report(); !report.empty()) job_.console.info(report);
   }
   checkpoints_.save(record());
@@ -397,7 +399,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   if (origin.checkpoint) check_continues(*communicator, console, *origin.record, plan);
   if (!given.network_note.empty()) console.warn(given.network_note);
   comm::require_equal(*communicator, fingerprint_of(plan));
-  announce(*communicator, console, plan);
+  const std::string faster_precision = announce(*communicator, console, plan);
   if (origin.weight_file) {
     console.info(origin.weight_file->beginnings(plan.workload.network->parameters(), plan.settings.start.reinitialize));
   }
@@ -427,7 +429,8 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
                 .engine = engine,
                 .signals = signals,
                 .deadline = io_deadline,
-                .time_left = announce_time(job_time, launched, console, plan)};
+                .time_left = announce_time(job_time, launched, console, plan),
+                .faster_precision = faster_precision};
   std::optional<TrainingLoop> loop;  // outlives the steps, whose error is told before this waits for a stuck reader
   restore(*communicator, console, plan, engine, origin);
   loop.emplace(job, origin);

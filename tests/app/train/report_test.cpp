@@ -166,6 +166,15 @@ TEST(StepFigures, TellWhereOneRankWouldBeFaster) {
   EXPECT_EQ(advise_one_rank(split, 2, 10), "");  // too few to tell
 }
 
+TEST(StepFigures, SayAgainThatBf16WouldBeFaster) {
+  const std::string faster = "--precision bf16 would multiply 1.8 times as fast as fp32 here, by AVX512-BF16";
+  EXPECT_EQ(advise_precision({.input = 4, .compute = 90, .communication = 6, .total = 100}, faster),
+            faster + "; 90 % of the time in steps was computing");
+  EXPECT_EQ(advise_precision({.input = 4, .compute = 90, .communication = 6, .total = 100}, ""), "");
+  EXPECT_EQ(advise_precision({.input = 60, .compute = 40, .total = 100}, faster), "");  // would wait as long
+  EXPECT_EQ(advise_precision({.input = 4, .compute = 45, .total = 50}, faster), "");    // too short to have forgotten
+}
+
 TEST_F(ReporterTest, TheSharesOfTimeAddUp) {
   EXPECT_EQ(format_split({.input = 1, .compute = 2, .communication = 3, .total = 10}),
             "input 10.0 %  compute 20 %  communication 30 %  other 40 %");
