@@ -52,6 +52,10 @@ struct Augmentation {
   bool per_image = false;
   /// The last channel's values serve all channels beyond.
   std::array<float, kMaxAugmentedChannels> scale{1, 1, 1, 1}, shift{};
+  /// True if a pixel may come from another place.
+  bool moves_pixels() const noexcept { return flip || pad > 0 || minimum_area < 1 || !(in == out); }
+  /// True if pixels may come from outside of the stored image.
+  bool shows_outside() const noexcept { return pad > 0 || out.height > in.height || out.width > in.width; }
   bool operator==(const Augmentation&) const = default;
 };
 

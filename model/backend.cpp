@@ -63,7 +63,8 @@ Batch Backend::stage(int slot, const Batch& batch) {
   require(is(x, x.type, x.rows, x.columns), "stage", "x must be there");
   require(absent_or(y, y.type, x.rows, y.columns), "stage", "x and y must have one number of rows");
   require(absent_or(keys, ElementType::uint64, x.rows, 1), "stage", "keys must be uint64 [batch, 1]");
-  require(absent_or(weights, ElementType::float32, x.rows, 1), "stage", "weights must be float32 [batch, 1]");
+  require(absent_or(weights, ElementType::float32, x.rows, weights.columns), "stage",
+          "weights must be float32 [batch, weights of a sample]");
   require(x.bytes() <= stage_bytes_.x && y.bytes() <= stage_bytes_.y && keys.bytes() <= stage_bytes_.keys &&
               weights.bytes() <= stage_bytes_.weights,
           "stage", "the batch is larger than the slot");

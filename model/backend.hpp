@@ -59,6 +59,9 @@ enum class ErrorLoss {
   huber,     ///< e^2 / 2 up to |e| = 1, |e| - 1/2 beyond (Huber 1964)
 };
 
+/// The label of a row that belongs to no class: it counts in no sum, and its gradient is 0. Only beside weights.
+inline constexpr std::int32_t kNoClass = -1;
+
 /// Options of a loss.
 struct LossOptions {
   double scale = 1;            ///< factor of the gradient
@@ -66,7 +69,8 @@ struct LossOptions {
   float smoothing = 0;         ///< target = (1 - s) label + s / classes for every class (labels: s / 2)
   std::int64_t classes = 0;    ///< number of classes: columns beyond are padding with gradient 0; 0: no padding
   ErrorLoss of_error = ErrorLoss::squared;  ///< cost of an error, for losses of numbers
-  /// float32 [batch, 1]: factors of each row's loss and gradient, but not of its metric; empty: 1 each.
+  /// float32 [batch, 1]: factors of each row's loss and gradient, but not of its metric; empty: 1 each. Classes: rows
+  /// of kNoClass have the weight 0.
   Tensor weights = {};
 
   std::int64_t classes_of(const Tensor& logits) const noexcept { return classes > 0 ? classes : logits.columns; }
@@ -120,8 +124,8 @@ struct Batch {
   /// numbers and labels; absent where nothing reads it.
   Tensor y = {};
   Tensor keys = {};  ///< uint64 [samples, 1], keys of random draws (randomness.hpp); absent: nothing is random
-  Tensor weights =
-      {};  ///< float32 [samples, 1], weights of the loss in training (LossOptions::weights); absent: 1 each
+  /// float32 [samples, 1] or, of masks, [samples, positions]: LossOptions::weights; absent: 1 each.
+  Tensor weights = {};
   /// For networks with recurrent state: index of the first sample's sequence among this rank's sequences, and whether
   /// the sequences begin anew (with zero state).
   std::int64_t first_sequence = 0;
@@ -221,8 +225,9 @@ class Backend {
   /// d_z_sums (master type [1, inputs], may be empty) = or += its column sums.
   void linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                     const Tensor& d_z_sums);
-  /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] among the classes.
-  /// sums += loss, metric and (without gradient) found as in LossSums. One pass of exponentials, in place, for any C.
+  /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] among the classes, or
+  /// kNoClass. sums += loss, metric and (without gradient) found as in LossSums. One pass of exponentials, in place,
+  /// for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                              const Tensor& sums);
   /// The mean error over the outputs, as selected by LossOptions::of_error: predictions [B, O] become its gradient (for

@@ -16,10 +16,11 @@ std::int64_t stored_features(const Network& network, const ModelOptions& options
 
 /// Number of columns of y.
 std::int64_t target_columns(const Network& network, LossKind loss) {
-  const SampleShape& shape = network.sample_shape();
-  if (shape.tokens) return shape.features;
-  return loss == LossKind::softmax_cross_entropy ? 1 : shape.outputs;
+  return loss == LossKind::softmax_cross_entropy ? network.positions() : network.sample_shape().outputs;
 }
+
+/// Number of columns of the weights: one for each row of the output, of tokens none.
+std::int64_t weight_columns(const Network& network) { return network.positions(); }
 
 StageBytes bytes_of_slot(const Network& network, const ModelOptions& options) {
   const auto bytes = [&](std::int64_t per_sample, std::size_t size) {
@@ -28,7 +29,7 @@ StageBytes bytes_of_slot(const Network& network, const ModelOptions& options) {
   return {.x = bytes(stored_features(network, options), size_of(options.sample_type)),
           .y = bytes(target_columns(network, options.loss), 4),  // int32 or float32
           .keys = bytes(1, sizeof(std::uint64_t)),
-          .weights = options.weighted ? bytes(1, sizeof(float)) : 0};
+          .weights = options.weighted ? bytes(weight_columns(network), sizeof(float)) : 0};
 }
 
 }  // namespace
@@ -71,6 +72,9 @@ Batch BatchStage::stage(int slot, Batch batch) {
     throw std::invalid_argument("a batch with weights: this model takes none");
   }
   const std::int64_t features = stored_features(network_, options_), targets = target_columns(network_, options_.loss);
+  if (batch.weights.present() && count > 0 && batch.weights.columns != weight_columns(network_)) {
+    throw std::invalid_argument("a batch has a weight for each sample, or for each position of its masks");
+  }
   const bool classifies = options_.loss == LossKind::softmax_cross_entropy;
   const ElementType y_type = classifies ? ElementType::int32 : ElementType::float32;
   if (count == 0) {

@@ -100,7 +100,13 @@ LossOptions Model::loss_options(double scale, const Batch& batch) const {
   return {.scale = scale / static_cast<double>(network_.positions()),
           .want_gradient = true,
           .smoothing = options_.label_smoothing,
-          .weights = batch.weights};
+          .weights = weights_of_rows(batch)};
+}
+
+/// A weight for each row of the output.
+Tensor Model::weights_of_rows(const Batch& batch) const {
+  if (!batch.weights.present()) return {};
+  return batch.weights.reshaped(batch.count() * network_.positions(), 1);
 }
 
 Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor& sums) {
@@ -119,7 +125,7 @@ void Model::backward(const Forward& forward, const GradientReady& ready) {
   network_.backward(forward.pass, forward.accumulate, ready);
 }
 
-/// use(pass, output, y) enqueues the consumer of the output.
+/// use(pass, output, batch) enqueues the consumer of the output.
 template <class Use>
 void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use) {
   const Batch here = stage_.stage_for_evaluation(batch);
@@ -130,7 +136,7 @@ void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions
     evaluation.input = evaluation.input.reshaped(network_.positions(), 1).row_range(positions.first, positions.count);
   }
   if (weights == Weights::average) parameters_.refresh_compute_copy(weights);
-  use(evaluation, network_.forward(evaluation), here.y);
+  use(evaluation, network_.forward(evaluation), here);
   if (weights == Weights::average) parameters_.refresh_compute_copy(Weights::current);
   stage_.release_evaluation();
 }
@@ -138,9 +144,11 @@ void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions
 LossSums Model::evaluate(const Batch& batch, Weights weights, std::span<float> outputs) {
   require_targets(batch);
   Tensor all;
-  evaluate_output(batch, weights, {}, [&](const Pass& pass, const Tensor& output, const Tensor& y) {
+  evaluate_output(batch, weights, {}, [&](const Pass& pass, const Tensor& output, const Batch& here) {
     backend_.fill_zero(evaluation_sums_.tensor());
-    loss(pass, output, y, {}, evaluation_sums_.tensor());  // leaves the output as it is
+    const bool of_masks = !network_.sample_shape().mask.empty();
+    const LossOptions options{.weights = of_masks ? weights_of_rows(here) : Tensor{}};
+    loss(pass, output, here.y, options, evaluation_sums_.tensor());  // leaves the output as it is
     all = output;
   });
   const auto sums = evaluation_sums_.read_now();
@@ -158,7 +166,7 @@ void Model::predict(const Batch& batch, Weights weights, Pass::Positions positio
   }
   Tensor outputs;
   const bool some = continues();
-  const auto last = [&](const Pass&, const Tensor& output, const Tensor&) {
+  const auto last = [&](const Pass&, const Tensor& output, const Batch&) {
     outputs = output.row_range(some ? positions.count - 1 : end - 1, 1).slice({0, out.size()});
   };
   evaluate_output(batch, weights, some ? positions : Pass::Positions{}, last);
@@ -167,7 +175,7 @@ void Model::predict(const Batch& batch, Weights weights, Pass::Positions positio
 
 void Model::predict(const Batch& batch, Weights weights, std::span<float> out) {
   Tensor output;
-  evaluate_output(batch, weights, {}, [&](const Pass&, const Tensor& all, const Tensor&) { output = all; });
+  evaluate_output(batch, weights, {}, [&](const Pass&, const Tensor& all, const Batch&) { output = all; });
   download_rows(output, out);
 }
 

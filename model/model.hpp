@@ -27,6 +27,7 @@ class Model {
   Model(Backend& backend, const Network& network, ParameterState& parameters, const ModelOptions& options);
 
   const Network& network() const noexcept { return network_; }
+  const ModelOptions& options() const noexcept { return options_; }
   RecurrentState& recurrent_state() noexcept { return recurrent_state_; }
   /// Memory for batches: copies from it to a device are fastest.
   std::pmr::memory_resource* host_memory() const noexcept { return backend_.host_memory(); }
@@ -57,8 +58,8 @@ class Model {
   void release_batch() { stage_.release_current(); }
   /// The LossSums of all batches since the last one with Accumulate::no, in the backend's memory.
   Tensor loss_sums() const noexcept { return training_sums_.tensor(); }
-  /// Sums over the rows (samples, or positions of samples) of the batch, without its weights. `outputs`: receives the
-  /// network's outputs for the rows, in the layout of predict(); empty: not stored. Synchronises.
+  /// Sums over the rows (samples, or positions of samples) of the batch; of masks with its weights. `outputs`: receives
+  /// the network's outputs for the rows, in the layout of predict(); empty: not stored. Synchronises.
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current, std::span<float> outputs = {});
   /// For generating text: the network's output for the last of the positions [first, end) of the batch's one
   /// sample; nothing reads y. Computes only these positions if continues() and the preceding calls have computed the
@@ -78,6 +79,7 @@ class Model {
  private:
   Pass pass(const Batch& batch, Weights weights, Purpose purpose);
   LossOptions loss_options(double scale, const Batch& batch) const;
+  Tensor weights_of_rows(const Batch& batch) const;
   void loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options, const Tensor& sums);
   template <class Use>
   void evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use);

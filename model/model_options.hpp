@@ -17,7 +17,7 @@ struct ModelOptions {
   /// Replaces the transform, for images; deterministic in evaluation.
   std::optional<Augmentation> augmentation = {};
   float label_smoothing = 0;   ///< label smoothing of the training loss
-  bool weighted = false;       ///< training batches may have weights
+  bool weighted = false;       ///< batches may have weights
   std::int64_t max_batch = 1;  ///< largest batch, in samples
   ElementType sample_type =
       ElementType::float32;  ///< type of the largest x that will come, for batches that are copied

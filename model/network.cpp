@@ -22,6 +22,11 @@ Network::Network(const Description& description, const SampleShape& shape, std::
       description_(description),
       graph_(rewritten(description, kinds), parameters_, recurrent_state_, kinds) {
   const Shape& output = graph_.values()[graph_.output()].type.shape;
+  if (shape.takes_mask_of_output && shape.mask.empty() && !shape.tokens && output.last() == shape.outputs &&
+      output.places() > 1) {
+    shape_.mask.assign(output.extents().begin(), output.extents().end() - 1);
+  }
+  if (!shape_.mask.empty()) require_output_of_masks(output);
   if (output.elements() != shape.outputs * positions()) {
     const bool is_flat = output.places() == positions();
     throw std::invalid_argument(fmt::format(
@@ -39,6 +44,26 @@ Network::Network(const Description& description, const SampleShape& shape, std::
       });
   parameters_.lay_out();
   compile();
+}
+
+/// A position of the output is the same position of the mask.
+void Network::require_output_of_masks(const Shape& output) const {
+  std::vector<std::int64_t> wanted = shape_.mask;
+  wanted.push_back(shape_.outputs);
+  if (std::ranges::equal(output.extents(), wanted)) return;
+  const auto text = [](const auto& extents) { return fmt::format("{}", fmt::join(extents, " x ")); };
+  const bool has_positions = std::ranges::equal(output.extents().first(output.count() - 1), shape_.mask);
+  throw std::invalid_argument(
+      fmt::format("the network's output is {} of each sample, and masks of {} with {} classes ask for {}: {}",
+                  text(output.extents()), text(shape_.mask), shape_.outputs, text(wanted),
+                  has_positions ? "end with `conv: {channels: $outputs, kernel: 1}` or `dense: $outputs`"
+                                : "give it as many positions as the masks have, or masks of its size"));
+}
+
+Tensor Network::forward(const Pass& pass) const {
+  const Tensor output = program(purpose_of(pass)).forward(pass);
+  const bool is_row = !shape_.mask.empty() && output.columns == shape_.outputs * positions();
+  return is_row ? output.reshaped(pass.batch * positions(), shape_.outputs) : output;
 }
 
 void Network::compile() {
@@ -148,7 +173,7 @@ std::map<std::string, int> Network::fusions() const {
 
 Tensor Network::targets(const Pass& pass, const Tensor& y) const {
   const Tensor targets = program(purpose_of(pass)).targets(pass, y);
-  return shape_.tokens ? targets.reshaped(pass.batch * positions(), 1) : targets;
+  return shape_.tokens || !shape_.mask.empty() ? targets.reshaped(pass.batch * positions(), 1) : targets;
 }
 
 namespace {

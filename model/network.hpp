@@ -53,6 +53,11 @@ struct SampleShape {
   bool tokens = false;  ///< x and y are tokens, int32 [context] each
   /// Two or more inputs, whose numbers lie side by side in x, `features` in all; empty: x is the input.
   std::vector<SampleInput> inputs = {};
+  /// Extents of the positions of a sample that have a label each (a mask), as the network's output has them before its
+  /// classes; empty: a sample has one label, or targets.
+  std::vector<std::int64_t> mask = {};
+  /// The data do not tell: an output of several rows of `outputs` has a mask of as many positions.
+  bool takes_mask_of_output = false;
 };
 
 /// A network made from a description.
@@ -80,8 +85,13 @@ class Network {
   /// batches are stateful: sample i continues sample i of the preceding batch.
   const ActivationTable& recurrent_state() const noexcept { return recurrent_state_; }
   const SampleShape& sample_shape() const noexcept { return shape_; }
-  /// Rows of the output per sample; the loss is a mean over them, too. 1, or the context.
-  std::int64_t positions() const noexcept { return shape_.tokens ? shape_.features : 1; }
+  /// Rows of the output per sample; the loss is a mean over them, too. 1, the context, or the positions of a mask.
+  std::int64_t positions() const noexcept {
+    if (shape_.tokens) return shape_.features;
+    std::int64_t positions = 1;
+    for (const std::int64_t extent : shape_.mask) positions *= extent;
+    return positions;
+  }
 
   /// True if training passes sum over ranks (Pass::sum_over_ranks): then every rank must make them, even with an empty
   /// batch.
@@ -99,7 +109,7 @@ class Network {
   const std::string& signature() const noexcept { return signature_; }
   /// The output [batch * positions, outputs], among the activations; columns of padding may follow the outputs. In
   /// training the loss turns it into its gradient.
-  Tensor forward(const Pass& pass) const { return program(purpose_of(pass)).forward(pass); }
+  Tensor forward(const Pass& pass) const;
   /// Same pass as the forward before it, whose output has become its gradient.
   void backward(const Pass& pass, Accumulate accumulate, const GradientReady& ready) const {
     training_->backward(pass, accumulate, ready);
@@ -121,6 +131,7 @@ class Network {
     return pass.training ? Purpose::training : Purpose::evaluation;
   }
   void compile();
+  void require_output_of_masks(const Shape& output) const;
   std::vector<LayerPlan> plan(std::span<const CallGroup> groups) const;
 
   ParameterTable parameters_;

@@ -122,6 +122,20 @@ const Row kRows[] = {
      [](const Combination& job) { return if_given(job.synchronizes, "--sync-batch-norm"); },
      {yes(), refuses("ranks are in different steps"), as(quorum), says("within an island"),
       refuses("batch statistics are those of a virtual rank")}},
+    {"masks with `--ignore-label`, `--class-weight` or zeros around images",
+     [](const Combination& job) {
+       return if_given(job.counts_labels,
+                       "a mean over some positions of masks (--ignore-label, --class-weight, padding)");
+     },
+     {says("a sum over the ranks in each step"), refuses("an update adds gradients of several steps"),
+      refuses(
+          "a mean for each gradient; with `--staleness 0`: ",
+          [](const Combination& job) {
+            return if_given(job.counts_labels && job.options.agree.staleness == 0,
+                            "a mean over some positions of masks beside --staleness 0");
+          },
+          "an update adds gradients of several ranks"),
+      says("within an island"), says("the same bits")}},
     {"`lars`, `lamb`",
      optimizer_of_whole_parameters,
      {yes(), refuses("on one server; on more: ", nullptr, "it looks at whole parameters: give --servers 1"), as(quorum),

@@ -15,7 +15,8 @@ struct Combination {
   model::OptimizerKind optimizer;  ///< the optimiser of the decided workload
   int servers = 0;                 ///< number of servers
   bool gpus = false;
-  bool synchronizes = false;  ///< the network has sums over ranks in its forward pass
+  bool synchronizes = false;   ///< the network has sums over ranks in its forward pass
+  bool counts_labels = false;  ///< masks whose positions have weights: the divisor of a step's loss counts its labels
 };
 
 /// Throws UsageError for the first option that does not go with the mode of agreement, or with --reproducible.

@@ -242,7 +242,8 @@ void show(Console& console, const StepTiming& result, TimedSteps& bench, const s
     console.info(fmt::format("libraries  {}", fmt::join(libraries, ", ")));
   }
   console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * result.quickest()));
-  const double rows = result.samples_per_step * static_cast<double>(network.positions());
+  const std::int64_t tokens = network.sample_shape().tokens ? network.positions() : 1;
+  const double rows = result.samples_per_step * static_cast<double>(tokens);
   console.info(fmt::format("rate       {} {}/s at the median, {} on the whole",
                            with_commas(std::llround(rows / typical)),
                            network.sample_shape().tokens ? "tokens" : "samples",

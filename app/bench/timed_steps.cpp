@@ -26,8 +26,10 @@ model::SampleShape synthetic_shape(const StepWork& work) {
   if (const std::optional<model::SampleShape> several = shape_of_inputs(work.train.network, work.outputs)) {
     return *several;
   }
-  if (!work.image) return {.features = work.features, .outputs = work.outputs, .image = {}};
-  return {.features = work.image->elements(), .outputs = work.outputs, .image = work.image};
+  return {.features = work.image ? work.image->elements() : work.features,
+          .outputs = work.outputs,
+          .image = work.image,
+          .takes_mask_of_output = !work.regression};
 }
 
 /// The workload without data, in place of prepare_workload().
@@ -67,9 +69,7 @@ class ResidentInput {
         accumulate_(app::share_of(work, rank, world).micro_steps),
         step_count_(work.global_batch),
         features_(network.sample_shape().features),
-        targets_(network.sample_shape().tokens ? features_
-                 : options.regression          ? network.sample_shape().outputs
-                                               : 1),
+        targets_(options.regression ? network.sample_shape().outputs : network.positions()),
         x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32),
         y_type_(options.regression ? model::ElementType::float32 : model::ElementType::int32) {
     const model::SampleShape& shape = network.sample_shape();
@@ -121,12 +121,14 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
     io::PrefetcherOptions input = reading(workload, communicator_.rank(), communicator_.size());
     input.memory = backend.host_memory();
     prefetcher_ = std::make_unique<io::Prefetcher>(*workload.training, input);
-    feed_ = std::make_unique<BatchFeed>(*prefetcher_, communicator_, feed_options(plan_, backend));
-    next = [this] { return feed_->next(); };
+    const std::int64_t micro_steps =
+        app::share_of(workload.work, communicator_.rank(), communicator_.size()).micro_steps;
+    feed_ = std::make_unique<BatchFeed>(make_feed(plan_, backend, *prefetcher_, communicator_, micro_steps));
+    next = batches_of(*feed_);
   } else {
     resident_ = std::make_unique<ResidentInput>(*workload.network, workload.work, work_, communicator_.rank(),
                                                 communicator_.size(), backend.host_memory());
-    next = [this] { return resident_->next(); };
+    next = {.next = [this] { return resident_->next(); }};
   }
   context_ = std::make_unique<Trainer::Context>(engine_->trainer_context());
   context_->communicator.measure_every_step();

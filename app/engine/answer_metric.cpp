@@ -88,7 +88,9 @@ void AnswerMetric::add_counts(std::span<const float> logits, std::span<const std
       }
       continue;
     }
-    const auto target = static_cast<std::size_t>(number_in<std::int32_t>(targets, row));
+    const std::int32_t label = number_in<std::int32_t>(targets, row);
+    if (label == model::kNoClass) continue;
+    const auto target = static_cast<std::size_t>(label);
     const auto said = static_cast<std::size_t>(std::ranges::max_element(answers) - answers.begin());
     count(target, true, said == target);
     if (said != target) count(said, false, true);
@@ -121,22 +123,33 @@ double AnswerMetric::over_all(comm::Communicator& communicator) {
   communicator.all_reduce(std::span(&has_nan, 1));
   communicator.all_reduce(std::span(counts_));
   communicator.wait("counting answers");
-  if (has_nan > 0) return kNan;
-  return by_ == BestBy::roc_auc ? area_over_all(communicator) : from_counts();
+  is_defined_ = has_nan == 0;
+  if (!is_defined_) return kNan;
+  return by_ == BestBy::roc_auc ? area_over_all(communicator) : from_counts(by_);
 }
 
-/// The mean over the classes of their recall, for classes with samples; or of their F1, for classes with samples or
-/// answers. An F1 of 0 / 0 is 0.
-double AnswerMetric::from_counts() const {
+/// The mean over the classes of their recall, for classes with samples; or of their F1 or IoU, for classes with samples
+/// or answers. An F1 of 0 / 0 is 0.
+double AnswerMetric::from_counts(BestBy by) const {
   double sum = 0, counted = 0;
   for (std::size_t o = 0; o < counts_.size(); o += 3) {
     const double samples = counts_[o], answers = counts_[o + 1], right = counts_[o + 2];
-    const double whole = by_ == BestBy::balanced_accuracy ? samples : samples + answers;
+    const double whole = by == BestBy::balanced_accuracy ? samples
+                         : by == BestBy::mean_iou        ? samples + answers - right
+                                                         : samples + answers;
     if (whole == 0) continue;
-    sum += (by_ == BestBy::balanced_accuracy ? right : 2 * right) / whole;
+    sum += (by == BestBy::f1_macro ? 2 * right : right) / whole;
     counted += 1;
   }
   return counted > 0 ? sum / counted : kNan;
+}
+
+double AnswerMetric::mean_iou() const { return is_defined_ ? from_counts(BestBy::mean_iou) : kNan; }
+
+double AnswerMetric::rows() const {
+  double rows = 0;
+  for (std::size_t o = 0; o < counts_.size(); o += 3) rows += counts_[o];
+  return rows;
 }
 
 /// The mean over the columns that have both positive and negative samples. All ranks exchange their parts of some

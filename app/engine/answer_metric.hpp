@@ -27,7 +27,7 @@ double area_under_roc(std::span<std::uint64_t> samples);
 
 class AnswerMetric {
  public:
-  /// `task` selects the metric; it must need answers (Task::needs_answers).
+  /// `task` selects the metric; it must need answers (Task::needs_answers) or have masks.
   explicit AnswerMetric(const Task& task);
 
   /// Rows of logits with their labels: int32 classes, or float32 labels, as many as there are logits.
@@ -35,17 +35,22 @@ class AnswerMetric {
   /// Collective: over the rows of all ranks. NaN if it is not defined (the area: every sample is of one class), or if
   /// an answer is NaN.
   double over_all(comm::Communicator& communicator);
+  /// After over_all(), if it counts answers of classes: the mean over the classes with samples or answers of
+  /// right / (samples + answers - right), and the number of rows that have a class.
+  double mean_iou() const;
+  double rows() const;
 
  private:
   void add_counts(std::span<const float> logits, std::span<const std::byte> targets);
   void add_scores(std::span<const float> logits, std::span<const std::byte> targets);
-  double from_counts() const;
+  double from_counts(BestBy by) const;
   double area_over_all(comm::Communicator& communicator) const;
 
   BestBy by_;
   bool labels_;
   std::size_t outputs_;
   bool has_nan_ = false;        ///< an answer is NaN
+  bool is_defined_ = false;     ///< over_all() has found no NaN
   std::vector<double> counts_;  ///< three per class or label: samples, answers, correct answers
   /// This rank's samples for the area, column by column, in the form of area_under_roc(). Two classes are one column.
   std::vector<std::vector<std::uint64_t>> columns_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/engine/answer_metric.hpp"
+#include "app/engine/mask_labels.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/agreement.hpp"
 
@@ -17,26 +18,38 @@ namespace {
 /// Reads samples into reused buffers.
 class Reader {
  public:
-  Reader(const io::Dataset& dataset, std::int64_t most, std::pmr::memory_resource* memory)
+  Reader(const io::Dataset& dataset, std::int64_t most, model::Model& model)
       : dataset_(dataset),
-        x_(static_cast<std::size_t>(most) * dataset.x_bytes(), memory),
-        y_(static_cast<std::size_t>(most) * dataset.y_bytes(), memory) {}
+        x_(static_cast<std::size_t>(most) * dataset.x_bytes(), model.host_memory()),
+        y_(static_cast<std::size_t>(most) * dataset.y_bytes(), model.host_memory()),
+        masks_(model.network(), model.options(), most, model.host_memory()) {}
 
   model::Batch read(std::span<const std::int64_t> samples) {
     const std::span x = std::span(x_).first(samples.size() * dataset_.x_bytes());
     const std::span y = std::span(y_).first(samples.size() * dataset_.y_bytes());
     dataset_.read(samples, io::kNoEpoch, x, y);
-    return {.x = tensor_of(x, dataset_.x_type(), std::ssize(samples)),
-            .y = tensor_of(y, dataset_.y_type(), std::ssize(samples))};
+    targets_ = y;
+    model::Batch batch{.x = tensor_of(x, dataset_.x_type(), std::ssize(samples)),
+                       .y = tensor_of(y, dataset_.y_type(), std::ssize(samples))};
+    if (!masks_.are_masks()) return batch;
+    const std::span<const std::int32_t> labels = masks_.labels(y, {});
+    targets_ = std::as_bytes(labels);
+    const auto positions = static_cast<std::int64_t>(masks_.positions());
+    batch.y = {const_cast<std::int32_t*>(labels.data()), model::ElementType::int32, std::ssize(samples), positions};
+    if (masks_.are_weighted()) {
+      const std::span<const float> weights = masks_.weights(labels, {});
+      batch.weights = {const_cast<float*>(weights.data()), model::ElementType::float32, std::ssize(samples), positions};
+    }
+    return batch;
   }
-  /// Labels or targets of the first `samples` samples of the last read.
-  std::span<const std::byte> targets(std::size_t samples) const {
-    return std::span(y_).first(samples * dataset_.y_bytes());
-  }
+  /// Labels or targets of the last read, as the network has them.
+  std::span<const std::byte> targets() const noexcept { return targets_; }
 
  private:
   const io::Dataset& dataset_;
   std::pmr::vector<std::byte> x_, y_;
+  MaskLabels masks_;
+  std::span<const std::byte> targets_;
 };
 
 void add(const model::LossSums& part, model::LossSums& sums) {
@@ -52,9 +65,11 @@ model::LossSums evaluate_block(model::Model& model, model::Weights weights, Read
   std::iota(samples.begin(), samples.end(), first);
   const model::Batch batch = reader.read(samples);
   if (answers == nullptr) return model.evaluate(batch, weights);
-  std::vector<float> outputs(samples.size() * static_cast<std::size_t>(model.network().sample_shape().outputs));
+  const model::Network& network = model.network();
+  std::vector<float> outputs(samples.size() *
+                             static_cast<std::size_t>(network.sample_shape().outputs * network.positions()));
   const model::LossSums sums = model.evaluate(batch, weights, outputs);
-  answers->add(outputs, reader.targets(samples.size()));
+  answers->add(outputs, reader.targets());
   return sums;
 }
 
@@ -126,9 +141,9 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
   std::vector<double> sums(kSums * static_cast<std::size_t>(chunks),
                            0.0);  // each filled by one rank, zero elsewhere: the sum is exact
   std::optional<AnswerMetric> answers;
-  if (task.needs_answers()) answers.emplace(task);
+  if (task.needs_answers() || task.has_masks()) answers.emplace(task);
   comm::all_succeed(communicator, [&] {
-    Reader reader(dataset, std::min(chunk, samples), model.host_memory());
+    Reader reader(dataset, std::min(chunk, samples), model);
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
       const model::LossSums part =
           stateful ? evaluate_section(model, weights, reader, lanes, k, std::min(chunk, samples))
@@ -146,8 +161,12 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
   for (std::size_t i = 0; i < sums.size(); i += kSums) {
     add({.loss = sums[i], .metric = sums[i + 1], .found = sums[i + 2]}, total);
   }
-  Score score = task.score(total, static_cast<double>(samples), false);
-  if (answers) score.best = answers->over_all(communicator);
+  if (!answers) return task.score(total, static_cast<double>(samples), false);
+  const double best = answers->over_all(communicator);
+  const double rows = task.has_masks() ? answers->rows() : static_cast<double>(samples);
+  Score score = task.score(total, static_cast<double>(samples), rows, false);
+  if (task.needs_answers()) score.best = best;
+  if (task.has_masks()) score.mean_iou = answers->mean_iou();
   return score;
 }
 

@@ -59,7 +59,7 @@ Trainer::Result Trainer::step(const Request& request) {
   const double input_before = input_.waited_seconds(),
                exposed_before = context_.gradient_communicator.exposed_seconds();
   const RankStatus own = enqueue(request);
-  input_.fetch_ahead();  // while the device computes
+  input_.fetch_ahead(StagedInput::Ahead::next_step);  // while the device computes
   const StepOutcome outcome = wait(own);
   const double gradient_norm = std::sqrt(context_.training.status.posted().gradient_squares);
   if (outcome.not_finite_ranks > 0 || !std::isfinite(gradient_norm)) fail_not_finite(outcome, gradient_norm);
@@ -71,7 +71,7 @@ Trainer::Result Trainer::step(const Request& request) {
           context_.gradient_communicator.exposed_seconds() - exposed_before);
   return {.figures = {.step = steps_done_,
                       .loss_sum = outcome.loss_sum,
-                      .metric_sum = outcome.metric_sum,
+                      .metric_sum = outcome.metric_sum * input_.current().metric_scale,
                       .samples = outcome.samples,
                       .learning_rate = learning_rate,
                       .gradient_norm = gradient_norm},
@@ -99,7 +99,7 @@ RankStatus Trainer::enqueue(const Request& request) {
     });
     input_.release();
     if (at.is_last) break;
-    input_.fetch_ahead();
+    input_.fetch_ahead(StagedInput::Ahead::same_step);
     check_loss(micro);
   }
   context_.training.status.post();

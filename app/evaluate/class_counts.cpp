@@ -57,7 +57,8 @@ ClassScore class_score(std::int64_t samples, std::int64_t predicted, std::int64_
           .predicted = predicted,
           .precision = ratio(right, predicted),
           .recall = ratio(right, samples),
-          .f1 = ratio(2 * right, samples + predicted)};
+          .f1 = ratio(2 * right, samples + predicted),
+          .iou = ratio(right, samples + predicted - right)};
 }
 
 ClassReport report_of(const ClassCounts& counts) {
@@ -81,12 +82,12 @@ ClassReport report_of(const ClassCounts& counts) {
     if (one.samples + one.predicted == 0) continue;
     ++present;
     const double share = ratio(one.samples, report.samples);
-    for (const auto figure : {&ClassScore::precision, &ClassScore::recall, &ClassScore::f1}) {
+    for (const auto figure : {&ClassScore::precision, &ClassScore::recall, &ClassScore::f1, &ClassScore::iou}) {
       report.macro.*figure += or_zero(one.*figure);
       report.weighted.*figure += share * or_zero(one.*figure);
     }
   }
-  for (const auto figure : {&ClassScore::precision, &ClassScore::recall, &ClassScore::f1}) {
+  for (const auto figure : {&ClassScore::precision, &ClassScore::recall, &ClassScore::f1, &ClassScore::iou}) {
     report.macro.*figure /= std::max(present, 1.0);
   }
   report.macro.samples = report.weighted.samples = report.samples;

@@ -52,6 +52,7 @@ struct ClassScore {
   double precision = 0;        ///< share of samples of the class among `predicted`
   double recall = 0;           ///< share of samples predicted as the class among `samples`
   double f1 = 0;               ///< harmonic mean of the two: 2 right / (samples + predicted)
+  double iou = 0;              ///< intersection over union: right / (samples + predicted - right)
 };
 
 /// `samples`: of the class; `predicted`: as the class; `right`: both.

@@ -28,7 +28,8 @@ void compare_with_constant(TrainedModel& subject, comm::Communicator& communicat
   const Score reached = score_of(communicator, constant, subject.dataset_as_learnt(), subject.loss(), task);
   add_constant(reached, task, record);
   console.info(format_constant(constant, reached, task));
-  if (const std::string text = beaten_by(constant, result.metric, reached, task); !text.empty()) console.warn(text);
+  if (const std::string text = beaten_by(constant, compared(result, task), reached, task); !text.empty())
+    console.warn(text);
 }
 
 }  // namespace

@@ -59,6 +59,7 @@ void add_classes(std::span<const float> scores, std::span<const std::byte> targe
   for (std::size_t row = 0; row * classes < scores.size(); ++row) {
     std::int32_t target = 0;
     std::memcpy(&target, targets.data() + row * sizeof(target), sizeof(target));
+    if (target == io::kIgnored) continue;  // a position of a mask
     counts.add(scores.subspan(row * classes, classes), target);
   }
 }
@@ -105,13 +106,16 @@ std::string format_matrix(const ClassCounts& counts, const std::vector<std::stri
 /// A line for each, and one for each mean.
 using NamedScore = std::pair<std::string, ClassScore>;
 std::string format_scores(const char* title, const std::vector<std::string>& names,
-                          const std::vector<ClassScore>& scores, const std::vector<NamedScore>& means) {
+                          const std::vector<ClassScore>& scores, const std::vector<NamedScore>& means,
+                          bool of_masks = false) {
   const std::size_t width = widest(names, 13);
   std::string text =
-      fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}\n", title, width, "samples", "precision", "recall", "F1");
+      fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}{}\n", title, width, of_masks ? "positions" : "samples",
+                  "precision", "recall", "F1", of_masks ? fmt::format("  {:>9}", "IoU") : "");
   const auto line = [&](const std::string& name, const ClassScore& score) {
-    text += fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}\n", name, width, with_commas(score.samples),
-                        format_share(score.precision), format_share(score.recall), format_share(score.f1));
+    text += fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}{}\n", name, width, with_commas(score.samples),
+                        format_share(score.precision), format_share(score.recall), format_share(score.f1),
+                        of_masks ? fmt::format("  {:>9}", format_share(score.iou)) : "");
   };
   for (std::size_t i = 0; i < names.size(); ++i) line(names[i], scores[i]);
   for (const auto& [name, score] : means) line(name, score);
@@ -126,10 +130,10 @@ std::string format_labels(const LabelCounts& counts, const std::vector<std::stri
                      100 * static_cast<double>(counts.right()) / static_cast<double>(samples));
 }
 
-std::string format_classes(const ClassCounts& counts, const std::vector<std::string>& names) {
+std::string format_classes(const ClassCounts& counts, const std::vector<std::string>& names, bool of_masks) {
   const ClassReport report = report_of(counts);
-  std::string text =
-      format_scores("class", names, report.classes, {{"macro mean", report.macro}, {"weighted mean", report.weighted}});
+  std::string text = format_scores("class", names, report.classes,
+                                   {{"macro mean", report.macro}, {"weighted mean", report.weighted}}, of_masks);
   if (names.size() <= kMaxCells) text += "\n" + format_matrix(counts, names);
   if (!report.confusions.empty()) {
     text += "\nmost often confused:";
@@ -188,6 +192,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   const std::int64_t chunks = divide_up(samples, chunk);
   const auto outputs = static_cast<std::size_t>(outputs_of(subject));
   EvaluationReport report{.network = fmt::format("{}, {}", subject.description(), subject.data().string()),
+                          .of_masks = subject.task().has_masks(),
                           .medians = subject.constant().medians,
                           .names = names_of(subject)};
   if (subject.loss() == model::LossKind::softmax_cross_entropy) report.classes.emplace_back(outputs_of(subject));
@@ -203,12 +208,12 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
     const bool standardized = subject.target_scale().needs_double();
     const io::FeatureScale scale = standardized ? subject.target_scale() : io::FeatureScale{};
     Scorer scorer(subject, chunk, standardized ? Scorer::Units::as_learnt : Scorer::Units::of_data);
-    std::vector<float> scores(static_cast<std::size_t>(chunk) * outputs);
-    std::vector<std::byte> targets(static_cast<std::size_t>(chunk) * data.y_bytes());
+    std::vector<float> scores(static_cast<std::size_t>(chunk) * scorer.outputs());
+    std::vector<std::byte> targets(static_cast<std::size_t>(chunk) * scorer.target_bytes());
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
       const auto count = static_cast<std::size_t>(std::min(chunk, samples - k * chunk));
-      const std::span<float> own = std::span(scores).first(count * outputs);
-      const std::span<std::byte> wanted = std::span(targets).first(count * data.y_bytes());
+      const std::span<float> own = std::span(scores).first(count * scorer.outputs());
+      const std::span<std::byte> wanted = std::span(targets).first(count * scorer.target_bytes());
       scorer.score(k * chunk, own, wanted);
       if (!report.classes.empty()) {
         add_classes(own, wanted, report.classes.front());
@@ -240,7 +245,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
 
 std::string format_report(const EvaluationReport& report) {
   const std::vector<std::string> names = io::visible_lines(report.names);
-  if (!report.classes.empty()) return format_classes(report.classes.front(), names);
+  if (!report.classes.empty()) return format_classes(report.classes.front(), names, report.of_masks);
   if (!report.labels.empty()) return format_labels(report.labels.front(), names);
   return format_targets(report, names);
 }
@@ -266,6 +271,7 @@ std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
                                  {"precision", score.precision},
                                  {"recall", score.recall},
                                  {"f1", score.f1}});
+    if (report.of_masks) record.emplace_back("iou", score.iou);
     records.push_back(std::move(record));
   };
   if (!report.labels.empty()) {

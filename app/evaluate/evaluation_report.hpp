@@ -18,6 +18,7 @@ namespace lockstep::app {
 /// predicts.
 struct EvaluationReport {
   std::string network = {};               ///< and the data, for titles
+  bool of_masks = false;                  ///< the samples of `classes` are the positions of masks
   std::vector<ClassCounts> classes = {};  ///< one, or none
   std::vector<LabelCounts> labels = {};   ///< one, or none
   std::vector<TargetErrors> targets = {};

@@ -36,8 +36,10 @@ class Rounds {
         data_(subject.dataset()),
         chunk_(std::min(subject.trained().validation.batch, data_.info().samples)),
         scorer_(subject, chunk_),
-        outputs_(scorer_.outputs()),
-        sample_bytes_(outputs_ * sizeof(float) + data_.y_bytes()),
+        is_of_masks_(!subject.model().network().sample_shape().mask.empty()),
+        answers_(is_of_masks_ ? scorer_.positions() : scorer_.outputs()),
+        sample_bytes_(answers_ * sizeof(float) + scorer_.target_bytes()),
+        scores_(is_of_masks_ ? static_cast<std::size_t>(chunk_) * scorer_.outputs() : 0),
         most_chunks_(std::clamp<std::int64_t>(
             kBlockBytes / std::max<std::int64_t>(1, chunk_ * static_cast<std::int64_t>(sample_bytes_)), 1, kMaxChunks)),
         own_(static_cast<std::size_t>(most_chunks_ * chunk_) * sample_bytes_),
@@ -58,14 +60,18 @@ class Rounds {
       for (int rank = 0; rank < communicator_.size(); ++rank) {
         const std::int64_t count = count_from(begin + rank * block, block);
         if (count == 0) break;
-        const Block computed(rank == communicator_.rank() ? own_ : of_another_, count, outputs_, sample_bytes_);
+        const Block computed(rank == communicator_.rank() ? own_ : of_another_, count, answers_, sample_bytes_);
         communicator_.broadcast(computed.bytes, rank);
         communicator_.wait("gathering predictions");
         if (writer == nullptr || error) continue;
         try {
           const comm::LongOperation writing(communicator_, "writing predictions");
           const io::IoDeadline::Operation operation(&deadline, io::IoDeadline::Kind::writing, out);
-          writer->write(computed.scores, computed.targets);
+          if (is_of_masks_) {
+            writer->write_masks(computed.classes, computed.targets);
+          } else {
+            writer->write(computed.scores, computed.targets);
+          }
         } catch (...) {
           error = std::current_exception();
         }
@@ -78,14 +84,16 @@ class Rounds {
   }
 
  private:
-  /// The scores of some samples, followed by their targets.
+  /// The scores of some samples, or the classes of the positions of masks, followed by their targets.
   struct Block {
-    Block(std::vector<std::byte>& memory, std::int64_t count, std::size_t outputs, std::size_t sample_bytes)
+    Block(std::vector<std::byte>& memory, std::int64_t count, std::size_t answers, std::size_t sample_bytes)
         : bytes(std::span(memory).first(static_cast<std::size_t>(count) * sample_bytes)),
-          scores(reinterpret_cast<float*>(memory.data()), static_cast<std::size_t>(count) * outputs),
+          scores(reinterpret_cast<float*>(memory.data()), static_cast<std::size_t>(count) * answers),
+          classes(reinterpret_cast<std::int32_t*>(memory.data()), scores.size()),
           targets(bytes.subspan(scores.size_bytes())) {}
     std::span<std::byte> bytes;
     std::span<float> scores;
+    std::span<std::int32_t> classes;
     std::span<std::byte> targets;
   };
 
@@ -97,12 +105,28 @@ class Rounds {
   void predict_block(std::int64_t first, std::int64_t block) {
     const std::int64_t samples = count_from(first, block);
     if (samples == 0) return;
-    const Block own(own_, samples, outputs_, sample_bytes_);
+    const Block own(own_, samples, answers_, sample_bytes_);
+    const std::size_t target_bytes = scorer_.target_bytes();
     for (std::int64_t begin = 0; begin < samples; begin += chunk_) {
       const auto behind = static_cast<std::size_t>(begin),
                  count = static_cast<std::size_t>(std::min(chunk_, samples - begin));
-      scorer_.score(first + begin, own.scores.subspan(behind * outputs_, count * outputs_),
-                    own.targets.subspan(behind * data_.y_bytes(), count * data_.y_bytes()));
+      const std::span<std::byte> targets = own.targets.subspan(behind * target_bytes, count * target_bytes);
+      if (!is_of_masks_) {
+        scorer_.score(first + begin, own.scores.subspan(behind * answers_, count * answers_), targets);
+        continue;
+      }
+      const std::span<float> scores = std::span(scores_).first(count * scorer_.outputs());
+      scorer_.score(first + begin, scores, targets);
+      choose_classes(scores, own.classes.subspan(behind * answers_, count * answers_));
+    }
+  }
+
+  /// The likeliest class of each row of scores, the first of equals.
+  static void choose_classes(std::span<const float> scores, std::span<std::int32_t> classes) {
+    const std::size_t each = scores.size() / std::max<std::size_t>(1, classes.size());
+    for (std::size_t row = 0; row < classes.size(); ++row) {
+      const std::span<const float> own = scores.subspan(row * each, each);
+      classes[row] = static_cast<std::int32_t>(std::ranges::max_element(own) - own.begin());
     }
   }
 
@@ -112,9 +136,11 @@ class Rounds {
   static constexpr std::int64_t kBlockBytes = 32 << 20;
   std::int64_t chunk_;  ///< samples per chunk
   Scorer scorer_;
-  std::size_t outputs_;       ///< scores per sample
-  std::size_t sample_bytes_;  ///< size of a sample's scores and target
-  std::int64_t most_chunks_;  ///< chunks per block: at most kMaxChunks, and at most kBlockBytes unless it is one chunk
+  bool is_of_masks_;
+  std::size_t answers_;        ///< scores per sample, or classes of a mask
+  std::size_t sample_bytes_;   ///< size of a sample's answers and target
+  std::vector<float> scores_;  ///< masks: scores of a chunk
+  std::int64_t most_chunks_;   ///< chunks per block: at most kMaxChunks, and at most kBlockBytes unless it is one chunk
   std::vector<std::byte> own_, of_another_;
 };
 
@@ -127,6 +153,7 @@ io::PredictionContent content_of(const TrainedModel& subject) {
           .outputs = record.network.outputs,
           .classes = classes,
           .targets = !info.y.name.empty(),
+          .mask = subject.network().sample_shape().mask,
           .class_names =
               info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
           .target_names = classes ? std::vector<std::string>{} : subject.target_names(),
@@ -169,6 +196,9 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
     console.warn(
         "predictions are float32, which does not tell such numbers apart as finely as the network does: their "
         "errors are those of `lockstep eval --report`");
+  }
+  if (!options.csv.empty() && !subject.network().sample_shape().mask.empty()) {
+    throw UsageError("--csv writes a line for each sample, and predictions are masks here: --out holds them as arrays");
   }
   std::optional<io::PredictionWriter> writer;
   std::int64_t begin = 0;

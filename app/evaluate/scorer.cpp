@@ -12,18 +12,31 @@ Scorer::Scorer(TrainedModel& subject, std::int64_t most, Units units)
     : subject_(subject),
       units_(units),
       outputs_(static_cast<std::size_t>(subject.source().record().network.outputs)),
-      x_(static_cast<std::size_t>(most) * subject.dataset().x_bytes(), subject.model().host_memory()) {}
+      positions_(static_cast<std::size_t>(subject.model().network().positions())),
+      x_(static_cast<std::size_t>(most) * subject.dataset().x_bytes(), subject.model().host_memory()),
+      masks_(subject.model().network(), subject.model().options(), most, subject.model().host_memory()) {}
+
+std::size_t Scorer::target_bytes() const noexcept {
+  const std::size_t stored = subject_.dataset().y_bytes();
+  return masks_.are_masks() && stored > 0 ? positions_ * sizeof(std::int32_t) : stored;
+}
 
 void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets) {
-  samples_.resize(scores.size() / outputs_);
+  samples_.resize(scores.size() / outputs());
   std::iota(samples_.begin(), samples_.end(), first);
   const io::Dataset& data = units_ == Units::of_data ? subject_.dataset() : subject_.dataset_as_learnt();
   const std::span x = std::span(x_).first(samples_.size() * data.x_bytes());
-  data.read(samples_, io::kNoEpoch, x, targets);
+  if (masks_.are_masks() && !targets.empty()) {
+    stored_.resize(samples_.size() * data.y_bytes());
+    data.read(samples_, io::kNoEpoch, x, stored_);
+    std::ranges::copy(std::as_bytes(masks_.labels(stored_, {})), targets.begin());
+  } else {
+    data.read(samples_, io::kNoEpoch, x, targets);
+  }
   subject_.model().predict({.x = tensor_of(x, data.x_type(), std::ssize(samples_))}, subject_.weights(), scores);
   switch (subject_.loss()) {
     case model::LossKind::softmax_cross_entropy:
-      for (std::size_t row = 0; row < samples_.size(); ++row)
+      for (std::size_t row = 0; row < samples_.size() * positions_; ++row)
         softmax(scores.subspan(row * outputs_, outputs_), powers_);
       return;
     case model::LossKind::mean_squared_error:

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "app/engine/mask_labels.hpp"
 #include "app/evaluate/trained_model.hpp"
 
 namespace lockstep::app {
@@ -19,19 +20,27 @@ class Scorer {
   /// Scores at most `most` samples at once; `subject` must outlive it.
   Scorer(TrainedModel& subject, std::int64_t most, Units units = Units::of_data);
 
-  /// Outputs per sample: classes or labels, whose scores are their probabilities, or numbers.
-  std::size_t outputs() const noexcept { return outputs_; }
+  /// Outputs per sample: classes or labels, whose scores are their probabilities, or numbers. Of masks the classes of
+  /// each position.
+  std::size_t outputs() const noexcept { return outputs_ * positions_; }
+  /// Rows of outputs per sample: 1, or the positions of a mask.
+  std::size_t positions() const noexcept { return positions_; }
+  /// Bytes of a sample's targets; 0: the data have none.
+  std::size_t target_bytes() const noexcept;
   /// Scores samples from `first` on, as many as `scores` [samples, outputs] holds. `targets` gets the data's labels, an
-  /// int32 (classes) or `outputs` float32 each; nothing if the data have none. Throws io::FileError.
+  /// int32 (classes, also of each position) or `outputs` float32 each; nothing if the data have none. Throws
+  /// io::FileError.
   void score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets);
 
  private:
   TrainedModel& subject_;
   Units units_;
-  std::size_t outputs_;
+  std::size_t outputs_, positions_;
   std::vector<std::int64_t> samples_;
   std::vector<double> powers_;
   std::pmr::vector<std::byte> x_;
+  MaskLabels masks_;
+  std::vector<std::byte> stored_;  ///< masks as in the data
 };
 
 }  // namespace lockstep::app

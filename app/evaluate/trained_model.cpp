@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/engine/engine.hpp"
 #include "app/options/moved_path.hpp"
@@ -158,11 +159,18 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
                                    trained_on.features, trained_on.outputs));
     }
     shape.outputs = trained_on.outputs;
-    network_ = model::make_network(trained_.network, shape);
+    require_same_masks(info, labels);
+    shape.takes_mask_of_output = !labels;
+    try {
+      network_ = model::make_network(trained_.network, shape);
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(fmt::format("{} does not fit the network: {}", data().string(), error.what()));
+    }
     model_options_ = {.loss = loss,
                       .augmentation = spec,
                       .max_batch = std::min(trained_.validation.batch, info.samples),
                       .sample_type = element_type(dataset_->x_type())};
+    model_options_.weighted = may_lack_classes(info, model_options_);
     if (!shape.tokens) model_options_.input_transform = input_transform(trained_.data.normalize, info);
     task_.emplace(loss, *network_, info.tokens ? info.tokens->bytes_per_token : 0);
     task_->choose(trained_.validation.best_by);
@@ -201,6 +209,19 @@ void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_pt
   if (!match.note.empty()) notes_.push_back(match.note);
   if (!match.warning.empty()) warnings_.push_back(match.warning);
   opened = relabelled(std::move(opened), match, trained_on_->class_names, record.network.outputs);
+}
+
+/// Labels of one kind: masks where it was trained on masks, of the same extents, and only there.
+void TrainedModel::require_same_masks(const io::DatasetInfo& info, bool has_labels) const {
+  if (!has_labels || !trained_on_) return;
+  const std::vector<std::int64_t> here = info.has_masks() ? info.y.sample_shape : std::vector<std::int64_t>{};
+  if (here == trained_on_->mask) return;
+  const auto text = [](const std::vector<std::int64_t>& mask) {
+    return mask.empty() ? std::string("one label for each sample")
+                        : fmt::format("masks of [{}]", fmt::join(mask, ", "));
+  };
+  throw UsageError(fmt::format("{} does not fit the network: it holds {}, and the network was trained on {}",
+                               data().string(), text(here), text(trained_on_->mask)));
 }
 
 /// Standardises as in the run, with the numbers in its checkpoint. The request may replace the normalisation of x.

@@ -35,6 +35,7 @@ class TrainedModel {
   ~TrainedModel();
 
   model::Model& model() noexcept { return *model_; }
+  const model::Network& network() const noexcept { return *network_; }
   const model::Backend& backend() const noexcept { return *backend_; }
   model::Precision precision() const noexcept { return precision_; }  ///< precision of matrix products
   const io::Dataset& dataset() const noexcept { return *dataset_; }
@@ -69,6 +70,7 @@ class TrainedModel {
   std::unique_ptr<io::Dataset> open_images() const;
   void open_data(comm::Communicator& communicator, const TrainedModelOptions& request, io::IoDeadline& deadline);
   void match_data(const TrainedModelOptions& request, std::unique_ptr<io::Dataset>& opened);
+  void require_same_masks(const io::DatasetInfo& info, bool has_labels) const;
   void standardize();
   void compare_values(comm::Communicator& communicator, const TrainedModelOptions& request);
   void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);

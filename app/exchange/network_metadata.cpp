@@ -46,7 +46,8 @@ std::vector<std::int64_t> numbers_in(const io::Metadata& metadata, const char* k
 
 model::SampleShape sample_shape_of(const io::TrainingRecord& record) {
   const io::NetworkIdentity& network = record.network;
-  model::SampleShape shape{.features = network.features, .outputs = network.outputs, .tokens = network.tokens};
+  model::SampleShape shape{
+      .features = network.features, .outputs = network.outputs, .tokens = network.tokens, .takes_mask_of_output = true};
   if (network.image.size() >= 3) {
     shape.image =
         model::ImageShape{.height = network.image[0], .width = network.image[1], .channels = network.image[2]};

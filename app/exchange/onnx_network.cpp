@@ -213,6 +213,16 @@ class Conversion {
           loss != model::LossKind::softmax_cross_entropy && loss != model::LossKind::binary_cross_entropy;
       const Name name = numbers ? "predictions" : "logits";
       Name predicted = operations_.rows(output);
+      const Numbers& mask = trained_.network->sample_shape().mask;
+      std::vector<io::OnnxExtent> shape{"batch"};
+      for (const std::int64_t extent : mask) shape.emplace_back(extent);
+      shape.emplace_back(outputs);
+      if (!mask.empty()) {
+        Numbers extents{-1};
+        extents.insert(extents.end(), mask.begin(), mask.end());
+        extents.push_back(outputs);
+        predicted = graph_.reshape(predicted, extents);
+      }
       if (numbers && !data_scale_.targets.empty()) {
         const auto floats = [](const std::vector<double>& values) {
           return std::vector<float>(values.begin(), values.end());
@@ -223,13 +233,13 @@ class Conversion {
                                                                [&] { return floats(data_scale_.targets.mean); })});
       }
       graph_.node("Identity", {predicted}, {}, name);
-      model_.outputs.push_back({name, io::OnnxType::float32, {"batch", outputs}});
+      model_.outputs.push_back({name, io::OnnxType::float32, shape});
       if (loss == model::LossKind::binary_cross_entropy) graph_.node("Sigmoid", {name}, {}, "probabilities");
       if (loss == model::LossKind::softmax_cross_entropy) {
         graph_.node("Softmax", {name}, {{"axis", std::int64_t{-1}}}, "probabilities");
       }
       if (!numbers) {
-        model_.outputs.push_back({"probabilities", io::OnnxType::float32, {"batch", outputs}});
+        model_.outputs.push_back({"probabilities", io::OnnxType::float32, shape});
       }
     }
     for (const model::ActivationSpec& state : state_.all()) {

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "io/files/file_error.hpp"
 #include "model/formulas/elementwise.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/normalization.hpp"
@@ -387,7 +388,9 @@ void OnnxEmission::run() {
   for (const Node& node : graph_.nodes()) {
     const auto emitter = std::ranges::find(kEmitters, node.call.kind, &OnnxEmitter::kind);
     if (emitter == kEmitters.end()) {
-      throw std::logic_error(fmt::format("{} is a {}, which exports do not make", node.name, node.call.kind));
+      throw io::FileError(fmt::format(
+          "{} is a {}, for which exports to ONNX have no operators: --format safetensors writes the weights", node.name,
+          node.call.kind));
     }
     emitter->emit(*this, node);
   }

@@ -23,7 +23,7 @@ class OnnxEmission {
   OnnxEmission(const model::Graph& graph, const model::ParameterTable& table, std::span<const io::NamedTensor> weights,
                OnnxGraph& onnx);
 
-  /// Emits the operators of all nodes. Throws std::logic_error for one whose kind has no emitter.
+  /// Emits the operators of all nodes. Throws io::FileError for one whose kind has no emitter.
   void run();
 
   OnnxGraph& onnx;

@@ -65,6 +65,12 @@ std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool c
   std::vector<std::int64_t> counts(count);
   if (info.labels_are_classes) {
     for_each_label<std::int32_t>(dataset, [&](std::span<const std::int32_t> labels, std::int64_t first) {
+      if (info.has_masks()) {
+        for (const std::int32_t label : labels) {
+          if (label != io::kIgnored) ++counts[static_cast<std::size_t>(label)];
+        }
+        return;
+      }
       const std::vector<bool> missing =
           can_be_missing ? dataset.missing(first, std::ssize(labels)).y : std::vector<bool>(labels.size());
       for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -82,7 +88,9 @@ std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool c
 std::string class_table(const io::DatasetInfo& info, const std::vector<std::int64_t>& counts) {
   const std::int64_t most = std::max<std::int64_t>(1, *std::max_element(counts.begin(), counts.end()));
   constexpr std::int64_t kLongestBar = 30;
-  std::string text = info.labels_are_classes ? "classes\n" : "samples that have a label\n";
+  std::string text = info.has_masks()          ? "classes of the masks' positions\n"
+                     : info.labels_are_classes ? "classes\n"
+                                               : "samples that have a label\n";
   for (std::size_t i = 0; i < std::min(counts.size(), kMaxClassesShown); ++i) {
     const std::string name = i < info.class_names.size() ? io::visible_line(info.class_names[i]) : fmt::format("{}", i);
     text += fmt::format("  {:<16} {:>12}  {:#<{}}\n", name, with_commas(counts[i]), "", counts[i] * kLongestBar / most);
@@ -211,10 +219,12 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
           with_commas(values.missing), with_commas(values.seen));
     }
   }
-  const std::string labels = info.labels_are_classes ? "labels of " + counted(info.classes, "class")
-                             : info.targets_are_binary
-                                 ? fmt::format("{} of 0 or 1", counted(info.y.elements(), "label"))
-                                 : std::string("numbers to predict");
+  const std::string labels =
+      info.has_masks()          ? fmt::format("masks of {}{}", counted(info.classes, "class"),
+                                     info.ignored_label ? fmt::format(", {} belongs to none", *info.ignored_label) : "")
+      : info.labels_are_classes ? "labels of " + counted(info.classes, "class")
+      : info.targets_are_binary ? fmt::format("{} of 0 or 1", counted(info.y.elements(), "label"))
+                                : std::string("numbers to predict");
   if (!info.y.name.empty())
     text += fmt::format("\n  {:<8} {}, {}", io::visible_line(info.y.name), describe(info.y), labels);
   text += "\n" + fields;
@@ -342,7 +352,7 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   const std::vector<std::int64_t> counts = count_labels(dataset, can_be_missing);
   console.info(class_table(info, counts));
   const std::int64_t known = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  if (info.labels_are_classes && known < info.samples) {
+  if (info.labels_are_classes && !info.has_masks() && known < info.samples) {
     console.warn(
         fmt::format("{} of {} samples miss their label: train refuses them, `lockstep pack --missing drop` leaves "
                     "them out",

@@ -24,8 +24,10 @@ model::SampleShape shape_of(const InfoOptions& options) {
   if (const std::optional<model::SampleShape> several = shape_of_inputs(options.network, options.outputs)) {
     return *several;
   }
-  if (!options.image) return {.features = options.features, .outputs = options.outputs, .image = {}};
-  return {.features = options.image->elements(), .outputs = options.outputs, .image = options.image};
+  return {.features = options.image ? options.image->elements() : options.features,
+          .outputs = options.outputs,
+          .image = options.image,
+          .takes_mask_of_output = true};
 }
 
 std::string samples_text(const model::SampleShape& shape) {

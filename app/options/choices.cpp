@@ -79,7 +79,8 @@ std::vector<Choice<BestBy>> choices() {
           {"balanced-accuracy", BestBy::balanced_accuracy},
           {"f1-macro", BestBy::f1_macro},
           {"roc-auc", BestBy::roc_auc},
-          {"mean-absolute-error", BestBy::mean_absolute_error}};
+          {"mean-absolute-error", BestBy::mean_absolute_error},
+          {"mean-iou", BestBy::mean_iou}};
 }
 
 template <>

@@ -96,6 +96,7 @@ struct DataOptions {
   double validation_share = 0;       ///< > 0: instead, this share of the samples of `path`
   std::string x = "x", y = "y";      ///< HDF5 dataset names
   bool allow_fill = false;           ///< unwritten elements of HDF5 files by other programs count as the fill value
+  std::optional<std::int64_t> ignore_label = {};  ///< masks: the label of positions that belong to no class
   io::Layouts layout = {};
   Normalization normalize;
   TargetScale targets = TargetScale::automatic;
@@ -191,13 +192,14 @@ struct AgreeOptions : AgreeMode {
 
 /// Metric that compares two validations.
 enum class BestBy {
-  usual,  ///< accuracy of classes and of labels, mean absolute error of numbers, perplexity of text
+  usual,  ///< accuracy of classes and of labels, mean IoU of masks, mean absolute error of numbers, perplexity of text
   loss,
   accuracy,             ///< classes only
   balanced_accuracy,    ///< classes only: the mean of their recalls
   f1_macro,             ///< the mean over classes or labels
   roc_auc,              ///< mean over classes or labels, each against all others
   mean_absolute_error,  ///< numbers only
+  mean_iou,             ///< masks only: the mean over the classes of the overlap of answer and label over their union
 };
 
 struct ValidationOptions {

@@ -349,6 +349,28 @@ void add_allow_fill(OptionTable& table, bool& allow_fill) {
             "numbers that were never written into HDF5 files made by others are data: their fill value is meant");
 }
 
+namespace {
+
+std::string parse_label(const std::string& text, std::optional<std::int64_t>& label) {
+  label.reset();
+  if (text.empty()) return "";  // as a run's configuration has it
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return "is not a whole number";
+  label = number;
+  return "";
+}
+
+std::string label_text(const std::optional<std::int64_t>& label) { return label ? fmt::format("{}", *label) : ""; }
+
+}  // namespace
+
+void add_ignore_label(OptionTable& table, std::optional<std::int64_t>& label) {
+  table.add_parsed("ignore-label", label, "N",
+                   "of masks: positions with this label belong to no class: they count in no loss and no metric",
+                   parse_label, label_text);
+}
+
 void add_data_options(OptionTable& table, DataOptions& options) {
   table.group("Data");
   table.add("data", options.path, "PATH",
@@ -361,6 +383,7 @@ void add_data_options(OptionTable& table, DataOptions& options) {
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets; several of numbers: NAME,NAME")
       .check(reject_empty);
+  add_ignore_label(table, options.ignore_label);
   add_allow_fill(table, options.allow_fill);
   add_layout_option(table, options.layout);
   table
@@ -426,12 +449,14 @@ void add_loss_options(OptionTable& table, LossOptions& options) {
       .at_least(0)
       .below(1);
   table
-      .add_parsed("class-weight", options.class_weights, "balanced|LIST",
-                  "factors of the losses of training samples, by their classes: balanced (samples / (classes * samples "
-                  "of the class): rare classes count as much as frequent ones) or a number for each class, in the "
-                  "order of their numbers. They are scaled to a mean of 1 over the training data; validation counts "
-                  "every sample alike. --sampling balanced is for the same end: take one of the two",
-                  parse_class_weights, to_text)
+      .add_parsed(
+          "class-weight", options.class_weights, "balanced|LIST",
+          "factors of the losses of training samples, by their classes: balanced (samples / (classes * samples "
+          "of the class): rare classes count as much as frequent ones) or a number for each class, in the "
+          "order of their numbers. They are scaled to a mean of 1 over the training data; of masks each step's loss is "
+          "divided by the sum of its positions' factors; validation counts every sample alike. --sampling balanced is "
+          "for the same end: take one of the two",
+          parse_class_weights, to_text)
       .contradicts("sampling");
   table
       .add("sample-weight", options.sample_weight, "NAME",
@@ -633,7 +658,8 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
   table.add_choice(
       "best-by", options.best_by, "METRIC",
       "the metric of validations that says which checkpoint is the best, and that --patience and "
-      "--target-metric look at; auto: accuracy, mean absolute error or perplexity. balanced-accuracy (the "
+      "--target-metric look at; auto: accuracy, mean IoU of masks, mean absolute error or perplexity. "
+      "balanced-accuracy (the "
       "mean of the classes' recalls), f1-macro and roc-auc (one against the rest; the mean over classes or "
       "labels) are for data in which some are rare");
   table.add("patience", options.patience, "N", "stop when N validations in a row have brought nothing better; 0: never")

@@ -14,6 +14,7 @@ void add_verify_option(OptionTable& table, VerifyData& verify);
 /// Names of datasets, for data that need not be the run's.
 void add_data_names(OptionTable& table, std::string& x, std::string& y);
 void add_allow_fill(OptionTable& table, bool& allow_fill);
+void add_ignore_label(OptionTable& table, std::optional<std::int64_t>& label);
 /// Conversion of stored numbers to inputs, for data that need not be the run's; `normalize` counts only if given.
 void add_input_option(OptionTable& table, Normalization& normalize);
 /// Treatment of categories that a network does not know.

@@ -75,7 +75,13 @@ io::ImageFolderOptions image_options(const PackOptions& options) {
 }
 
 io::LabelMeaning label_meaning(const PackOptions& options) {
-  return options.regression ? io::LabelMeaning::numbers : io::LabelMeaning::automatic;
+  return options.regression ? io::LabelMeaning::numbers
+         : options.mask     ? io::LabelMeaning::masks
+                            : io::LabelMeaning::automatic;
+}
+
+io::ArrayLabels array_labels(const PackOptions& options) {
+  return {.meaning = label_meaning(options), .ignored = options.ignore_label};
 }
 
 /// parse_pack() has set the format.
@@ -83,9 +89,9 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
                                               const std::optional<io::TableEncoding>& encoding) {
   switch (options.format.value()) {
     case PackFormat::idx:
-      return io::open_idx(options.x, options.y, label_meaning(options));
+      return io::open_idx(options.x, options.y, array_labels(options));
     case PackFormat::npy:
-      return io::open_npy(options.x, options.y, label_meaning(options));
+      return io::open_npy(options.x, options.y, array_labels(options));
     case PackFormat::csv:
       return io::open_csv(options.x, {.header = options.header,
                                       .numbers_may_be_names = options.header_is_said,
@@ -109,7 +115,8 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
                             .unlabelled = io::Unlabelled::accepted,
                             .gaps = gaps_of(options),
                             .layout = options.layout,
-                            .labels = label_meaning(options)},
+                            .labels = label_meaning(options),
+                            .ignored_label = options.ignore_label},
                            options.missing);
     case PackFormat::cifar10:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
@@ -191,7 +198,11 @@ std::string describe(const io::SampleSource& source) {
   const std::vector<io::FieldRole> roles = source.roles();
   const bool has_targets =
       roles.empty() ? source.fields().size() > 1 : std::ranges::find(roles, io::FieldRole::target) != roles.end();
-  if (has_targets) text += source.labels_are_classes() ? " (class labels)" : " (numbers to predict)";
+  if (has_targets) {
+    text += !source.labels_are_classes()        ? " (numbers to predict)"
+            : source.fields()[1].elements() > 1 ? " (masks: a class for each position)"
+                                                : " (class labels)";
+  }
   return text;
 }
 

@@ -331,6 +331,14 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
       ".bin). Of CIFAR, text and tokens several files with commas between them");
   table.find("x")->positional();
   table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
+  table
+      .add("mask", options.mask,
+           "each position of a sample has a class: the labels of npy, idx and hdf5 are masks. Labels of two extents or "
+           "more beside samples of two or more are, unless --regression is given")
+      .only_with("format", {"npy", "idx", "hdf5"})
+      .contradicts("regression");
+  add_ignore_label(table, options.ignore_label);
+  table.find("ignore-label")->only_with("format", {"npy", "idx", "hdf5"});
   table.group("Where");
   table.add("out", options.out, "FOLDER", "the shard folder to make");
   table.add("shards", options.shards, "N", "files to spread the samples over").at_least(1).at_most(100000);

@@ -40,6 +40,8 @@ struct PackOptions {
   std::string label_column;
   std::string sample_weight;           ///< a column
   bool regression = false;             ///< the label is a number to predict, not a class
+  bool mask = false;                   ///< a label at each position of a sample
+  std::optional<std::int64_t> ignore_label = {};  ///< masks: the label of positions that belong to no class
   std::string ignore_columns;          ///< names or indices with commas
   std::string categories;              ///< likewise: columns of categories, whatever their cells contain
   std::string id_column;               ///< "": none

@@ -173,7 +173,9 @@ ConstantPredictor find_constant(comm::Communicator& communicator, const io::Data
   if (has_classes(info)) {
     const auto classes = static_cast<std::size_t>(info.tokens ? info.tokens->vocabulary : info.classes);
     constant.counts = add_up(communicator, training, classes, stride, [](auto y, std::span<double> sums) {
-      for (const std::int32_t label : numbers_in<std::int32_t>(y)) sums[static_cast<std::size_t>(label)] += 1;
+      for (const std::int32_t label : numbers_in<std::int32_t>(y)) {
+        if (label != io::kIgnored) sums[static_cast<std::size_t>(label)] += 1;
+      }
     });
   } else if (constant.medians) {
     constant.values = find_medians(communicator, training, stride);
@@ -223,6 +225,32 @@ void store_constant(const ConstantPredictor& constant, io::DataDescription& desc
   description.labels_in_part = constant.in_part;
 }
 
+namespace {
+
+/// The score of class `answer` at each position of masks. losses: of each class.
+Score score_of_masks(comm::Communicator& communicator, std::size_t answer, std::span<const double> losses,
+                     const io::Dataset& data, const Task& task) {
+  const std::vector<double> counts = add_up(communicator, data, losses.size(), 1, [](auto y, std::span<double> here) {
+    for (const std::int32_t label : numbers_in<std::int32_t>(y)) {
+      if (label != io::kIgnored) here[static_cast<std::size_t>(label)] += 1;
+    }
+  });
+  double rows = 0, loss = 0, classes = counts[answer] > 0 ? 0 : 1;
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    if (counts[c] == 0) continue;
+    rows += counts[c];
+    loss += counts[c] * losses[c];
+    classes += 1;
+  }
+  Score score =
+      task.score({.loss = loss, .metric = counts[answer]}, static_cast<double>(data.info().samples), rows, false);
+  score.mean_iou = counts[answer] / rows / classes;
+  if (task.best_by() == BestBy::mean_iou) score.best = score.mean_iou;
+  return score;
+}
+
+}  // namespace
+
 Score score_of(comm::Communicator& communicator, const ConstantPredictor& constant, const io::Dataset& data,
                model::LossKind loss, const Task& task) {
   constexpr std::size_t kSums = 3;  // loss, metric, found
@@ -236,6 +264,7 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
     for (const double count : constant.counts) losses.push_back(std::log(all) - std::log(count + more));
     std::vector<std::size_t> order = by_count(constant.counts);
     order.resize(std::min(order.size(), kTop));
+    if (task.has_masks()) return score_of_masks(communicator, order[0], losses, data, task);
     sums = add_up(communicator, data, kSums, 1, [&](auto y, std::span<double> here) {
       for (const std::int32_t label : numbers_in<std::int32_t>(y)) {
         const auto at = static_cast<std::size_t>(label);
@@ -278,11 +307,20 @@ std::string format_constant(const ConstantPredictor& constant, const Score& reac
   return fmt::format("a constant ({}) reaches {}{}", constant.words, loss, task.format(reached));
 }
 
+double compared(const Score& score, const Task& task) noexcept {
+  return task.has_masks() ? score.mean_iou : score.metric;
+}
+
 std::string beaten_by(const ConstantPredictor& constant, double metric, const Score& reached, const Task& task) {
-  const bool perfect = !task.has_better_metric(task.best_possible(), reached.metric);
-  if (perfect || task.has_better_metric(metric, reached.metric)) return "";
-  return fmt::format("{} {} is no better than the {} of a constant ({})", task.metric_words(),
-                     task.format_metric(metric), task.format_metric(reached.metric), constant.words);
+  const double constantly = compared(reached, task);
+  const bool perfect = !task.has_better_metric(task.best_possible(), constantly);
+  if (perfect || task.has_better_metric(metric, constantly)) return "";
+  const auto text = [&](double value) {
+    return task.has_masks() ? fmt::format("{:.4f}", value) : task.format_metric(value);
+  };
+  return fmt::format("{} {} is no better than the {} of a constant ({})",
+                     task.has_masks() ? "mean IoU" : task.metric_words(), text(metric), text(constantly),
+                     constant.words);
 }
 
 void add_constant(const Score& reached, const Task& task, io::MetricRecord& record) {

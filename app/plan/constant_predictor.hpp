@@ -55,8 +55,11 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
 
 /// "a constant (the mean of the training targets) reaches loss 1.02  mean absolute error 0.49".
 std::string format_constant(const ConstantPredictor& constant, const Score& reached, const Task& task);
-/// "accuracy 9.20 % is no better than the 10.00 % of a constant (...)"; "" if the network's metric is better, or if no
-/// network could be better.
+/// The number that is compared with a constant's: the task's metric, or mean IoU of masks, most of whose positions
+/// often have one class.
+double compared(const Score& score, const Task& task) noexcept;
+/// "accuracy 9.20 % is no better than the 10.00 % of a constant (...)"; "" if `metric`, compared() of the network's, is
+/// better, or if no network could be better.
 std::string beaten_by(const ConstantPredictor& constant, double metric, const Score& reached, const Task& task);
 /// Adds entries to a record: constant_loss (if it is finite), constant_accuracy ...
 void add_constant(const Score& reached, const Task& task, io::MetricRecord& record);

@@ -26,6 +26,14 @@ std::uint64_t batch_bytes(const io::Dataset& dataset, std::int64_t batch) {
   return static_cast<std::uint64_t>(std::min(batch, dataset.info().samples)) * (dataset.x_bytes() + dataset.y_bytes());
 }
 
+/// Masks: labels and weights of positions as a network takes them, and, where answers are counted, their scores.
+std::uint64_t mask_bytes(const io::Dataset& dataset, std::int64_t batch, bool counts_answers) {
+  const io::DatasetInfo& info = dataset.info();
+  if (!info.has_masks()) return 0;
+  const std::int64_t numbers = 2 + (counts_answers ? info.classes : 0);
+  return static_cast<std::uint64_t>(std::min(batch, info.samples) * info.y.elements() * numbers) * sizeof(float);
+}
+
 HostMemoryPlan on_host(const Place& place, const model::MemoryPlan& plan) {
   HostMemoryPlan memory;
   if (place.gpu) {
@@ -116,10 +124,11 @@ HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan
   if (workload.training) {
     memory.input = static_cast<std::uint64_t>(io::PrefetcherOptions{}.depth) *
                        batch_bytes(*workload.training, workload.work.largest_part) +
-                   workload.training->cache_bytes();
+                   workload.training->cache_bytes() + mask_bytes(*workload.training, workload.work.largest_part, false);
   }
   if (workload.validation) {
-    memory.input += batch_bytes(*workload.validation, workload.model.max_batch) + workload.validation->cache_bytes();
+    memory.input += batch_bytes(*workload.validation, workload.model.max_batch) + workload.validation->cache_bytes() +
+                    mask_bytes(*workload.validation, workload.model.max_batch, true);
   }
   return memory;
 }
@@ -127,7 +136,7 @@ HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan
 HostMemoryPlan evaluation_memory(const Place& place, const model::MemoryPlan& plan, const io::Dataset& dataset,
                                  std::int64_t batch) {
   HostMemoryPlan memory = on_host(place, plan);
-  memory.input = batch_bytes(dataset, batch) + dataset.cache_bytes();
+  memory.input = batch_bytes(dataset, batch) + dataset.cache_bytes() + mask_bytes(dataset, batch, true);
   return memory;
 }
 

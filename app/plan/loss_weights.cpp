@@ -50,11 +50,15 @@ void LossWeights::write(std::span<const std::int64_t> samples, std::span<const s
 
 namespace {
 
-/// Collective. Of each class the sum of its samples' weights, which are 1 where there are none; of data without classes
-/// one sum. The same bits at any number of ranks: the data are cut into sections that do not depend on it.
+/// Collective. Of each class the sum of its samples' weights, which are 1 where there are none, and of masks the number
+/// of its positions; of data without classes one sum. The same bits at any number of ranks: the data are cut into
+/// sections that do not depend on it.
 std::vector<double> sum_by_class(comm::Communicator& communicator, const io::Dataset& data,
                                  std::span<const float> weights) {
-  constexpr std::int64_t kParts = 64, kRead = 65'536;  // samples
+  constexpr std::int64_t kParts = 64, kSamplesRead = 65'536;  // samples
+  constexpr std::size_t kReadBytes = std::size_t{1} << 24;
+  const auto fit = static_cast<std::int64_t>(kReadBytes / std::max<std::size_t>(1, data.y_bytes()));
+  const std::int64_t read = std::clamp<std::int64_t>(fit, 1, kSamplesRead);
   const bool by_class = data.info().labels_are_classes;
   const auto classes = static_cast<std::size_t>(by_class ? data.info().classes : 1);
   std::vector<double> sums(kParts * classes, 0.0);  // zeros for sections of other ranks
@@ -66,12 +70,20 @@ std::vector<double> sum_by_class(comm::Communicator& communicator, const io::Dat
     for (std::int64_t section = kParts * rank / size; section < kParts * (rank + 1) / size; ++section) {
       const std::span<double> own = std::span(sums).subspan(static_cast<std::size_t>(section) * classes, classes);
       const std::int64_t end = samples * (section + 1) / kParts;
-      for (std::int64_t at = samples * section / kParts; at < end; at += kRead) {
-        numbers.resize(static_cast<std::size_t>(std::min(kRead, end - at)));
+      for (std::int64_t at = samples * section / kParts; at < end; at += read) {
+        numbers.resize(static_cast<std::size_t>(std::min(read, end - at)));
         std::iota(numbers.begin(), numbers.end(), at);
         if (by_class) {
           labels.resize(numbers.size() * data.y_bytes());
           data.read(numbers, io::kNoEpoch, {}, labels);
+        }
+        if (data.info().has_masks()) {
+          for (std::size_t i = 0; i < labels.size() / sizeof(std::int32_t); ++i) {
+            if (const std::int32_t label = label_in(labels, i); label != io::kIgnored) {
+              own[static_cast<std::size_t>(label)] += 1;
+            }
+          }
+          continue;
         }
         for (std::size_t i = 0; i < numbers.size(); ++i) {
           const std::size_t of_class = by_class ? static_cast<std::size_t>(label_in(labels, i)) : 0;
@@ -114,6 +126,12 @@ LossWeights gather_loss_weights(comm::Communicator& communicator, const LossOpti
     if (of_samples && training.info().tokens) {
       throw UsageError("--sample-weight needs samples, and the data are a corpus of tokens");
     }
+    if (of_samples && training.info().has_masks()) {
+      throw UsageError(
+          "--sample-weight is for samples with one label, and the data hold masks: --class-weight weighs the classes "
+          "of "
+          "their positions, --ignore-label leaves positions out");
+    }
   });
   std::vector<double> factors(1, 1.0);
   if (of_classes) factors = chosen_weights(options.class_weights, count_classes(communicator, training));
@@ -126,10 +144,13 @@ LossWeights gather_loss_weights(comm::Communicator& communicator, const LossOpti
   const std::vector<double> sums = sum_by_class(communicator, training, weights);
   double sum = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) sum += factors[of_classes ? i : 0] * sums[i];
-  const double mean = sum / static_cast<double>(training.info().samples);
+  const double labels = training.info().has_masks() ? std::accumulate(sums.begin(), sums.end(), 0.0)
+                                                    : static_cast<double>(training.info().samples);
+  const double mean = sum / labels;
   if (!(mean > 0)) {
     throw UsageError(fmt::format("--{}: every training sample has the weight 0: nothing would be learnt",
-                                 of_classes ? "class-weight" : "sample-weight"));
+                                 of_classes ? "class-weight" : "sample-weight",
+                                 training.info().has_masks() ? "position" : "sample"));
   }
   if (!of_classes) {
     for (float& weight : weights) weight = static_cast<float>(static_cast<double>(weight) / mean);

@@ -201,7 +201,8 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
                        .optimizer = workload.optimizer.kind,
                        .servers = agreement->roles().servers,
                        .gpus = place.gpu.has_value(),
-                       .synchronizes = workload.network->synchronizes()});
+                       .synchronizes = workload.network->synchronizes(),
+                       .counts_labels = workload.model.weighted && !workload.network->sample_shape().mask.empty()});
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
   model::ScheduleClock clock;
@@ -274,7 +275,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
   standardize(communicator, *workload.options, known_scales(options, resumed, initial, workload), workload);
   workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
-  workload.model.weighted = !workload.weights.empty();
+  workload.model.weighted = !workload.weights.empty() || may_lack_classes(workload.training->info(), workload.model);
   workload.training = sampled(communicator, *workload.options, *workload.network, std::move(workload.training));
   return workload;
 }

@@ -22,6 +22,12 @@ constexpr const char* kOption = "sampling balanced";
 /// Throws UsageError. Looks at no label yet.
 void require_drawable(const TrainOptions& options, const model::Network& network, const io::DatasetInfo& info) {
   require_classes(kOption, info);
+  if (info.has_masks()) {
+    throw UsageError(
+        fmt::format("--{} draws samples by their class, and the data hold masks with a class for each "
+                    "position: --class-weight balanced weighs those",
+                    kOption));
+  }
   if (is_recurrent(network)) {
     throw UsageError(fmt::format("--{} does not go with --model {}: its sequences go on from step to step", kOption,
                                  options.network.name));

@@ -37,6 +37,8 @@ const char* key_of(BestBy metric) noexcept {
       return "roc_auc";
     case BestBy::mean_absolute_error:
       return "mean_absolute_error";
+    case BestBy::mean_iou:
+      return "mean_iou";
   }
   return "";
 }
@@ -46,6 +48,7 @@ Task::Task(model::LossKind loss, const model::Network& network, double bytes_per
             : loss == model::LossKind::softmax_cross_entropy ? Kind::classification
             : loss == model::LossKind::binary_cross_entropy  ? Kind::labels
                                                              : Kind::regression),
+      has_masks_(!network.sample_shape().mask.empty()),
       positions_(network.positions()),
       classes_(network.sample_shape().outputs),
       bytes_per_token_(bytes_per_token) {}
@@ -59,30 +62,39 @@ void Task::set_target_scale(const io::FeatureScale& targets) {
 void Task::choose(BestBy by) {
   using enum BestBy;
   const bool has_classes = kind_ == Kind::classification;
+  const bool of_classes = by == accuracy || by == balanced_accuracy || by == f1_macro;
   const bool fits = by == usual || by == loss || (by == mean_absolute_error && kind_ == Kind::regression) ||
-                    (has_classes && by != mean_absolute_error) || (has_labels() && (by == f1_macro || by == roc_auc));
+                    (has_classes && (of_classes || by == (has_masks_ ? mean_iou : roc_auc))) ||
+                    (has_labels() && (by == f1_macro || by == roc_auc));
   if (!fits) {
     std::vector<std::string> others{"auto", "loss"};
     if (has_classes) others.insert(others.end(), {"accuracy", "balanced-accuracy"});
-    if (has_classes || has_labels()) others.insert(others.end(), {"f1-macro", "roc-auc"});
+    if (has_classes || has_labels()) others.emplace_back("f1-macro");
+    if ((has_classes && !has_masks_) || has_labels()) others.emplace_back("roc-auc");
+    if (has_masks_) others.emplace_back("mean-iou");
     if (kind_ == Kind::regression) others.emplace_back("mean-absolute-error");
     throw UsageError(fmt::format("--best-by {} is no metric of {}: give {}", word_of(by),
-                                 has_classes                 ? "classes"
+                                 has_masks_                  ? "masks"
+                                 : has_classes               ? "classes"
                                  : has_labels()              ? "labels, any of which a sample has"
                                  : kind_ == Kind::regression ? "numbers to predict"
                                                              : "text",
                                  fmt::join(others, ", ")));
   }
-  best_by_ = by;
+  best_by_ = by == usual && has_masks_ ? mean_iou : by;
 }
 
 Score Task::score(const model::LossSums& sums, double samples, bool trained) const {
-  const double rows = samples * static_cast<double>(positions_);
+  return score(sums, samples, samples * static_cast<double>(positions_), trained);
+}
+
+Score Task::score(const model::LossSums& sums, double samples, double rows, bool trained) const {
   Score score{.loss = sums.loss / rows, .metric = sums.metric / rows, .samples = std::llround(samples)};
   if (kind_ == Kind::regression) score.metric *= error_unit_;
   if (kind_ == Kind::language) score.metric = std::exp(score.loss);
   if (!needs_answers()) score.best = best_by_ == BestBy::loss ? score.loss : score.metric;
-  if (kind_ == Kind::classification && !trained && classes_ >= kFewClasses) score.top5 = sums.found / rows;
+  if (kind_ == Kind::classification && !has_masks_ && !trained && classes_ >= kFewClasses)
+    score.top5 = sums.found / rows;
   if (kind_ == Kind::labels && !trained) {
     const double there_or_said = 2 * sums.found + (rows - sums.metric);
     if (there_or_said > 0) score.f1 = 2 * sums.found / there_or_said;
@@ -112,6 +124,7 @@ std::vector<std::string> Task::figures(const Score& score) const {
     case Kind::classification:
       figures.push_back(fmt::format("accuracy {:.2f} %", 100 * score.metric));
       if (score.top5 >= 0) figures.push_back(fmt::format("top-5 {:.2f} %", 100 * score.top5));
+      if (score.mean_iou >= 0) figures.push_back(fmt::format("mean IoU {:.4f}", score.mean_iou));
       break;
     case Kind::labels:
       figures.push_back(fmt::format("label accuracy {:.2f} %", 100 * score.metric));
@@ -138,12 +151,13 @@ std::vector<std::string> Task::figures(const Score& score) const {
 std::string Task::format(const Score& score) const { return fmt::format("{}", fmt::join(figures(score), "  ")); }
 
 std::string Task::format_count(const Score& score) const {
-  return counted(score.samples * positions_, is_language() ? "token" : "sample");
+  return is_language() ? counted(score.samples * positions_, "token") : counted(score.samples, "sample");
 }
 
 std::string Task::metric_words() const {
   if (best_by_ == BestBy::f1_macro) return "F1 (macro)";
   if (best_by_ == BestBy::roc_auc) return "ROC AUC";
+  if (best_by_ == BestBy::mean_iou) return "mean IoU";
   std::string words = best_key();
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;
@@ -163,7 +177,9 @@ io::MetricRecord Task::record(const Score& score) const {
   io::MetricRecord record{{"loss", score.loss}, {metric_key(), score.metric}};
   if (score.top5 >= 0) record.emplace_back("top5_accuracy", score.top5);
   if (score.f1 >= 0) record.emplace_back("f1", score.f1);
-  if (needs_answers() && !std::isnan(score.best)) record.emplace_back(best_key(), score.best);
+  if (score.mean_iou >= 0) record.emplace_back(key_of(BestBy::mean_iou), score.mean_iou);
+  if (needs_answers() && best_by_ != BestBy::mean_iou && !std::isnan(score.best))
+    record.emplace_back(best_key(), score.best);
   if (is_language() && bytes_per_token_ > 0) record.emplace_back("bits_per_byte", bits_per_byte(score));
   return record;
 }

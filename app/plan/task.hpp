@@ -22,7 +22,8 @@ struct Score {
   double top5 = -1;   ///< share of samples whose class is among the five likeliest; negative: not counted
   /// Value of Task::best_key(), which compares validations; NaN: not counted, as in training steps, or not defined.
   double best = std::numeric_limits<double>::quiet_NaN();
-  double f1 = -1;  ///< F1 of all labels together: 2 found / (present + predicted); negative: not counted
+  double f1 = -1;        ///< F1 of all labels together: 2 found / (present + predicted); negative: not counted
+  double mean_iou = -1;  ///< masks: mean over the classes that occur of intersection / union; negative: not counted
   std::int64_t samples = 0;
 };
 
@@ -43,11 +44,16 @@ class Task {
   BestBy best_by() const noexcept { return best_by_; }
   /// True if the metric is no sum over samples: evaluations compute it from the answers (answer_metric.hpp).
   bool needs_answers() const noexcept {
-    return best_by_ == BestBy::balanced_accuracy || best_by_ == BestBy::f1_macro || best_by_ == BestBy::roc_auc;
+    return best_by_ == BestBy::balanced_accuracy || best_by_ == BestBy::f1_macro || best_by_ == BestBy::roc_auc ||
+           best_by_ == BestBy::mean_iou;
   }
+  /// True if each position of a sample has a class: evaluations count the answers, whatever metric is chosen.
+  bool has_masks() const noexcept { return has_masks_; }
   /// The score from sums over `samples` samples. `trained`: the sums of a training step, which have loss and metric
   /// only.
   Score score(const model::LossSums& sums, double samples, bool trained) const;
+  /// The same if the sums are over `rows` rows, as those of masks some of whose positions have no class.
+  Score score(const model::LossSums& sums, double samples, double rows, bool trained) const;
   /// "accuracy", "mean_absolute_error", "perplexity" or "label_accuracy": in metrics.jsonl, and as validation/KEY in
   /// TensorBoard.
   const char* metric_key() const noexcept;
@@ -76,7 +82,7 @@ class Task {
   std::string format_evaluation(const Score& score) const;
   /// Loss, metric and related figures, for metrics.jsonl.
   io::MetricRecord record(const Score& score) const;
-  /// Tokens per sample; 1 for samples without tokens.
+  /// Tokens or labelled positions per sample; 1 for other samples.
   std::int64_t positions() const noexcept { return positions_; }
   bool is_language() const noexcept { return kind_ == Kind::language; }
   bool has_labels() const noexcept { return kind_ == Kind::labels; }
@@ -88,6 +94,7 @@ class Task {
   double bits_per_byte(const Score& score) const;
 
   Kind kind_;
+  bool has_masks_;
   std::int64_t positions_;
   std::int64_t classes_;
   double bytes_per_token_;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/options/choices.hpp"
 #include "app/options/image_options.hpp"
@@ -101,6 +102,11 @@ model::InputTransform input_transform(const Normalization& normalize, const io::
   return transform;
 }
 
+bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& options) {
+  if (!info.has_masks()) return false;
+  return info.ignored_label.has_value() || (options.augmentation && options.augmentation->shows_outside());
+}
+
 model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info) {
   using enum model::LossKind;
   const bool classes = info.labels_are_classes;
@@ -151,6 +157,13 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
   }
   model::Augmentation spec = augmentation_of(options.augment, *image);
   spec.per_image = per_image;
+  if (info.has_masks() && spec.moves_pixels() &&
+      info.y.sample_shape != std::vector<std::int64_t>{image->height, image->width}) {
+    throw UsageError(
+        fmt::format("--augment moves the pixels of images and of their masks alike, and masks of [{}] have "
+                    "other extents than images of {} x {}: leave flips and crops out",
+                    fmt::join(info.y.sample_shape, ", "), image->height, image->width));
+  }
   const model::InputTransform transform = input_transform(options.normalize, info);
   spec.scale.fill(transform.scale);
   spec.shift.fill(transform.shift);
@@ -167,7 +180,11 @@ model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional
   for (const io::FieldRange& input : info.inputs) {
     shape.inputs.push_back({.name = input.field.name, .extents = input.field.sample_shape});
   }
+  if (info.has_masks()) shape.mask = info.y.sample_shape;
   if (augmentation) {
+    if (!shape.mask.empty() && augmentation->moves_pixels()) {
+      shape.mask = {augmentation->out.height, augmentation->out.width};
+    }
     shape.image = augmentation->out;
     shape.features = augmentation->out.elements();
   }
@@ -238,7 +255,8 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
                     .seed = options.work.seed,
                     .shift_windows = options.data.shift_windows,
                     .layout = options.data.layout,
-                    .labels = label_meaning(options, before)};
+                    .labels = label_meaning(options, before),
+                    .ignored_label = options.data.ignore_label};
   if (format.context > 0) {
     format.y.clear();
     // A checkpoint may contain the default name for samples, which no user has given.
@@ -286,6 +304,7 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                          .gaps = format.gaps,
                          .layout = format.layout,
                          .labels = format.labels,
+                         .ignored_label = format.ignored_label,
                          .wide_targets = true,
                          .deadline = deadline,
                          .shared = shards});
@@ -547,8 +566,13 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     require_same_inputs(info.inputs, other.inputs, paths.validation);
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
+        ((info.has_masks() || other.has_masks()) && other.y.sample_shape != info.y.sample_shape) ||
         (workload.model.loss == model::LossKind::binary_cross_entropy && !other.targets_are_binary)) {
       const auto learnt = [](const io::DatasetInfo& data) {
+        if (data.has_masks()) {
+          return fmt::format("masks of [{}] with {}", fmt::join(data.y.sample_shape, ", "),
+                             counted(data.classes, "class"));
+        }
         if (data.labels_are_classes) return counted(data.classes, "class");
         return counted(data.y.elements(), data.targets_are_binary ? "label" : "regression target");
       };
@@ -568,6 +592,9 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     throw UsageError("--target-metric needs validation data: name it with --validation");
   }
 
+  if (info.has_masks() && workload.validation && options.validation.best_by == BestBy::usual) {
+    options.validation.best_by = BestBy::mean_iou;
+  }
   workload.model.augmentation = augmentation(options.data, info);
   if (!info.tokens) workload.model.input_transform = input_transform(options.data.normalize, info);
   workload.model.label_smoothing = static_cast<float>(options.loss.label_smoothing);
@@ -617,7 +644,8 @@ io::PrefetcherOptions reading(const Workload& workload, int rank, int world) {
           .accumulate = virtually ? 1 : workload.work.accumulate,
           .rank = virtually ? static_cast<int>(share.first_virtual_rank) : rank,
           .world = virtually ? static_cast<int>(workload.work.virtual_ranks) : world,
-          .parts = virtually ? static_cast<int>(share.micro_steps) : 1};
+          .parts = virtually ? static_cast<int>(share.micro_steps) : 1,
+          .foresees_steps = workload.model.weighted && !workload.network->sample_shape().mask.empty()};
 }
 
 }  // namespace lockstep::app

@@ -46,6 +46,9 @@ model::ElementType element_type(io::FileType type);
 /// View of `count` samples or targets in host memory that is only read.
 model::Tensor tensor_of(std::span<const std::byte> elements, io::FileType type, std::int64_t count);
 
+/// True for masks some of whose positions may belong to no class: ignored labels, or pixels from outside of images.
+bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& options);
+
 // Results of options and data together. Throw UsageError if the two do not fit.
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info);
 model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info);
@@ -72,7 +75,8 @@ struct DataFormat {
   bool shift_windows = true;
   io::Layouts layout = {};
   io::LabelMeaning labels =
-      io::LabelMeaning::automatic;  ///< meaning of labels in data made by other programs, if known
+      io::LabelMeaning::automatic;                 ///< meaning of labels in data made by other programs, if known
+  std::optional<std::int64_t> ignored_label = {};  ///< masks: label of positions that belong to no class
 };
 /// `before`: the checkpoint that the run resumes, or whose network it uses: labels keep the meaning they have there.
 DataFormat data_format(const TrainOptions& options, const io::DataDescription* before = nullptr);

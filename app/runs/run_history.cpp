@@ -233,7 +233,7 @@ RunSummary summary_of(const RunHistory& run) {
 }
 
 bool is_better_metric(std::string_view key, double a, double b) {
-  return key.ends_with("accuracy") || key == "f1_macro" || key == "roc_auc" ? a > b : a < b;
+  return key.ends_with("accuracy") || key == "f1_macro" || key == "roc_auc" || key == "mean_iou" ? a > b : a < b;
 }
 
 std::string format_metric(std::string_view key, double value) {
@@ -243,6 +243,7 @@ std::string format_metric(std::string_view key, double value) {
 std::string metric_words(std::string_view key) {
   if (key == "f1_macro") return "F1 (macro)";
   if (key == "roc_auc") return "ROC AUC";
+  if (key == "mean_iou") return "mean IoU";
   std::string words(key);
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;

@@ -94,7 +94,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   const double seconds = std::max(1e-9, part.total);
   const Score score = score_of(interval_);
   const double rate = interval_.samples / seconds;
-  const auto positions = static_cast<double>(task_.positions());
+  const double positions = task_.is_language() ? static_cast<double>(task_.positions()) : 1;
   // The remaining steps include their share of evaluations and checkpoints.
   const double left = since_start_.seconds() / static_cast<double>(figures.step - first_step_) *
                       static_cast<double>(work_.total_steps - figures.step);
@@ -177,7 +177,9 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);
   if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
   if (score.f1 >= 0) scalar("validation/f1", step, score.f1);
-  if (task_.needs_answers()) scalar(fmt::format("validation/{}", task_.best_key()), step, score.best);
+  if (score.mean_iou >= 0) scalar("validation/mean_iou", step, score.mean_iou);
+  if (task_.needs_answers() && task_.best_by() != BestBy::mean_iou)
+    scalar(fmt::format("validation/{}", task_.best_key()), step, score.best);
   if (files_.tensorboard) files_.tensorboard->flush();
 }
 
@@ -199,7 +201,7 @@ std::string Reporter::summary() const {
     add("validation", last.first, losses.at(last.first), last.second);
     add("the best", best->first, losses.at(best->first), best->second);
     if (constant_) {
-      add("a constant", -1, constant_->loss, constant_->metric);
+      add("a constant", -1, constant_->loss, task_.has_masks() ? constant_->best : constant_->metric);
       if (!std::isfinite(constant_->loss)) rows.back()[2] = "-";
     }
   }

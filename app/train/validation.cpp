@@ -148,9 +148,9 @@ std::string Validation::beaten_by_constant() const {
   if (!reached || !last_) return "";
   const ConstantPredictor& constant = workload_.constant;
   const Task& task = *workload_.task;
-  const std::string text = beaten_by(constant, last_->metric, *reached, task);
+  const std::string text = beaten_by(constant, compared(*last_, task), *reached, task);
   if (text.empty()) return "";
-  const bool comparable = std::string_view(task.best_key()) == task.metric_key();
+  const bool comparable = std::string_view(task.best_key()) == (task.has_masks() ? "mean_iou" : task.metric_key());
   if (comparable && beaten_by(constant, best_metric_, *reached, task).empty()) {
     return fmt::format("validation {}; the best validation{} was better ({})", text,
                        best_step_ < 0 ? "" : fmt::format(", at step {},", best_step_),

@@ -24,6 +24,9 @@ struct FieldRange {
   double value_min = 0, value_max = 1, mean = 0, standard_deviation = 1;  ///< with statistics
 };
 
+/// Label of a position that belongs to no class, as it is delivered (DatasetInfo::ignored_label).
+inline constexpr std::int32_t kIgnored = -1;
+
 /// Meaning of x, and form of the labels, from the manifest (or guessed from the types without one).
 struct DatasetInfo {
   std::int64_t samples = 0;
@@ -34,6 +37,8 @@ struct DatasetInfo {
   std::vector<FieldRange> inputs = {};
   std::vector<FieldRange> targets = {};  ///< likewise of y
   bool labels_are_classes = true;
+  /// Masks: the stored label of positions that belong to no class, which are delivered as kIgnored.
+  std::optional<std::int64_t> ignored_label;
   std::int64_t classes = 0;         ///< 0: regression; for tokens, the vocabulary
   bool holds_weights = false;       ///< packed with a weight for each sample (kWeightName)
   bool targets_are_binary = false;  ///< every target is 0 or 1: labels, any number of which a sample has
@@ -45,6 +50,9 @@ struct DatasetInfo {
   std::optional<TokenInfo> tokens;   ///< set: x and y are windows of tokens, int32 [context]
   std::optional<TableSchema> table;  ///< set: x are the columns of a table
   std::optional<SampleId> id;        ///< set: samples have names
+
+  /// True for a class label at each position of a sample, with the extents of y.
+  bool has_masks() const noexcept { return labels_are_classes && !tokens && y.elements() > 1; }
 };
 
 /// An open shard file.
@@ -84,7 +92,8 @@ class Dataset {
 
   /// Reads samples by index, in the given order. A sample may depend on the epoch (windows start elsewhere in each),
   /// but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside [0,
-  /// classes), NaN or infinity in float data, numbers beyond the range of float32. With an empty x, only y is read.
+  /// classes) (but for those that are ignored), NaN or infinity in float data, numbers beyond the range of float32.
+  /// With an empty x, only y is read.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
   /// The y of read() in kNoEpoch, without reading x; only tokens need their x for it.

@@ -34,7 +34,7 @@ class DatasetSource final : public SampleSource {
     if (has_several_fields()) return data_.stored_fields();
     std::vector<Field> fields{{"x", data_.x_type(), info.x.sample_shape}};
     if (info.y.name.empty()) return fields;
-    fields.push_back({"y", data_.y_type(), info.y.sample_shape});
+    fields.push_back({"y", has_small_masks() ? FileType::uint8 : data_.y_type(), info.y.sample_shape});
     return fields;
   }
   std::vector<FieldRole> roles() const override {
@@ -45,6 +45,10 @@ class DatasetSource final : public SampleSource {
     roles.insert(roles.end(), std::max<std::size_t>(info.inputs.size(), 1) - 1, FieldRole::input);
     roles.insert(roles.end(), std::max<std::size_t>(info.targets.size(), 1) - 1, FieldRole::target);
     return roles;
+  }
+  std::optional<std::int64_t> ignored_label() const override {
+    if (!data_.info().ignored_label) return std::nullopt;
+    return has_small_masks() ? kSmallIgnored : kIgnored;
   }
   std::int64_t count() const override { return count_; }
   std::string description() const override { return fmt::format("hdf5 {}", path_.filename().string()); }
@@ -77,6 +81,12 @@ class DatasetSource final : public SampleSource {
     const bool labelled = !data_.info().y.name.empty();
     if (has_several_fields()) {
       data_.read_fields(indices_, buffers);
+    } else if (labelled && has_small_masks()) {
+      labels_.resize(buffers[1].size());
+      data_.read(indices_, kNoEpoch, buffers[0], std::as_writable_bytes(std::span(labels_)));
+      std::ranges::transform(labels_, buffers[1].begin(), [](std::int32_t label) {
+        return static_cast<std::byte>(label == kIgnored ? kSmallIgnored : label);
+      });
     } else {
       data_.read(indices_, kNoEpoch, buffers[0], labelled ? buffers[1] : std::span<std::byte>{});
     }
@@ -89,6 +99,9 @@ class DatasetSource final : public SampleSource {
 
  private:
   bool has_several_fields() const { return !data_.info().inputs.empty() || !data_.info().targets.empty(); }
+  /// Masks of few classes are packed as bytes.
+  static constexpr std::uint8_t kSmallIgnored = 255;
+  bool has_small_masks() const noexcept { return data_.info().has_masks() && data_.info().classes <= kSmallIgnored; }
 
   /// Calls use(first sample, flags of the samples that miss a number).
   template <class Use>
@@ -195,6 +208,7 @@ class DatasetSource final : public SampleSource {
   std::vector<double> means_;       ///< mean of each element; empty: nothing is missing
   std::string remark_;
   std::vector<std::int64_t> indices_;
+  std::vector<std::int32_t> labels_;
   std::int64_t done_ = 0;
 };
 

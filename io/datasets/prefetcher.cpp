@@ -48,7 +48,7 @@ struct Place {
 
 struct Slot {
   Buffer x, y;
-  std::vector<std::int64_t> samples;
+  std::vector<std::int64_t> samples, of_step;
   InputBatch batch;
   std::exception_ptr error;
 };
@@ -68,7 +68,8 @@ struct Prefetcher::Reader {
   bool stopping = false;
   std::optional<Place> elsewhere;  ///< new position for the thread; batches read before it notices are dropped
   double stall_seconds = 0;
-  std::vector<std::int64_t> part;  ///< this rank's part of the step being read
+  std::vector<std::int64_t> part;     ///< this rank's part of the step being read
+  std::vector<std::int64_t> of_step;  ///< all its parts, with foresees_steps
   std::thread thread;
 
   Reader(const Dataset& data, PrefetcherOptions chosen) : dataset(data), options(std::move(chosen)) {
@@ -90,7 +91,7 @@ struct Prefetcher::Reader {
   void make_slots(std::pmr::memory_resource* memory, std::size_t most) {
     for (int i = 0; i < options.depth; ++i) {
       slots.push_back(
-          {Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, {}, nullptr});
+          {Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, {}, {}, nullptr});
       slots.back().samples.reserve(most);
     }
   }
@@ -203,6 +204,11 @@ struct Prefetcher::Reader {
         }
       }
       begin = false;
+      of_step.clear();
+      for (int i = 0; options.foresees_steps && i < options.parts; ++i) {
+        order.part(position, count, options.rank + i, options.world, part);
+        of_step.insert(of_step.end(), part.begin(), part.end());
+      }
       for (int i = 0; i < options.parts; ++i) {
         order.part(position, count, options.rank + i, options.world, part);
         if (!deliver_part({.epoch = epoch, .position = position, .count = count}, i, 0)) return false;
@@ -259,7 +265,11 @@ struct Prefetcher::Reader {
                      .next_position = step.position + step.count,
                      .micro = index + micro,
                      .samples = {},
+                     .of_step = {},
                      .first_sequence = first_sequence};
+      slot->of_step.clear();
+      if (slot->batch.micro == 0) slot->of_step = of_step;
+      slot->batch.of_step = slot->of_step;
       read_micro_batch(*slot, micro);
       publish();
     }

@@ -29,6 +29,7 @@ struct PrefetcherOptions {
   std::int64_t first_epoch = 0;
   std::int64_t first_position = 0;              ///< position within first_epoch; for resume
   int depth = 3;                                ///< batches in flight
+  bool foresees_steps = false;                  ///< InputBatch::of_step is filled in
   std::pmr::memory_resource* memory = nullptr;  ///< pinned host memory for GPUs; nullptr: the default resource
 };
 
@@ -43,7 +44,9 @@ struct InputBatch {
   std::int64_t next_position = 0;         ///< position after this step; == epoch_samples() at the end of an epoch
   std::int64_t micro = 0;                 ///< 0 … accumulate - 1, or parts - 1
   std::span<const std::int64_t> samples;  ///< indices in the dataset
-  std::int64_t first_sequence = 0;        ///< stateful: index of this micro-batch's first sequence among the rank's own
+  /// First micro-batch of a step, with foresees_steps: the samples of all of this reader's micro-batches of the step.
+  std::span<const std::int64_t> of_step;
+  std::int64_t first_sequence = 0;  ///< stateful: index of this micro-batch's first sequence among the rank's own
 };
 
 /// Samples of an epoch: the whole dataset, or the samples in stateful batches (PrefetcherOptions::stateful).

@@ -32,6 +32,7 @@ void RelabelledDataset::relabel(std::span<std::byte> y) const {
   for (std::size_t at = 0; at < y.size(); at += sizeof(std::int32_t)) {
     std::int32_t label = 0;
     std::memcpy(&label, &y[at], sizeof label);
+    if (label == kIgnored && info_.has_masks()) continue;
     label = new_class_.at(static_cast<std::size_t>(label));  // the dataset has checked the label's range
     std::memcpy(&y[at], &label, sizeof label);
   }

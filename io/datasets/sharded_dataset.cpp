@@ -160,11 +160,12 @@ struct ShardedDataset::Files {
         deadline(options.deadline) {
     if (!is_packed(options.path)) describe_without_manifest(options);
     stored_y = info.y;
-    if (has_y() && !info.labels_are_classes && targets.empty()) understand_targets(options.labels);
+    if (has_y() && !info.labels_are_classes && targets.empty()) understand_targets(options);
     arrange(options.layout);
     lay_side_by_side();
+    understand_masks(options);
+    if (inputs.size() > 1) refuse_masks_of_several();
     only_target.stored = info.y;
-    refuse_masks();
     load_labels();
     if (!options.weight.empty()) open_weights(options);
   }
@@ -271,14 +272,12 @@ struct ShardedDataset::Files {
     if (targets.size() > 1) stored_y = info.y;
   }
 
-  /// Refuses pictures as labels of pictures.
-  void refuse_masks() const {
-    for (const Column& input : inputs) {
-      if (input.stored.sample_shape.size() < 2 || info.y.sample_shape.size() < 2) continue;
-      throw FileError(fmt::format("{}: per-pixel labels are not supported yet: a sample of [{}] has labels of [{}]",
-                                  path_of(0), fmt::join(input.stored.sample_shape, ", "),
-                                  fmt::join(info.y.sample_shape, ", ")));
-    }
+  /// Refuses masks beside several inputs.
+  void refuse_masks_of_several() const {
+    if (info.y.sample_shape.size() < 2) return;
+    throw FileError(fmt::format("{}: labels of [{}] at each position of a sample need a single input, and there are {}: "
+                                "give one --x",
+                                path_of(0), fmt::join(info.y.sample_shape, ", "), inputs.size()));
   }
 
   /// The fields of shards that a reader asks for, by their names: `given` by the user, or the network's `wanted` ones.
@@ -359,6 +358,44 @@ struct ShardedDataset::Files {
     info.standard_deviation = std::sqrt(squares / numbers);
   }
 
+  /// Gives masks the extents of their positions. Refuses numbers for each position, and ignored labels elsewhere.
+  void understand_masks(const DatasetOptions& options) {
+    std::vector<std::int64_t>& shape = info.y.sample_shape;
+    if (!info.labels_are_classes && are_shaped_as_masks(info.x.sample_shape, shape)) {
+      throw FileError(
+          fmt::format("{}: a sample of [{}] has numbers to predict of [{}]: a network learns a class for "
+                      "each position, whole numbers from 0 on, or a row of numbers for each sample",
+                      path_of(0), fmt::join(info.x.sample_shape, ", "), fmt::join(shape, ", ")));
+    }
+    if (!info.has_masks()) {
+      if (options.ignored_label && has_y()) {
+        throw FileError(fmt::format("{}: --ignore-label is for masks, and each sample has {} here", path_of(0),
+                                    info.labels_are_classes ? "one class" : "numbers to predict"));
+      }
+      return;
+    }
+    shape = without_trailing_ones(std::move(shape));
+    const bool leads = inputs[0].channels_first && shape.size() == info.x.sample_shape.size() && shape[0] == 1;
+    if (leads) shape.erase(shape.begin());
+    if (!options.ignored_label) return;
+    if (info.ignored_label && info.ignored_label != options.ignored_label) {
+      throw FileError(fmt::format("{}: was packed with --ignore-label {}, and {} is given: leave it away", path_of(0),
+                                  *info.ignored_label, *options.ignored_label));
+    }
+    info.ignored_label = options.ignored_label;
+  }
+
+  /// "sample 3", or "sample 3 at [4, 5]" for a label of a mask: element `index` of y from sample `first` on.
+  std::string label_place(std::int64_t first, std::size_t index) const {
+    const std::int64_t each = info.y.elements(), at = static_cast<std::int64_t>(index);
+    return fmt::format("sample {}{}", first + at / each, place_text(info.y.sample_shape, at % each));
+  }
+
+  template <class Number>
+  bool is_ignored(Number label) const noexcept {
+    return info.ignored_label && static_cast<double>(label) == static_cast<double>(*info.ignored_label);
+  }
+
   std::shared_ptr<ShardSet> open_packed(const DatasetOptions& options) {
     const ShardManifest manifest = [&] {
       if (options.shared) return options.shared->manifest();
@@ -379,6 +416,7 @@ struct ShardedDataset::Files {
     if (!several && manifest.fields.size() > 1) info.y = manifest.fields[1];
     info.holds_weights = !several && manifest.fields.size() > 2;
     info.labels_are_classes = manifest.labels == Labels::classes;
+    info.ignored_label = manifest.ignored_label;
     info.classes = manifest.classes;
     info.class_names = manifest.class_names;
     info.value_min = manifest.value_min;
@@ -410,6 +448,7 @@ struct ShardedDataset::Files {
     if (const auto& attributes = first.attributes()) {  // shards without their manifest
       info.labels_are_classes = attributes->labels == Labels::classes;
       info.classes = attributes->classes;
+      info.ignored_label = attributes->ignored_label;
       info.class_names = attributes->class_names;
       info.value_min = attributes->value_min;
       info.value_max = attributes->value_max;
@@ -420,7 +459,13 @@ struct ShardedDataset::Files {
                         path_of(0), info.classes, info.samples));
       }
     } else {
-      info.labels_are_classes = has_y() && targets.empty() && info.y.elements() == 1 && are_classes(options.labels);
+      const bool have_masks =
+          has_y() &&
+          (options.labels == LabelMeaning::masks ||
+           (options.labels != LabelMeaning::numbers && are_shaped_as_masks(info.x.sample_shape, info.y.sample_shape)));
+      if (have_masks) info.ignored_label = options.ignored_label;
+      info.labels_are_classes =
+            has_y() && targets.empty() && (have_masks || info.y.elements() == 1) && are_classes(options.labels);
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes(options.labels);
@@ -462,12 +507,12 @@ struct ShardedDataset::Files {
     if (!set.text_classes().empty()) return true;
     if (wanted == LabelMeaning::numbers) return false;
     if (info.y.type != FileType::float32 && info.y.type != FileType::float64) return true;
-    WholeNumbers numbers;
+    WholeNumbers numbers(info.ignored_label);
     for (std::size_t shard = 0; shard < set.size() && numbers.are_whole(); ++shard) {
       set.stream(shard, y_field,
                  [&](std::int64_t, std::span<const std::byte> block) { numbers.add(info.y.type, block); });
     }
-    if (wanted == LabelMeaning::classes ? !numbers.are_whole() : !numbers.are_classes()) return false;
+    if (wanted == LabelMeaning::automatic ? !numbers.are_classes() : !numbers.are_whole()) return false;
     set.warnings().push_back(
         fmt::format("{}: {} holds whole numbers as floats: taken as labels of classes (--loss mean-squared-error, or "
                     "--regression of pack, takes them as numbers to predict)",
@@ -484,10 +529,19 @@ struct ShardedDataset::Files {
     return pattern.values();
   }
 
-  /// Recognises rows of zeros with a single 1 as classes, and rows of zeros and ones as labels.
-  void understand_targets(LabelMeaning wanted) {
+  /// Recognises rows of zeros with a single 1 as classes, rows of zeros and ones as labels, and, if classes are wanted,
+  /// rows as long as the samples as masks of series.
+  void understand_targets(const DatasetOptions& options) {
+    const LabelMeaning wanted = options.labels;
     if (info.y.sample_shape.size() > 1) return;
     const TargetValues values = known_targets ? *known_targets : look_at_targets();
+    const bool is_series = info.y.sample_shape.size() == 1 && !info.x.sample_shape.empty() &&
+                           info.y.sample_shape[0] == info.x.sample_shape[0] && info.y.elements() > 1;
+    if (wanted == LabelMeaning::classes && values != TargetValues::one_hot && is_series && !known_targets) {
+      info.ignored_label = options.ignored_label;
+      info.labels_are_classes = are_classes(LabelMeaning::masks);
+      if (info.labels_are_classes) return count_classes(LabelMeaning::masks);
+    }
     info.targets_are_binary = values != TargetValues::any;
     if (values == TargetValues::any || wanted == LabelMeaning::numbers || info.y.sample_shape.empty()) return;
     const std::int64_t columns = info.y.elements();
@@ -514,21 +568,24 @@ struct ShardedDataset::Files {
       set.stream(shard, y_field, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(info.y.type, block, [&](auto elements) {
           for (std::size_t i = 0; i < elements.size(); ++i) {
+            if (is_ignored(elements[i])) continue;
             const std::int64_t label = is_whole(elements[i]) ? static_cast<std::int64_t>(elements[i]) : -1;
             if (label < 0 || label > std::numeric_limits<std::int32_t>::max()) {
-              throw FileError(
-                  fmt::format("{}: sample {} has label {}, which is no class number (--loss "
-                              "mean-squared-error, or --regression of pack, predicts such numbers)",
-                              path_of(shard), first + static_cast<std::int64_t>(i), label_text(elements[i])));
+              throw FileError(fmt::format("{}: {} has label {}, which is no class number ({})", path_of(shard),
+                                          label_place(first, i), label_text(elements[i]),
+                                          info.y.elements() > 1
+                                              ? "--ignore-label names the label of positions without a class"
+                                              : "--loss mean-squared-error, or --regression of pack, predicts such "
+                                                "numbers"));
             }
             smallest = std::min(smallest, label);
             info.classes = std::max(info.classes, label + 1);
             if (!plausible_classes(info.classes, info.samples)) {
               throw FileError(fmt::format(
-                  "{}: sample {} has label {}, which {} not explain: it is damaged, "
+                  "{}: {} has label {}, which {} not explain: it is damaged, "
                   "or {} holds no class numbers (--loss mean-squared-error, or --regression of pack, takes them "
                   "as numbers to predict)",
-                  path_of(shard), first + static_cast<std::int64_t>(i), label,
+                  path_of(shard), label_place(first, i), label,
                   info.samples == 1 ? "1 sample does" : fmt::format("{} samples do", info.samples),
                   set.file(shard).fields()[y_field].dataset));
             }
@@ -750,10 +807,12 @@ struct ShardedDataset::Files {
     }
     with_elements(info.y.type, raw, [&](auto elements) {
       for (std::size_t i = 0; i < elements.size(); ++i) {
-        const std::int64_t label = is_whole(elements[i]) ? static_cast<std::int64_t>(elements[i]) : -1;
-        if (label < 0 || label >= info.classes) {
-          throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", path_of(shard),
-                                      first + static_cast<std::int64_t>(i), label_text(elements[i]), info.classes));
+        const std::int64_t label = is_ignored(elements[i]) ? kIgnored
+                                   : is_whole(elements[i]) ? static_cast<std::int64_t>(elements[i])
+                                                           : info.classes;
+        if (label < kIgnored || label >= info.classes) {
+          throw FileError(fmt::format("{}: {} has label {}, outside [0, {})", path_of(shard), label_place(first, i),
+                                      label_text(elements[i]), info.classes));
         }
         const auto value = static_cast<std::int32_t>(label);
         std::memcpy(out.data() + i * sizeof value, &value, sizeof value);

@@ -56,6 +56,8 @@ struct DatasetOptions {
   Layouts layout = {};
   /// Meaning of labels in other programs' files; rows of zeros with a single 1 are classes, too.
   LabelMeaning labels = LabelMeaning::automatic;
+  /// Masks: the label of positions that belong to no class; nullopt: as the manifest says.
+  std::optional<std::int64_t> ignored_label = {};
   bool wide_targets = false;  ///< targets that float32 may not hold (float64, integers of 32, 64 bits) stay float64
   IoDeadline* deadline = nullptr;             ///< limit for opening and reading; outlives the dataset. nullptr: none
   std::shared_ptr<SharedShards> shared = {};  ///< shards of `path` that all ranks opened together; nullptr: opened here

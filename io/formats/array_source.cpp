@@ -38,27 +38,42 @@ void read_rows(ArrayFile& file, std::span<std::byte> rows) {
   if (file.big_endian != (std::endian::native == std::endian::big)) to_native_order(rows, size_of(file.type));
 }
 
-/// Decides by one rule for labels of one element, of any type and shape. Reads the file to its end if they are floats.
-bool are_classes(ArrayFile file, LabelMeaning wanted) {
+/// Decides by one rule for labels of one element, of any type and shape, and for masks. Reads the file to its end if
+/// they are floats.
+bool are_classes(ArrayFile file, const ArrayFile& samples, const ArrayLabels& labels) {
   check_shape(file);
-  const bool single = std::all_of(file.shape.begin() + 1, file.shape.end(), [](std::int64_t n) { return n == 1; });
-  if (!single || wanted == LabelMeaning::numbers) return false;
+  const std::span<const std::int64_t> shape = std::span(file.shape).subspan(1);
+  const bool single = std::ranges::all_of(shape, [](std::int64_t n) { return n == 1; });
+  const bool masks = labels.meaning == LabelMeaning::masks ||
+                     (samples.shape.size() > 1 && are_shaped_as_masks(std::span(samples.shape).subspan(1), shape));
+  if (labels.ignored && (single || !masks)) {
+    throw FileError(fmt::format("{}: --ignore-label is for masks, and each sample has {} here",
+                                file.bytes.path().string(), single ? "one label" : "numbers to predict"));
+  }
+  if ((!single && !masks) || labels.meaning == LabelMeaning::numbers) return false;
   if (!is_float(file.type)) return true;
+  std::int64_t each = 1, all = 1;
+  for (const std::int64_t extent : shape) each *= extent;
+  all = file.shape[0] * each;
   constexpr std::int64_t kAtOnce = 65'536;
-  WholeNumbers numbers;
+  WholeNumbers numbers(labels.ignored);
   std::vector<std::byte> rows;
-  for (std::int64_t done = 0; done < file.shape[0] && numbers.are_whole(); done += kAtOnce) {
-    rows.resize(static_cast<std::size_t>(std::min(kAtOnce, file.shape[0] - done)) * size_of(file.type));
+  for (std::int64_t done = 0; done < all && numbers.are_whole(); done += kAtOnce) {
+    rows.resize(static_cast<std::size_t>(std::min(kAtOnce, all - done)) * size_of(file.type));
     read_rows(file, rows);
     numbers.add(file.type, rows);
   }
-  return wanted == LabelMeaning::classes ? numbers.are_whole() : numbers.are_classes();
+  return labels.meaning == LabelMeaning::automatic ? numbers.are_classes() : numbers.are_whole();
 }
 
 class ArraySource final : public SampleSource {
  public:
-  ArraySource(std::string format, std::vector<ArrayFile> files, bool labels_are_classes)
-      : format_(std::move(format)), files_(std::move(files)), labels_are_classes_(labels_are_classes) {
+  ArraySource(std::string format, std::vector<ArrayFile> files, bool labels_are_classes,
+              std::optional<std::int64_t> ignored)
+      : format_(std::move(format)),
+        files_(std::move(files)),
+        labels_are_classes_(labels_are_classes),
+        ignored_(ignored) {
     constexpr const char* kNames[] = {"x", "y"};
     for (std::size_t f = 0; f < files_.size(); ++f) {
       check_shape(files_[f]);
@@ -81,6 +96,7 @@ class ArraySource final : public SampleSource {
     return describe_files(format_, paths);
   }
   bool labels_are_classes() const override { return labels_are_classes_; }
+  std::optional<std::int64_t> ignored_label() const override { return ignored_; }
   std::vector<std::string> remarks() const override {
     if (!floats_are_classes_) return {};
     return {
@@ -100,7 +116,7 @@ class ArraySource final : public SampleSource {
       }
       std::span<std::byte> rows = buffers[f];
       if (f == 1 && floats_are_classes_) {
-        labels_.resize(static_cast<std::size_t>(samples) * size_of(files_[f].type));
+        labels_.resize(buffers[f].size() / sizeof(std::int32_t) * size_of(files_[f].type));
         rows = labels_;
       }
       read_rows(files_[f], rows);
@@ -121,6 +137,7 @@ class ArraySource final : public SampleSource {
   std::vector<ArrayFile> files_;
   std::vector<Field> fields_;
   bool labels_are_classes_ = false, floats_are_classes_ = false;
+  std::optional<std::int64_t> ignored_;
   std::vector<std::byte> labels_;  ///< labels as in the file
   std::int64_t done_ = 0;
 };
@@ -143,12 +160,12 @@ void check_shape(const ArrayFile& file) {
 
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
                                                 const std::filesystem::path& x, const std::filesystem::path& y,
-                                                LabelMeaning labels) {
+                                                const ArrayLabels& labels) {
   std::vector<ArrayFile> files;
   if (!y.empty()) files.push_back(open(y));
   files.insert(files.begin(), open(x));
-  const bool classes = !y.empty() && are_classes(open(y), labels);
-  return std::make_unique<ArraySource>(std::move(format), std::move(files), classes);
+  const bool classes = !y.empty() && are_classes(open(y), files[0], labels);
+  return std::make_unique<ArraySource>(std::move(format), std::move(files), classes, labels.ignored);
 }
 
 }  // namespace lockstep::io

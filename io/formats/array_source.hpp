@@ -26,6 +26,6 @@ void check_shape(const ArrayFile& file);
 /// Opens both files; an empty y: samples without labels. Throws FileError if the counts differ.
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
                                                 const std::filesystem::path& x, const std::filesystem::path& y,
-                                                LabelMeaning labels);
+                                                const ArrayLabels& labels);
 
 }  // namespace lockstep::io

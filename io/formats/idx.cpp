@@ -53,7 +53,7 @@ ArrayFile open_idx(const std::filesystem::path& path) {
 }  // namespace
 
 std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y,
-                                       LabelMeaning labels) {
+                                       const ArrayLabels& labels) {
   return make_array_source("idx", open_idx, x, y, labels);
 }
 

@@ -95,7 +95,7 @@ ArrayFile open_npy(const std::filesystem::path& path) {
 }  // namespace
 
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
-                                       LabelMeaning labels) {
+                                       const ArrayLabels& labels) {
   return make_array_source("npy", open_npy, x, y, labels);
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -41,6 +42,7 @@ std::string describe(const PredictionContent& content) {
   std::string text = fmt::format("{} {} {} {} {} {} {} {}", content.samples, content.outputs, content.classes,
                                  content.targets, fmt::join(content.class_names, ","),
                                  fmt::join(content.target_names, ","), content.id_name, content.id_bytes);
+  if (!content.mask.empty()) text += fmt::format(" mask {}", fmt::join(content.mask, "x"));
   for (const auto& [name, value] : content.about) text += fmt::format("\n{}={}", name, value);
   return to_hex(checksum(std::as_bytes(std::span(text))));
 }
@@ -182,8 +184,10 @@ PredictionWriter::PredictionWriter(PredictionOutput output, PredictionContent co
       progress_(partial_.string() + ".progress"),
       content_(std::move(content)),
       identity_(describe(content_)),
+      positions_(static_cast<std::size_t>(
+          std::accumulate(content_.mask.begin(), content_.mask.end(), std::int64_t{1}, std::multiplies{}))),
       target_bytes_(!content_.targets  ? 0
-                    : content_.classes ? sizeof(std::int32_t)
+                    : content_.classes ? positions_ * sizeof(std::int32_t)
                                        : static_cast<std::size_t>(content_.outputs) * sizeof(float)),
       noted_at_(now()) {
   lock();
@@ -211,8 +215,9 @@ bool PredictionWriter::take_over() {
 
 std::uint64_t PredictionWriter::bytes() const noexcept {
   return 64 * 1024 + static_cast<std::uint64_t>(content_.samples) *
-                         (static_cast<std::uint64_t>(content_.outputs) * sizeof(float) + sizeof(std::int32_t) +
-                          target_bytes_ + sizeof(std::int64_t) + static_cast<std::uint64_t>(content_.id_bytes));
+                         ((content_.mask.empty() ? static_cast<std::uint64_t>(content_.outputs) : 0) * sizeof(float) +
+                          positions_ * sizeof(std::int32_t) + target_bytes_ + sizeof(std::int64_t) +
+                          static_cast<std::uint64_t>(content_.id_bytes));
 }
 
 /// Locks the file for this process. The previous owner may have finished or given up in between.
@@ -250,7 +255,8 @@ std::int64_t PredictionWriter::noted() const {
 void PredictionWriter::create() {
   const std::int64_t samples = content_.samples, outputs = content_.outputs;
   const std::array<std::int64_t, 2> table{samples, outputs};
-  const std::array<std::int64_t, 1> column{samples};
+  std::vector<std::int64_t> of_classes{samples};
+  of_classes.insert(of_classes.end(), content_.mask.begin(), content_.mask.end());
   try {
     if (::ftruncate(lock_.get(), 0) != 0 || ::fsync(lock_.get()) != 0) {
       throw FileError(fmt::format("cannot write {}: {}", progress_.string(), std::generic_category().message(errno)));
@@ -261,11 +267,11 @@ void PredictionWriter::create() {
       throw FileError(
           fmt::format("cannot write {}: {}", output_.file.string(), no_space_text(refusal, partial_, bytes())));
     }
-    out.create_dataset(kScores, FileType::float32, table);
-    if (content_.classes) out.create_dataset(kClass, FileType::int32, column);
-    if (content_.targets && content_.classes) out.create_dataset(kTarget, FileType::int32, column);
+    if (content_.mask.empty()) out.create_dataset(kScores, FileType::float32, table);
+    if (content_.classes) out.create_dataset(kClass, FileType::int32, of_classes);
+    if (content_.targets && content_.classes) out.create_dataset(kTarget, FileType::int32, of_classes);
     if (content_.targets && !content_.classes) out.create_dataset(kTarget, FileType::float32, table);
-    out.create_dataset(kIndex, FileType::int64, column);
+    out.create_dataset(kIndex, FileType::int64, std::array{samples});
     constexpr std::int64_t kAtOnce = 1 << 16;
     std::vector<std::int64_t> indices;
     for (std::int64_t begin = 0; begin < samples; begin += kAtOnce) {
@@ -313,8 +319,8 @@ void PredictionWriter::locate() {
     return at;
   };
   const std::size_t score_bytes = static_cast<std::size_t>(content_.outputs) * sizeof(float);
-  scores_ = offset(kScores, FileType::float32, score_bytes);
-  if (content_.classes) classes_ = offset(kClass, FileType::int32, sizeof(std::int32_t));
+  if (content_.mask.empty()) scores_ = offset(kScores, FileType::float32, score_bytes);
+  if (content_.classes) classes_ = offset(kClass, FileType::int32, positions_ * sizeof(std::int32_t));
   if (content_.targets)
     targets_ = offset(kTarget, content_.classes ? FileType::int32 : FileType::float32, target_bytes_);
   values_ = open_file(partial_, O_WRONLY, "write");
@@ -324,7 +330,7 @@ void PredictionWriter::write(std::span<const float> scores, std::span<const std:
   const auto outputs = static_cast<std::size_t>(content_.outputs);
   const std::size_t count = scores.size() / outputs;
   const auto first = static_cast<std::uint64_t>(done_);
-  if (scores.size() != count * outputs || targets.size() != count * target_bytes_ ||
+  if (scores.size() != count * outputs || targets.size() != count * target_bytes_ || !content_.mask.empty() ||
       done_ + static_cast<std::int64_t>(count) > content_.samples) {
     throw std::invalid_argument(fmt::format("{} scores and {} bytes of targets from sample {} of {} on", scores.size(),
                                             targets.size(), done_, content_.samples));
@@ -336,7 +342,24 @@ void PredictionWriter::write(std::span<const float> scores, std::span<const std:
     write_at(values_, std::as_bytes(std::span(classes)), classes_ + first * sizeof(std::int32_t), partial_);
   }
   if (content_.targets) write_at(values_, targets, targets_ + first * target_bytes_, partial_);
-  done_ += static_cast<std::int64_t>(count);
+  add(count);
+}
+
+void PredictionWriter::write_masks(std::span<const std::int32_t> classes, std::span<const std::byte> targets) {
+  const std::size_t count = classes.size() / positions_;
+  const auto first = static_cast<std::uint64_t>(done_);
+  if (classes.size() != count * positions_ || targets.size() != count * target_bytes_ || content_.mask.empty() ||
+      done_ + static_cast<std::int64_t>(count) > content_.samples) {
+    throw std::invalid_argument(fmt::format("{} classes and {} bytes of targets from mask {} of {} on", classes.size(),
+                                            targets.size(), done_, content_.samples));
+  }
+  write_at(values_, std::as_bytes(classes), classes_ + first * positions_ * sizeof(std::int32_t), partial_);
+  if (content_.targets) write_at(values_, targets, targets_ + first * target_bytes_, partial_);
+  add(count);
+}
+
+void PredictionWriter::add(std::size_t samples) {
+  done_ += static_cast<std::int64_t>(samples);
   if (now() - noted_at_ > kSecondsBetweenNotes) note_progress();
 }
 

@@ -6,9 +6,10 @@
 /// | `/scores` | float32 [samples, outputs] | probabilities of the classes or labels, or the predicted numbers |
 /// | `/class` | int32 [samples] | the likeliest class, the first of equals; only with classes |
 /// | `/target` | int32 [samples] or float32 [samples, outputs] | the target in the data; only if they have one |
-/// | `/index` | int64 [samples] | the sample's index in the data: 0, 1, ... |
-/// | `/id` | uint8 [samples, bytes] | the sample's name, padded with zeros; only if samples have names |
-/// | `/`, texts | | the caller's attributes, and `class_names`, `target_names`, `id_column` if known |
+/// | of masks | int32 [samples, extents of a mask] | `/class` and `/target`, which is -1 without a class; no `/scores`
+/// | | `/index` | int64 [samples] | the sample's index in the data: 0, 1, ... | | `/id` | uint8 [samples, bytes] | the
+/// sample's name, padded with zeros; only if samples have names | | `/`, texts | | the caller's attributes, and
+/// `class_names`, `target_names`, `id_column` if known |
 ///
 /// The content does not depend on the number of processes that computed it, nor on time or hosts.
 #pragma once
@@ -32,6 +33,7 @@ struct PredictionContent {
   std::int64_t outputs = 0;  ///< scores per sample
   bool classes = false;
   bool targets = false;
+  std::vector<std::int64_t> mask = {};         ///< extents of masks, whose positions have a class each; empty: none
   std::vector<std::string> class_names = {};   ///< may be empty
   std::vector<std::string> target_names = {};  ///< names of the numbers, if there are no classes
   std::string id_name = {};                    ///< name of the identifier column; "": samples have no names
@@ -65,6 +67,8 @@ class PredictionWriter {
   /// Appends samples: `outputs` scores each and, with targets, one int32 (classes) or `outputs` float32 each.
   /// Throws FileError.
   void write(std::span<const float> scores, std::span<const std::byte> targets);
+  /// Appends masks: the class of each position and, with targets, as many int32. Throws FileError.
+  void write_masks(std::span<const std::int32_t> classes, std::span<const std::byte> targets);
   /// Flushes the samples written so far to the device and records them, so that a later process continues after them.
   /// write() does this about every second. Throws FileError.
   void note_progress();
@@ -78,6 +82,7 @@ class PredictionWriter {
   std::int64_t noted() const;
   void create();
   void locate();
+  void add(std::size_t samples);
   std::uint64_t bytes() const noexcept;
 
   PredictionOutput output_;
@@ -85,6 +90,7 @@ class PredictionWriter {
   PredictionContent content_;
   std::string identity_;  ///< equal text, equal content
   std::string refused_;
+  std::size_t positions_ = 1;     ///< classes of a sample
   std::size_t target_bytes_ = 0;  ///< bytes per sample
   Descriptor values_, lock_;
   std::uint64_t scores_ = 0, classes_ = 0, targets_ = 0;  ///< byte offsets in the file

@@ -95,6 +95,7 @@ std::string to_json(const DataDescription& description) {
   for (const Field& input : description.inputs) {
     text["inputs"].push_back({{"name", input.name}, {"type", name_of(input.type)}, {"shape", input.sample_shape}});
   }
+  if (!description.mask.empty()) text["mask"] = description.mask;
   if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
   if (!description.target_means.empty()) text["target_means"] = description.target_means;
   if (!description.target_medians.empty()) text["target_medians"] = description.target_medians;
@@ -124,6 +125,7 @@ DataDescription data_description_from_json(std::string_view text) {
         .standard_deviation = real_entry(sample, "standard_deviation"),
         .labels = *labels,
         .classes = integer_entry(parsed, "classes"),
+        .mask = parsed.contains("mask") ? integers_entry(parsed, "mask") : std::vector<std::int64_t>{},
         .class_names = texts_entry(parsed, "class_names"),
         .target_names = texts_entry(parsed, "target_names"),
         .target_units = texts_entry(parsed, "target_units"),
@@ -156,6 +158,8 @@ DataDescription data_description_from_json(std::string_view text) {
     if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; })) {
       throw FileError("a class has fewer samples than none");
     }
+    const auto positive = [](std::int64_t extent) { return extent > 0 && extent <= std::int64_t{1} << 30; };
+    if (!std::ranges::all_of(description.mask, positive)) throw FileError("a mask has an impossible extent");
     return description;
   } catch (const FileError& error) {
     throw FileError(fmt::format("{} is damaged: {}", kDescribes, error.what()));

@@ -25,6 +25,7 @@ struct DataDescription {
   double mean = 0, standard_deviation = 1;
   Labels labels = Labels::none;  ///< none for tokens: the target is the next token
   std::int64_t classes = 0;
+  std::vector<std::int64_t> mask = {};    ///< extents of the positions that have a class each; empty: no masks
   std::vector<std::string> class_names;   ///< name of each output, in order; empty: unknown
   std::vector<std::string> target_names;  ///< name of each target; empty: unknown
   std::vector<std::string> target_units;  ///< likewise

@@ -53,6 +53,8 @@ class SampleSource {
   /// True if labels are class indices (cross-entropy), false for regression targets.
   virtual bool labels_are_classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// Masks: the label of positions that belong to no class; nullopt: every position has one.
+  virtual std::optional<std::int64_t> ignored_label() const { return std::nullopt; }
   /// Columns of a table; nullopt: not a table.
   virtual std::optional<TableSchema> table() const { return std::nullopt; }
   /// Description of the samples' names; nullopt: samples have no names.
@@ -75,12 +77,17 @@ class SampleSource {
   virtual void skip(std::int64_t samples);
 };
 
-/// IDX (yann.lecun.com format), plain or .gz: x images, y labels (may be empty: no labels).
+/// Labels of arrays.
+struct ArrayLabels {
+  LabelMeaning meaning = LabelMeaning::automatic;
+  std::optional<std::int64_t> ignored = {};  ///< masks: the label of positions that belong to no class
+};
+/// IDX (yann.lecun.com format), plain or .gz: x images, y labels or masks (may be empty: no labels).
 std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y,
-                                       LabelMeaning labels = LabelMeaning::automatic);
+                                       const ArrayLabels& labels = {});
 /// NumPy .npy, C order; y may be empty.
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
-                                       LabelMeaning labels = LabelMeaning::automatic);
+                                       const ArrayLabels& labels = {});
 
 /// Encoding of one table's cells as numbers, for another table with the same columns.
 struct TableEncoding {

@@ -67,7 +67,8 @@ std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
   if (!count || !labels || !classes || !names || !low || !high) {
     throw FileError(fmt::format("{}: calls itself a lockstep shard but lacks attributes of one; pack again", path));
   }
-  return ShardAttributes{*count, *labels, *classes, *names, *low, *high};
+  return ShardAttributes{
+      *count, *labels, *classes, *names, *low, *high, file.integer("/", shard_attribute::kIgnoredLabel)};
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ struct ShardAttributes {
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
   double value_min = 0, value_max = 1;
+  std::optional<std::int64_t> ignored_label;
 };
 
 /// The names in a text with commas between them.

@@ -56,6 +56,7 @@ json as_json(const ShardManifest& manifest) {
                                 {"mean", detail.mean},
                                 {"standard_deviation", detail.standard_deviation}});
   }
+  if (manifest.ignored_label) result[shard_attribute::kIgnoredLabel] = *manifest.ignored_label;
   if (manifest.target_values != TargetValues::any) result[kTargetValues] = name_of(manifest.target_values);
   if (manifest.tokens) result[kTokensName] = parse_json(to_json(*manifest.tokens));
   if (manifest.table) result[kTable] = parse_json(to_json(*manifest.table));
@@ -208,6 +209,12 @@ ShardManifest from_json(const json& text) {
   if (!manifest.details.empty()) {
     if (manifest.details.size() != manifest.fields.size()) throw Contradiction("not all of its fields have a role");
     put_in_order(manifest);
+  }
+  if (text.contains(shard_attribute::kIgnoredLabel)) {
+    manifest.ignored_label = integer_entry(text, shard_attribute::kIgnoredLabel);
+    if (manifest.labels != Labels::classes || manifest.fields.size() < 2 || manifest.fields[1].elements() == 1) {
+      throw Contradiction("its entry ignored_label is for masks, and there are none");
+    }
   }
   if (text.contains(kTokensName)) manifest.tokens = token_info_from_json(to_text(text.at(kTokensName)));
   check_fields(manifest);

@@ -29,6 +29,7 @@ inline constexpr const char* kCount = "count";
 inline constexpr const char* kLabels = "labels";
 inline constexpr const char* kClasses = "classes";
 inline constexpr const char* kClassNames = "class_names";
+inline constexpr const char* kIgnoredLabel = "ignored_label";
 inline constexpr const char* kValueMin = "value_min";
 inline constexpr const char* kValueMax = "value_max";
 }  // namespace shard_attribute
@@ -69,6 +70,8 @@ struct ShardManifest {
   Labels labels = Labels::none;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
+  /// Masks: the label of positions that belong to no class; nullopt: every position has one.
+  std::optional<std::int64_t> ignored_label;
   TargetValues target_values = TargetValues::any;
   double value_min = 0, value_max = 1;
   double mean = 0, standard_deviation = 1;

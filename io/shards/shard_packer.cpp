@@ -48,6 +48,7 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
   for (const FieldRole role : source.roles()) manifest_.details.push_back({.role = role});
   manifest_.source = source.description();
   manifest_.class_names = source.class_names();
+  manifest_.ignored_label = source.ignored_label();
   manifest_.tokens = source.token_info();
   manifest_.table = source.table();
   manifest_.id = source.sample_id();
@@ -306,21 +307,28 @@ void ShardPacker::measure(std::size_t f, std::span<const std::byte> block, Runni
 }
 
 void ShardPacker::check_labels(std::span<const std::byte> block, Measured& measured) {
-  with_elements(manifest_.fields[1].type, block, [&](auto labels) {
+  const Field& field = manifest_.fields[1];
+  const auto place = [&](std::size_t index) {
+    const auto at = static_cast<std::int64_t>(index);
+    return fmt::format("sample {}{}", done_ + at / field.elements(),
+                       place_text(field.sample_shape, at % field.elements()));
+  };
+  with_elements(field.type, block, [&](auto labels) {
     for (std::size_t i = 0; i < labels.size(); ++i) {
+      if (manifest_.ignored_label && static_cast<std::int64_t>(labels[i]) == *manifest_.ignored_label) continue;
       // Unsigned 64-bit labels beyond the signed range turn negative here, which is out of range, too.
       const auto label = static_cast<std::int64_t>(labels[i]);
       if (label < 0 || label >= class_limit_) {
-        throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", manifest_.source,
-                                    done_ + static_cast<std::int64_t>(i), label_text(labels[i]), class_limit_));
+        throw FileError(fmt::format("{}: {} has label {}, outside [0, {})", manifest_.source, place(i),
+                                    label_text(labels[i]), class_limit_));
       }
       measured.smallest_label = std::min(measured.smallest_label, label);
       measured.largest_label = std::max(measured.largest_label, label);
       if (!classes_known_ && !plausible_classes(label + 1, manifest_.samples)) {
         throw FileError(
-            fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, or the "
+            fmt::format("{}: {} has label {}, which {} samples do not explain: it is damaged, or the "
                         "labels are no class numbers (--regression takes them as numbers to predict)",
-                        manifest_.source, done_ + static_cast<std::int64_t>(i), label, manifest_.samples));
+                        manifest_.source, place(i), label, manifest_.samples));
       }
     }
   });
@@ -349,6 +357,7 @@ std::uint64_t ShardPacker::describe(const ManifestShard& shard, std::uint64_t ch
   file.set_text("/", shard_attribute::kLabels, name_of(manifest_.labels));
   file.set_integer("/", shard_attribute::kClasses, manifest_.classes);
   file.set_texts("/", shard_attribute::kClassNames, manifest_.class_names);
+  if (manifest_.ignored_label) file.set_integer("/", shard_attribute::kIgnoredLabel, *manifest_.ignored_label);
   file.set_real("/", shard_attribute::kValueMin, manifest_.value_min);
   file.set_real("/", shard_attribute::kValueMax, manifest_.value_max);
   if (manifest_.has_several_fields()) {

@@ -21,6 +21,7 @@ class Part : public SampleSource {
   std::string description() const override { return fmt::format("{} ({})", whole_->description(), name_); }
   bool labels_are_classes() const override { return whole_->labels_are_classes(); }
   std::vector<std::string> class_names() const override { return whole_->class_names(); }
+  std::optional<std::int64_t> ignored_label() const override { return whole_->ignored_label(); }
   std::optional<TokenInfo> token_info() const override { return whole_->token_info(); }
   std::optional<TableSchema> table() const override { return whole_->table(); }
   std::optional<SampleId> sample_id() const override { return whole_->sample_id(); }

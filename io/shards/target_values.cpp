@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/ranges.h>
+
 #include "io/files/element_cast.hpp"
 
 namespace lockstep::io {
@@ -26,10 +28,31 @@ std::optional<TargetValues> target_values_of_name(std::string_view name) noexcep
   return std::nullopt;
 }
 
+bool are_shaped_as_masks(std::span<const std::int64_t> x, std::span<const std::int64_t> y) noexcept {
+  while (!y.empty() && y.back() == 1) y = y.first(y.size() - 1);
+  return x.size() >= 2 && y.size() >= 2;
+}
+
+std::vector<std::int64_t> without_trailing_ones(std::vector<std::int64_t> extents) {
+  while (!extents.empty() && extents.back() == 1) extents.pop_back();
+  return extents;
+}
+
+std::string place_text(std::span<const std::int64_t> extents, std::int64_t index) {
+  std::vector<std::int64_t> at(extents.size());
+  std::int64_t all = 1;
+  for (std::size_t i = extents.size(); i-- > 0; index /= extents[i]) {
+    at[i] = index % extents[i];
+    all *= extents[i];
+  }
+  return all > 1 ? fmt::format(" at [{}]", fmt::join(at, ", ")) : "";
+}
+
 void WholeNumbers::add(FileType type, std::span<const std::byte> values) {
   if (!whole_) return;
   with_elements(type, values, [&](auto elements) {
     for (const auto number : elements) {
+      if (ignored_ && static_cast<double>(number) == static_cast<double>(*ignored_)) continue;
       whole_ = whole_ && is_whole(number);
       if (!whole_) return;
       largest_ = std::max(largest_, static_cast<double>(number));

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -32,7 +33,16 @@ enum class LabelMeaning {
   automatic,  ///< whole numbers are classes: integer types always, floats if WholeNumbers decides so
   classes,
   numbers,  ///< targets of a regression
+  masks,    ///< a class at each position of a sample; automatic for labels of two extents or more
 };
+
+/// True if labels of `y` are a class at each position of a sample, as far as their shapes tell: labels of two extents
+/// or more beside samples of two or more. Extents of 1 at the end do not count.
+bool are_shaped_as_masks(std::span<const std::int64_t> x, std::span<const std::int64_t> y) noexcept;
+/// The extents without those of 1 at the end.
+std::vector<std::int64_t> without_trailing_ones(std::vector<std::int64_t> extents);
+/// " at [4, 5]": the place of element `index` of a sample; "" for a sample of a single element.
+std::string place_text(std::span<const std::int64_t> extents, std::int64_t index);
 
 /// A label as stored: unsigned 64-bit labels do not turn negative.
 template <class Number>
@@ -50,6 +60,8 @@ bool is_whole(Number label) noexcept {
 /// numbers as floats.
 class WholeNumbers {
  public:
+  /// `ignored`: a number that does not count.
+  explicit WholeNumbers(std::optional<std::int64_t> ignored = {}) : ignored_(ignored) {}
   void add(FileType type, std::span<const std::byte> values);
   /// True if all are whole and at least 0.
   bool are_whole() const noexcept { return whole_; }
@@ -59,6 +71,7 @@ class WholeNumbers {
 
  private:
   static constexpr std::int64_t kMaxClasses = 1000;
+  std::optional<std::int64_t> ignored_;
   bool whole_ = true;
   std::size_t count_ = 0;
   double largest_ = 0;

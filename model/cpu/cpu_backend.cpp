@@ -130,6 +130,10 @@ void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& la
   const auto answers = labels.elements<std::int32_t>();
   const auto loss_of_row = [&](std::size_t b, const LossOptions& of_row) {
     const auto row = z.subspan(b * columns, columns);
+    if (answers[b] == kNoClass) {
+      if (of_row.want_gradient) std::ranges::fill(row, 0.0f);
+      return LossSums{};
+    }
     const LossSums part = cross_entropy(row.first(classes), classes, answers.subspan(b, 1), of_row);
     if (of_row.want_gradient) std::ranges::fill(row.subspan(classes), 0.0f);
     return part;

@@ -67,6 +67,12 @@ __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, con
   if (!want_gradient) sums.found += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
 }
 
+/// False for a row of kNoClass, whose weight of 0 makes its gradient 0; rows without weights have a class.
+template <bool kWeighted>
+__device__ inline bool has_class(std::int32_t label) {
+  return !kWeighted || label != kNoClass;
+}
+
 /// Rows of at most kWarp * kPerLane columns, one warp per row: lane l holds logits l, l + 32, … in registers. A label
 /// that is no class makes the loss NaN. Columns from `classes` on are padding: not read, and their gradient is 0.
 /// weights: LossOptions::weights, only with kWeighted.
@@ -113,7 +119,9 @@ __global__ void __launch_bounds__(kBlock)
       }
       extras = sum_of_warp(extras);
     }
-    if (lane == 0) add_row(sum, part, extras, right, label, target, want_gradient, weight);
+    if (lane == 0 && has_class<kWeighted>(label)) {
+      add_row(sum, part, extras, right, label, target, want_gradient, weight);
+    }
     if (!want_gradient) continue;
     const float share = scale * weight / part.total;
 #pragma unroll
@@ -230,7 +238,7 @@ __global__ void __launch_bounds__(kWideBlock)
     __syncthreads();
     part = block.of_warp[0];
     for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) part = formulas::merge(part, block.of_warp[warp]);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && has_class<kWeighted>(label)) {
       extras = extras_of(block);
       add_row(sum, part, extras, right, label, target, want_gradient, weight);
     }

@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/backend.hpp"
+#include "model/mask_augmentation.hpp"
 #include "model/reference/reference_images.hpp"
 #include "sample_data.hpp"
 
@@ -216,6 +218,62 @@ TEST(Augmentation, NanStays) {
   const Augmentation spec{.in = {2, 2, 1}, .out = {2, 2, 1}, .brightness = 5, .per_image = true};
   std::vector<float> image{1, 2, std::numeric_limits<float>::quiet_NaN(), 4};
   for (const double x : augmented(image, test::sample_keys(1), spec)) EXPECT_TRUE(std::isnan(x));
+}
+
+/// Whatever moves a pixel moves its label: a mask is an image of one channel that holds its labels.
+TEST(Masks, AreMovedAsTheirImages) {
+  const ImageShape in{.height = 7, .width = 6, .channels = 1};
+  std::vector<std::uint64_t> keys(40);
+  std::iota(keys.begin(), keys.end(), 100);
+  std::vector<std::uint8_t> image = counted(in);
+  const std::vector<std::int32_t> mask(image.begin(), image.end());
+  for (const Augmentation& spec :
+       {Augmentation{.in = in, .out = in, .flip = true}, Augmentation{.in = in, .out = in, .pad = 2, .flip = true},
+        Augmentation{.in = in, .out = {.height = 4, .width = 5, .channels = 1}, .pad = 1, .brightness = 0.0f},
+        Augmentation{.in = in, .out = {.height = 9, .width = 8, .channels = 1}}}) {
+    for (const bool trains : {true, false}) {
+      const std::vector<std::uint64_t> own = trains ? keys : std::vector<std::uint64_t>{};
+      const std::vector<double> images = augmented(repeated(image, keys.size()), own, spec);
+      std::vector<std::int32_t> labels(images.size(), 77);
+      augment_masks(repeated(mask, keys.size()), own, spec, labels);
+      for (std::size_t i = 0; i < images.size(); ++i) {  // zeros stand around an image, no class around a mask
+        ASSERT_EQ(labels[i], images[i] == 0 ? kNoClass : static_cast<std::int32_t>(images[i])) << i;
+      }
+    }
+  }
+}
+
+TEST(Masks, TakeTheNearestPixelAndNoColour) {
+  const ImageShape in{.height = 5, .width = 4, .channels = 1};
+  const Augmentation spec{.in = in,
+                          .out = {.height = 10, .width = 8, .channels = 1},
+                          .flip = true,
+                          .minimum_area = 0.2f,
+                          .brightness = 0.7f,
+                          .contrast_low = 0.5f,
+                          .contrast_high = 2};
+  Augmentation pale = spec;
+  pale.brightness = 0;
+  pale.contrast_low = pale.contrast_high = 1;
+  std::vector<std::int32_t> mask(20);
+  std::iota(mask.begin(), mask.end(), 0);
+  std::vector<std::uint64_t> keys(50);
+  std::iota(keys.begin(), keys.end(), 7);
+  const std::vector<float> rows = [&] {
+    std::vector<float> image(20);
+    for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i / 4);
+    return image;
+  }();
+  const std::vector<double> images = augmented(repeated(rows, keys.size()), keys, pale);
+  std::vector<std::int32_t> labels(images.size()), plain(images.size());
+  augment_masks(repeated(mask, keys.size()), keys, spec, labels);
+  augment_masks(repeated(mask, keys.size()), keys, pale, plain);
+  EXPECT_EQ(labels, plain) << "colour changes no label";
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    ASSERT_GE(labels[i], 0);
+    ASSERT_LE(std::abs(labels[i] / 4 - images[i]), 0.5 + 1e-6) << "the row of the label is the nearest to the image's";
+  }
+  EXPECT_THROW(augment_masks(mask, keys, spec, labels), std::invalid_argument);
 }
 
 TEST(Rectangles, HaveTheAreaAndAspectThatWereDrawn) {

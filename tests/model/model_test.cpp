@@ -11,6 +11,7 @@
 #include "model/reference/reference_backend.hpp"
 #include "model/state/memory_plan.hpp"
 #include "model/training/training.hpp"
+#include "model/yaml/network_template.hpp"
 #include "network_harness.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
@@ -147,6 +148,79 @@ TEST_F(ModelTest, WeightsCountSamplesSoOften) {
   EXPECT_EQ(weighted.model.evaluate(of_weights).loss, repeated.model.evaluate(batch(0, 20)).loss)
       << "weights are of training";
   EXPECT_THROW(repeated.model.stage(of_weights), std::invalid_argument) << "a model that was not told of weights";
+}
+
+/// A network of convolutions over single pixels is one of rows for each position of a mask.
+TEST_F(ModelTest, MasksAreRowsOfTheirPositions) {
+  const auto network_of = [](const char* text, const SampleShape& shape) {
+    const auto kind = std::make_shared<NetworkKind>(read_network(text, "masks.yaml"));
+    return make_network({.name = "masks.yaml", .source = kind}, shape);
+  };
+  constexpr std::int64_t kSide = 4, kPositions = kSide * kSide, kChannels = 3, kCount = 6;
+  const SampleShape shape{.features = kPositions * kChannels,
+                          .outputs = kClasses,
+                          .image = ImageShape{.height = kSide, .width = kSide, .channels = kChannels},
+                          .mask = {kSide, kSide}};
+  const auto pixels = network_of(
+      "name: masks\nnetwork: [conv: {channels: 8, kernel: 1, activation: tanh, name: a}, conv: {channels: $outputs, "
+      "kernel: 1, name: b}]\n",
+      shape);
+  const auto rows = network_of(
+      "name: masks\nnetwork: [dense: {units: 8, activation: tanh, name: a}, dense: {units: $outputs, name: b}]\n",
+      {kChannels, kClasses});
+  EXPECT_EQ(pixels->positions(), kPositions);
+  SeededTraining of_masks(*backend_, *pixels, {.weighted = true, .max_batch = kCount}, {}),
+      of_rows(*backend_, *rows, {.weighted = true, .max_batch = kCount * kPositions}, {});
+  std::vector<float> values(of_masks.parameters.elements());
+  of_masks.parameters.download_group("parameters", values);
+  of_rows.parameters.upload_group("parameters", values);
+  auto x = samples<float>("pixels", kCount * kPositions * kChannels);
+  auto y = labels(kCount * kPositions, kClasses);
+  auto weights = test::weights(kCount * kPositions);
+  for (std::size_t i = 3; i < y.size(); i += 5) y[i] = kNoClass;
+  const Batch images{.x = host_tensor(x.data(), kCount, kPositions * kChannels),
+                     .y = host_tensor(y.data(), kCount, kPositions),
+                     .weights = host_tensor(weights.data(), kCount, kPositions)};
+  const Batch lines{.x = host_tensor(x.data(), kCount * kPositions, kChannels),
+                    .y = host_tensor(y.data(), kCount * kPositions, 1),
+                    .weights = host_tensor(weights.data(), kCount * kPositions, 1)};
+  const LossSums got = forward_backward(of_masks, images, 1.0 / kCount);
+  const LossSums expected = forward_backward(of_rows, lines, 1.0 / (kCount * kPositions));
+  EXPECT_NEAR(got.loss, expected.loss, 1e-4);
+  EXPECT_EQ(got.metric, expected.metric);
+  EXPECT_LT(got.metric, kCount * kPositions * 4 / 5 + 1) << "positions without a class are not right";
+  expect_close(gradients(of_masks), gradients(of_rows), 1e-6);
+  std::vector<float> outputs(static_cast<std::size_t>(kCount * kPositions * kClasses));
+  const LossSums evaluated = of_masks.model.evaluate(images, Weights::current, outputs);
+  EXPECT_NEAR(evaluated.loss, got.loss, 1e-4) << "evaluation of masks takes the weights";
+  Batch wrong = images;
+  wrong.y = host_tensor(y.data(), kCount, 1);
+  EXPECT_THROW(of_masks.model.stage(wrong), std::invalid_argument);
+}
+
+TEST(Masks, AskForAnOutputOfTheirExtents) {
+  const auto refusal = [](const char* network, std::vector<std::int64_t> mask) -> std::string {
+    const auto kind = std::make_shared<NetworkKind>(read_network(network, "masks.yaml"));
+    try {
+      make_network({.name = "masks.yaml", .source = kind}, {.features = 48,
+                                                            .outputs = 5,
+                                                            .image = ImageShape{.height = 4, .width = 4, .channels = 3},
+                                                            .mask = std::move(mask)});
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  using ::testing::HasSubstr;
+  EXPECT_EQ(refusal("name: m\nnetwork: [conv: {channels: $outputs, kernel: 3}]\n", {4, 4}), "");
+  EXPECT_THAT(
+      refusal("name: m\nnetwork: [conv: {channels: $outputs, kernel: 3}]\n", {8, 8}),
+      HasSubstr("the network's output is 4 x 4 x 5 of each sample, and masks of 8 x 8 with 5 classes ask for 8 x "
+                "8 x 5: give it as many positions as the masks have, or masks of its size"));
+  EXPECT_THAT(refusal("name: m\nnetwork: [conv: {channels: 7, kernel: 3}]\n", {4, 4}),
+              HasSubstr("output is 4 x 4 x 7 of each sample, and masks of 4 x 4 with 5 classes ask for 4 x 4 x 5: end "
+                        "with `conv: {channels: $outputs, kernel: 1}`"));
+  EXPECT_THAT(refusal("name: m\nnetwork: [flatten, dense: $outputs]\n", {4, 4}), HasSubstr("output is 5 of each"));
 }
 
 TEST_F(ModelTest, EvaluationGivesTheOutputsToo) {

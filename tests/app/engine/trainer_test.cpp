@@ -74,7 +74,7 @@ class TrainerTest : public testing::Test {
                      comm::BucketRule(comm::Transport::serial, 1, 1).cut(network_->parameters().slice_ends()));
     delivered_ = next_position_ = 0;
     const Trainer::Context context{*backend_, *training_, communicator_, communicator_, *reducer_};
-    return trainer_.emplace(context, *schedule_, accumulate, [this] { return next(); });
+    return trainer_.emplace(context, *schedule_, accumulate, NextMicroBatch{.next = [this] { return next(); }});
   }
   std::vector<float> parameters() {
     std::vector<float> values(training_->parameters.elements());

@@ -56,6 +56,30 @@ TEST_F(PrefetcherTest, SaysForWhatThereIsNoMemory) {
                              HasSubstr(" takes 2.3 KiB")));
 }
 
+TEST_F(PrefetcherTest, ForeseesTheSamplesOfAStep) {
+  for (const auto& [accumulate, parts] : {std::pair{1, 1}, std::pair{3, 1}, std::pair{1, 4}}) {
+    for (const bool foresees : {true, false}) {
+      Prefetcher prefetcher(*data_, {.global_batch = 70,
+                                     .accumulate = accumulate,
+                                     .rank = 1,
+                                     .world = 6,
+                                     .parts = parts,
+                                     .foresees_steps = foresees});
+      for (int step = 0; step < 20; ++step) {  // past the end of an epoch
+        std::vector<std::int64_t> foreseen, came;
+        for (int micro = 0; micro < accumulate * parts; ++micro) {
+          const InputBatch& batch = prefetcher.next();
+          ASSERT_EQ(batch.micro, micro);
+          if (micro == 0) foreseen.assign(batch.of_step.begin(), batch.of_step.end());
+          if (micro > 0) EXPECT_TRUE(batch.of_step.empty());
+          came.insert(came.end(), batch.samples.begin(), batch.samples.end());
+        }
+        ASSERT_EQ(foreseen, foresees ? came : std::vector<std::int64_t>{}) << step;
+      }
+    }
+  }
+}
+
 TEST_F(PrefetcherTest, EverySampleOncePerEpochOverRanksAndMicroBatches) {
   for (const auto& [world, batch, accumulate] : {std::tuple{1, 100, 1}, std::tuple{3, 128, 2}, std::tuple{4, 7, 3},
                                                  std::tuple{5, 3, 1}, std::tuple{2, 5000, 4}}) {

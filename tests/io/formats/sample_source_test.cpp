@@ -205,8 +205,8 @@ TEST_F(Npy, KindOfLabelsFollowsTheirType) {
       with("f.npy", npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", stored({1.0F, 1.0F}, false)));
   EXPECT_TRUE(open_npy(x, floats)->labels_are_classes());
   EXPECT_EQ(open_npy(x, floats)->fields()[1].type, FileType::int32);
-  EXPECT_FALSE(open_npy(x, floats, LabelMeaning::numbers)->labels_are_classes());
-  EXPECT_FALSE(open_npy(x, classes, LabelMeaning::numbers)->labels_are_classes());
+  EXPECT_FALSE(open_npy(x, floats, {.meaning = LabelMeaning::numbers})->labels_are_classes());
+  EXPECT_FALSE(open_npy(x, classes, {.meaning = LabelMeaning::numbers})->labels_are_classes());
   EXPECT_EQ(open_npy(x, targets)->fields()[1].elements(), 2);
   EXPECT_EQ(open_npy(x, targets)->fields()[0].sample_shape, std::vector<std::int64_t>{});
 }

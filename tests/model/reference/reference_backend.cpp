@@ -130,6 +130,11 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
   for (std::size_t b = 0; b < rows(logits); ++b) {
     const auto row = logits.elements<double>().subspan(b * columns(logits), columns(logits));
     const auto z = row.first(classes);
+    if (answers[b] == kNoClass) {
+      assert(weight_of(options, b) == 0);
+      if (options.want_gradient) std::ranges::fill(row, 0.0);
+      continue;
+    }
     const auto label = static_cast<std::size_t>(answers[b]);
     assert(label < classes);
     const double greatest = *std::max_element(z.begin(), z.end());
