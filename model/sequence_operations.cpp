@@ -37,6 +37,21 @@ void require_shape(const Lstm& shape, const Tensor& gates, const Tensor& recurre
   require(apart(gates, cells), operation, "gates and cells must have memory of their own");
 }
 
+void require_shape(const Gru& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& products,
+                   const Tensor& hidden, ElementType type, const char* operation) {
+  require(shape.steps > 0 && shape.sequences >= 0 && shape.hidden > 0, operation,
+          "steps and hidden must be positive, sequences not negative");
+  require(is(gates, type, shape.steps * shape.sequences, 3 * shape.hidden) &&
+              is(products, type, shape.steps * shape.sequences, 3 * shape.hidden),
+          operation, "gates and products must be [steps * sequences, 3 * hidden] in the compute type");
+  require(is(recurrent, type, shape.hidden, 3 * shape.hidden), operation,
+          "recurrent must be [hidden, 3 * hidden] in the compute type");
+  require(is(hidden, type, (shape.steps + 1) * shape.sequences, shape.hidden), operation,
+          "hidden must be [(steps + 1) * sequences, hidden] in the compute type");
+  require(apart(gates, products) && apart(gates, hidden) && apart(products, hidden), operation,
+          "gates, products and hidden must have memory of their own");
+}
+
 }  // namespace
 
 void SequenceOperations::to_time_major(const Tensor& tokens, const Tensor& out) {
@@ -218,6 +233,24 @@ void SequenceOperations::lstm_backward(const Lstm& shape, const LstmBackwardOper
   require(apart(gates_after, gates) && apart(gates_after, d_hidden) && apart(gates_after, d_cell), operation,
           "gates_after must have memory of its own");
   do_lstm_backward(shape, operands);
+}
+
+void SequenceOperations::gru_forward(const Gru& shape, const GruForwardOperands& operands) {
+  const auto& [gates, recurrent, bias, products, hidden] = operands;
+  require_shape(shape, gates, recurrent, products, hidden, types_.compute, "gru_forward");
+  require(is(bias, types_.compute, 1, 3 * shape.hidden), "gru_forward",
+          "bias must be [1, 3 * hidden] in the compute type");
+  do_gru_forward(shape, operands);
+}
+
+void SequenceOperations::gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
+  const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
+  require_shape(shape, gates, recurrent, products, hidden, types_.compute, "gru_backward");
+  require(is(d_hidden, types_.compute, shape.steps * shape.sequences, shape.hidden), "gru_backward",
+          "d_hidden must be [steps * sequences, hidden] in the compute type");
+  require(apart(d_hidden, gates) && apart(d_hidden, products) && apart(d_hidden, hidden), "gru_backward",
+          "d_hidden must have memory of its own");
+  do_gru_backward(shape, operands);
 }
 
 }  // namespace lockstep::model

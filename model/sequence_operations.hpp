@@ -15,9 +15,9 @@
 
 namespace lockstep::model {
 
-/// Causal self-attention over samples of `context` positions (sample-major rows): position i attends to 0 ... i, with
-/// softmax(q k' / sqrt(head_size)) v in each head (Vaswani et al. 2017). A row of the joint projection is
-/// [query | key | value], each [heads, head_size].
+/// Self-attention over samples of `context` positions (sample-major rows): position i attends to 0 ... i, or to all if
+/// it is not causal, with softmax(q k' / sqrt(head_size)) v in each head (Vaswani et al. 2017). A row of the joint
+/// projection is [query | key | value], each [heads, head_size].
 struct Attention {
   std::int64_t context = 0, heads = 0, head_size = 0;
   std::int64_t width() const noexcept { return heads * head_size; }
@@ -26,6 +26,9 @@ struct Attention {
   Dropout dropout = {};
   /// > 0, only for one sample, forward and on a host: first of the queries to compute. y has only their rows.
   std::int64_t first = 0;
+  bool causal = true;
+  /// The first of the keys, so many, that a query sees.
+  std::int64_t keys_of(std::int64_t query) const noexcept { return causal ? query + 1 : context; }
 };
 
 /// One layer of long short-term memory (Hochreiter & Schmidhuber 1997, with forget gates) over `steps` steps of
@@ -35,6 +38,13 @@ struct Attention {
 struct Lstm {
   std::int64_t steps = 0, sequences = 0, hidden = 0;
   Queue queue = Queue::main;  ///< queue of the steps on a device
+};
+
+/// One layer of gated recurrent units (Cho et al. 2014; in the form of cuDNN and PyTorch, with the reset behind the
+/// product) over steps as those of Lstm. Gates in the order reset, update, new:
+///   r, z = sigmoid(a + p), n = tanh(a + r p), a = x W + b, p = h(t-1) R + c;  h(t) = n + z (h(t-1) - n).
+struct Gru {
+  std::int64_t steps = 0, sequences = 0, hidden = 0;
 };
 
 /// Operands of the operations with the most of them; the operations document them.
@@ -69,6 +79,13 @@ struct LstmBackwardOperands {
       {};  ///< gates of the step behind these, as its own call left them; absent: these steps are the last
 };
 
+struct GruForwardOperands {
+  Tensor gates, recurrent, bias, products, hidden;
+};
+struct GruBackwardOperands {
+  Tensor gates, recurrent, products, hidden, d_hidden;
+};
+
 /// The operations of a device behind the checked ones of SequenceOperations, in their order. A device that has all of
 /// them declares them by (void, override). One that a device lacks throws std::logic_error.
 #define LOCKSTEP_SEQUENCE_OPERATIONS(VOID, BODY)                                                                  \
@@ -86,7 +103,9 @@ struct LstmBackwardOperands {
   VOID do_attention_forward(const Attention&, const AttentionForwardOperands&) BODY;                              \
   VOID do_attention_backward(const Attention&, const AttentionBackwardOperands&) BODY;                            \
   VOID do_lstm_forward(const Lstm&, const LstmForwardOperands&) BODY;                                             \
-  VOID do_lstm_backward(const Lstm&, const LstmBackwardOperands&) BODY;
+  VOID do_lstm_backward(const Lstm&, const LstmBackwardOperands&) BODY;                                           \
+  VOID do_gru_forward(const Gru&, const GruForwardOperands&) BODY;                                                \
+  VOID do_gru_backward(const Gru&, const GruBackwardOperands&) BODY;
 
 class SequenceOperations {
  public:
@@ -149,6 +168,16 @@ class SequenceOperations {
   /// but the first takes gates_after [sequences, 4 hidden] and the d_cell that the preceding call left. Together they
   /// give the bits of one call.
   void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands);
+
+  /// gates [steps * sequences, 3 hidden]: a = x W + b when called, the activated gates afterwards. products [steps *
+  /// sequences, 3 hidden] is written: the columns of the third gate are h(t-1) R + c, the others mean nothing. bias: c
+  /// [1, 3 hidden]. recurrent: [hidden, 3 hidden]. hidden [(steps + 1) * sequences, hidden]: the first `sequences` rows
+  /// are the state before the first step, the others are written.
+  void gru_forward(const Gru& shape, const GruForwardOperands& operands);
+  /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; overwritten. gates and products
+  /// become the gradients of a and p: inputs of the backward passes of the products with the input and with
+  /// `recurrent`, whose input is the states before the steps. No gradient goes beyond the first step.
+  void gru_backward(const Gru& shape, const GruBackwardOperands& operands);
 
  protected:
   explicit SequenceOperations(const OperationTypes& types) : types_(types) {}

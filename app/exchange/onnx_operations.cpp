@@ -69,10 +69,9 @@ void emit_dense(OnnxEmission& to, const Node& node) {
 /// The directions of a value: a conv or a pool slides along them.
 std::size_t directions_of(const OnnxEmission& to, std::size_t value) { return to.type(value).shape.count() - 1; }
 
-/// The window of a conv or a pool; `size` names the argument for its extents.
-OnnxGraph::Attributes sliding(const OnnxEmission& to, const Node& node, std::string_view size) {
-  const model::Shape& in = to.type(node.inputs[0]).shape;
-  const std::size_t directions = directions_of(to, node.inputs[0]);
+/// The window of a conv or a pool over `in`; `size` names the argument for its extents.
+OnnxGraph::Attributes sliding(const Node& node, std::string_view size, const model::Shape& in) {
+  const std::size_t directions = in.count() - 1;
   const auto sweeps = model::window_of(node.call, size, model::image_of_places(in, node.name), directions).sweeps();
   Numbers sizes, strides, dilations, before, after;
   for (const model::Sweep& sweep : std::span(sweeps).last(directions)) {
@@ -91,15 +90,19 @@ OnnxGraph::Attributes sliding(const OnnxEmission& to, const Node& node, std::str
   return attributes;
 }
 
-void emit_conv(OnnxEmission& to, const Node& node) {
+OnnxGraph::Attributes sliding(const OnnxEmission& to, const Node& node, std::string_view size) {
+  return sliding(node, size, to.type(node.inputs[0]).shape);
+}
+
+/// [(depth,) (height,) width, in, out] -> [out, in, (depth,) (height,) width]
+Name filters_of(OnnxEmission& to, const Node& node) {
   const io::NamedTensor& filters = to.tensor(node, 0);
   const std::size_t directions = directions_of(to, node.inputs[0]);
   const std::int64_t in = filters.shape[directions], out = filters.shape[directions + 1];
   const std::int64_t area = std::ssize(filters.values) / (in * out);
-  // [(depth,) (height,) width, in, out] -> [out, in, (depth,) (height,) width]
   Numbers shape{out, in};
   shape.insert(shape.end(), filters.shape.begin(), filters.shape.begin() + static_cast<std::ptrdiff_t>(directions));
-  const Name w = to.onnx.made(filters.name, shape, [&] {
+  return to.onnx.made(filters.name, shape, [&] {
     std::vector<float> values;
     values.reserve(filters.values.size());
     for (std::int64_t o = 0; o < out; ++o) {
@@ -111,12 +114,68 @@ void emit_conv(OnnxEmission& to, const Node& node) {
     }
     return values;
   });
-  OnnxGraph::Names inputs{to.image(node.inputs[0]), w};
+}
+
+/// Conv or ConvTranspose, whose weights lie alike.
+void emit_filters(OnnxEmission& to, const Node& node, const char* op_type, OnnxGraph::Attributes attributes) {
+  OnnxGraph::Names inputs{to.image(node.inputs[0]), filters_of(to, node)};
   if (node.call.get<bool>("bias")) inputs.push_back(to.weight(node, 1));
-  OnnxGraph::Attributes attributes = sliding(to, node, "kernel");
   if (const auto groups = node.call.get<std::int64_t>("groups"); groups > 1) attributes.emplace_back("group", groups);
-  const Name y = to.onnx.node("Conv", std::move(inputs), std::move(attributes));
+  const Name y = to.onnx.node(op_type, std::move(inputs), std::move(attributes));
   to.set_image(to.output_of(node), applied(to.onnx, y, node.call.get<std::string>("activation")));
+}
+void emit_conv(OnnxEmission& to, const Node& node) { emit_filters(to, node, "Conv", sliding(to, node, "kernel")); }
+
+/// The window slides over the output. Places that it does not reach lie behind the others.
+void emit_conv_transpose(OnnxEmission& to, const Node& node) {
+  const model::Shape &small = to.type(node.inputs[0]).shape, &large = to.type(to.output_of(node)).shape;
+  const std::size_t directions = large.count() - 1;
+  const auto sweeps =
+      model::window_of(node.call, "kernel", model::image_of_places(large, node.name), directions).sweeps();
+  Numbers surplus;
+  for (std::size_t i = 0; i < directions; ++i) {
+    const model::Sweep& sweep = sweeps[sweeps.size() - directions + i];
+    surplus.push_back(large.extents()[i] - (small.extents()[i] - 1) * sweep.stride - sweep.reach() + sweep.before +
+                      sweep.after);
+  }
+  OnnxGraph::Attributes attributes = sliding(node, "kernel", large);
+  attributes.emplace_back("output_padding", std::move(surplus));
+  emit_filters(to, node, "ConvTranspose", std::move(attributes));
+}
+
+void emit_upsample(OnnxEmission& to, const Node& node) {
+  const model::Shape &small = to.type(node.inputs[0]).shape, &large = to.type(to.output_of(node)).shape;
+  std::vector<float> scales{1, 1};
+  for (std::size_t i = 0; i + 1 < small.count(); ++i) {
+    scales.push_back(static_cast<float>(large.extents()[i] / small.extents()[i]));
+  }
+  const Name factors = to.onnx.made(node.name + "/factors", {std::ssize(scales)}, [&] { return scales; });
+  to.set_image(to.output_of(node), to.onnx.node("Resize", {to.image(node.inputs[0]), "", factors},
+                                                {{"mode", std::string("nearest")},
+                                                 {"coordinate_transformation_mode", std::string("asymmetric")},
+                                                 {"nearest_mode", std::string("floor")}}));
+}
+
+/// The operator for groups is younger than the opset: each group is one channel of a series.
+void emit_group_norm(OnnxEmission& to, const Node& node) {
+  OnnxGraph& onnx = to.onnx;
+  const model::Shape& shape = to.type(node.inputs[0]).shape;
+  const std::int64_t channels = shape.last();
+  const std::int64_t groups = node.call.find<std::int64_t>("groups").value_or(channels);
+  const auto all = [&](float value) {
+    return onnx.made(fmt::format("groups_{}_of_{}", groups, value), {groups},
+                     [&] { return std::vector<float>(static_cast<std::size_t>(groups), value); });
+  };
+  Numbers extents{-1, channels}, of_channels{channels};
+  for (std::size_t i = 0; i + 1 < shape.count(); ++i) {
+    extents.push_back(shape.extents()[i]);
+    of_channels.push_back(1);
+  }
+  const Name x = onnx.reshape(to.image(node.inputs[0]), {0, groups, -1});
+  const Name normal = onnx.node("InstanceNormalization", {x, all(1), all(0)},
+                                {{"epsilon", static_cast<float>(node.call.get<double>("epsilon"))}});
+  const Name scaled = onnx.node("Mul", {onnx.reshape(normal, extents), onnx.reshape(to.weight(node, 0), of_channels)});
+  to.set_image(to.output_of(node), onnx.node("Add", {scaled, onnx.reshape(to.weight(node, 1), of_channels)}));
 }
 
 void emit_max_pool(OnnxEmission& to, const Node& node) {
@@ -290,8 +349,12 @@ void emit_attention(OnnxEmission& to, const Node& node) {
   OnnxGraph& onnx = to.onnx;
   const auto heads = node.call.get<std::int64_t>("heads");
   const std::int64_t width = to.type(node.inputs[0]).shape.last() / 3, head_size = width / heads;
-  const Name split = onnx.node(
-      "Reshape", {to.rows(node.inputs[0]), onnx.concatenate({to.sizes, onnx.numbers({3, heads, head_size})})});
+  const bool is_causal = node.call.get<bool>("causal");
+  // Tokens may be fewer than the context; a series has all its positions.
+  const std::int64_t context = to.type(node.inputs[0]).shape.places();
+  const Name sizes = to.sizes.empty() ? onnx.numbers({-1, context}) : to.sizes;
+  const Name split =
+      onnx.node("Reshape", {to.rows(node.inputs[0]), onnx.concatenate({sizes, onnx.numbers({3, heads, head_size})})});
   const Name joint = onnx.transpose(split, {2, 0, 3, 1, 4});  // [3, batch, heads, sequence, head size]
   const auto part = [&](std::int64_t which) {
     return onnx.node(
@@ -299,19 +362,20 @@ void emit_attention(OnnxEmission& to, const Node& node) {
   };
   const Name products = onnx.node("MatMul", {part(0), onnx.transpose(part(1), {0, 1, 3, 2})});
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
-  const Name scores = onnx.node("Add", {onnx.node("Mul", {products, onnx.scalar(scale)}), to.causal_mask()});
+  Name scores = onnx.node("Mul", {products, onnx.scalar(scale)});
+  if (is_causal) scores = onnx.node("Add", {scores, to.causal_mask(context)});
   const Name shares = onnx.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
   const Name attended = onnx.transpose(onnx.node("MatMul", {shares, part(2)}), {0, 2, 1, 3});
   to.set_rows(to.output_of(node), onnx.reshape(attended, {-1, width}));
 }
 
-/// Columns [input, forget, cell, output] of a matrix (or a vector) -> rows [input, output, forget, cell].
-std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden) {
-  const std::int64_t columns = 4 * hidden;
+/// Columns of gates, of a matrix or a vector, as rows in the order of the operator.
+std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden, std::span<const std::int64_t> order) {
+  const std::int64_t columns = std::ssize(order) * hidden;
   const auto inputs = static_cast<std::int64_t>(tensor.values.size()) / columns;
   std::vector<float> values;
   values.reserve(tensor.values.size());
-  for (const std::int64_t gate : {0, 3, 1, 2}) {
+  for (const std::int64_t gate : order) {
     for (std::int64_t unit = 0; unit < hidden; ++unit) {
       for (std::int64_t i = 0; i < inputs; ++i) {
         values.push_back(tensor.values[static_cast<std::size_t>(i * columns + gate * hidden + unit)]);
@@ -321,30 +385,96 @@ std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden)
   return values;
 }
 
-void emit_lstm(OnnxEmission& to, const Node& node) {
+/// A recurrent operator of ONNX, with the parameters of a node: input, recurrent, bias and, for a GRU, recurrent bias.
+struct Recurrent {
+  const char* op_type;
+  std::span<const std::int64_t> order;  ///< order of the gates, by their numbers in our columns
+  std::size_t parameters;               ///< parameters of a direction
+};
+constexpr std::array<std::int64_t, 4> kLstmOrder{0, 3, 1, 2};  // input, output, forget, cell
+constexpr std::array<std::int64_t, 3> kGruOrder{1, 0, 2};      // update, reset, new
+constexpr Recurrent kLstm{"LSTM", kLstmOrder, 3}, kGru{"GRU", kGruOrder, 4};
+
+/// The weights of all directions one after the other: matrices of input and state, and biases.
+std::array<Name, 3> weights_of(OnnxEmission& to, const Node& node, const Recurrent& kind, std::int64_t hidden) {
+  const auto directions = static_cast<std::int64_t>(node.parameters.size() / kind.parameters);
+  const std::int64_t sums = std::ssize(kind.order) * hidden;
+  const auto of_all = [&](std::size_t k, Numbers shape, std::size_t parts) {
+    return to.onnx.made(to.tensor(node, k).name, std::move(shape), [&] {
+      std::vector<float> all;
+      for (std::size_t first = 0; first < node.parameters.size(); first += kind.parameters) {
+        for (std::size_t part = 0; part < parts; ++part) {
+          if (k + part >= kind.parameters) {  // no bias of the state: zeros
+            all.resize(all.size() + static_cast<std::size_t>(sums));
+            continue;
+          }
+          const std::vector<float> own = gate_rows(to.tensor(node, first + k + part), hidden, kind.order);
+          all.insert(all.end(), own.begin(), own.end());
+        }
+      }
+      return all;
+    });
+  };
+  const std::int64_t inputs = to.tensor(node, 0).shape[0];
+  return {of_all(0, {directions, sums, inputs}, 1), of_all(1, {directions, sums, hidden}, 1),
+          of_all(2, {directions, 2 * sums}, 2)};
+}
+
+/// Over tokens: time-major rows, and the state comes from the batch before.
+void emit_recurrent_tokens(OnnxEmission& to, const Node& node, const Recurrent& kind,
+                           OnnxGraph::Attributes attributes) {
   OnnxGraph& onnx = to.onnx;
   const auto hidden = node.call.get<std::int64_t>("units");
-  const io::NamedTensor &input = to.tensor(node, 0), &recurrent = to.tensor(node, 1), &bias = to.tensor(node, 2);
-  const Name w = onnx.made(input.name, {1, 4 * hidden, input.shape[0]}, [&] { return gate_rows(input, hidden); });
-  const Name r = onnx.made(recurrent.name, {1, 4 * hidden, hidden}, [&] { return gate_rows(recurrent, hidden); });
-  const Name b = onnx.made(bias.name, {1, 8 * hidden}, [&] {  // one bias of the input and one, zero, of the state
-    std::vector<float> values = gate_rows(bias, hidden);
-    values.resize(static_cast<std::size_t>(8 * hidden));
-    return values;
-  });
-  const Name x = onnx.node(
-      "Reshape", {to.rows(node.inputs[0]), onnx.concatenate({to.sequence, to.batch, onnx.numbers({input.shape[0]})})});
-  const auto before = [&](std::size_t state) {
-    return onnx.node("Unsqueeze", {to.state_before.at(node.states[state].name), onnx.numbers({0})});
-  };
-  const Name& base = recurrent.name;
+  const auto [w, r, b] = weights_of(to, node, kind, hidden);
+  const Name& base = to.tensor(node, 1).name;
+  const std::int64_t inputs = to.tensor(node, 0).shape[0];
+  OnnxGraph::Names operands{onnx.node("Reshape", {to.rows(node.inputs[0]),
+                                                  onnx.concatenate({to.sequence, to.batch, onnx.numbers({inputs})})}),
+                            w, r, b, ""};
+  OnnxGraph::Names results{base + "/all"};
+  for (const char* const after : {"/hidden_after", "/cell_after"}) {
+    if (results.size() > node.states.size()) break;
+    const std::string& state = node.states[results.size() - 1].name;
+    operands.push_back(onnx.node("Unsqueeze", {to.state_before.at(state), onnx.numbers({0})}));
+    results.push_back(base + after);
+  }
   const OnnxGraph::Names y =
-      onnx.node_with("LSTM", {x, w, r, b, "", before(0), before(1)},
-                     {base + "/all", base + "/hidden_after", base + "/cell_after"}, {{"hidden_size", hidden}});
+      onnx.node_with(kind.op_type, std::move(operands), std::move(results), std::move(attributes));
   to.set_rows(to.output_of(node), onnx.reshape(y[0], {-1, hidden}));
-  for (const std::size_t state : {0, 1}) {
+  for (std::size_t state = 0; state < node.states.size(); ++state) {
     to.state_after[node.states[state].name] = onnx.reshape(y[1 + state], {-1, hidden});
   }
+}
+
+/// Over a series: samples first, and the results of the directions side by side.
+void emit_recurrent(OnnxEmission& to, const Node& node, const Recurrent& kind, OnnxGraph::Attributes attributes) {
+  OnnxGraph& onnx = to.onnx;
+  const auto hidden = node.call.get<std::int64_t>("units");
+  attributes.emplace_back("hidden_size", hidden);
+  if (!node.states.empty()) return emit_recurrent_tokens(to, node, kind, std::move(attributes));
+  const auto direction = node.call.get<std::string>("direction");
+  attributes.emplace_back("direction", direction == "both"       ? std::string("bidirectional")
+                                       : direction == "backward" ? std::string("reverse")
+                                                                 : direction);
+  const auto [w, r, b] = weights_of(to, node, kind, hidden);
+  const Name& base = to.tensor(node, 1).name;
+  const OnnxGraph::Names y =
+      onnx.node_with(kind.op_type, {onnx.transpose(whole(to, node.inputs[0]), {1, 0, 2}), w, r, b},
+                     {base + "/all", base + "/last"}, std::move(attributes));
+  const std::int64_t columns = to.type(to.output_of(node)).shape.last();
+  const Name ordered = node.call.get<std::string>("steps") == "last" ? onnx.transpose(y[1], {1, 0, 2})
+                                                                     : onnx.transpose(y[0], {2, 0, 1, 3});
+  to.set_rows(to.output_of(node), onnx.reshape(ordered, {-1, columns}));
+}
+void emit_lstm(OnnxEmission& to, const Node& node) { emit_recurrent(to, node, kLstm, {}); }
+void emit_gru(OnnxEmission& to, const Node& node) {
+  emit_recurrent(to, node, kGru, {{"linear_before_reset", std::int64_t{1}}});
+}
+
+void emit_positions(OnnxEmission& to, const Node& node) {
+  const std::int64_t places = to.type(node.inputs[0]).shape.places(), last = to.type(node.inputs[0]).shape.last();
+  const Name x = to.onnx.reshape(to.rows(node.inputs[0]), {-1, places, last});
+  to.set_rows(to.output_of(node), to.onnx.reshape(to.onnx.node("Add", {x, to.weight(node, 0)}), {-1, last}));
 }
 
 constexpr std::array kEmitters{
@@ -354,6 +484,7 @@ constexpr std::array kEmitters{
     OnnxEmitter{"batch-norm", emit_batch_norm},
     OnnxEmitter{"concatenate", emit_concatenate},
     OnnxEmitter{"conv", emit_conv},
+    OnnxEmitter{"conv-transpose", emit_conv_transpose},
     OnnxEmitter{"dense", emit_dense},
     OnnxEmitter{"dropout", emit_same},
     OnnxEmitter{"elementwise", emit_elementwise},
@@ -361,12 +492,16 @@ constexpr std::array kEmitters{
     OnnxEmitter{"flatten", emit_flatten},
     OnnxEmitter{"global-average", emit_global_average},
     OnnxEmitter{"global-max", emit_global_max},
+    OnnxEmitter{"group-norm", emit_group_norm},
+    OnnxEmitter{"gru", emit_gru},
     OnnxEmitter{"head", emit_head},
+    OnnxEmitter{"instance-norm", emit_group_norm},
     OnnxEmitter{"layer-norm", emit_layer_norm},
     OnnxEmitter{"lstm", emit_lstm},
     OnnxEmitter{"max-pool", emit_max_pool},
     OnnxEmitter{"mean", emit_mean},
     OnnxEmitter{"multiply", emit_multiply},
+    OnnxEmitter{"positions", emit_positions},
     OnnxEmitter{"reshape", emit_reshape},
     OnnxEmitter{"slice", emit_slice},
     OnnxEmitter{"softmax", emit_softmax},
@@ -374,6 +509,7 @@ constexpr std::array kEmitters{
     OnnxEmitter{"response-norm", emit_response_norm},
     OnnxEmitter{"subsample", emit_subsample},
     OnnxEmitter{"time-major", emit_time_major},
+    OnnxEmitter{"upsample", emit_upsample},
 };
 
 }  // namespace
@@ -427,9 +563,10 @@ const io::NamedTensor& OnnxEmission::tensor(const Node& node, std::size_t k) con
   return *found;
 }
 
-Name OnnxEmission::causal_mask() {
+Name OnnxEmission::causal_mask(std::int64_t context) {
   if (mask_.empty()) {
-    const Name none = onnx.node("Expand", {onnx.scalar(-1e30f), onnx.concatenate({sequence, sequence})});
+    const Name length = sequence.empty() ? onnx.numbers({context}) : sequence;
+    const Name none = onnx.node("Expand", {onnx.scalar(-1e30f), onnx.concatenate({length, length})});
     mask_ = onnx.node("Trilu", {none, onnx.node("Squeeze", {onnx.numbers({1}), onnx.numbers({0})})},
                       {{"upper", std::int64_t{1}}});
   }

@@ -54,8 +54,9 @@ class OnnxEmission {
   const io::NamedTensor& tensor(const model::Node& node, std::size_t k) const;
   Name weight(const model::Node& node, std::size_t k) { return onnx.borrowed(tensor(node, k)); }
 
-  /// [sequence, sequence]: 0 for visible positions, far below all scores for masked ones.
-  Name causal_mask();
+  /// [sequence, sequence]: 0 for visible positions, far below all scores for masked ones. Without tokens the sequence
+  /// is `context` long.
+  Name causal_mask(std::int64_t context);
 
  private:
   struct Form {

@@ -59,12 +59,19 @@ class HeadDropout {
   std::uint64_t key_ = 0, first_ = 0;
 };
 
-/// Queries [first, end) of a head, which see the keys [0, end).
+/// Queries [first, end) of a head, which see keys of [0, keys): up to their own, or all.
 struct Tile {
-  std::size_t first, end;
+  Tile(const Attention& shape, std::size_t begin, std::size_t behind)
+      : first(begin),
+        end(behind),
+        keys(static_cast<std::size_t>(shape.keys_of(static_cast<std::int64_t>(behind) - 1))) {}
+  std::size_t first, end, keys;
   std::size_t rows() const { return end - first; }
-  std::size_t elements() const { return rows() * end; }
+  std::size_t elements() const { return rows() * keys; }
 };
+std::size_t keys_of(const Attention& shape, std::size_t query) {
+  return static_cast<std::size_t>(shape.keys_of(static_cast<std::int64_t>(query)));
+}
 
 /// Memory of one thread: three tiles, and three factors that the tiles share.
 struct Workspace {
@@ -114,19 +121,19 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
                               unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
     const auto known = static_cast<std::size_t>(shape.first);
-    for (Tile tile{known, known}; tile.end < size.context;) {
-      tile = {tile.end, std::min(tile.end + size.tile, size.context)};
-      const auto scores = own.one.first(tile.elements()), factors = own.two.first(tile.end);
-      turned_keys.multiply({tile.rows(), tile.end, size.head}, {q + tile.first * size.joint, size.joint}, 0,
-                           Accumulate::no, scores.data(), tile.end);
+    for (std::size_t first = known; first < size.context; first += size.tile) {
+      const Tile tile(shape, first, std::min(first + size.tile, size.context));
+      const auto scores = own.one.first(tile.elements()), factors = own.two.first(tile.keys);
+      turned_keys.multiply({tile.rows(), tile.keys, size.head}, {q + tile.first * size.joint, size.joint}, 0,
+                           Accumulate::no, scores.data(), tile.keys);
       for (std::size_t query = tile.first; query < tile.end; ++query) {
-        const auto row = scores.subspan((query - tile.first) * tile.end, tile.end);
-        logs[query] = softmax_row(row, query + 1, size.scale);
+        const auto row = scores.subspan((query - tile.first) * tile.keys, tile.keys);
+        logs[query] = softmax_row(row, keys_of(shape, query), size.scale);
         if (!dropout.active()) continue;
-        dropout.factors(query, query + 1, factors);
+        dropout.factors(query, keys_of(shape, query), factors);
         multiply_each(row, factors.data());
       }
-      values.multiply({tile.rows(), size.head, tile.end}, {scores.data(), tile.end}, 0, Accumulate::no,
+      values.multiply({tile.rows(), size.head, tile.keys}, {scores.data(), tile.keys}, 0, Accumulate::no,
                       out + (tile.first - known) * size.width, size.width);
     }
   };
@@ -156,29 +163,31 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
     // The last tile sees all keys and writes their gradients; the tiles before it add to them.
     Accumulate accumulate = Accumulate::no;
     for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
-      const Tile tile{(end - 1) / size.tile * size.tile, end};
+      const Tile tile(shape, (end - 1) / size.tile * size.tile, end);
+      const std::size_t keys = tile.keys;
       const Factor queries{q + tile.first * size.joint, size.joint},
           d_rows{d_out + tile.first * size.width, size.width};
       const auto p = own.one.first(tile.elements()), d_p = own.two.first(tile.elements());
-      turned_keys.multiply({tile.rows(), end, size.head}, queries, 0, Accumulate::no, p.data(), end);
-      turned_values.multiply({tile.rows(), end, size.head}, d_rows, 0, Accumulate::no, d_p.data(), end);
+      turned_keys.multiply({tile.rows(), keys, size.head}, queries, 0, Accumulate::no, p.data(), keys);
+      turned_values.multiply({tile.rows(), keys, size.head}, d_rows, 0, Accumulate::no, d_p.data(), keys);
       for (std::size_t i = 0; i < tile.rows(); ++i) {
         const std::size_t query = tile.first + i;
-        const auto row = p.subspan(i * end, end), d_row = d_p.subspan(i * end, end), factors = own.three.first(end);
-        probability_row(row, query + 1, size.scale, logs[query]);
+        const auto row = p.subspan(i * keys, keys), d_row = d_p.subspan(i * keys, keys);
+        const auto factors = own.three.first(keys);
+        probability_row(row, keys_of(shape, query), size.scale, logs[query]);
         // The softmax subtracts the sum over j of p[j] d_p[j], which is y d_y, with and without dropout.
         const float product = dot({out + query * size.width, size.head}, {d_out + query * size.width, size.head});
         if (dropout.active()) {
-          dropout.factors(query, query + 1, factors);
+          dropout.factors(query, keys_of(shape, query), factors);
           score_gradient_row(row, factors.data(), product, size.scale, d_row);
           multiply_each(row, factors.data());
         } else {
           score_gradient_row(row, nullptr, product, size.scale, d_row);
         }
       }
-      multiply({end, size.head, tile.rows()}, {p.data(), end, true}, d_rows, accumulate, d_v, size.joint, unit);
-      multiply({end, size.head, tile.rows()}, {d_p.data(), end, true}, queries, accumulate, d_k, size.joint, unit);
-      plain_keys.multiply({tile.rows(), size.head, end}, {d_p.data(), end}, 0, Accumulate::no,
+      multiply({keys, size.head, tile.rows()}, {p.data(), keys, true}, d_rows, accumulate, d_v, size.joint, unit);
+      multiply({keys, size.head, tile.rows()}, {d_p.data(), keys, true}, queries, accumulate, d_k, size.joint, unit);
+      plain_keys.multiply({tile.rows(), size.head, keys}, {d_p.data(), keys}, 0, Accumulate::no,
                           d_q + tile.first * size.joint, size.joint);
       end = tile.first;
     }

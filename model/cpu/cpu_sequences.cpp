@@ -6,6 +6,7 @@
 #include "model/cpu/attention.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
+#include "model/cpu/gru.hpp"
 #include "model/cpu/lstm.hpp"
 #include "model/cpu/sequence_loops.hpp"
 
@@ -202,6 +203,14 @@ void CpuSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands&
 
 void CpuSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
   cpu::lstm_backward(shape, operands, workspace(lstm_workspace(shape, unit_)), threads_, unit_);
+}
+
+void CpuSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& operands) {
+  cpu::gru_forward(shape, operands, workspace(gru_workspace(shape, unit_)), threads_, unit_);
+}
+
+void CpuSequences::do_gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
+  cpu::gru_backward(shape, operands, workspace(gru_workspace(shape, unit_)), threads_, unit_);
 }
 
 }  // namespace lockstep::model::cpu

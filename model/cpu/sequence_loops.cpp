@@ -308,4 +308,58 @@ LOCKSTEP_CLONES void lstm_row_back(const LstmRow& row, const float* d_hidden, fl
   }
 }
 
+LOCKSTEP_CLONES void gru_row(const GruRow& row, const float* bias, float* h) {
+  float* __restrict reset = row.gates;
+  float* __restrict update = row.gates + row.hidden;
+  float* __restrict candidate = row.gates + 2 * row.hidden;
+  const float* __restrict reset_product = row.products;
+  const float* __restrict update_product = row.products + row.hidden;
+  float* __restrict product = row.products + 2 * row.hidden;
+  const float* __restrict reset_bias = bias;
+  const float* __restrict update_bias = bias + row.hidden;
+  const float* __restrict product_bias = bias + 2 * row.hidden;
+  const float* __restrict before = row.hidden_before;
+  float* __restrict after = h;
+  LOCKSTEP_INDEPENDENT
+  for (std::size_t u = row.begin; u < row.end; ++u) {
+    const float r = fast_sigmoid(reset[u] + (reset_product[u] + reset_bias[u]));
+    const float z = fast_sigmoid(update[u] + (update_product[u] + update_bias[u]));
+    const float p = product[u] + product_bias[u];
+    const float n = fast_tanh(candidate[u] + r * p);
+    reset[u] = r;
+    update[u] = z;
+    candidate[u] = n;
+    product[u] = p;
+    after[u] = n + z * (before[u] - n);
+  }
+}
+
+LOCKSTEP_CLONES void gru_row_back(const GruRow& row, const float* d_hidden, float* d_before) {
+  float* __restrict reset = row.gates;
+  float* __restrict update = row.gates + row.hidden;
+  float* __restrict candidate = row.gates + 2 * row.hidden;
+  float* __restrict reset_product = row.products;
+  float* __restrict update_product = row.products + row.hidden;
+  float* __restrict product = row.products + 2 * row.hidden;
+  const float* __restrict before = row.hidden_before;
+  const float* __restrict d_h = d_hidden;
+  float* __restrict d_earlier = d_before;
+  if (d_earlier != nullptr) {
+    LOCKSTEP_INDEPENDENT
+    for (std::size_t u = row.begin; u < row.end; ++u) d_earlier[u] += d_h[u] * update[u];
+  }
+  LOCKSTEP_INDEPENDENT
+  for (std::size_t u = row.begin; u < row.end; ++u) {
+    const float r = reset[u], z = update[u], n = candidate[u], p = product[u];
+    const float d_new = d_h[u] * (1 - z) * (1 - n * n);
+    const float d_update = d_h[u] * (before[u] - n) * (z * (1 - z)), d_reset = d_new * p * (r * (1 - r));
+    reset[u] = d_reset;
+    update[u] = d_update;
+    candidate[u] = d_new;
+    reset_product[u] = d_reset;
+    update_product[u] = d_update;
+    product[u] = d_new * r;
+  }
+}
+
 }  // namespace lockstep::model::cpu

@@ -65,4 +65,17 @@ void lstm_row(const LstmRow& row, float* h);
 /// Gates become the gradients of their sums; d_cell, that of the cell after the step, becomes that of the cell before.
 void lstm_row_back(const LstmRow& row, const float* d_hidden, float* d_cell);
 
+/// The same of a GRU (the formulas of Gru in sequence_operations.hpp); products: h(t-1) R.
+struct GruRow {
+  float* gates = nullptr;     ///< [3 hidden]
+  float* products = nullptr;  ///< [3 hidden]
+  const float* hidden_before = nullptr;
+  std::size_t hidden = 0, begin = 0, end = 0;
+};
+/// The third part of the products gets its bias.
+void gru_row(const GruRow& row, const float* bias, float* h);
+/// Gates and products become the gradients of their sums; d_before (nullptr before the first step) += what passes by
+/// the gates.
+void gru_row_back(const GruRow& row, const float* d_hidden, float* d_before);
+
 }  // namespace lockstep::model::cpu

@@ -52,7 +52,8 @@ struct AttentionData {
   float *log_sums, *deltas;
   int context, heads, head_size, pairs;  ///< pairs of a sample and a head
   int together;                          ///< pairs whose blocks are consecutive
-  float scale;                           ///< factor of the products of queries and keys
+  bool causal;
+  float scale;  ///< factor of the products of queries and keys
   formulas::DropoutNumbers dropout;
 };
 
@@ -75,9 +76,15 @@ AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardO
   data.head_size = static_cast<int>(shape.head_size);
   data.pairs = static_cast<int>(joint.rows / shape.context * shape.heads);
   data.together = pairs_together(shape, sizeof(T));
+  data.causal = shape.causal;
   data.scale = 1 / std::sqrt(static_cast<float>(shape.head_size));
   data.dropout = formulas::dropout_numbers(shape.dropout);
   return data;
+}
+
+template <class T>
+__device__ bool sees(const AttentionData<T>& data, int query, int key) {
+  return key <= query || !data.causal;
 }
 
 /// A sample and a head, and a tile of `rows` positions in them.

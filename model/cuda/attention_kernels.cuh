@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
                              data.head_size, workspace.queries);
   float greatest = -INFINITY, total = 0;
   float sums[kHead / kRowThreads] = {};
-  const int end = tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
+  const int end = data.causal && tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
   for (int first = 0; first < end; first += kOtherRows) {
     float scores[kProducts];
     load_tile<kOtherRows, kHead>(data.joint + offset_of(data, tile, first, 3, 1), step, data.context - first,
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
       const int key = first + lane + m * kRowThreads;
-      scores[m] = key <= query && key < data.context ? scores[m] * data.scale : -INFINITY;
+      scores[m] = sees(data, query, key) && key < data.context ? scores[m] * data.scale : -INFINITY;
       high = fmaxf(high, scores[m]);
     }
     high = greatest_of_row(high);
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
   }
   delta = sum_of_row(delta);
   float sums[kHead / kRowThreads] = {};
-  const int end = tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
+  const int end = data.causal && tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
   for (int first = 0; first < end; first += kOtherRows) {
     const T* const keys = data.joint + offset_of(data, tile, first, 3, 1);
     float scores[kProducts], gradients[kProducts];
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
       const int key = first + lane + m * kRowThreads;
-      const bool seen = key <= query && query < data.context;
+      const bool seen = sees(data, query, key) && key < data.context && query < data.context;
       const float weight = seen ? expf(scores[m] * data.scale - log_sum) : 0.0f;
       const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, tile, key_of_sample, query, key);
       workspace.weights[0][row][lane + m * kRowThreads] = seen ? weight * (gradients[m] * factor - delta) : 0.0f;
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionD
                                data.context - tile.first, data.head_size, workspace.own[part]);
   }
   float d_key[kHead / kRowThreads] = {}, d_value[kHead / kRowThreads] = {};
-  for (int first = tile.first / kOtherRows * kOtherRows; first < data.context; first += kOtherRows) {
+  for (int first = data.causal ? tile.first / kOtherRows * kOtherRows : 0; first < data.context; first += kOtherRows) {
     const T* const queries = data.joint + offset_of(data, tile, first, 3, 0);
     float scores[kProducts], gradients[kProducts];
     load_tile<kOtherRows, kHead>(queries, step, data.context - first, data.head_size, workspace.others);
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionD
     for (int m = 0; m < kProducts; ++m) {
       const int query = first + lane + m * kRowThreads;
       float weight = 0, gradient = 0, factor = 1;
-      if (key <= query && query < data.context) {
+      if (sees(data, query, key) && query < data.context) {
         const std::int64_t at = static_cast<std::int64_t>(tile.pair) * data.context + query;
         if (data.dropout_keys != nullptr) factor = factor_of(data, tile, key_of_sample, query, key);
         weight = expf(scores[m] * data.scale - data.log_sums[at]);

@@ -111,7 +111,7 @@ void CudaSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropou
 }
 
 void CudaSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
-  if (attention_ != nullptr && attention_->forward(tools_.stream, shape, operands)) return;
+  if (attention_ != nullptr && shape.causal && attention_->forward(tools_.stream, shape, operands)) return;
   cuda::attention_forward(tools_.stream, shape, operands);
 }
 
@@ -119,7 +119,7 @@ void CudaSequences::do_attention_backward(const Attention& shape, const Attentio
   const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   if (y.count() == 0) return;
   const Tensor products = workspace(deltas_, log_sums.rows, log_sums.columns);
-  if (attention_ != nullptr && attention_->backward(tools_.stream, shape, operands, products)) return;
+  if (attention_ != nullptr && shape.causal && attention_->backward(tools_.stream, shape, operands, products)) return;
   cuda::attention_backward(tools_.stream, shape, operands, products);
 }
 
@@ -157,6 +157,36 @@ void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperan
     }
     cuda::lstm_step_backward(stream, step_of(gates, step), step_of(cells, step), step_of(cells, step + 1), reaches,
                              in_parts ? room : Tensor{}, after.present() ? LastStep::no : LastStep::yes, d_cell);
+  }
+}
+
+void CudaSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& operands) {
+  const auto& [gates, recurrent, bias, products, hidden] = operands;
+  if (shape.sequences == 0) return;
+  const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
+    return tensor.row_range(step * shape.sequences, shape.sequences);
+  };
+  for (std::int64_t step = 0; step < shape.steps; ++step) {
+    tools_.matmul.multiply(tools_.stream, {step_of(hidden, step)}, {recurrent}, Accumulate::no, step_of(products, step),
+                           Matmul::Sums::whole);
+    cuda::gru_step_forward(tools_.stream, step_of(gates, step), step_of(products, step), bias, step_of(hidden, step),
+                           step_of(hidden, step + 1));
+  }
+}
+
+void CudaSequences::do_gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
+  const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
+  if (shape.sequences == 0) return;
+  const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
+    return tensor.row_range(step * shape.sequences, shape.sequences);
+  };
+  for (std::int64_t step = shape.steps - 1; step >= 0; --step) {
+    const Tensor before = step > 0 ? step_of(d_hidden, step - 1) : Tensor{};
+    cuda::gru_step_backward(tools_.stream, step_of(gates, step), step_of(products, step), step_of(hidden, step),
+                            step_of(d_hidden, step), before);
+    if (!before.present()) return;
+    tools_.matmul.multiply(tools_.stream, {step_of(products, step)}, {recurrent, Matmul::Transposed::yes},
+                           Accumulate::yes, before);
   }
 }
 

@@ -1,5 +1,5 @@
 // Passes that compute each element independently, and the column sums that belong to them: gelu, dropout, the gates of
-// an LSTM.
+// an LSTM and of a GRU.
 #include <algorithm>
 
 #include "model/cuda/column_sums.cuh"
@@ -106,6 +106,30 @@ void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& 
                  takes_packs<kUnits>(body.gates) && takes_packs<kUnits>(body.cells_before) &&
                      takes_packs<kUnits>(body.cells) && takes_packs<kUnits>(body.d_hidden) &&
                      takes_packs<kUnits>(body.parts) && takes_packs<kUnits>(body.d_cell));
+  });
+}
+
+void gru_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& products, const Tensor& bias,
+                      const Tensor& hidden_before, const Tensor& hidden) {
+  with_compute_type("gru_forward", gates, [&]<class T>() {
+    const GruUnits<T> body{data_of<T>(gates),         data_of<T>(products), data_of<T>(bias),
+                           data_of<T>(hidden_before), data_of<T>(hidden),   hidden.columns};
+    run_units<T>("gru_forward", stream, body, hidden.rows,
+                 takes_packs<kUnits>(body.gates) && takes_packs<kUnits>(body.products) &&
+                     takes_packs<kUnits>(body.bias) && takes_packs<kUnits>(body.hidden_before) &&
+                     takes_packs<kUnits>(body.hidden));
+  });
+}
+
+void gru_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& products, const Tensor& hidden_before,
+                       const Tensor& d_hidden, const Tensor& d_before) {
+  with_compute_type("gru_backward", gates, [&]<class T>() {
+    const GruUnitsBack<T> body{data_of<T>(gates),    data_of<T>(products), data_of<T>(hidden_before),
+                               data_of<T>(d_hidden), data_of<T>(d_before), d_hidden.columns};
+    run_units<T>("gru_backward", stream, body, d_hidden.rows,
+                 takes_packs<kUnits>(body.gates) && takes_packs<kUnits>(body.products) &&
+                     takes_packs<kUnits>(body.hidden_before) && takes_packs<kUnits>(body.d_hidden) &&
+                     takes_packs<kUnits>(body.d_before));
   });
 }
 

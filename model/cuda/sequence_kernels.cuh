@@ -10,6 +10,7 @@
 #include "model/cuda/sequence_kernels.hpp"
 #include "model/formulas/dropout.hpp"
 #include "model/formulas/gelu.hpp"
+#include "model/formulas/gru.hpp"
 #include "model/formulas/lstm.hpp"
 
 namespace lockstep::model::cuda {
@@ -219,6 +220,81 @@ struct LstmUnitsBack {
 #pragma unroll
     for (int g = 0; g < 4; ++g) store<kWidth>(z[g], true, to + g * units);
     store<kWidth>(d, true, d_cell + i);
+  }
+};
+
+/// One step of a GRU: element i is unit i % units of sequence i / units.
+template <class T>
+struct GruUnits {
+  T *gates, *products;
+  const T *bias, *hidden_before;
+  T* hidden;
+  std::int64_t units;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    const std::int64_t unit = i % units, first = i / units * 3 * units + unit;
+    float a[3][kWidth], p[3][kWidth], c[kWidth], before[kWidth];
+#pragma unroll
+    for (int g = 0; g < 3; ++g) {
+      load<kWidth>(gates + first + g * units, true, a[g]);
+      load<kWidth>(products + first + g * units, true, p[g]);
+      load<kWidth>(bias + unit + g * units, true, c);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) p[g][k] += c[k];
+    }
+    load<kWidth>(hidden_before + i, true, before);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const formulas::GruGates<float> active =
+          formulas::gru_activate<float>({a[0][k], a[1][k], a[2][k]}, {p[0][k], p[1][k], p[2][k]});
+      a[0][k] = active.reset;
+      a[1][k] = active.update;
+      a[2][k] = active.candidate;
+      before[k] = formulas::gru_step(active, before[k]);
+    }
+#pragma unroll
+    for (int g = 0; g < 3; ++g) store<kWidth>(a[g], true, gates + first + g * units);
+    store<kWidth>(p[2], true, products + first + 2 * units);
+    store<kWidth>(before, true, hidden + i);
+  }
+};
+
+template <class T>
+struct GruUnitsBack {
+  T *gates, *products;
+  const T *hidden_before, *d_hidden;
+  T* d_before;  ///< null at the first step
+  std::int64_t units;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    const std::int64_t first = i / units * 3 * units + i % units;
+    float a[3][kWidth], p[3][kWidth], before[kWidth], d[kWidth], passed[kWidth] = {};
+#pragma unroll
+    for (int g = 0; g < 3; ++g) load<kWidth>(gates + first + g * units, true, a[g]);
+    load<kWidth>(products + first + 2 * units, true, p[2]);
+    load<kWidth>(hidden_before + i, true, before);
+    load<kWidth>(d_hidden + i, true, d);
+    if (d_before != nullptr) load<kWidth>(d_before + i, true, passed);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const formulas::GruGradients<float> back =
+          formulas::gru_step_back<float>({a[0][k], a[1][k], a[2][k]}, p[2][k], before[k], d[k]);
+      a[0][k] = back.inputs.reset;
+      a[1][k] = back.inputs.update;
+      a[2][k] = back.inputs.candidate;
+      p[0][k] = back.products.reset;
+      p[1][k] = back.products.update;
+      p[2][k] = back.products.candidate;
+      passed[k] += back.before;
+    }
+#pragma unroll
+    for (int g = 0; g < 3; ++g) {
+      store<kWidth>(a[g], true, gates + first + g * units);
+      store<kWidth>(p[g], true, products + first + g * units);
+    }
+    if (d_before != nullptr) store<kWidth>(passed, true, d_before + i);
   }
 };
 

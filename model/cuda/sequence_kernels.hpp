@@ -63,6 +63,13 @@ void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& 
 /// One for each gate.
 inline constexpr int kLstmParts = 4;
 
+/// One step of Gru, behind its product `products` [sequences, 3 hidden], which has no bias yet.
+void gru_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& products, const Tensor& bias,
+                      const Tensor& hidden_before, const Tensor& hidden);
+/// gates and products become their gradients; d_before (absent at the first step) += what passes by the gates.
+void gru_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& products, const Tensor& hidden_before,
+                       const Tensor& d_hidden, const Tensor& d_before);
+
 inline constexpr std::int64_t kMaxHeadSize = 128;
 /// Head sizes up to kMaxHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor
 /// cores, all else in plain fp32 arithmetic (in tiles too): a static rule.

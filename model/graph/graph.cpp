@@ -119,7 +119,7 @@ void require_readable(const OperationKind& kind, const ValueType& input) {
             ? fmt::format("reads tokens, and {} reads numbers: an embedding makes numbers of tokens", kind.name)
             : fmt::format("reads numbers, and {} reads tokens", kind.name));
   }
-  if (kind.rows == ReadsRows::either) return;
+  if (kind.rows == ReadsRows::either || kind.rows == ReadsRows::steps) return;
   const bool is_time_major = input.order == RowOrder::time_major;
   if (is_time_major != (kind.rows == ReadsRows::time_major)) {
     throw std::invalid_argument(
@@ -193,6 +193,10 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Activat
     const ValueType type = for_call(description.calls[i], [&] {
       const OperationKind& kind = kind_of(description.calls[i], kinds);
       for (const ValueType& input : inputs) require_readable(kind, input);
+      if (description.input_holds == Holds::tokens && node.operation->sees_later_positions()) {
+        throw std::invalid_argument(
+            "sees later positions, and a language model predicts them: leave `causal` as it is");
+      }
       return node.operation->declare(declarations, inputs);
     });
     const OperationNeeds needs = node.operation->needs();

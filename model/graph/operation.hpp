@@ -187,6 +187,8 @@ class Operation {
   /// True if forward can compute some of a sample's positions (Pass::positions): rows are positions, and none depends
   /// on later ones.
   virtual bool takes_positions() const { return false; }
+  /// True if results depend on later positions by intention: no network that predicts the next token may have it.
+  virtual bool sees_later_positions() const { return false; }
   /// Name, description and costs; nothing is asked of views.
   virtual LayerPlan plan(const NodeView& node) const = 0;
   /// The lines of a node with several, or with none.
@@ -203,8 +205,12 @@ class Operation {
   Operation() = default;
 };
 
-/// The order of rows that an operation reads.
-enum class ReadsRows { sample_major, time_major, either };
+/// The order of rows that an operation reads. `steps`: recurrent, time-major from tokens and sample-major from numbers.
+enum class ReadsRows { sample_major, time_major, either, steps };
+/// True if the operation reads tokens in time-major order.
+constexpr bool reads_time_major(ReadsRows rows) noexcept {
+  return rows == ReadsRows::time_major || rows == ReadsRows::steps;
+}
 
 struct OperationKind {
   std::string_view name;     ///< as descriptions have it: "max-pool"

@@ -139,11 +139,12 @@ class Joining {
 class Rewriting {
  public:
   /// All calls say what they read.
-  explicit Rewriting(Description& description) : calls_(description.calls) {}
+  explicit Rewriting(Description& description)
+      : calls_(description.calls), reads_tokens_(description.input_holds == Holds::tokens) {}
 
   void run() {
     for (std::size_t i = 0; i + 1 < calls_.size();) {
-      if (!makes_feed_forward(i) && !makes_stack(i)) ++i;
+      if (!makes_feed_forward(i) && !(reads_tokens_ && makes_stack(i))) ++i;
     }
   }
 
@@ -206,6 +207,7 @@ class Rewriting {
   }
 
   std::vector<Call>& calls_;
+  const bool reads_tokens_;
 };
 
 }  // namespace
@@ -213,7 +215,7 @@ class Rewriting {
 Description in_time_major_order(Description description, OperationKinds kinds) {
   const bool is_recurrent = std::ranges::any_of(description.calls, [&](const Call& call) {
     const auto kind = std::ranges::find(kinds, call.kind, &OperationKind::name);
-    return kind != kinds.end() && (*kind)->rows == ReadsRows::time_major;
+    return kind != kinds.end() && reads_time_major((*kind)->rows);
   });
   if (!is_recurrent || description.input_holds != Holds::tokens) return description;
   Call order{.kind = "time-major", .name = description.input + "/time_major", .from = {description.input}};

@@ -1,6 +1,7 @@
 /// \file
-/// "attention": causal self-attention in several heads (Attention in sequence_operations.hpp). It reads queries, keys
-/// and values side by side, the result of a dense operation three times as wide as its own.
+/// "attention": self-attention in several heads, causal unless it is told otherwise (Attention in
+/// sequence_operations.hpp). It reads queries, keys and values side by side, the result of a dense operation three
+/// times as wide as its own.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@ namespace {
 class AttentionOperation final : public Operation {
  public:
   explicit AttentionOperation(const Call& call) : heads_(call.get<std::int64_t>("heads")) {
+    shape_.causal = call.get<bool>("causal");
     shape_.dropout.rate = static_cast<float>(call.get<double>("dropout"));
   }
 
@@ -34,18 +36,21 @@ class AttentionOperation final : public Operation {
   }
 
   OperationNeeds needs() const override { return {.reads_inputs = 1, .reads_output = true, .keeps_inputs = 1}; }
-  bool takes_positions() const override { return true; }
+  bool takes_positions() const override { return shape_.causal; }
+  bool sees_later_positions() const override { return !shape_.causal; }
 
   /// Scores and their product with the values; the causal mask halves both.
   LayerPlan plan(const NodeView& node) const override {
-    const double pairs = 0.5 * static_cast<double>(shape_.context) * static_cast<double>(shape_.context + 1);
+    const auto context = static_cast<double>(shape_.context);
+    const double pairs = shape_.causal ? 0.5 * context * (context + 1) : context * context;
     const double products = 2 * 2.0 * pairs * static_cast<double>(shape_.width());
     return {.name = node.name,
-            .description = fmt::format("{} heads of {}, context {}", heads_, shape_.head_size, shape_.context),
+            .description = fmt::format("{} heads of {}, context {}{}", heads_, shape_.head_size, shape_.context,
+                                       shape_.causal ? "" : ", both sides"),
             .activation_elements = node.output.shape.elements(),
             .forward_flops = products,
             .backward_flops = node.goes_on ? 2 * products : 0,
-            .score_elements = shape_.dropout.rate > 0 ? 0 : heads_ * shape_.context * shape_.context};
+            .score_elements = shape_.dropout.rate > 0 || !shape_.causal ? 0 : heads_ * shape_.context * shape_.context};
   }
 
   void forward(const NodePass& node) const override {
@@ -94,8 +99,9 @@ class AttentionOperation final : public Operation {
 extern const OperationKind attention_operation;
 const OperationKind attention_operation{
     .name = "attention",
-    .summary = "causal self-attention over queries, keys and values",
+    .summary = "self-attention over queries, keys and values",
     .arguments = {{.name = "heads", .value = 1, .value_name = "N", .help = "of equal width", .at_least = 1},
+                  {.name = "causal", .value = true, .value_name = "", .help = "positions see earlier ones alone"},
                   {.name = "dropout",
                    .value = 0.0,
                    .value_name = "RATE",

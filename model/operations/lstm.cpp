@@ -1,7 +1,7 @@
 /// \file
-/// "lstm": long short-term memory over a window of steps, with the state carried from window to window (Lstm in
-/// sequence_operations.hpp). The input of all steps goes through one product. Rows are time-major, so that a step is
-/// one block of rows.
+/// "lstm": long short-term memory (Lstm in sequence_operations.hpp). Over series of numbers it is a RecurrentSeries.
+/// Over embedded tokens the state is carried from window to window: TokenLstm. The input of all steps goes through one
+/// product. Rows are time-major, so that a step is one block of rows.
 ///
 /// Rewrites make one operation of layers of one width that follow each other, with the dropout between them, which is
 /// never between steps. On a host, or with one layer, each layer computes all of its steps before the next one begins.
@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
+#include "model/operations/recurrent_series.hpp"
 
 namespace lockstep::model {
 
@@ -144,9 +145,9 @@ class LayerPass {
   std::int64_t steps_;
 };
 
-class LstmOperation final : public Operation {
+class TokenLstm final : public Operation {
  public:
-  explicit LstmOperation(const Call& call) : width_(call.get<std::int64_t>("units")) {
+  explicit TokenLstm(const Call& call) : width_(call.get<std::int64_t>("units")) {
     for (const Call& part : call.parts.empty() ? std::vector{call} : call.parts) {
       if (part.kind == "dropout") {
         layers_.back().dropout.rate = static_cast<float>(part.get<double>("rate"));
@@ -364,17 +365,78 @@ class LstmOperation final : public Operation {
   std::vector<Layer> layers_;
 };
 
+struct LstmCell {
+  static constexpr const char* kName = "an lstm";
+  static constexpr std::int64_t kGates = 4;
+  static constexpr bool kBiasOfState = false;
+  struct Saved {
+    std::size_t cells = 0, d_cell = 0;
+  };
+
+  static Saved declare(Declarations& declarations, std::int64_t steps, std::int64_t units) {
+    return {declarations.saved({.name = "", .rows = steps + 1, .columns = units}),
+            declarations.scratch({.name = "", .columns = units})};
+  }
+  static void forward(const NodePass& node, const Saved& saved, const RecurrentSteps& steps) {
+    const Tensor cells = node.saved(saved.cells);
+    node.pass.backend.fill_zero(cells.row_range(0, node.pass.batch));
+    node.pass.sequences().lstm_forward(
+        shape(node, steps),
+        {.gates = steps.gates, .recurrent = steps.recurrent, .cells = cells, .hidden = steps.hidden});
+  }
+  static void backward(const NodePass& node, const Saved& saved, const RecurrentSteps& steps) {
+    node.pass.sequences().lstm_backward(shape(node, steps), {.gates = steps.gates,
+                                                             .recurrent = steps.recurrent,
+                                                             .cells = node.saved(saved.cells),
+                                                             .d_hidden = steps.d_hidden,
+                                                             .d_cell = node.scratch(saved.d_cell)});
+  }
+  static Tensor d_products(const NodePass& /*node*/, const Saved& /*saved*/, const Tensor& gates) { return gates; }
+
+ private:
+  static Lstm shape(const NodePass& node, const RecurrentSteps& steps) {
+    return {.steps = steps.steps, .sequences = node.pass.batch, .hidden = steps.units};
+  }
+};
+
+/// A TokenLstm over tokens, else a RecurrentSeries.
+class LstmOperation final : public Operation {
+ public:
+  explicit LstmOperation(const Call& call) : call_(call) {}
+
+  ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
+    if (inputs[0].order == RowOrder::time_major) {
+      for (const Call& part : call_.parts.empty() ? std::vector{call_} : call_.parts) require_for_tokens(part);
+      of_input_ = std::make_unique<TokenLstm>(call_);
+    } else {
+      of_input_ = std::make_unique<RecurrentSeries<LstmCell>>(call_);
+    }
+    return of_input_->declare(declarations, inputs);
+  }
+  OperationNeeds needs() const override { return of_input_->needs(); }
+  LayerPlan plan(const NodeView& node) const override { return of_input_->plan(node); }
+  std::vector<LayerPlan> lines(const NodeView& node) const override { return of_input_->lines(node); }
+  void forward(const NodePass& node) const override { of_input_->forward(node); }
+  void backward(const NodePass& node) const override { of_input_->backward(node); }
+  void results(const std::string& name, const NodePass& node, const TakeResult& take) const override {
+    of_input_->results(name, node, take);
+  }
+
+ private:
+  Call call_;
+  std::unique_ptr<Operation> of_input_;
+};
+
 }  // namespace
 
 extern const OperationKind lstm_operation;
 const OperationKind lstm_operation{
     .name = "lstm",
-    .summary = "long short-term memory, whose state goes on from batch to batch",
-    .arguments =
-        {{.name = "units", .value = 0, .value_name = "N", .help = "outputs", .at_least = 1},
-         {.name = "init", .value = Initializers{}, .value_name = "", .help = "weights", .automatic = true},
-         {.name = "bias-init", .value = Initializers{}, .value_name = "", .help = "biases", .automatic = true}},
-    .rows = ReadsRows::time_major,
+    .summary =
+        "long short-term memory over the steps of a series, or over tokens, where the state goes on from batch to "
+        "batch",
+    .arguments = recurrent_arguments(),
+    .rows = ReadsRows::steps,
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<LstmOperation>(call); }};
 
 }  // namespace lockstep::model

@@ -76,7 +76,7 @@ class NetworkReader {
   static bool has_recurrent_layer(const YamlNode& node) {
     const auto is_recurrent = [](std::string_view word) {
       return std::ranges::any_of(operation_kinds(), [&](const OperationKind* kind) {
-        return kind->name == word && kind->rows == ReadsRows::time_major;
+        return kind->name == word && reads_time_major(kind->rows);
       });
     };
     return (node.is_word() && is_recurrent(node.text)) || std::ranges::any_of(node.items, has_recurrent_layer) ||

@@ -243,13 +243,16 @@ TEST_F(CpuSequencesTest, Attentions) {
   struct Case {
     std::int64_t samples, context, heads, head_size;
     float rate;
+    bool causal = true;
   };
-  for (const auto& [samples, context, heads, head_size, rate] :
+  for (const auto& [samples, context, heads, head_size, rate, causal] :
        {Case{0, 4, 2, 3, 0}, Case{2, 1, 1, 1, 0}, Case{1, 1, 2, 8, 0.5f}, Case{3, 5, 2, 4, 0}, Case{2, 31, 3, 16, 0.2f},
         Case{1, 32, 1, 64, 0}, Case{2, 33, 2, 7, 0.4f}, Case{1, 128, 4, 64, 0}, Case{1, 97, 2, 40, 0.1f},
-        Case{1, 200, 1, 5, 0}}) {
+        Case{1, 200, 1, 5, 0}, Case{3, 5, 2, 4, 0, false}, Case{2, 33, 2, 7, 0.4f, false}, Case{1, 97, 2, 40, 0, false},
+        Case{0, 4, 2, 3, 0, false}}) {
     const std::int64_t width = heads * head_size, rows = samples * context;
-    const Attention shape{.context = context, .heads = heads, .head_size = head_size, .dropout = {rate, 17}};
+    const Attention shape{
+        .context = context, .heads = heads, .head_size = head_size, .dropout = {rate, 17}, .causal = causal};
     const auto with_keys = rate > 0 ? Operand::keys : Operand::nothing;
     compare(
         {{.name = "joint", .rows = rows, .columns = 3 * width, .scale = 2},
@@ -350,6 +353,31 @@ TEST_F(CpuSequencesTest, Lstms) {
           fmt::format("LSTM of {} steps, {} in a call, {} sequences, {} units", steps, steps_of_part, sequences,
                       hidden));
     }
+  }
+}
+
+TEST_F(CpuSequencesTest, Grus) {
+  struct Case {
+    std::int64_t steps, sequences, hidden;
+    std::int64_t nan_at;
+  };
+  for (const auto& [steps, sequences, hidden, nan_at] :
+       {Case{3, 0, 4, -1}, Case{1, 1, 1, -1}, Case{4, 3, 5, 20}, Case{2, 20, 33, -1}, Case{6, 20, 100, -1},
+        Case{3, 13, 150, 700}}) {
+    const Gru shape{.steps = steps, .sequences = sequences, .hidden = hidden};
+    const std::int64_t rows = steps * sequences;
+    compare(
+        {{.name = "gates", .rows = rows, .columns = 3 * hidden, .tolerance = 400, .nan_at = nan_at, .scale = 2},
+         {.name = "recurrent", .rows = hidden, .columns = 3 * hidden, .scale = 0.2},
+         {.name = "bias", .rows = 1, .columns = 3 * hidden},
+         {.name = "products", .rows = rows, .columns = 3 * hidden, .tolerance = 400},
+         {.name = "hidden", .rows = rows + sequences, .columns = hidden, .tolerance = 200},
+         {.name = "d_hidden", .rows = rows, .columns = hidden, .tolerance = 400}},
+        [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+          s.gru_forward(shape, {.gates = t[0], .recurrent = t[1], .bias = t[2], .products = t[3], .hidden = t[4]});
+          s.gru_backward(shape, {.gates = t[0], .recurrent = t[1], .products = t[3], .hidden = t[4], .d_hidden = t[5]});
+        },
+        fmt::format("GRU of {} steps, {} sequences, {} units", steps, sequences, hidden));
   }
 }
 

@@ -17,11 +17,12 @@ using namespace test;
 struct Case {
   std::int64_t samples, context, heads, head_size;
   float rate = 0;
+  bool causal = true;
 };
 
 std::string name_of_case(const Case& each, ElementType type) {
-  return fmt::format("{} samples of {}, {} heads of {}, {}, dropout {}", each.samples, each.context, each.heads,
-                     each.head_size, name_of(type), each.rate);
+  return fmt::format("{} samples of {}, {} heads of {}, {}, dropout {}{}", each.samples, each.context, each.heads,
+                     each.head_size, name_of(type), each.rate, each.causal ? "" : ", both sides");
 }
 
 struct Results {
@@ -43,15 +44,16 @@ Results expected_of(const Case& each, const std::vector<double>& joint, const st
     };
     const auto at_y = [&](std::size_t row) { return (sample_number * context + row) * width + head * head_size; };
     for (std::size_t i = 0; i < context; ++i) {
-      std::vector<double> weights(i + 1), factors(i + 1, 1.0), gradients(i + 1);
+      const std::size_t keys = each.causal ? i + 1 : context;
+      std::vector<double> weights(keys), factors(keys, 1.0), gradients(keys);
       double greatest = -kInfinity, total = 0, delta = 0;
-      for (std::size_t j = 0; j <= i; ++j) {
+      for (std::size_t j = 0; j < keys; ++j) {
         for (std::size_t d = 0; d < head_size; ++d) weights[j] += joint[at(i, 0) + d] * joint[at(j, 1) + d] * scale;
         greatest = std::max(greatest, weights[j]);
       }
       for (double& weight : weights) total += weight = std::exp(weight - greatest);
       out.log_sums.push_back(greatest + std::log(total));
-      for (std::size_t j = 0; j <= i; ++j) {
+      for (std::size_t j = 0; j < keys; ++j) {
         weights[j] /= total;
         if (each.rate > 0) {
           factors[j] = static_cast<double>(formulas::dropout_element(
@@ -64,7 +66,7 @@ Results expected_of(const Case& each, const std::vector<double>& joint, const st
         }
         delta += weights[j] * gradients[j];
       }
-      for (std::size_t j = 0; j <= i; ++j) {
+      for (std::size_t j = 0; j < keys; ++j) {
         const double gradient = weights[j] * (gradients[j] - delta) * scale;
         for (std::size_t d = 0; d < head_size; ++d) {
           out.d_joint[at(i, 0) + d] += gradient * joint[at(j, 1) + d];
@@ -90,7 +92,8 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
   const Attention shape{.context = each.context,
                         .heads = each.heads,
                         .head_size = each.head_size,
-                        .dropout = {.rate = each.rate, .stream = 19}};
+                        .dropout = {.rate = each.rate, .stream = 19},
+                        .causal = each.causal};
   const std::int64_t rows = each.samples * each.context, width = shape.width();
   in_every_order(
       shift,
@@ -239,8 +242,10 @@ TEST(AttentionKernels, TakeTensorCoresByAStaticRule) {
 
 TEST(AttentionKernels, MatchFloat64InPlainArithmetic) {
   for (const ElementType type : kTypes) {
-    for (const Case& each : {Case{0, 5, 2, 8}, Case{1, 1, 1, 1}, Case{2, 5, 3, 8}, Case{1, 33, 2, 20},
-                             Case{2, 70, 1, 32, 0.25f}, Case{1, 40, 1, 33, 0.5f}, Case{1, 49, 1, 100}}) {
+    for (const Case& each :
+         {Case{0, 5, 2, 8}, Case{1, 1, 1, 1}, Case{2, 5, 3, 8}, Case{1, 33, 2, 20}, Case{2, 70, 1, 32, 0.25f},
+          Case{1, 40, 1, 33, 0.5f}, Case{1, 49, 1, 100}, Case{2, 5, 3, 8, 0, false}, Case{1, 45, 2, 20, 0.25f, false},
+          Case{1, 33, 1, 64, 0, false}}) {
       run_case(each, type, static_cast<std::size_t>(each.context) % 2, each.context < 40 ? 3 : 1);
     }
   }

@@ -5,6 +5,7 @@
 
 #include "model/cuda/sequence_kernels.hpp"
 #include "model/formulas/dropout.hpp"
+#include "model/formulas/gru.hpp"
 #include "model/formulas/lstm.hpp"
 #include "model/kernel_harness.hpp"
 
@@ -491,6 +492,75 @@ TEST(LstmSteps, MatchTheFormulas) {
               expect_close(t["hidden"].values(), hidden, tolerance(type), what);
               expect_close(t["back"].values(), sums, tolerance(type), what);
               expect_close(t["d_cell"].values(), d_before, tolerance(type), what);
+            });
+      }
+    }
+  }
+}
+
+TEST(GruSteps, MatchTheFormulas) {
+  struct Shape {
+    std::int64_t sequences, units;
+  };
+  for (const ElementType type : kTypes) {
+    for (const Shape each : {Shape{0, 4}, {1, 1}, {3, 7}, {20, 36}, {5, 130}, {4, 34}}) {
+      for (const bool first : {false, true}) {
+        const std::size_t shift = static_cast<std::size_t>(each.sequences) % 2;
+        const std::string what = shape_name("gru", type, each.sequences, each.units, shift);
+        std::vector<double> a, p, d_earlier;
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              const Tensor gates = t.add_filled("gates", type, each.sequences, 3 * each.units, 3).tensor();
+              const Tensor products = t.add_filled("products", type, each.sequences, 3 * each.units).tensor();
+              a = t["gates"].values();
+              p = t["products"].values();
+              const Tensor bias = t.add_filled("bias", type, 1, 3 * each.units).tensor();
+              const Tensor before = t.add_filled("before", type, each.sequences, each.units).tensor();
+              gru_step_forward(nullptr, gates, products, bias, before,
+                               t.add("hidden", type, each.sequences, each.units).tensor());
+              GuardedTensor& back = t.add("back", type, each.sequences, 3 * each.units);
+              GuardedTensor& back_products = t.add("back products", type, each.sequences, 3 * each.units);
+              for (std::size_t i = 0; i < back.count(); ++i) {
+                back.set(i, t["gates"].get(i));
+                back_products.set(i, t["products"].get(i));
+              }
+              const Tensor d_hidden = t.add_filled("d_hidden", type, each.sequences, each.units).tensor();
+              const Tensor d_before = t.add_filled("d_before", type, each.sequences, each.units).tensor();
+              d_earlier = t["d_before"].values();
+              gru_step_backward(nullptr, back.tensor(), back_products.tensor(), before, d_hidden,
+                                first ? Tensor{} : d_before);
+            },
+            [&](Tensors& t) {
+              const auto units = static_cast<std::size_t>(each.units);
+              std::vector<double> gates(a.size()), products(p), sums(a.size()), back(p.size()), hidden;
+              for (std::size_t i = 0; i < t["before"].count(); ++i) {
+                const std::size_t at = i / units * 3 * units + i % units;
+                const auto c = [&](std::size_t g) { return p[at + g * units] + t["bias"].get(i % units + g * units); };
+                const auto active =
+                    formulas::gru_activate<double>({a[at], a[at + units], a[at + 2 * units]}, {c(0), c(1), c(2)});
+                hidden.push_back(formulas::gru_step(active, t["before"].get(i)));
+                gates[at] = active.reset;
+                gates[at + units] = active.update;
+                gates[at + 2 * units] = active.candidate;
+                products[at + 2 * units] = c(2);
+                const auto gradients = formulas::gru_step_back<double>(
+                    {t["gates"].get(at), t["gates"].get(at + units), t["gates"].get(at + 2 * units)},
+                    t["products"].get(at + 2 * units), t["before"].get(i), t["d_hidden"].get(i));
+                sums[at] = gradients.inputs.reset;
+                sums[at + units] = gradients.inputs.update;
+                sums[at + 2 * units] = gradients.inputs.candidate;
+                back[at] = gradients.products.reset;
+                back[at + units] = gradients.products.update;
+                back[at + 2 * units] = gradients.products.candidate;
+                if (!first) d_earlier[i] += gradients.before;
+              }
+              expect_close(t["gates"].values(), gates, tolerance(type), what);
+              expect_close(t["products"].values(), products, tolerance(type), what);
+              expect_close(t["hidden"].values(), hidden, tolerance(type), what);
+              expect_close(t["back"].values(), sums, tolerance(type), what);
+              expect_close(t["back products"].values(), back, tolerance(type), what);
+              expect_close(t["d_before"].values(), d_earlier, tolerance(type), what);
             });
       }
     }

@@ -232,6 +232,51 @@ TEST_P(CudaSequencesTest, RunsAnLstmThereAndBackInOneCallAndInParts) {
   }
 }
 
+TEST_P(CudaSequencesTest, RunsAGruThereAndBack) {
+  for (const Gru& shape : {Gru{.steps = 3, .sequences = 0, .hidden = 4}, Gru{.steps = 1, .sequences = 2, .hidden = 3},
+                           Gru{.steps = 6, .sequences = 5, .hidden = 20}}) {
+    const std::int64_t rows = shape.steps * shape.sequences;
+    const Pair &gates = filled(type(), rows, 3 * shape.hidden),
+               &recurrent = filled(type(), shape.hidden, 3 * shape.hidden), &bias = filled(type(), 1, 3 * shape.hidden),
+               &products = workspace(type(), rows, 3 * shape.hidden);
+    Pair& hidden = filled(type(), rows + shape.sequences, shape.hidden);
+    const Pair& d_hidden = filled(type(), rows, shape.hidden);
+    for (std::size_t i = static_cast<std::size_t>(shape.sequences * shape.hidden); i < hidden.device.count(); ++i) {
+      set(hidden, i, kNan);
+    }
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.gru_forward(shape, {.gates = of(gates),
+                                     .recurrent = of(recurrent),
+                                     .bias = of(bias),
+                                     .products = of(products),
+                                     .hidden = of(hidden)});
+    });
+    expect_same(hidden, "hidden");
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.gru_backward(shape, {.gates = of(gates),
+                                      .recurrent = of(recurrent),
+                                      .products = of(products),
+                                      .hidden = of(hidden),
+                                      .d_hidden = of(d_hidden)});
+    });
+    expect_same(gates, "gradients of the sums");
+    expect_same(products, "gradients of the products");
+  }
+}
+
+TEST_P(CudaSequencesTest, AttendsToBothSides) {
+  const Attention shape{.context = 21, .heads = 2, .head_size = 64, .dropout = {}, .causal = false};
+  const Pair &joint = filled(type(), 42, 384), &y = workspace(type(), 42, 128), &d_y = filled(type(), 42, 128);
+  const Pair &log_sums = workspace(ElementType::float32, 4, 21), &d_joint = workspace(type(), 42, 384);
+  both([&](SequenceOperations& operations, const auto& of) {
+    operations.attention_forward(shape, {.joint = of(joint), .y = of(y), .log_sums = of(log_sums)});
+    operations.attention_backward(
+        shape, {.joint = of(joint), .y = of(y), .log_sums = of(log_sums), .d_y = of(d_y), .d_joint = of(d_joint)});
+  });
+  expect_same(y, "y");
+  expect_same(d_joint, "d_joint");
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CudaSequencesTest, ::testing::ValuesIn(kTypes),
                          [](const auto& given) { return std::string(name_of(given.param)); });
 

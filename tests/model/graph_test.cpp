@@ -202,8 +202,17 @@ TEST(Graph, RefusesTokensWhereNumbersAreRead) {
   Call with_positions = embedding;
   with_positions.arguments["positions"] = true;
   EXPECT_THAT(refusal({with_positions, lstm}), HasSubstr("has positions, and a recurrent operation reads its steps"));
-  EXPECT_EQ(graph_refusal({.input_shape = {4}, .calls = {lstm}}),
-            "l reads a value that does not come from tokens; lstm reads sequences of embedded tokens");
+  EXPECT_EQ(graph_refusal({.input_shape = {4}, .calls = {lstm}}), "l reads 4, and an lstm reads steps x numbers");
+  for (const char* kind : {"lstm", "gru"}) {
+    Call turned{.kind = kind, .name = "l", .arguments = {{"units", 6}, {"direction", "both"}}};
+    EXPECT_EQ(refusal({embedding, turned}),
+              "l has direction both, and a language model predicts later tokens: only `forward` reads tokens");
+    turned.arguments = {{"units", 6}, {"steps", "last"}};
+    EXPECT_EQ(refusal({embedding, turned}),
+              "l has the last of its steps alone, and a language model predicts a token behind each");
+  }
+  EXPECT_EQ(refusal({embedding, {.kind = "attention", .name = "a", .arguments = {{"heads", 2}, {"causal", false}}}}),
+            "a sees later positions, and a language model predicts them: leave `causal` as it is");
 }
 
 }  // namespace

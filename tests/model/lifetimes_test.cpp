@@ -275,6 +275,28 @@ std::unique_ptr<Network> network_of_windows() {
   return std::make_unique<Network>(network, test::images(4, 6, 4, 3), "windows and channels");
 }
 
+/// Recurrence in all directions, attention to both sides, positions.
+std::unique_ptr<Network> network_of_series() {
+  Description network{.input_shape = {5, 4}, .calls = {}};
+  const auto add = [&](std::string kind, std::string name, decltype(Call::arguments) arguments,
+                       std::vector<std::string> from = {}) {
+    network.calls.push_back(
+        {.kind = std::move(kind), .name = std::move(name), .from = std::move(from), .arguments = std::move(arguments)});
+  };
+  add("positions", "positions", {});
+  add("dense", "joint", {{"units", 12}});
+  add("attention", "attention", {{"heads", 2}, {"causal", false}, {"dropout", 0.25}});
+  add("add", "sum", {}, {"attention", "positions"});
+  add("lstm", "lstm", {{"units", 3}, {"direction", "both"}});
+  add("gru", "gru", {{"units", 4}});
+  add("add", "again", {}, {"gru", "sum"});
+  add("lstm", "turned", {{"units", 4}, {"direction", "backward"}, {"steps", "last"}});
+  add("gru", "last", {{"units", 2}, {"direction", "both"}, {"steps", "last"}}, {"again"});
+  add("add", "both", {}, {"turned", "last"});
+  add("dense", "dense", {{"units", 3}});
+  return std::make_unique<Network>(network, SampleShape{.features = 20, .outputs = 3}, "series");
+}
+
 std::vector<std::unique_ptr<Network>> networks() {
   std::vector<std::unique_ptr<Network>> made;
   const SampleShape table{.features = 6, .outputs = 3};
@@ -288,6 +310,7 @@ std::vector<std::unique_ptr<Network>> networks() {
   }
   made.push_back(small_residual_network());
   made.push_back(network_of_windows());
+  made.push_back(network_of_series());
   made.push_back(make_network({.name = "cnn", .values = {{"dropout", 0.25}}}, test::images(6, 5, 2, 3)));
   for (const double dropout : {0.0, 0.25}) {
     for (const bool tied : {false, true}) {

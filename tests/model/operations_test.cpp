@@ -123,6 +123,70 @@ TEST(Operations, OfChannelsHaveTheGradientsOfFiniteDifferences) {
   expect_slopes(network_with(image, {squared}));
 }
 
+TEST(Operations, OfSeriesHaveTheGradientsOfFiniteDifferences) {
+  const Shape series{5, 6};
+  for (const char* kind : {"lstm", "gru"}) {
+    for (const char* direction : {"forward", "backward", "both"}) {
+      for (const char* steps : {"all", "last"}) {
+        expect_slopes(network_with(series, {call(kind, {{"units", 3}, {"direction", direction}, {"steps", steps}})}));
+      }
+    }
+    Call second = call(kind, {{"units", 3}});
+    second.name = "second";
+    expect_slopes(network_with(series, {call(kind, {{"units", 3}}), second}));
+  }
+  expect_slopes(network_with(series, {call("attention", {{"heads", 2}, {"causal", false}})}));
+  expect_slopes(network_with(series, {call("attention", {{"heads", 2}})}));
+  expect_slopes(network_with(series, {call("positions")}));
+  expect_slopes(network_with(Shape{3, 2, 4}, {call("positions")}));
+}
+
+/// The network's output for one sample of `in`.
+std::vector<double> output_of(const Description& description, std::vector<double> in, std::int64_t outputs) {
+  const SampleShape shape{.features = description.input_shape.elements(), .outputs = outputs};
+  NetworkInDoubles net(std::make_unique<Network>(description, shape, "test"), 4);
+  const Pass pass = net.pass(test::view(in, 1, shape.features), {});
+  const auto values = net.network->forward(pass).elements<double>();
+  return {values.begin(), values.end()};
+}
+
+TEST(Operations, OfSeriesGoInTheirDirection) {
+  const auto series = test::samples<double>("series", 15);
+  std::vector<double> turned(series);
+  for (std::ptrdiff_t t = 0; t < 5; ++t) std::copy_n(series.begin() + 3 * t, 3, turned.end() - 3 * (t + 1));
+  for (const char* kind : {"lstm", "gru"}) {
+    const auto output = [&](const char* direction, const std::vector<double>& in, bool last = false) {
+      return output_of(
+          {.input_shape = {5, 3},
+           .calls = {call(kind, {{"units", 2}, {"direction", direction}, {"steps", last ? "last" : "all"}}),
+                     {.kind = "flatten", .name = "flat"}}},
+          in, last ? 2 : 10);
+    };
+    const auto forward = output("forward", series);
+    EXPECT_EQ(output("forward", series, true), std::vector(forward.end() - 2, forward.end())) << kind;
+    auto backward = output("backward", turned);
+    EXPECT_EQ(output("backward", turned, true), std::vector(backward.begin(), backward.begin() + 2)) << kind;
+    for (std::size_t t = 0; t < 2; ++t) {
+      for (std::size_t u = 0; u < 2; ++u) std::swap(backward[2 * t + u], backward[2 * (4 - t) + u]);
+    }
+    EXPECT_EQ(backward, forward) << kind << ": the series from its end, with the same weights";
+  }
+}
+
+TEST(Operations, OfSeriesSayWhatTheyRead) {
+  EXPECT_EQ(
+      [] {
+        try {
+          Network({.input_shape = {4, 4, 2}, .calls = {call("gru", {{"units", 2}})}}, {.features = 32, .outputs = 2},
+                  "test");
+        } catch (const std::invalid_argument& error) {
+          return std::string(error.what());
+        }
+        return std::string();
+      }(),
+      "one_gru reads 4x4x2, and a gru reads steps x numbers: reshape or transpose makes a series of it");
+}
+
 std::string refusal(const Shape& in, Call one) {
   try {
     Network(network_with(in, {std::move(one)}), {.features = in.elements(), .outputs = 2}, "test");

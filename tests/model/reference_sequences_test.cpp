@@ -251,6 +251,8 @@ const std::vector<Attention>& attentions() {
       {.context = 4, .heads = 2, .head_size = 3, .dropout = {}},
       {.context = 1, .heads = 3, .head_size = 2, .dropout = {}},
       {.context = 5, .heads = 1, .head_size = 4, .dropout = {.rate = 0.4f, .stream = 17}},
+      {.context = 4, .heads = 2, .head_size = 3, .dropout = {}, .causal = false},
+      {.context = 3, .heads = 1, .head_size = 2, .dropout = {.rate = 0.4f, .stream = 17}, .causal = false},
   };
   return shapes;
 }
@@ -274,7 +276,8 @@ TEST(ReferenceAttention, MatchesTheMatrixForm) {
           for (std::int64_t j = 0; j < context; ++j) {
             double score = 0;
             for (std::int64_t c = 0; c < size; ++c) score += element(0, i, c) * element(1, j, c);
-            p[static_cast<std::size_t>(j)] = j > i ? 0 : std::exp(score / std::sqrt(static_cast<double>(size)));
+            p[static_cast<std::size_t>(j)] =
+                j > i && shape.causal ? 0 : std::exp(score / std::sqrt(static_cast<double>(size)));
             total += p[static_cast<std::size_t>(j)];
           }
           EXPECT_NEAR(run.log_sums[static_cast<std::size_t>((s * shape.heads + h) * context + i)], std::log(total),
@@ -421,6 +424,82 @@ TEST(ReferenceLstm, GradientsMatchFiniteDifferences) {
     }
     expect_gradient(run.sums, d_sums, f, "sums of the gates");
     expect_gradient(run.recurrent, d_recurrent, f, "recurrent");
+  }
+}
+
+struct GruRun {
+  Gru shape;
+  std::int64_t rows = shape.steps * shape.sequences, units = shape.hidden;
+  std::vector<double> sums = samples<double>("gates", rows * 3 * units, 2), gates = sums;
+  std::vector<double> recurrent = samples<double>("recurrent", units * 3 * units);
+  std::vector<double> bias = samples<double>("bias", 3 * units), products = zeros(rows * 3 * units);
+  std::vector<double> hidden = samples<double>("hidden", (rows + shape.sequences) * units);
+
+  Tensor sums_of(std::vector<double>& of) const { return view(of, rows, 3 * units); }
+  Tensor states() { return view(hidden, rows + shape.sequences, units); }
+  std::vector<double> outputs() const { return {hidden.begin() + shape.sequences * units, hidden.end()}; }
+  void forward(ReferenceSequences& sequences) {
+    gates = sums;
+    sequences.gru_forward(shape, {.gates = sums_of(gates),
+                                  .recurrent = view(recurrent, units, 3 * units),
+                                  .bias = view(bias, 1, 3 * units),
+                                  .products = sums_of(products),
+                                  .hidden = states()});
+  }
+};
+
+TEST(ReferenceGru, MatchesTheScalarFormula) {
+  ReferenceSequences sequences;
+  GruRun run{{.steps = 4, .sequences = 2, .hidden = 1}};
+  const auto sigmoid = [](double v) { return 0.5 * (1 + std::tanh(v / 2)); };
+  for (std::size_t sequence = 0; sequence < 2; ++sequence) {
+    double h = run.hidden[sequence];
+    run.forward(sequences);
+    for (std::size_t t = 0; t < 4; ++t) {
+      const double* a = &run.sums[(t * 2 + sequence) * 3];
+      const auto p = [&](std::size_t g) { return h * run.recurrent[g] + run.bias[g]; };
+      const double r = sigmoid(a[0] + p(0)), z = sigmoid(a[1] + p(1)), n = std::tanh(a[2] + r * p(2));
+      h = (1 - z) * n + z * h;
+      EXPECT_NEAR(run.hidden[(t + 1) * 2 + sequence], h, 1e-14) << t;
+    }
+  }
+}
+
+TEST(ReferenceGru, GradientsMatchFiniteDifferences) {
+  ReferenceSequences sequences;
+  for (const Gru& shape :
+       {Gru{.steps = 3, .sequences = 2, .hidden = 3}, Gru{.steps = 1, .sequences = 1, .hidden = 2},
+        Gru{.steps = 5, .sequences = 1, .hidden = 1}, Gru{.steps = 2, .sequences = 0, .hidden = 2}}) {
+    GruRun run{shape};
+    const auto weight = samples<double>("weight", run.rows * run.units);
+    const auto f = [&] {
+      run.forward(sequences);
+      return weighted(weight, run.outputs());
+    };
+    f();
+    auto d_hidden = weight;
+    sequences.gru_backward(shape, {.gates = run.sums_of(run.gates),
+                                   .recurrent = view(run.recurrent, run.units, 3 * run.units),
+                                   .products = run.sums_of(run.products),
+                                   .hidden = run.states(),
+                                   .d_hidden = view(d_hidden, run.rows, run.units)});
+    const auto d_sums = run.gates, d_products = run.products;
+    // The states before the steps went through the product with `recurrent`.
+    std::vector<double> d_recurrent(run.recurrent.size()), d_bias(run.bias.size());
+    const std::int64_t columns = 3 * run.units;
+    for (std::int64_t row = 0; row < run.rows; ++row) {
+      for (std::int64_t g = 0; g < columns; ++g) {
+        const double gradient = d_products[static_cast<std::size_t>(row * columns + g)];
+        d_bias[static_cast<std::size_t>(g)] += gradient;
+        for (std::int64_t h = 0; h < run.units; ++h) {
+          d_recurrent[static_cast<std::size_t>(h * columns + g)] +=
+              run.hidden[static_cast<std::size_t>(row * run.units + h)] * gradient;
+        }
+      }
+    }
+    expect_gradient(run.sums, d_sums, f, "sums of the gates");
+    expect_gradient(run.recurrent, d_recurrent, f, "recurrent");
+    expect_gradient(run.bias, d_bias, f, "bias");
   }
 }
 

@@ -271,5 +271,43 @@ TEST(SequenceChecks, Lstm) {
                std::invalid_argument);
 }
 
+TEST(SequenceChecks, Gru) {
+  test::IdleSequences sequences;
+  const auto shape = [](std::int64_t count) { return Gru{.steps = 3, .sequences = count, .hidden = 4}; };
+  const auto arguments = [](std::int64_t b) {
+    return std::vector<Argument>{{"gates", kCompute, 3 * b, 12},
+                                 {"recurrent", kCompute, 4, 12},
+                                 {"bias", kCompute, 1, 12},
+                                 {"products", kCompute, 3 * b, 12},
+                                 {"hidden", kCompute, 4 * b, 4}};
+  };
+  const auto forward = [&](const Tensors& t) {
+    sequences.gru_forward(shape(t[0].data == nullptr ? 0 : t[0].rows / 3),
+                          {.gates = t[0], .recurrent = t[1], .bias = t[2], .products = t[3], .hidden = t[4]});
+  };
+  examine({"gru_forward", arguments, forward, {0}, {3, 4}});
+  examine({"gru_forward", arguments, forward, {3}, {4}});
+  const auto with_gradients = [](std::int64_t b) {
+    return std::vector<Argument>{{"gates", kCompute, 3 * b, 12},
+                                 {"recurrent", kCompute, 4, 12},
+                                 {"products", kCompute, 3 * b, 12},
+                                 {"hidden", kCompute, 4 * b, 4},
+                                 {"d_hidden", kCompute, 3 * b, 4}};
+  };
+  const auto backward = [&](const Tensors& t) {
+    sequences.gru_backward(shape(t[0].rows / 3),
+                           {.gates = t[0], .recurrent = t[1], .products = t[2], .hidden = t[3], .d_hidden = t[4]});
+  };
+  examine({"gru_backward", with_gradients, backward, {4}, {0, 2, 3}});
+  examine({"gru_backward", with_gradients, backward, {0}, {2, 3}});
+  const Tensors t = tensors_for(arguments(2));
+  for (const Gru& of : {Gru{.steps = 0, .sequences = 2, .hidden = 4}, Gru{.steps = 3, .sequences = 2, .hidden = 0},
+                        Gru{.steps = 3, .sequences = -1, .hidden = 4}}) {
+    EXPECT_THROW(
+        sequences.gru_forward(of, {.gates = t[0], .recurrent = t[1], .bias = t[2], .products = t[3], .hidden = t[4]}),
+        std::invalid_argument);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::model

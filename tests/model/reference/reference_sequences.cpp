@@ -210,11 +210,11 @@ void ReferenceSequences::do_attention_forward(const Attention& shape, const Atte
   visit_heads(shape, joint, keys, [&](const Head& head) {
     for (std::int64_t i = shape.first; i < shape.context; ++i) {
       double greatest = head.score(joint, i, 0), total = 0;
-      for (std::int64_t j = 1; j <= i; ++j) greatest = std::max(greatest, head.score(joint, i, j));
-      for (std::int64_t j = 0; j <= i; ++j) total += std::exp(head.score(joint, i, j) - greatest);
+      for (std::int64_t j = 1; j < shape.keys_of(i); ++j) greatest = std::max(greatest, head.score(joint, i, j));
+      for (std::int64_t j = 0; j < shape.keys_of(i); ++j) total += std::exp(head.score(joint, i, j) - greatest);
       head.log_sum(log_sums, i) = greatest + std::log(total);
       for (std::int64_t c = 0; c < shape.head_size; ++c) head.out(y, i - shape.first, c) = 0;
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = 0; j < shape.keys_of(i); ++j) {
         const double p = std::exp(head.score(joint, i, j) - head.log_sum(log_sums, i)) * head.kept(i, j);
         for (std::int64_t c = 0; c < shape.head_size; ++c)
           head.out(y, i - shape.first, c) += p * head.value(joint, j, c);
@@ -232,7 +232,7 @@ void ReferenceSequences::do_attention_backward(const Attention& shape, const Att
     for (std::int64_t i = 0; i < shape.context; ++i) {
       double mean = 0;
       for (std::int64_t c = 0; c < shape.head_size; ++c) mean += head.out(d_y, i, c) * head.out(y, i, c);
-      for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t j = 0; j < shape.keys_of(i); ++j) {
         const double p = std::exp(head.score(joint, i, j) - head.log_sum(log_sums, i)), kept = head.kept(i, j);
         double d_p = 0;
         for (std::int64_t c = 0; c < shape.head_size; ++c) {
@@ -305,6 +305,52 @@ void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardO
     for (std::int64_t h = 0; h < units; ++h) {
       double& reached = at(d_hidden, row - shape.sequences, h);
       for (std::int64_t g = 0; g < 4 * units; ++g) reached += at(recurrent, h, g) * at(gates, row, g);
+    }
+  }
+}
+
+void ReferenceSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& operands) {
+  const auto& [gates, recurrent, bias, products, hidden] = operands;
+  const std::int64_t units = shape.hidden;
+  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates, and states before
+    for (std::int64_t g = 0; g < 3 * units; ++g) {
+      at(products, row, g) = at(bias, g);
+      for (std::int64_t h = 0; h < units; ++h) at(products, row, g) += at(hidden, row, h) * at(recurrent, h, g);
+    }
+    for (std::int64_t u = 0; u < units; ++u) {
+      double &r = at(gates, row, u), &z = at(gates, row, units + u), &n = at(gates, row, 2 * units + u);
+      r = sigmoid(r + at(products, row, u));
+      z = sigmoid(z + at(products, row, units + u));
+      n = std::tanh(n + r * at(products, row, 2 * units + u));
+      at(hidden, row + shape.sequences, u) = (1 - z) * n + z * at(hidden, row, u);
+    }
+  }
+}
+
+void ReferenceSequences::do_gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
+  const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
+  const std::int64_t units = shape.hidden;
+  for (std::int64_t row = shape.steps * shape.sequences - 1; row >= 0; --row) {
+    const std::int64_t before = row - shape.sequences;
+    for (std::int64_t u = 0; u < units; ++u) {
+      double &r = at(gates, row, u), &z = at(gates, row, units + u), &n = at(gates, row, 2 * units + u);
+      const double d_h = at(d_hidden, row, u);
+      const double d_new = d_h * (1 - z) * (1 - n * n);
+      const double d_update = d_h * (at(hidden, row, u) - n) * z * (1 - z);
+      const double d_reset = d_new * at(products, row, 2 * units + u) * r * (1 - r);
+      if (before >= 0) at(d_hidden, before, u) += d_h * z;
+      at(products, row, u) = d_reset;
+      at(products, row, units + u) = d_update;
+      at(products, row, 2 * units + u) = d_new * r;
+      r = d_reset;
+      z = d_update;
+      n = d_new;
+    }
+    if (before < 0) continue;
+    for (std::int64_t h = 0; h < units; ++h) {
+      for (std::int64_t g = 0; g < 3 * units; ++g) {
+        at(d_hidden, before, h) += at(recurrent, h, g) * at(products, row, g);
+      }
     }
   }
 }

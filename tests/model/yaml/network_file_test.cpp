@@ -362,7 +362,7 @@ TEST(NetworkFile, IsRecurrentIfALayerIs) {
   EXPECT_THAT(refusal(begin + "- lstm: {units: 8, when: no}\n" + end, text), HasSubstr("describe it without them"));
   EXPECT_THAT(refusal(begin + "- head: {table: f}\n", text),
               HasSubstr("net.yaml:7: table: f: no layer before this one"));
-  EXPECT_THAT(refusal_of_layers("- lstm: 8\n- dense: 3\n"), HasSubstr("reads sequences of embedded tokens"));
+  EXPECT_THAT(refusal_of_layers("- lstm: 8\n- dense: 3\n"), HasSubstr("reads 6, and an lstm reads steps x numbers"));
 }
 
 TEST(NetworkFile, RefusesWhatIsNoFile) {

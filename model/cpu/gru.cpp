@@ -1,0 +1,106 @@
+#include "model/cpu/gru.hpp"
+
+#include <algorithm>
+
+#include "model/cpu/gemm.hpp"
+#include "model/cpu/sequence_loops.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+/// Granule of a partition, in units; and the multiplications of a step below which it stays on one thread.
+constexpr std::size_t kUnitGranule = 16;
+constexpr std::size_t kThreadingWork = 256 * 1024;
+
+struct Sizes {
+  explicit Sizes(const Gru& shape)
+      : steps(static_cast<std::size_t>(shape.steps)),
+        sequences(static_cast<std::size_t>(shape.sequences)),
+        hidden(static_cast<std::size_t>(shape.hidden)),
+        gates(3 * hidden) {}
+  /// The smallest count for which a partition into `granule` pays.
+  std::size_t threshold(std::size_t count, std::size_t granule) const {
+    return sequences * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
+  }
+  std::size_t steps, sequences, hidden, gates;
+};
+
+}  // namespace
+
+std::size_t gru_workspace(const Gru& shape, Bf16Unit unit) noexcept {
+  const Sizes size(shape);
+  return std::max(SharedFactor::workspace(size.hidden, size.gates, unit),
+                  SharedFactor::workspace(size.gates, size.hidden, unit));
+}
+
+void gru_forward(const Gru& shape, const GruForwardOperands& operands, std::span<float> workspace, ThreadPool& threads,
+                 Bf16Unit unit) {
+  const auto& [gates, recurrent, bias, products, hidden] = operands;
+  const Sizes size(shape);
+  if (size.sequences == 0) return;
+  const float* const c = bias.elements<float>().data();
+  float* const h = hidden.elements<float>().data();
+  const SharedFactor weights({recurrent.elements<float>().data(), size.gates}, size.hidden, size.gates, workspace,
+                             unit);
+  const std::size_t state = size.sequences * size.hidden;
+  for (std::size_t t = 0; t < size.steps; ++t) {
+    float* const a = gates.elements<float>().data() + t * size.sequences * size.gates;
+    float* const p = products.elements<float>().data() + t * size.sequences * size.gates;
+    threads.split(size.gates, SharedFactor::kGranule, size.threshold(size.gates, SharedFactor::kGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    weights.multiply({size.sequences, end - begin, size.hidden}, {h + t * state, size.hidden}, begin,
+                                     Accumulate::no, p + begin, size.gates);
+                  });
+    threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t sequence = 0; sequence < size.sequences; ++sequence) {
+                      const std::size_t before = t * state + sequence * size.hidden;
+                      gru_row({.gates = a + sequence * size.gates,
+                               .products = p + sequence * size.gates,
+                               .hidden_before = h + before,
+                               .hidden = size.hidden,
+                               .begin = begin,
+                               .end = end},
+                              c, h + before + state);
+                    }
+                  });
+  }
+}
+
+void gru_backward(const Gru& shape, const GruBackwardOperands& operands, std::span<float> workspace,
+                  ThreadPool& threads, Bf16Unit unit) {
+  const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
+  const Sizes size(shape);
+  if (size.sequences == 0) return;
+  const float* const h = hidden.elements<float>().data();
+  float* const d_h = d_hidden.elements<float>().data();
+  const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden, workspace,
+                             unit);
+  const std::size_t state = size.sequences * size.hidden;
+  for (std::size_t t = size.steps; t-- > 0;) {
+    float* const a = gates.elements<float>().data() + t * size.sequences * size.gates;
+    float* const p = products.elements<float>().data() + t * size.sequences * size.gates;
+    threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t sequence = 0; sequence < size.sequences; ++sequence) {
+                      const std::size_t at = t * state + sequence * size.hidden;
+                      gru_row_back({.gates = a + sequence * size.gates,
+                                    .products = p + sequence * size.gates,
+                                    .hidden_before = h + at,
+                                    .hidden = size.hidden,
+                                    .begin = begin,
+                                    .end = end},
+                                   d_h + at, t > 0 ? d_h + at - state : nullptr);
+                    }
+                  });
+    if (t == 0) return;
+    threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    weights.multiply({size.sequences, end - begin, size.gates}, {p, size.gates}, begin, Accumulate::yes,
+                                     d_h + (t - 1) * state + begin, size.hidden);
+                  });
+  }
+}
+
+}  // namespace lockstep::model::cpu
