@@ -137,10 +137,10 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
         takes_images()
             ? open_images()
             : open_dataset(format_of(trained_, source_.record(), request, labels_), data(), &deadline, shared);
-    if (const double share = trained_.data.validation_share; share > 0) {
-      opened = std::make_unique<io::SplitDataset>(std::move(opened), share, io::SplitDataset::Part::validation);
-    }
     match_data(request, opened);
+    if (const double share = trained_.data.validation_share; share > 0) {
+      opened = part_of(std::move(opened), share, io::SplitDataset::Part::validation);
+    }
     dataset_ = std::move(opened);
     const io::NetworkIdentity& trained_on = source_.record().network;
     const io::DatasetInfo& info = dataset_->info();
@@ -192,16 +192,20 @@ void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_pt
     return;
   }
   if (!record.data_description.empty()) trained_on_ = io::data_description_from_json(record.data_description);
+  const auto make_windows = [&] {
+    opened = windowed(trained_.data, std::move(opened), data(), labels_ == Labels::as_they_come);
+  };
   if (!trained_on_) {
     notes_.push_back(fmt::format(
         "{} does not say what data it was trained on: whether classes and values mean the same here cannot be compared",
         source_.file().string()));
-    return;
+    return make_windows();
   }
   const ColumnMatch columns = match_columns(trained_on_->table, opened->info(), data(), request.unknown_categories);
   notes_.insert(notes_.end(), columns.notes.begin(), columns.notes.end());
   warnings_.insert(warnings_.end(), columns.warnings.begin(), columns.warnings.end());
   opened = arranged(std::move(opened), trained_on_->table, columns);
+  make_windows();
   const io::DatasetInfo& info = opened->info();
   require_same_samples(*trained_on_, info, data());
   if (info.y.name.empty() || !info.labels_are_classes || trained_on_->labels != io::Labels::classes) return;
@@ -290,7 +294,7 @@ void TrainedModel::load(comm::Communicator& communicator, Console& console, cons
 std::vector<std::string> TrainedModel::target_names() const {
   std::vector<std::string> names = trained_on_ ? trained_on_->target_names : std::vector<std::string>{};
   const std::optional<io::TableSchema>& table = dataset_->info().table;
-  if (names.empty() && table) names = table->labels;
+  if (names.empty() && table && !dataset_->info().windows) names = table->labels;
   return std::ssize(names) == source_.record().network.outputs ? names : std::vector<std::string>{};
 }
 

@@ -116,7 +116,8 @@ class Conversion {
     const bool per_image = data.normalize.kind == Normalization::Kind::per_image;
     const model::Reads reads = model::network_kind(trained_.trained.network).reads;
     const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && shape.image);
-    const bool as_image = shape.image && shape.image->depth == 1 && (reads_images || data.augment.crop);
+    const bool windows = data_scale_.window > 0;
+    const bool as_image = !windows && shape.image && shape.image->depth == 1 && (reads_images || data.augment.crop);
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
     const std::size_t features = data_scale_.features.mean.size();
     Name x = "input";
@@ -127,18 +128,22 @@ class Conversion {
       model_.inputs.push_back({x, io::OnnxType::float32, {"batch", height, width, shape.image->channels}});
       if (per_feature) x = standardized(x, features, 0, features, "");
       if (crops) x = central_crop(x, *shape.image);
+    } else if (windows) {
+      const std::int64_t numbers = shape.features / data_scale_.window;
+      model_.inputs.push_back({x, io::OnnxType::float32, {"batch", data_scale_.window, numbers}});
+      if (per_feature) x = standardized(x, static_cast<std::size_t>(numbers), 0, features, "");
     } else {
       model_.inputs.push_back({x, io::OnnxType::float32, {"batch", shape.features}});
       if (per_feature) x = standardized(x, static_cast<std::size_t>(shape.features), 0, features, "");
     }
     if (per_image) {
-      x = standardize(x, as_image ? Numbers{1, 2, 3} : Numbers{1}, shape.features);
+      x = standardize(x, as_image ? Numbers{1, 2, 3} : windows ? Numbers{1, 2} : Numbers{1}, shape.features);
     } else if (!per_feature) {
       x = scaled(x);
     }
     const model::Shape& read = operations_.type(kInput).shape;
     if (as_image && read.count() == 3) operations_.set_image(kInput, graph_.transpose(x, {0, 3, 1, 2}));
-    operations_.set_rows(kInput, as_image || read.count() > 1 ? graph_.reshape(x, {-1, read.last()}) : x);
+    operations_.set_rows(kInput, as_image || windows || read.count() > 1 ? graph_.reshape(x, {-1, read.last()}) : x);
   }
 
   /// FeatureScale::apply along the last axis, which has `elements` elements; `features` of them, from `first` on,

@@ -106,6 +106,8 @@ struct DataOptions {
   VerifyData verify = VerifyData::automatic;
   ClassSampling sampling = ClassSampling::uniform;
   bool shuffle = true;
+  std::int64_t window = 0;    ///< series of numbers: steps that a forecast sees; 0: samples are read as they are
+  std::int64_t horizon = 1;   ///< with a window: steps that are forecast
   bool shift_windows = true;  ///< corpora only: shift the windows in every epoch
   bool operator==(const DataOptions&) const = default;
 };

@@ -413,6 +413,13 @@ void add_data_options(OptionTable& table, DataOptions& options) {
       "as many samples in all: those of rare classes come again and again, those of frequent ones in some "
       "of the epochs)");
   table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
+  table
+      .add(
+          "window", options.window, "STEPS",
+          "of series of numbers (rows in the order of time, or samples of steps x numbers): forecast what follows each "
+          "window of so many steps; --validation SHARE then keeps the end of each series. 0: none")
+      .at_least(0);
+  table.add("horizon", options.horizon, "STEPS", "of --window: how many steps are forecast").at_least(1);
   table.add("shift-windows", options.shift_windows,
             "of a corpus: in each epoch its windows begin at other tokens, drawn anew");
 }

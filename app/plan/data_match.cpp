@@ -30,6 +30,7 @@ constexpr std::size_t kMaxNames = 10;  ///< names in a sentence
 std::string layout_of(const io::DatasetInfo& info) {
   if (info.tokens) return "tokens";
   if (!info.inputs.empty()) return "inputs side by side";
+  if (info.windows) return "steps, numbers";
   switch (info.x.sample_shape.size()) {
     case 1:
       return "features";
@@ -86,14 +87,18 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
       .classes = classes ? info.classes : 0,
       .mask = info.has_masks() ? info.y.sample_shape : std::vector<std::int64_t>{},
       .class_names = classes ? info.class_names : std::vector<std::string>{},
-      .target_names = info.table && !classes ? info.table->labels : std::vector<std::string>{},
+      .target_names = info.windows             ? info.windows->target_names
+                      : info.table && !classes ? info.table->labels
+                                               : std::vector<std::string>{},
       .target_units = {},
       .scale = 1,
       .shift = 0,
       .per_image = settings.data.normalize.kind == Normalization::Kind::per_image,
       .augmentation = to_text(settings.data.augment),
       .source = info.source,
-      .table = info.table};
+      .table = info.table,
+      .window = info.windows ? info.windows->window : 0,
+      .horizon = info.windows ? info.windows->horizon : 0};
   for (const io::FieldRange& input : info.inputs) description.inputs.push_back(input.field);
   for (const io::FieldRange& target : info.targets) {
     const std::int64_t numbers = target.field.elements();

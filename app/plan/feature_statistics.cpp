@@ -141,7 +141,10 @@ std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info) {
     const bool is_volume = input.field.sample_shape.size() == 3 && !has_channels(input.field);
     parts.push_back({.elements = input.field.elements(), .features = is_volume ? 1 : features_of(input.field)});
   }
-  if (parts.empty()) parts.push_back({.elements = info.x.elements(), .features = features_of(info.x)});
+  if (parts.empty()) {
+    parts.push_back({.elements = info.x.elements(),
+                     .features = info.windows ? info.x.sample_shape[1] : features_of(info.x)});
+  }
   return parts;
 }
 

@@ -18,6 +18,7 @@
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
+#include "io/datasets/window_dataset.hpp"
 #include "io/foreign_files.hpp"
 #include "io/shards/data_description.hpp"
 #include "io/shards/shard_manifest.hpp"
@@ -254,9 +255,17 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
                     .gaps = {.accept_unwritten = options.data.allow_fill},
                     .seed = options.work.seed,
                     .shift_windows = options.data.shift_windows,
+                    .is_windowed = options.data.window > 0,
                     .layout = options.data.layout,
                     .labels = label_meaning(options, before),
                     .ignored_label = options.data.ignore_label};
+  if (format.context > 0 && format.is_windowed) {
+    throw UsageError(fmt::format("--window is for series of numbers, and --model {} reads tokens", format.network));
+  }
+  if (format.is_windowed) {
+    format.labels = io::LabelMeaning::numbers;
+    format.unlabelled = io::Unlabelled::accepted;
+  }
   if (format.context > 0) {
     format.y.clear();
     // A checkpoint may contain the default name for samples, which no user has given.
@@ -308,6 +317,19 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                          .wide_targets = true,
                          .deadline = deadline,
                          .shared = shards});
+}
+
+std::unique_ptr<io::Dataset> windowed(const DataOptions& options, std::unique_ptr<io::Dataset> data,
+                                      const fs::path& path, bool to_the_end) {
+  if (options.window == 0) return data;
+  return std::make_unique<io::WindowDataset>(
+      std::move(data),
+      io::WindowOptions{.window = options.window, .horizon = options.horizon, .to_the_end = to_the_end}, path);
+}
+
+std::unique_ptr<io::Dataset> part_of(std::shared_ptr<io::Dataset> data, double share, io::SplitDataset::Part part) {
+  if (!data->info().windows) return std::make_unique<io::SplitDataset>(std::move(data), share, part);
+  return std::make_unique<io::WindowPart>(std::move(data), share, part);
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }
@@ -465,8 +487,8 @@ void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
   using enum io::SplitDataset::Part;
-  workload.training = std::make_unique<io::SplitDataset>(whole, share, training);
-  workload.validation = std::make_unique<io::SplitDataset>(whole, share, validation);
+  workload.training = part_of(whole, share, training);
+  workload.validation = part_of(whole, share, validation);
 }
 
 /// Brings training data with another order of columns or classes into the order that a network knows.
@@ -499,11 +521,10 @@ void match_training(const KnownData& known, io::UnknownCategories unknown, Workl
 }
 
 /// Brings validation data with another order of columns or classes into the order of the training data.
-void match_validation(Workload& workload, io::UnknownCategories unknown) {
+void match_validation(Workload& workload, const std::optional<io::TableSchema>& table, io::UnknownCategories unknown) {
   const io::DatasetInfo& info = workload.training->info();
-  const ColumnMatch columns =
-      match_columns(info.table, workload.validation->info(), workload.paths.validation, unknown);
-  workload.validation = arranged(std::move(workload.validation), info.table, columns);
+  const ColumnMatch columns = match_columns(table, workload.validation->info(), workload.paths.validation, unknown);
+  workload.validation = arranged(std::move(workload.validation), table, columns);
   workload.notes.insert(workload.notes.end(), columns.notes.begin(), columns.notes.end());
   workload.warnings.insert(workload.warnings.end(), columns.warnings.begin(), columns.warnings.end());
   const io::DatasetInfo& other = workload.validation->info();
@@ -547,6 +568,8 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
                     paths.training.string(), io::kWeightName));
   }
   if (known != nullptr) match_training(*known, options.data.unknown_categories, workload);
+  const std::optional<io::TableSchema> columns = workload.training->info().table;
+  workload.training = windowed(options.data, std::move(workload.training), paths.training);
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
@@ -556,8 +579,9 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   if (!paths.validation.empty()) {
     workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline, shared);
-    require_labels(workload.validation->info(), paths.validation);
-    match_validation(workload, options.data.unknown_categories);
+    if (options.data.window == 0) require_labels(workload.validation->info(), paths.validation);
+    match_validation(workload, columns, options.data.unknown_categories);
+    workload.validation = windowed(options.data, std::move(workload.validation), paths.validation);
     const io::DatasetInfo& other = workload.validation->info();
     if (info.tokens && other.tokens && !io::same_vocabulary(*info.tokens, *other.tokens)) {
       throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",

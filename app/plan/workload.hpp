@@ -18,6 +18,7 @@
 #include "io/datasets/dataset.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "io/datasets/sharded_dataset.hpp"
+#include "io/datasets/split_dataset.hpp"
 #include "io/files/io_deadline.hpp"
 #include "io/shards/data_description.hpp"
 #include "io/shards/feature_scale.hpp"
@@ -73,6 +74,7 @@ struct DataFormat {
   io::Gaps gaps = {};
   std::uint64_t seed = 1;  ///< seed for the beginnings of samples of tokens
   bool shift_windows = true;
+  bool is_windowed = false;  ///< windows will be made of the samples (windowed())
   io::Layouts layout = {};
   io::LabelMeaning labels =
       io::LabelMeaning::automatic;                 ///< meaning of labels in data made by other programs, if known
@@ -88,6 +90,13 @@ void inspect_data(const DataFormat& format, const std::filesystem::path& path);
 /// present. `deadline` outlives the dataset; nullptr: none.
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const std::filesystem::path& path,
                                           io::IoDeadline* deadline = nullptr, const SharedData& shared = {});
+
+/// Windows over the series in `data`, as the options want them; `data` itself without --window. to_the_end: see
+/// io::WindowOptions.
+std::unique_ptr<io::Dataset> windowed(const DataOptions& options, std::unique_ptr<io::Dataset> data,
+                                      const std::filesystem::path& path, bool to_the_end = false);
+/// Part of the samples of `data`: by time where they are windows, else by chance.
+std::unique_ptr<io::Dataset> part_of(std::shared_ptr<io::Dataset> data, double share, io::SplitDataset::Part part);
 
 /// True if samples of a step follow those of the previous step, sequence by sequence: recurrent state needs it.
 bool is_recurrent(const model::Network& network) noexcept;

@@ -1,6 +1,7 @@
 /// \file
 /// Samples by index, as the prefetcher and evaluations read them. There are two kinds: shards of samples
-/// (sharded_dataset.hpp) and windows over a corpus of tokens (token_dataset.hpp).
+/// (sharded_dataset.hpp) and windows over a corpus of tokens (token_dataset.hpp). Views change them: windows over
+/// series of numbers are one (window_dataset.hpp).
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,13 @@ struct FieldRange {
 /// Label of a position that belongs to no class, as it is delivered (DatasetInfo::ignored_label).
 inline constexpr std::int32_t kIgnored = -1;
 
+/// Windows over series (window_dataset.hpp).
+struct WindowInfo {
+  std::int64_t window = 0, horizon = 0;        ///< steps
+  std::int64_t series = 1, steps = 0;          ///< how many series, and steps of each
+  std::vector<std::string> target_names = {};  ///< names of the forecast numbers: "load+1"; empty: unknown
+};
+
 /// Meaning of x, and form of the labels, from the manifest (or guessed from the types without one).
 struct DatasetInfo {
   std::int64_t samples = 0;
@@ -47,9 +55,10 @@ struct DatasetInfo {
   double mean = 0, standard_deviation = 1;  ///< moments of all elements of x; only with a manifest
   bool has_statistics = false;
   std::string source;
-  std::optional<TokenInfo> tokens;   ///< set: x and y are windows of tokens, int32 [context]
-  std::optional<TableSchema> table;  ///< set: x are the columns of a table
-  std::optional<SampleId> id;        ///< set: samples have names
+  std::optional<TokenInfo> tokens;    ///< set: x and y are windows of tokens, int32 [context]
+  std::optional<TableSchema> table;   ///< set: x are the columns of a table
+  std::optional<SampleId> id;         ///< set: samples have names
+  std::optional<WindowInfo> windows;  ///< set: x are windows over series, [window, numbers of a step]
 
   /// True for a class label at each position of a sample, with the extents of y.
   bool has_masks() const noexcept { return labels_are_classes && !tokens && y.elements() > 1; }

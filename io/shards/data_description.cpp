@@ -100,6 +100,7 @@ std::string to_json(const DataDescription& description) {
   if (!description.target_means.empty()) text["target_means"] = description.target_means;
   if (!description.target_medians.empty()) text["target_medians"] = description.target_medians;
   if (description.labels_in_part) text["labels_in_part"] = 1;
+  if (description.window > 0) text["windows"] = {{"window", description.window}, {"horizon", description.horizon}};
   if (description.table) text["table"] = parse_json(to_json(*description.table));
   add_scale(text, "feature_scale", description.features);
   add_scale(text, "target_scale", description.targets);
@@ -145,9 +146,18 @@ DataDescription data_description_from_json(std::string_view text) {
     if (!description.features.parts.empty() && !description.features.fits(description.x.elements())) {
       throw FileError("feature_scale has other parts than its samples");
     }
+    if (parsed.contains("windows")) {
+      description.window = integer_entry(parsed.at("windows"), "window");
+      description.horizon = integer_entry(parsed.at("windows"), "horizon");
+      if (description.window < 1 || description.horizon < 1 || description.x.elements() % description.window != 0) {
+        throw FileError("its windows are not those of its samples");
+      }
+    }
     if (parsed.contains("table")) {
       description.table = table_from_json(to_text(parsed.at("table")));
-      if (description.table->features() != description.x.elements()) {
+      const std::int64_t targets = description.window > 0 ? std::ssize(description.table->labels) : 0;
+      const std::int64_t of_step = description.x.elements() / std::max<std::int64_t>(1, description.window);
+      if (description.table->features() + targets != of_step) {
         throw FileError("its table has other columns than its samples");
       }
     }

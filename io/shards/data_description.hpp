@@ -40,7 +40,8 @@ struct DataDescription {
   bool per_image = false;                 ///< and then every image less its mean, over its deviation
   std::string augmentation;               ///< augmentation of training, as --augment takes it
   std::string source;                     ///< source of the samples, for people
-  std::optional<TableSchema> table = {};  ///< the columns of x, where it is a table
+  std::optional<TableSchema> table = {};  ///< the columns of x, where it is a table; with windows, of a step
+  std::int64_t window = 0, horizon = 0;   ///< steps of windows over series, and of their forecasts; 0: no windows
 
   bool operator==(const DataDescription&) const = default;
 };

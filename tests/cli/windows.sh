@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Forecasts of series of numbers (--window, --horizon): curves at 1 to 3 ranks, the split by time, places of forecasts, data in tables,
+# arrays and samples, resumes, and what does not fit.
+# seconds: 300
+. "$(dirname "$0")/harness.sh"
+
+python3 - <<'END' || exit 1
+import numpy as np, h5py
+r = np.random.default_rng(3)
+wind = np.sin(np.arange(400) / 7) + r.normal(size=400) * 0.05
+load = 1000 + 300 * np.roll(wind, 2) ** 2 + r.normal(size=400)
+table = np.column_stack([wind, load])
+np.savetxt("power.csv", table, fmt="%.6f", delimiter=",", header="wind,load", comments="")
+np.savetxt("turned.csv", table[:, ::-1], fmt="%.6f", delimiter=",", header="load,wind", comments="")
+with h5py.File("array.h5", "w") as f:
+    f["series"] = table.astype("f4")
+with h5py.File("samples.h5", "w") as f:
+    f["series"] = np.stack([table[i * 40:(i + 2) * 40] for i in range(8)]).astype("f4")
+END
+must_run pack --x power.csv --label-column load --regression --out power
+must_run pack --x turned.csv --label-column load --regression --out turned
+net=$tree/app/examples/series/forecast.yaml
+common=(--model "$net" --width 8 --global-batch 24 --seed 5 --report-every 1 --no-tensorboard --progress off --validation 0.2
+  --learning-rate 0.02)
+
+check "a table's column is forecast from all columns, alike at 1 to 3 ranks"
+for n in 1 2 3; do
+  run -n $n train power "${common[@]}" --window 12 --horizon 3 --epochs 4 --run runs/$n
+  expect_status 0; [ $n = 3 ] || expect_silence  # more ranks than cores, perhaps
+  metric runs/$n train loss >curve.$n
+  metric runs/$n validation loss >>curve.$n
+done
+for n in 2 3; do
+  paste curve.1 curve.$n | awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-4 * $2)) bad = 1 } END { exit bad || NR < 20 }' ||
+    failed "the curves of 1 and $n ranks differ"
+done
+run train power "${common[@]}" --window 12 --horizon 3 --dry-run
+expect_status 0; expect_silence
+expect_out '306 samples'  # 320 steps train: 320 - 12 - 3 + 1 windows
+expect_out '78 samples'   # 80 steps validate: 80 - 3 + 1
+expect_out 'recurrent +2 -> 8, 12 steps, the last one.s result'
+
+check "predictions have their places, and go on behind the end"
+run -n 2 train power "${common[@]}" --window 12 --horizon 1 --epochs 6 --run runs/one
+expect_status 0
+run -n 2 predict runs/one --data power --out all.h5 --csv all.csv
+expect_status 0; expect_silence
+[ "$(wc -l <all.csv)" = 390 ] || failed "$(wc -l <all.csv) lines"
+head -n 1 all.csv | grep -qx 'index,step,predicted_load+1' || failed "the header is $(head -n 1 all.csv)"
+tail -n 1 all.csv | grep -Eq '(^|,)400,' || failed "the last forecast is $(tail -n 1 all.csv)"
+run eval runs/one --json eval.json
+expect_status 0; expect_silence
+python3 - <<'END' || failed "the error of eval is not that of the predictions at their places"
+import csv, json
+load = [float(line["load"]) for line in csv.DictReader(open("power.csv"))]
+errors = []
+for line in csv.DictReader(open("all.csv")):
+    step = int(line["step"])
+    if 320 <= step < 400:
+        errors.append(abs(float(line["predicted_load+1"]) - load[step]))
+told = json.loads(open("eval.json").read().splitlines()[-1])["mean_absolute_error"]
+mean = sum(errors) / len(errors)
+assert len(errors) == 80 and abs(mean - told) < 1e-3 * mean, (len(errors), mean, told)
+END
+
+check "columns are matched by name below the windows"
+run predict runs/one --data turned --out turned.h5 --csv turned.out
+expect_status 0
+cut -d, -f 1-9 all.csv >a; cut -d, -f 1-9 turned.out >b; expect_same a b
+
+check "a resumed run makes the same bytes"
+run -n 2 train power "${common[@]}" --window 12 --horizon 3 --epochs 2 --checkpoint-every 10 --keep 9 --run runs/here
+expect_status 0
+last=$(newest_checkpoint runs/here | grep -o '[0-9]*\.h5' | sed 's/^0*//; s/\.h5//')
+resumes_with_its_bytes 2 10 "$last"
+
+check "arrays of numbers alone, and samples that are series"
+run -n 2 train array.h5 --x series "${common[@]}" --window 6 --horizon 2 --epochs 1 --run runs/array
+expect_status 0
+run train array.h5 --x series "${common[@]}" --window 6 --horizon 2 --dry-run
+expect_status 0; expect_out '313 samples'; expect_out 'forecast +8 -> 4'
+run -n 2 train samples.h5 --x series "${common[@]}" --window 6 --horizon 2 --epochs 1 --run runs/samples
+expect_status 0
+run predict runs/samples --data samples.h5 --out samples.out.h5 --csv samples.csv
+expect_status 0; expect_out '600 predictions'
+head -n 1 samples.csv | grep -q 'series:step' || failed "no places in $(head -n 1 samples.csv)"
+tail -n 1 samples.csv | grep -q '7:80' || failed "the last forecast is $(tail -n 1 samples.csv)"
+
+check "what does not fit"
+run -n 2 train power "${common[@]}" --window 500 --run runs/no
+expect_error 1 "power: has series of 400 steps, and a window of 500 with a horizon of 1 needs 501: give a smaller --window"
+run -n 3 train power "${common[@]}" --window 350 --run runs/no
+expect_error 1 "of which the last 80 are for validation: a window of 350 with a horizon of 1 does not fit"
+run train power --model gpt --window 8 --run runs/no
+expect_error 2 "--window is for series of numbers, and --model gpt reads tokens"
+run train power "${common[@]}" --window -1
+expect_error 2 "--window: -1 must not be negative"
+run train power "${common[@]}" --window 8 --horizon 0
+expect_error 2 "--horizon: 0 .*at least 1"
+must_run pack --x power.csv --label-column load --regression --validation 0.2 --out drawn
+run -n 2 train drawn "${common[@]}" --window 8 --run runs/no
+expect_error 1 "drew by chance, and windows need rows that follow each other"
+pack_small classes
+run train classes "${common[@]}" --window 8 --run runs/no
+expect_error 1 "holds classes, and --window forecasts numbers"
