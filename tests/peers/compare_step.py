@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""`lockstep bench step` beside PyTorch on the same cores, in turns: a row per network with the medians and their ratio.
+"""`lockstep bench step` beside PyTorch or JAX on the same cores, in turns: a row per network with the medians and their
+ratio.
 
     compare_step.py --lockstep build/release/lockstep [--python PYTHON_WITH_TORCH] [--rounds 5] [--ranks 1 2]
                     [--networks cnn gpt-256 ...] [--precision bf16]
+    compare_step.py --peer jax --python PYTHON_WITH_JAX --ranks 1 ...
 
-With --precision bf16 Lockstep also makes the step in fp32, in the same turns, and PyTorch computes under autocast. Where
-the processor does not multiply faster in bf16, Lockstep says so and the comparison ends.
+With --precision bf16 Lockstep also makes the step in fp32, in the same turns, PyTorch computes under autocast, and JAX
+multiplies in bf16. Where the processor does not multiply faster in bf16, Lockstep says so and the comparison ends.
 """
 import argparse
 import json
@@ -17,7 +19,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# name, as in the README; arguments for `lockstep bench step`; arguments for torch_step.py; timed steps
+PEERS = {"torch": "PyTorch", "jax": "JAX"}
+# name, as in the README; arguments for `lockstep bench step`; arguments for torch_step.py and jax_step.py; timed steps
 NETWORKS = {
     "mlp-100": ("784-100-10, batch 100, Adam",
                 "--features 784 --hidden 100 --outputs 10 --batch 100 --optimizer adam --learning-rate 0.001",
@@ -70,15 +73,18 @@ def run_lockstep(program, ranks, ours, repeat, precision):
             return json.load(file)
 
 
-def run_torch(python, ranks, theirs, repeat, precision):
-    command = [python, str(HERE / "torch_step.py"), *theirs.split(), "--ranks", str(ranks), "--warmup",
-               str(max(3, repeat // 20)), "--repeat", str(repeat), "--precision", precision]
+def run_peer(arguments, ranks, theirs, repeat):
+    command = [arguments.python, str(HERE / f"{arguments.peer}_step.py"), *theirs.split(), "--warmup",
+               str(max(3, repeat // 20)), "--repeat", str(repeat), "--precision", arguments.precision]
+    if arguments.peer == "torch":
+        command += ["--ranks", str(ranks)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.strip().splitlines()[-1])
 
 
 def compare_processor_time(arguments):
-    ways = [arguments.precision] + (["fp32"] if arguments.precision != "fp32" else []) + ["PyTorch"]
+    peer = PEERS[arguments.peer]
+    ways = [arguments.precision] + (["fp32"] if arguments.precision != "fp32" else []) + [peer]
     print("| network | " + " | ".join(f"{way} ms" for way in ways) + " | " +
           " | ".join(f"{way} / {ways[0]} (range)" for way in ways[1:]) + " |")
     print("| --- " * (2 * len(ways)) + "|")
@@ -90,7 +96,7 @@ def compare_processor_time(arguments):
         for _ in range(arguments.rounds):
             for way in ways[:-1]:
                 times[way].append(processor_ms(arguments.lockstep, ours, repeat, way))
-            times["PyTorch"].append(run_torch(arguments.python, 1, theirs, repeat, arguments.precision)["processor_ms"])
+            times[peer].append(run_peer(arguments, 1, theirs, repeat)["processor_ms"])
 
         def ratio(way):
             ratios = sorted(b / a for a, b in zip(times[ways[0]], times[way]))
@@ -103,7 +109,8 @@ def compare_processor_time(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lockstep", default="build/release/lockstep")
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--peer", default="torch", choices=list(PEERS))
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has the peer")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
@@ -113,11 +120,15 @@ def main():
     parser.add_argument("--compile", action="store_true", help="PyTorch with torch.compile")
     parser.add_argument("--channels-last", action="store_true", help="PyTorch with NHWC images")
     arguments = parser.parse_args()
+    if arguments.peer == "jax" and (arguments.compile or arguments.channels_last or
+                                    not (arguments.processor_time or arguments.ranks == [1])):
+        parser.error("--peer jax: one rank (--ranks 1), always compiled, images always channels-last")
     if arguments.processor_time:
         return compare_processor_time(arguments)
     both = arguments.precision != "fp32"
-    print(f"| network | ranks | lockstep ms | {'fp32 ms | its ratio (range) | ' if both else ''}PyTorch ms | ratio (range) | "
-          "roofline ms | input, compute, communication % | MB lockstep | MB PyTorch |")
+    print(f"| network | ranks | lockstep ms | {'fp32 ms | its ratio (range) | ' if both else ''}"
+          f"{PEERS[arguments.peer]} ms | ratio (range) | roofline ms | input, compute, communication % | MB lockstep | "
+          f"MB {PEERS[arguments.peer]} |")
     print("| --- " * (11 if both else 9) + "|")
     peer = ""
     for key in arguments.networks:
@@ -132,7 +143,7 @@ def main():
                 ours.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat, arguments.precision))
                 if both:
                     in_fp32.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat, "fp32"))
-                theirs.append(run_torch(arguments.python, ranks, their_network, repeat, arguments.precision))
+                theirs.append(run_peer(arguments, ranks, their_network, repeat))
             peer = theirs[0]["peer"]
 
             def median(runs, key):
