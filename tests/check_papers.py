@@ -27,6 +27,7 @@ FOREIGN = {
                     " --array --signal --open-mode --mpi --cpu-bind --requeue",
     "mpirun": "--bind-to --map-by --hostfile --oversubscribe",
     "apptainer": "--bind",
+    "app/examples/unet/shapes.py": "--extents --samples --seed --out",
 }
 PLAIN = ["app", "comm", "io", "model", "slurm", "tests/app", "tests/cli", "tests/cluster", "tests/comm",
          "tests/golden", "tests/gpu", "tests/io", "tests/learning", "tests/model", "tests/mpi", "tests/networks",
@@ -98,6 +99,8 @@ def known_options(tree, program):
     helps = [output_of([program, *command.split(), "--help"]) for command in COMMANDS]
     for network in (tree / "model" / "networks").glob("*.*"):
         helps.append(output_of([program, "train", "--model", network.stem, "--help"]))
+    for network in (tree / "app" / "examples").glob("*/*.yaml"):
+        helps.append(output_of([program, "train", "--model", network, "--help"]))
     helps += [output_of([tree / script.split()[0], *script.split()[1:], "--help"]) for script in SCRIPTS
               if (tree / script.split()[0]).exists()]
     names = {"version", "help"}
