@@ -31,7 +31,7 @@ struct Training;
 namespace lockstep::app {
 
 struct CarriedGroup;
-struct DataPlace;
+struct DataCursor;
 struct Plan;
 struct Standing;
 class Trainer;
@@ -61,7 +61,7 @@ struct LoopCalls {
   std::function<void(const StepFigures&)> report;  ///< rank 0: figures of the steps since the last call
   /// Rank 0: appends bytes to a file of the run's folder; `anew`: the file begins with them.
   std::function<void(const std::string& file, const std::string& bytes, bool anew)> record;
-  std::function<void(DataPlace)> go_on_at;  ///< moves this rank in the data: others have made its steps
+  std::function<void(DataCursor)> go_on_at;  ///< moves this rank in the data: others have made its steps
 };
 
 /// A mode at work: the steps of all ranks, and what the mode does between them.

@@ -55,9 +55,9 @@ class BatchFeed {
   MicroBatch next();
   /// Stands for next() at the begin of a step in which this rank fails already.
   void miss();
-  /// Continues with the first micro-batch of the step at `place`.
-  void go_on_at(DataPlace place) {
-    prefetcher_.go_on_at(place.epoch, place.position);
+  /// Continues with the first micro-batch of the step at `cursor`.
+  void go_on_at(DataCursor cursor) {
+    prefetcher_.go_on_at(cursor.epoch, cursor.position);
     micro_ = 0;
   }
 

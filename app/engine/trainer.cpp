@@ -66,7 +66,7 @@ Trainer::Result Trainer::step(const Request& request) {
 
   const double learning_rate = schedule_.at(steps_done_);
   ++steps_done_;
-  place_ = {.epoch = input_.current().epoch, .position = input_.current().next_position};
+  cursor_ = {.epoch = input_.current().epoch, .position = input_.current().next_position};
   account(watch.seconds(), input_.waited_seconds() - input_before,
           context_.gradient_communicator.exposed_seconds() - exposed_before);
   return {.figures = {.step = steps_done_,
@@ -255,7 +255,7 @@ void Trainer::account(double whole, double input, double exposed) {
 }
 
 /// The source of a non-finite number on this rank; empty if its last batch shows none.
-std::string Trainer::place_not_finite() const {
+std::string Trainer::source_of_not_finite() const {
   if (!not_finite_.empty()) return not_finite_;
   const auto first = std::ranges::find_if(micro_losses_, [](double loss) { return !std::isfinite(loss); });
   if (first == micro_losses_.end()) return context_.training.model.locate_not_finite();
@@ -264,14 +264,14 @@ std::string Trainer::place_not_finite() const {
 
 void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) {
   // The reduction has mixed the gradients of all ranks: each rank recomputes its own part to find the source.
-  const std::string place = place_not_finite();
-  std::vector<std::string> places;
+  const std::string source = source_of_not_finite();
+  std::vector<std::string> sources;
   for (const comm::RankText& said :
-       comm::gather_distinct(context_.communicator, place.empty() ? "" : "first in " + place)) {
-    places.push_back(comm::with_ranks(said));
+       comm::gather_distinct(context_.communicator, source.empty() ? "" : "first in " + source)) {
+    sources.push_back(comm::with_ranks(said));
   }
-  if (places.empty())
-    places.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
+  if (sources.empty())
+    sources.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
   throw Divergence(
       steps_done_ + 1, steps_done_,
       fmt::format(
@@ -279,7 +279,7 @@ void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) 
           "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
           steps_done_ + 1,
           outcome.not_finite_ranks > 0 ? "the loss" : fmt::format("the gradient norm ({})", gradient_norm),
-          fmt::join(places, "; "), steps_done_));
+          fmt::join(sources, "; "), steps_done_));
 }
 
 }  // namespace lockstep::app

@@ -54,15 +54,15 @@ class Trainer {
                 std::int64_t optimizer_since = 0) noexcept {
     steps_done_ = steps_done;
     optimizer_since_ = optimizer_since;
-    place_ = {.epoch = epoch, .position = position};
+    cursor_ = {.epoch = epoch, .position = position};
   }
   /// Seconds that the caller has waited for peers between steps.
   void add_communication(double seconds) noexcept { time_.communication += seconds; }
   /// Input, compute and communication since construction; the total is the caller's.
   const TimeSplit& time() const noexcept { return time_; }
   /// Epoch after steps_done().
-  std::int64_t epoch() const noexcept { return place_.epoch; }
-  std::int64_t next_position() const noexcept { return place_.position; }
+  std::int64_t epoch() const noexcept { return cursor_.epoch; }
+  std::int64_t next_position() const noexcept { return cursor_.position; }
 
  private:
   struct MicroStep {
@@ -80,7 +80,7 @@ class Trainer {
   void report_losses();
   StepOutcome add_term_losses(StepOutcome outcome) const;
   void check_loss(std::int64_t micro);
-  std::string place_not_finite() const;
+  std::string source_of_not_finite() const;
   StepOutcome wait(const RankStatus& own);
   void account(double whole, double input, double exposed);
   [[noreturn]] void fail_not_finite(const StepOutcome& outcome, double gradient_norm);
@@ -92,11 +92,11 @@ class Trainer {
   model::GradientReady reduce_;   ///< reduces gradients as they become final
   model::PartUpdated send_part_;  ///< sends updated weights, if ranks share the update
   std::int64_t steps_done_ = 0, optimizer_since_ = 0;
-  DataPlace place_;                        ///< position after steps_done_
+  DataCursor cursor_;                      ///< position after steps_done_
   std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
   /// With a tree: LossSums of each term, over all ranks.
   std::optional<model::Scalars> term_losses_;
-  std::string not_finite_;  ///< place of the first non-finite number in an early micro-step of a failing step
+  std::string not_finite_;  ///< source of the first non-finite number in an early micro-step of a failing step
   TimeSplit time_;
 };
 

@@ -19,7 +19,7 @@ double newest(std::string_view history, const char* kind, const char* key, doubl
 Standing standing_of(const io::TrainingRecord& record) {
   const std::string_view history = record.metrics;
   return {.step = record.step,
-          .place = {.epoch = record.epoch, .position = record.position},
+          .cursor = {.epoch = record.epoch, .position = record.position},
           .roll_backs = static_cast<std::int64_t>(newest(history, kRollBack, "count", 0)),
           .rate_factor = newest(history, kRollBack, "rate_factor", 1),
           .optimizer_since = static_cast<std::int64_t>(newest(history, kNewOptimizer, "step", 1)) - 1,

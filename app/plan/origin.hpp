@@ -19,7 +19,7 @@ namespace lockstep::app {
 /// State of a run at the beginning of some steps.
 struct Standing {
   std::int64_t step = 0;
-  DataPlace place = {};
+  DataCursor cursor = {};
   std::int64_t global_batch = 0;  ///< samples of the previous step; 0: there was none, or it is not known yet
   // The events so far.
   std::int64_t roll_backs = 0;

@@ -143,7 +143,7 @@ Standing standing_at(const Origin& origin) {
 
 void begin_at(Plan& plan, const Origin& origin) {
   const Standing from = standing_at(origin);
-  go_on_at(plan.workload.work, plan.settings, from.step, from.place);
+  go_on_at(plan.workload.work, plan.settings, from.step, from.cursor);
   plan.clock = clock_from(from, plan.settings, plan.workload);
   plan.schedule = learning_rate_schedule(plan.settings, plan.workload.work, plan.clock);
 }
@@ -207,7 +207,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
   const std::int64_t writers = options.run.checkpoint_writers;
   model::ScheduleClock clock;
   if (from.step > 0) {
-    go_on_at(workload.work, options, from.step, from.place);
+    go_on_at(workload.work, options, from.step, from.cursor);
     clock = clock_from(from, options, workload);
   }
   TrainOptions settings = decided_settings(options, workload, communicator);

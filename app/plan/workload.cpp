@@ -445,9 +445,9 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   return work;
 }
 
-void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataPlace place) {
-  const std::int64_t left_of_epoch = divide_up(work.epoch_samples - place.position, work.global_batch);
-  work.epoch_shift = (place.epoch + 1) * work.steps_per_epoch - left_of_epoch - step;
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataCursor cursor) {
+  const std::int64_t left_of_epoch = divide_up(work.epoch_samples - cursor.position, work.global_batch);
+  work.epoch_shift = (cursor.epoch + 1) * work.steps_per_epoch - left_of_epoch - step;
   const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
   work.total_steps =
       options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps) - work.epoch_shift);
@@ -648,7 +648,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   return workload;
 }
 
-DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps) {
+DataCursor cursor_after(const WorkPlan& work, DataCursor from, std::int64_t steps) {
   if (steps <= 0) return from;
   const std::int64_t first = divide_up(work.epoch_samples - from.position, work.global_batch);
   if (steps <= first) {

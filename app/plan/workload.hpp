@@ -138,11 +138,11 @@ struct WorkPlan {
   }
 };
 /// A position in the data: the beginning of a step, or the end of an epoch.
-struct DataPlace {
+struct DataCursor {
   std::int64_t epoch = 0, position = 0;
 };
 /// The position `steps` steps after `from`, as in a step's MicroBatch.
-DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps);
+DataCursor cursor_after(const WorkPlan& work, DataCursor from, std::int64_t steps);
 
 /// A rank's sequences among those of the global batch: the same ones in every step.
 struct SequenceShare {
@@ -161,9 +161,9 @@ std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bo
 /// wider than the data.
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                    const model::NetworkKind* recurrent = nullptr);
-/// Adjusts the work of a run that continues at `place` after `step` steps, whatever their global batch: it ends after
+/// Adjusts the work of a run that continues at `cursor` after `step` steps, whatever their global batch: it ends after
 /// its epochs.
-void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataPlace place);
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataCursor cursor);
 
 /// Training data of the checkpoint that a run begins with.
 struct KnownData {

@@ -31,23 +31,23 @@ std::string faster_precision(const Plan& plan) {
 std::string announce(comm::Communicator& communicator, Console& console, const Plan& plan) {
   const Workload& workload = plan.workload;
   const ExecutionOptions& execution = plan.settings.execution;
-  const std::vector<comm::RankPlace> places =
+  const std::vector<comm::RankPlace> topology =
       comm::gather_topology(communicator, device_kind(plan.place, execution), device_identity(plan.place));
-  std::vector<std::string> notes = workload.training->warnings();
+  std::vector<std::string> own = workload.training->warnings();
   if (workload.validation) {
     const std::vector<std::string> more = workload.validation->warnings();
-    notes.insert(notes.end(), more.begin(), more.end());
+    own.insert(own.end(), more.begin(), more.end());
   }
-  notes.insert(notes.end(), workload.warnings.begin(), workload.warnings.end());
-  const std::vector<std::string> warnings = gather_said(communicator, join_lines(notes));
+  own.insert(own.end(), workload.warnings.begin(), workload.warnings.end());
+  const std::vector<std::string> warnings = gather_said(communicator, join_lines(own));
   console.info(fmt::format("lockstep {}", program_version()));
-  console.info(comm::format_topology(places));
+  console.info(comm::format_topology(topology));
   if (!plan.place.note.empty()) console.info(plan.place.note);
   console.info(format_plan(plan, communicator));
   const std::string faster = communicator.rank() == 0 ? faster_precision(plan) : "";
   if (!faster.empty()) console.info(faster);
   for (const std::string& note : workload.notes) console.info(note);
-  for (const comm::TopologyWarning& warning : comm::topology_warnings(places, execution.threads)) {
+  for (const comm::TopologyWarning& warning : comm::topology_warnings(topology, execution.threads)) {
     console.warn(comm::to_text(warning));
   }
   for (const std::string& warning : warnings) console.warn(warning);

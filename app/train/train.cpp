@@ -152,7 +152,7 @@ Trainer::Result TrainingLoop::advance() {
                                            },
                                        .record = [this](const std::string& file, const std::string& bytes,
                                                         bool anew) { log_.append(file, bytes, anew); },
-                                       .go_on_at = [this](DataPlace place) { batches_.go_on_at(place); }});
+                                       .go_on_at = [this](DataCursor cursor) { batches_.go_on_at(cursor); }});
 }
 
 /// This rank's request for the next step.
@@ -299,10 +299,10 @@ std::string TrainingLoop::last_line() const {
                      taken, results, job_.plan.settings.run.folder.string(), kExitStoppedEarly);
 }
 
-io::PrefetcherOptions samples_from(DataPlace place, const Job& job) {
+io::PrefetcherOptions samples_from(DataCursor cursor, const Job& job) {
   io::PrefetcherOptions options = reading(job.plan.workload, job.engine.reads_as(), job.engine.training_ranks());
-  options.first_epoch = place.epoch;
-  options.first_position = place.position;
+  options.first_epoch = cursor.epoch;
+  options.first_position = cursor.position;
   options.memory = job.engine.backend().host_memory();
   return options;
 }
@@ -311,7 +311,7 @@ TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
     : job_(job),
       start_(start),
       work_(job.plan.workload.work),
-      samples_(*job.plan.workload.training, samples_from(start.standing.place, job)),
+      samples_(*job.plan.workload.training, samples_from(start.standing.cursor, job)),
       batches_(make_feed(job.plan, job.engine.backend(), samples_, job.engine.stepping(),
                          share_of(work_, job.engine.reads_as(), job.engine.training_ranks()).micro_steps)),
       schedule_(job.plan.schedule.scaled(start.standing.rate_factor)),
@@ -328,7 +328,7 @@ TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
                    }),
       before_(job.plan.settings.agree.round_begin(std::max<std::int64_t>(0, start.standing.step - 1))) {
   const Standing& standing = start.standing;
-  trainer_.start_at(standing.step, standing.place.epoch, standing.place.position, standing.optimizer_since);
+  trainer_.start_at(standing.step, standing.cursor.epoch, standing.cursor.position, standing.optimizer_since);
 }
 
 void TrainingLoop::open_folder(std::optional<io::RunFolder> taken) {

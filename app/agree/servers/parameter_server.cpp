@@ -289,9 +289,9 @@ void ParameterServer::take(const comm::ServerMessages::Received& message) {
   worker.header = message.header;
   if (admission_ && worker.header.wants_end) admission_->drain();
   if (worker.header.in_place) {
-    worker.source = memory_.gradients[static_cast<std::size_t>(index)] + part_.place().offset;
+    worker.source = memory_.gradients[static_cast<std::size_t>(index)] + part_.slice().offset;
   } else {
-    worker.gradient.resize(part_.place().count);
+    worker.gradient.resize(part_.slice().count);
     if (worker.header.has_blocks) std::ranges::fill(worker.gradient, 0.0f);
     message.copy_to(worker.gradient);
     worker.source = worker.gradient.data();
@@ -337,7 +337,7 @@ void ParameterServer::apply_each(int index) {
     count(index);
   }
   const Worker& from = at(index);
-  std::copy_n(from.source, part_.place().count, part_.gradients().begin());
+  std::copy_n(from.source, part_.slice().count, part_.gradients().begin());
   const AgreeOptions& agree = plan_.settings.agree;
   const std::int64_t staleness = part_.version() - from.read_version;
   if (record_) record_->add({.worker = index, .late = static_cast<std::uint32_t>(staleness)});
@@ -437,7 +437,7 @@ bool ParameterServer::write_weights(int index) {
   float* const theirs = memory_.workers_weights[static_cast<std::size_t>(index)];
   if (theirs == nullptr) return false;
   const std::span<const float> now = part_.weights();
-  std::copy(now.begin(), now.end(), theirs + part_.place().offset);
+  std::copy(now.begin(), now.end(), theirs + part_.slice().offset);
   return true;
 }
 

@@ -9,10 +9,10 @@ namespace lockstep::app {
 
 namespace {
 
-model::ParameterStateOptions state_of_part(const Plan& plan, const Servers& servers, const comm::Slice& place,
+model::ParameterStateOptions state_of_part(const Plan& plan, const Servers& servers, const comm::Slice& slice,
                                            std::pmr::memory_resource* weights) {
   model::ParameterStateOptions options{.optimizer = plan.workload.optimizer, .parameter_memory = weights};
-  if (servers.count > 1) options.owned = {{.offset = place.offset, .count = place.count}};
+  if (servers.count > 1) options.owned = {{.offset = slice.offset, .count = slice.count}};
   return options;
 }
 
@@ -23,9 +23,9 @@ ServedPart::ServedPart(const Plan& plan, const Servers& servers, int index, comm
     : plan_(plan),
       window_(window),
       updates_per_step_(updates_per_step),
-      place_(served_part(servers, plan.workload.network->parameters().updated_elements(), index)),
+      slice_(served_part(servers, plan.workload.network->parameters().updated_elements(), index)),
       backend_(make_backend(plan.place, plan.settings.execution)),
-      state_(*backend_, plan.workload.network->parameters(), state_of_part(plan, servers, place_, weights)),
+      state_(*backend_, plan.workload.network->parameters(), state_of_part(plan, servers, slice_, weights)),
       status_(*backend_, {}),
       optimizer_(*backend_, state_, status_, plan.workload.optimizer),
       schedule_(plan.schedule) {}

@@ -32,16 +32,16 @@ class ServedPart {
              std::pmr::memory_resource* weights, std::int64_t updates_per_step);
 
   void load(const model::ParameterState& from, const Standing& course);
-  /// The part's place among all updated weights.
-  const comm::Slice& place() const noexcept { return place_; }
+  /// The part's slice of all updated weights.
+  const comm::Slice& slice() const noexcept { return slice_; }
   /// Updates made.
   std::int64_t version() const noexcept { return version_; }
   std::int64_t step() const noexcept { return version_ / updates_per_step_; }
   /// All updated ones, of which the part is its own.
   std::span<float> all_weights() { return state_.weight_elements(model::Weights::current); }
-  std::span<float> weights() { return all_weights().subspan(place_.offset, place_.count); }
+  std::span<float> weights() { return all_weights().subspan(slice_.offset, slice_.count); }
   /// Content of the next update.
-  std::span<float> gradients() { return state_.gradient_elements().subspan(place_.offset, place_.count); }
+  std::span<float> gradients() { return state_.gradient_elements().subspan(slice_.offset, slice_.count); }
   /// out = the part of a group; `out` is an arena.
   void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
 
@@ -63,7 +63,7 @@ class ServedPart {
   const Plan& plan_;
   comm::HostWindow& window_;
   std::int64_t updates_per_step_;
-  comm::Slice place_;
+  comm::Slice slice_;
   std::unique_ptr<model::Backend> backend_;
   model::ParameterState state_;
   model::StepStatusBuffer status_;

@@ -286,7 +286,7 @@ StepFigures ServerRounds::unreported(const StepFigures& all) {
 
 /// The others have made steps without this worker, which leaves out its samples of them.
 void ServerRounds::jump_to(std::int64_t step, const Calls& calls) {
-  calls.go_on_at(place_after(plan_.workload.work, {epoch_, position_}, step - first_step_));
+  calls.go_on_at(cursor_after(plan_.workload.work, {epoch_, position_}, step - first_step_));
   own_steps_ = step;
   model::RecurrentState& carried = context_.training.model.recurrent_state();
   if (carried.elements() > 0) carried.reset(model::Purpose::training, 0, plan_.workload.model.sequences);
@@ -411,8 +411,8 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   }
   trainer.add_communication(agreeing.seconds());
   const std::int64_t done = static_cast<std::int64_t>(sums.updates) / (sums_ ? 1 : servers_.workers);
-  const DataPlace place = place_after(plan_.workload.work, {epoch_, position_}, done - first_step_);
-  trainer.start_at(done, place.epoch, place.position);
+  const DataCursor cursor = cursor_after(plan_.workload.work, {epoch_, position_}, done - first_step_);
+  trainer.start_at(done, cursor.epoch, cursor.position);
   if (sums.diverged > 0) throw Divergence(done, before, apart);
   return sums.result(unreported(sums.figures(done)));
 }
