@@ -85,8 +85,13 @@ LOCKSTEP_WIDE_INLINE Bf16* row_of(Bf16* step, std::size_t row, std::size_t first
   return step + (row < first ? row * kBf16Panel : kBf16Tile + (row - first) * kBf16Panel);
 }
 
+/// Layouts of a step of a left panel: [rows][16 pairs], or [16 pairs][32 rows].
+enum class Panel { rows, pairs };
+constexpr std::size_t next_row(Panel panel) { return panel == Panel::rows ? kBf16Panel : 2; }
+constexpr std::size_t next_pair(Panel panel) { return panel == Panel::rows ? 2 : 2 * kBf16Panel; }
+
 /// sums [kRows][32] = or += rows of a left panel times a right panel.
-template <std::size_t kRows>
+template <std::size_t kRows, Panel kPanel>
 LOCKSTEP_WIDE void multiply_rows(std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
                                  bool accumulate) {
   // Prefetches c while the sums are made.
@@ -108,7 +113,7 @@ LOCKSTEP_WIDE void multiply_rows(std::size_t steps, const Bf16* a, const Bf16* b
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < kRows; ++i) {
         int both;
-        std::memcpy(&both, a + i * kBf16Panel + pair * 2, sizeof(both));
+        std::memcpy(&both, a + i * next_row(kPanel) + pair * next_pair(kPanel), sizeof(both));
         const __m512bh left = (__m512bh)_mm512_set1_epi32(both);
         sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, low);
         sums[i][1] = _mm512_dpbf16_ps(sums[i][1], left, high);
@@ -124,31 +129,50 @@ LOCKSTEP_WIDE void multiply_rows(std::size_t steps, const Bf16* a, const Bf16* b
 
 constexpr std::size_t kMaxRows = 12;  ///< 24 of the 32 registers hold sums
 using MultiplyRows = void (*)(std::size_t, const Bf16*, const Bf16*, float*, std::size_t, bool);
-template <std::size_t... kIndices>
+template <Panel kPanel, std::size_t... kIndices>
 constexpr std::array<MultiplyRows, kMaxRows + 1> by_rows(std::index_sequence<kIndices...>) {
-  return {nullptr, &multiply_rows<kIndices + 1>...};
+  return {nullptr, &multiply_rows<kIndices + 1, kPanel>...};
 }
-constexpr auto kByRows = by_rows(std::make_index_sequence<kMaxRows>());
 
 /// Nearly equal parts: 11, 11 and 10 of 32 rows.
+template <Panel kPanel>
 void multiply(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
               bool accumulate) {
+  static constexpr auto kByRows = by_rows<kPanel>(std::make_index_sequence<kMaxRows>());
   for (std::size_t parts = (rows + kMaxRows - 1) / kMaxRows; parts > 0; --parts) {
     const std::size_t now = (rows + parts - 1) / parts;
     kByRows[now](steps, a, b, c, stride, accumulate);
-    a += now * kBf16Panel;
+    a += now * next_row(kPanel);
     c += now * stride;
     rows -= now;
   }
 }
 
+LOCKSTEP_WIDE void pack_pairs(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+  const __mmask32 lanes = mask_of(rows);
+  for (std::size_t k = 0; k < inner; k += kBf16Panel) {
+#pragma GCC unroll 4
+    for (std::size_t pair = 0; pair < 16; ++pair, panel += 2 * kBf16Panel) {
+      const std::size_t at = k + 2 * pair;
+      __m512i low, high;
+      load_pairs(a.data + at * a.stride, a.stride, inner - std::min(inner, at), lanes, low, high);
+      _mm512_store_si512(panel, low);
+      _mm512_store_si512(panel + kBf16Panel, high);
+    }
+  }
+}
+
 void pack_left(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+  if (a.transposed) return pack_pairs(a, rows, inner, panel);
   avx512_pack_left(a, rows, 16, inner, panel);
 }
 
 // Eleven rows of a block of 768, 17 KiB, stay in the first-level cache while the right panel streams past.
-constexpr Bf16Kernels kKernels{
-    .pack_left = pack_left, .pack_right = avx512_pack_right, .multiply = multiply, .max_inner = 768};
+constexpr Bf16Kernels kKernels{.pack_left = pack_left,
+                               .pack_right = avx512_pack_right,
+                               .multiply = multiply<Panel::rows>,
+                               .multiply_turned = multiply<Panel::pairs>,
+                               .max_inner = 768};
 
 }  // namespace
 

@@ -62,6 +62,7 @@ enum class Left { pack, pack_and_keep, kept };
 /// The contribution of a block of the inner dimension to a block of c. `a` begins at the block.
 void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Factor& a, Left how, const Panels& panels,
                bool accumulate, float* c, std::size_t stride) {
+  const auto multiply = a.transposed && kernels.multiply_turned != nullptr ? kernels.multiply_turned : kernels.multiply;
   const std::size_t steps = bf16_panels(block.inner), next = how == Left::pack ? 0 : steps * kBf16Step;
   Bf16* left = workspace().left.get();
   std::size_t prepared = 0;
@@ -74,13 +75,13 @@ void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Fact
       const std::size_t columns = std::min(kBf16Panel, block.columns - o);
       float* const to = c + row * stride + o;
       if (columns == kBf16Panel) {
-        kernels.multiply(rows, steps, left, right, to, stride, accumulate);
+        multiply(rows, steps, left, right, to, stride, accumulate);
         continue;
       }
       // The last columns: computes a panel beside c.
       alignas(64) float edge[kBf16Panel * kBf16Panel] = {};
       for (std::size_t i = 0; accumulate && i < rows; ++i) std::copy_n(to + i * stride, columns, edge + i * kBf16Panel);
-      kernels.multiply(rows, steps, left, right, edge, kBf16Panel, accumulate);
+      multiply(rows, steps, left, right, edge, kBf16Panel, accumulate);
       for (std::size_t i = 0; i < rows; ++i) std::copy_n(edge + i * kBf16Panel, columns, to + i * stride);
     }
   }

@@ -5,8 +5,9 @@
 ///   left  [rows, inner]     panels of 32 rows:    [inner / 32][2 tiles][16 rows][32 inner]
 ///   right [inner, columns]  panels of 32 columns: [columns / 32][inner / 32][2 tiles][16 pairs][16 columns][2 inner]
 ///
-/// Missing elements at the ends are zero. For AVX512-BF16 the rows of a left panel follow each other; for AMX, which
-/// takes a cycle for each row, a panel of 17 to 30 rows is two tiles of half as many.
+/// Missing elements at the ends are zero. For AVX512-BF16 the rows of a left panel follow each other, and a left panel
+/// of a transposed factor, whose rows are neighbours in memory, is [inner / 32][16 pairs][32 rows][2 inner]. For AMX,
+/// which takes a cycle for each row, a panel of 17 to 30 rows is two tiles of half as many.
 ///
 /// Order of the sums. AVX512-BF16 adds the products to the sum in pairs, the odd one of a pair first. AMX adds the even
 /// and the odd ones of 32 separately, beginning at zero, adds both, then adds that to the sum. Every addition is fused
@@ -38,6 +39,9 @@ struct Bf16Kernels {
   /// c [rows, 32] = or += a panel of a times a panel of b, of `steps` steps.
   void (*multiply)(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
                    bool accumulate) = nullptr;
+  /// The same for panels that pack_left made of a transposed factor; nullptr: these are laid out as others.
+  void (*multiply_turned)(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c,
+                          std::size_t stride, bool accumulate) = nullptr;
   /// Prepares the calling thread for panels of so many rows; and ends that. nullptr: not needed.
   void (*begin)(std::size_t rows) = nullptr;
   void (*end)() = nullptr;
