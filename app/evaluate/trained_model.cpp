@@ -42,6 +42,8 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
     if (packed && trained.data.y != DataOptions{}.y) format.targets = io::names_in(trained.data.y);
     if (packed || !request.x.empty()) format.x = request.x.empty() ? "x" : request.x;
     if (packed || !request.y.empty()) format.y = request.y.empty() ? "y" : request.y;
+    if (!format.ignored_label && known) format.ignored_label = known->ignored_label;
+    if (packed) format.ignored_label.reset();  // they know their own
   }
   format.gaps.accept_unwritten = format.gaps.accept_unwritten || request.allow_fill;
   if (labels == TrainedModel::Labels::as_they_come) format.unlabelled = io::Unlabelled::accepted;

@@ -85,6 +85,7 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
                 : info.y.name.empty() || info.tokens ? io::Labels::none
                                                      : io::Labels::targets,
       .classes = classes ? info.classes : 0,
+      .ignored_label = info.ignored_label,
       .mask = info.has_masks() ? info.y.sample_shape : std::vector<std::int64_t>{},
       .class_names = classes ? info.class_names : std::vector<std::string>{},
       .target_names = info.windows             ? info.windows->target_names

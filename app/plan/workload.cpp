@@ -553,7 +553,8 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   const auto format_of_data = [&](const fs::path& path) {
     DataFormat of_data = is_packed_data(path) ? packed : format;
-    if (workload.training) {
+    if (workload.training) {  // packed data know their own
+      of_data.ignored_label = is_packed_data(path) ? std::nullopt : workload.training->info().ignored_label;
       of_data.labels =
           workload.training->info().labels_are_classes ? io::LabelMeaning::classes : io::LabelMeaning::numbers;
     }

@@ -96,6 +96,7 @@ std::string to_json(const DataDescription& description) {
     text["inputs"].push_back({{"name", input.name}, {"type", name_of(input.type)}, {"shape", input.sample_shape}});
   }
   if (!description.mask.empty()) text["mask"] = description.mask;
+  if (description.ignored_label) text["ignored_label"] = *description.ignored_label;
   if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
   if (!description.target_means.empty()) text["target_means"] = description.target_means;
   if (!description.target_medians.empty()) text["target_medians"] = description.target_medians;
@@ -168,6 +169,7 @@ DataDescription data_description_from_json(std::string_view text) {
     if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; })) {
       throw FileError("a class has fewer samples than none");
     }
+    if (parsed.contains("ignored_label")) description.ignored_label = integer_entry(parsed, "ignored_label");
     const auto positive = [](std::int64_t extent) { return extent > 0 && extent <= std::int64_t{1} << 30; };
     if (!std::ranges::all_of(description.mask, positive)) throw FileError("a mask has an impossible extent");
     return description;

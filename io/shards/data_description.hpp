@@ -25,10 +25,11 @@ struct DataDescription {
   double mean = 0, standard_deviation = 1;
   Labels labels = Labels::none;  ///< none for tokens: the target is the next token
   std::int64_t classes = 0;
-  std::vector<std::int64_t> mask = {};    ///< extents of the positions that have a class each; empty: no masks
-  std::vector<std::string> class_names;   ///< name of each output, in order; empty: unknown
-  std::vector<std::string> target_names;  ///< name of each target; empty: unknown
-  std::vector<std::string> target_units;  ///< likewise
+  std::optional<std::int64_t> ignored_label = {};  ///< masks: stored label of positions that belong to no class
+  std::vector<std::int64_t> mask = {};             ///< extents of the positions that have a class each; empty: no masks
+  std::vector<std::string> class_names;            ///< name of each output, in order; empty: unknown
+  std::vector<std::string> target_names;           ///< name of each target; empty: unknown
+  std::vector<std::string> target_units;           ///< likewise
   /// Samples of each class, or the mean or the median of each target as the network learns it: what a predictor knows
   /// that looks at no sample. Empty: not known, or another one of them is.
   std::vector<std::int64_t> class_counts = {};

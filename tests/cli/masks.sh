@@ -176,6 +176,17 @@ expect_status 0; expect_silence; expect_out 'mean_iou'
 run report runs/net-1 --out page.html
 expect_status 0; expect_silence
 
+check "the ignored label of packed training data holds for files that are read where they are"
+run -n 2 train --data packed --validation test.h5 "${names[@]}" "${plain[@]}" --model net.yaml --global-batch 8 --steps 4 --run runs/knows
+expect_status 0
+run -n 2 eval runs/knows --data test.h5 "${names[@]}"
+expect_status 0; cp out foreign
+must_run pack --x test.h5 "${pack_names[@]}" --ignore-label 255 --out packed-test
+run eval runs/knows --data packed-test
+expect_status 0; expect_same <(tail -n 1 foreign) <(tail -n 1 out)
+run predict runs/knows --data test.h5 "${names[@]}" --out knows.h5
+expect_status 0
+
 check "volumes, and series that are called masks"
 run -n 2 train --data volumes.h5 "${foreign[@]}" "${plain[@]}" --model net.yaml --batch 3 --epochs 2 --run runs/volumes
 expect_status 0; expect_silence

@@ -230,7 +230,7 @@ TEST(Masks, AreMovedAsTheirImages) {
   for (const Augmentation& spec :
        {Augmentation{.in = in, .out = in, .flip = true}, Augmentation{.in = in, .out = in, .pad = 2, .flip = true},
         Augmentation{.in = in, .out = {.height = 4, .width = 5, .channels = 1}, .pad = 1, .brightness = 0.0f},
-        Augmentation{.in = in, .out = {.height = 9, .width = 8, .channels = 1}}}) {
+        Augmentation{.in = in, .out = {.height = 9, .width = 8, .channels = 1}, .pad = 1}}) {
     for (const bool trains : {true, false}) {
       const std::vector<std::uint64_t> own = trains ? keys : std::vector<std::uint64_t>{};
       const std::vector<double> images = augmented(repeated(image, keys.size()), own, spec);
