@@ -23,6 +23,11 @@ with h5py.File("wide.h5", "w") as f:
 with h5py.File("floats.h5", "w") as f:
     f["x"], f["y"] = (r.random((48, 18, 18, 3)) * [90, 30, 9] + [50, 5, 1]).astype(np.float32), np.arange(48) % 4
 words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
+with h5py.File("series.h5", "w") as f:
+    x = r.normal(size=(60, 7, 4))
+    f["x"], f["y"] = x.astype(np.float32), (x.mean(axis=2)[:, [0, 6]] * 3 + 1).astype(np.float32)
+with h5py.File("rows.h5", "w") as f:
+    f["rows"] = (np.sin(np.arange(120)[:, None] / [5, 9, 3]) * [30, 2, 1] + [500, 0, 7]).astype(np.float32)
 open("corpus.txt", "w").write("\n".join(" ".join(words[i] for i in r.integers(0, 10, 12)) for _ in range(60)) + "\n")
 END
 must_run pack --format text --tokenizer char --x corpus.txt --out text
@@ -46,6 +51,7 @@ session = onnxruntime.InferenceSession(name + ".onnx")
 (given,) = session.get_inputs()
 with h5py.File(data) as f: x = f["x"][:].astype(numpy.float32)
 if len(given.shape) == 2: x = x.reshape(len(x), -1)
+if len(given.shape) == x.ndim + 1: x = x[..., None]
 with h5py.File(name + ".h5") as f: want = f["scores"][:]
 wanted = "predictions" if want.shape[1] == 2 else "probabilities"
 for count in len(x), 1, 3:
@@ -61,6 +67,32 @@ network:
   - parallel: [[conv: {channels: 2, kernel: 1}, silu], [conv: {channels: 3, kernel: 3}, max-pool: {window: 3, stride: 1}]]
   - concatenate: [stem]
   - max-pool: 2
+  - flatten
+  - dense: $outputs
+END
+cp "$tree/app/examples/vit/vit.yaml" .
+cat >recurrent.yaml <<'END'
+name: recurrent
+inputs: {series: [any, any]}
+network:
+  - positions
+  - lstm: {units: 5, direction: both, name: both}
+  - gru: {units: 4, direction: backward, name: turned}
+  - residual: [layer-norm, dense: 12, attention: {heads: 2, causal: no}]
+  - residual: [dense: 12, attention: {heads: 2}]
+  - parallel: [[gru: {units: 3, direction: both, steps: last}], [lstm: {units: 4, steps: last}]]
+  - dense: $outputs
+END
+cat >unet.yaml <<'END'
+name: unet
+inputs: {picture: [any, any, any]}
+network:
+  - conv: {channels: 4, kernel: 3, name: top}
+  - group-norm: {groups: 2}
+  - conv: {channels: 6, kernel: 3, stride: 2, activation: relu, name: down}
+  - instance-norm
+  - parallel: [[conv-transpose: {channels: 4, kernel: 2, stride: 2, activation: tanh}], [conv-transpose: {channels: 4, kernel: 3, stride: 2, groups: 2}], [upsample: 2, conv: {channels: 4, kernel: 1}]]
+  - concatenate: [top]
   - flatten
   - dense: $outputs
 END
@@ -91,6 +123,22 @@ resnet18 large.h5 --model resnet --depth 18 --learning-rate 0.01
 resnet50 large.h5 --model resnet --depth 50 --learning-rate 0.01
 branches images.h5 --model branches.yaml --learning-rate 0.01
 columns wide.h5 --model columns.yaml --learning-rate 0.01
+recurrent series.h5 --model recurrent.yaml --learning-rate 0.01
+unet images.h5 --model unet.yaml --learning-rate 0.01
+vit images.h5 --model vit.yaml --patch 3 --width 8 --heads 2 --warmup-steps 0
+END
+check "windows over a series: the graph answers as lockstep predict"
+exported windows rows.h5 --x rows --model "$tree/app/examples/series/forecast.yaml" --width 6 --window 5 --horizon 2 --normalize per-feature
+run predict runs/windows --data rows.h5 --out windows.h5
+expect_status 0
+"$runtime" - <<'END' 2>python.log || failed "$(tail -n 1 python.log)"
+import h5py, numpy, onnxruntime
+session = onnxruntime.InferenceSession("windows.onnx")
+with h5py.File("rows.h5") as f: rows = f["rows"][:]
+with h5py.File("windows.h5") as f: want = f["scores"][:]
+x = numpy.stack([rows[i:i + 5] for i in range(len(rows) - 4)])
+(got,) = session.run(["predictions"], {"input": x})
+assert got.shape == want.shape and abs(got - want).max() < 1e-5 * abs(want).max(), abs(got - want).max()
 END
 
 cat >tokens.py <<'END'

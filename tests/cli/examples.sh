@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The examples of app/examples with small data: each learns on two ranks what a linear model does not, and goes on behind its training.
+# label: more
+# seconds: 600
+. "$(dirname "$0")/harness.sh"
+examples=$tree/app/examples
+"$python" -c 'import numpy' 2>/dev/null || skip_all "no NumPy beside h5py here"
+
+for file in "$examples"/*/*.yaml; do
+  check "$file has fewer than 40 lines"
+  [ "$(wc -l <"$file")" -lt 40 ] || failed "$(wc -l <"$file")"
+done
+
+# made NAME FILE COUNT...
+made() { "$python" "$examples/$1/make.py" "$2" "${@:3}" >made.out 2>&1 || { cat made.out; exit 1; }; }
+# learns NAME KEY COMPARISON: `run train` has written runs/NAME and runs/NAME.linear; their last validations by awk, a and b.
+learns() {
+  local a b
+  a=$(metric "runs/$1" validation "$2" | tail -n 1 | cut -d' ' -f2) b=$(metric "runs/$1.linear" validation "$2" | tail -n 1 | cut -d' ' -f2)
+  awk -v a="$a" -v b="$b" "BEGIN { exit !($3) }" || failed "$1: $2 is $a, that of the linear model $b"
+}
+# both NAME DATA ARGUMENTS... -- ARGUMENTS...: trains the linear model with the first arguments, the example with all.
+both() {
+  local name=$1 data=()
+  shift
+  while [ "$1" != -- ]; do data+=("$1"); shift; done
+  shift
+  for model in linear "$examples/$name/"*.yaml; do
+    local more=("$@") folder=runs/$name
+    [ "$model" = linear ] && more=(--optimizer adam --learning-rate 0.003 --epochs 8) && folder=runs/$name.linear
+    run -n 2 train "${data[@]}" --validation 0.2 --model "$model" --seed 1 --no-tensorboard --progress off --run "$folder" "${more[@]}"
+    expect_status 0; [ "$model" = linear ] || expect_silence  # a linear model may learn nothing
+  done
+}
+
+check "spectra: from HDF5 to predictions in CSV"
+made spectra spectra.h5 1500
+made spectra new.h5 40 2
+both spectra spectra.h5 --x spectra --y line -- --epochs 10 --filters 8,16,16 --learning-rate 0.004 --global-batch 32
+learns spectra mean_absolute_error "a < 0.7 * b"
+run eval runs/spectra --report
+expect_status 0; expect_silence
+run predict runs/spectra --data new.h5 --out predictions.h5 --csv predictions.csv
+expect_status 0; expect_silence
+[ "$(wc -l <predictions.csv)" = 41 ] || failed "$(wc -l <predictions.csv) lines"
+run export runs/spectra --format onnx --out spectra.onnx
+expect_status 0
+
+check "series: forecasts"
+made series series.csv 1500
+must_run pack --x series.csv --label-column x --regression --out series
+both series series --window 16 --horizon 4 -- --epochs 20 --width 24 --learning-rate 0.01 --global-batch 32
+learns series mean_absolute_error "a < 0.8 * b"
+run predict runs/series --data series --out forecasts.h5 --csv forecasts.csv
+expect_status 0
+tail -n 1 forecasts.csv | grep -Eq '(^|,)1500,' || failed "the last forecast is $(tail -n 1 forecasts.csv)"
+
+check "vit: directions of stripes"
+made vit stripes.h5 1500
+both vit stripes.h5 --x images --y direction -- --epochs 15 --learning-rate 0.003 --warmup-steps 20 --global-batch 32
+learns vit accuracy "a > b + 0.3"
+
+check "cosmoflow: statistics of random fields"
+made cosmoflow fields.h5 600 8
+grep -q '^Cramer-Rao bound: deviation 0.0' made.out || failed "no bound: $(cat made.out)"
+both cosmoflow fields.h5 --x full --y unitPar -- --epochs 10 --levels 2 --filters 8 --learning-rate 0.003 --global-batch 16
+learns cosmoflow mean_absolute_error "a < 0.8 * b && a < 0.6"  # a constant: 0.87
