@@ -27,7 +27,7 @@ FOREIGN = {
                     " --array --signal --open-mode --mpi --cpu-bind --requeue",
     "mpirun": "--bind-to --map-by --hostfile --oversubscribe",
     "apptainer": "--bind",
-    "app/examples/unet/shapes.py": "--extents --samples --seed --out",
+    "app/examples/unet/make.py": "--extents --samples --seed --out",
 }
 PLAIN = ["app", "comm", "io", "model", "slurm", "tests/app", "tests/cli", "tests/cluster", "tests/comm",
          "tests/golden", "tests/gpu", "tests/io", "tests/learning", "tests/model", "tests/mpi", "tests/networks",

@@ -128,7 +128,7 @@ unet images.h5 --model unet.yaml --learning-rate 0.01
 vit images.h5 --model vit.yaml --patch 3 --width 8 --heads 2 --warmup-steps 0
 END
 check "windows over a series: the graph answers as lockstep predict"
-exported windows rows.h5 --x rows --model "$tree/app/examples/series/forecast.yaml" --width 6 --window 5 --horizon 2 --normalize per-feature
+exported windows rows.h5 --x rows --model "$tree/app/examples/series/series.yaml" --width 6 --window 5 --horizon 2 --normalize per-feature
 run predict runs/windows --data rows.h5 --out windows.h5
 expect_status 0
 "$runtime" - <<'END' 2>python.log || failed "$(tail -n 1 python.log)"

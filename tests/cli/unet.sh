@@ -31,7 +31,7 @@ with h5py.File('masks.h5') as f: assert f['class'].shape == f['target'].shape ==
 
 check "images, augmented together with their masks; a network of single pixels cannot tell the shapes"
 for part in train test; do
-  python3 "$tree/app/examples/unet/shapes.py" --extents 32,32 --samples $([ $part = train ] && echo 200 || echo 60) --seed ${#part} --out $part-2d.h5
+  python3 "$tree/app/examples/unet/make.py" --extents 32,32 --samples $([ $part = train ] && echo 200 || echo 60) --seed ${#part} --out $part-2d.h5
 done
 images=(--data train-2d.h5 --validation test-2d.h5 --x image --y mask --ignore-label 255 --class-weight balanced --no-tensorboard --progress off)
 run -n 2 train "${images[@]}" --model app/examples/unet/unet.yaml --width 8 --levels 2 --epochs 10 --augment flip,brightness=0.1 --run runs/images

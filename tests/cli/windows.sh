@@ -19,7 +19,7 @@ with h5py.File("samples.h5", "w") as f:
 END
 must_run pack --x power.csv --label-column load --regression --out power
 must_run pack --x turned.csv --label-column load --regression --out turned
-net=$tree/app/examples/series/forecast.yaml
+net=$tree/app/examples/series/series.yaml
 common=(--model "$net" --width 8 --global-batch 24 --seed 5 --report-every 1 --no-tensorboard --progress off --validation 0.2
   --learning-rate 0.02)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Images or volumes with masks, to be learnt: balls (class 1) and rods (class 2) in noise, which differ in shape alone.
 
-    python3 shapes.py --extents 64,64 --samples 400 --out shapes.h5
-    python3 shapes.py --extents 32,32,32 --samples 120 --out volumes.h5 --seed 2
+    python3 make.py --extents 64,64 --samples 400 --out shapes.h5
+    python3 make.py --extents 32,32,32 --samples 120 --out volumes.h5 --seed 2
 
 Writes HDF5: image float32 [samples, extents, 1] and mask uint8 [samples, extents]. Outlines are labelled 255: a pixel
 there is partly of a shape. Needs h5py.

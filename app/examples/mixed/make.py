@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pictures and tables that tell a class together: make_data.py FILE.h5 [SAMPLES] [SEED]
+"""Pictures and tables that tell a class together: make.py FILE.h5 [SAMPLES] [SEED]
 
 A picture shows stripes in one of four directions, a table has the signs of two of its numbers, which make four cases
 with them. The class is direction + case, modulo 4: every class is as likely for each direction, and for each case.
