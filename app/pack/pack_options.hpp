@@ -38,14 +38,14 @@ struct PackOptions {
   char separator = ',';
   char decimal = '.', thousands = 0;  ///< 0: no separator of thousands
   std::string label_column;
-  std::string sample_weight;           ///< a column
-  bool regression = false;             ///< the label is a number to predict, not a class
-  bool mask = false;                   ///< a label at each position of a sample
+  std::string sample_weight;                      ///< a column
+  bool regression = false;                        ///< the label is a number to predict, not a class
+  bool mask = false;                              ///< a label at each position of a sample
   std::optional<std::int64_t> ignore_label = {};  ///< masks: the label of positions that belong to no class
-  std::string ignore_columns;          ///< names or indices with commas
-  std::string categories;              ///< likewise: columns of categories, whatever their cells contain
-  std::string id_column;               ///< "": none
-  std::filesystem::path columns_from;  ///< packed data, a run or a checkpoint; "": nothing
+  std::string ignore_columns;                     ///< names or indices with commas
+  std::string categories;                         ///< likewise: columns of categories, whatever their cells contain
+  std::string id_column;                          ///< "": none
+  std::filesystem::path columns_from;             ///< packed data, a run or a checkpoint; "": nothing
   io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   io::CsvOptions::Text text_columns = io::CsvOptions::Text::one_hot;
   io::CsvOptions::Missing missing = io::CsvOptions::Missing::error;

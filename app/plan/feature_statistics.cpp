@@ -142,8 +142,8 @@ std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info) {
     parts.push_back({.elements = input.field.elements(), .features = is_volume ? 1 : features_of(input.field)});
   }
   if (parts.empty()) {
-    parts.push_back({.elements = info.x.elements(),
-                     .features = info.windows ? info.x.sample_shape[1] : features_of(info.x)});
+    parts.push_back(
+        {.elements = info.x.elements(), .features = info.windows ? info.x.sample_shape[1] : features_of(info.x)});
   }
   return parts;
 }

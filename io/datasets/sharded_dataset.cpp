@@ -275,9 +275,10 @@ struct ShardedDataset::Files {
   /// Refuses masks beside several inputs.
   void refuse_masks_of_several() const {
     if (info.y.sample_shape.size() < 2) return;
-    throw FileError(fmt::format("{}: labels of [{}] at each position of a sample need a single input, and there are {}: "
-                                "give one --x",
-                                path_of(0), fmt::join(info.y.sample_shape, ", "), inputs.size()));
+    throw FileError(
+        fmt::format("{}: labels of [{}] at each position of a sample need a single input, and there are {}: "
+                    "give one --x",
+                    path_of(0), fmt::join(info.y.sample_shape, ", "), inputs.size()));
   }
 
   /// The fields of shards that a reader asks for, by their names: `given` by the user, or the network's `wanted` ones.
@@ -465,7 +466,7 @@ struct ShardedDataset::Files {
            (options.labels != LabelMeaning::numbers && are_shaped_as_masks(info.x.sample_shape, info.y.sample_shape)));
       if (have_masks) info.ignored_label = options.ignored_label;
       info.labels_are_classes =
-            has_y() && targets.empty() && (have_masks || info.y.elements() == 1) && are_classes(options.labels);
+          has_y() && targets.empty() && (have_masks || info.y.elements() == 1) && are_classes(options.labels);
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes(options.labels);

@@ -545,8 +545,9 @@ TEST(LifetimesFire, OnALifetimeThatIsTooShort) {
     std::size_t missed = 0;
     for (std::size_t planted = 0; planted < table.all().size(); ++planted) {
       const Holds holds = table.all()[planted].holds;
-      if (table.all()[planted].memory_of != planted || blocks[planted].lifetime.last == blocks[planted].lifetime.first ||
-          holds == Holds::choices || holds == Holds::tokens) {  // poisoned indices lead outside of all memory
+      if (table.all()[planted].memory_of != planted ||
+          blocks[planted].lifetime.last == blocks[planted].lifetime.first || holds == Holds::choices ||
+          holds == Holds::tokens) {  // poisoned indices lead outside of all memory
         continue;
       }
       // All that shares the memory ends a tick early.
