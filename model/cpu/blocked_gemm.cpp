@@ -22,8 +22,13 @@ constexpr std::size_t kLine = 16;        ///< floats
 constexpr std::size_t kMaxRows = 12;     ///< rows of a tile
 constexpr std::size_t kMaxColumns = 32;  ///< columns of a tile
 
-/// Computes one tile of c; its number of rows is a template argument. a: [inner][rows], b: [inner][tile's columns].
-using Tile = void (*)(std::size_t inner, const float* a, const float* b, float* c, std::size_t stride, bool accumulate);
+/// Selects where a tile reads its rows of a: in a panel [inner][rows], or in the factor, rows `a_stride` elements
+/// apart.
+enum class InPlace : bool { no, yes };
+
+/// Computes one tile of c; its number of rows is a template argument. b: [inner][tile's columns].
+using Tile = void (*)(std::size_t inner, const float* a, std::size_t a_stride, const float* b, float* c,
+                      std::size_t stride, bool accumulate);
 
 // Accessed by memcpy, because rows of c may be unaligned.
 using Sixteen = float __attribute__((vector_size(64)));
@@ -32,48 +37,60 @@ using Four = float __attribute__((vector_size(16)));
 
 // The same text for each instruction set. Vector code is lowered in the function that defines it, before any inlining,
 // so a common inline function would be compiled for the baseline.
-#define LOCKSTEP_TILE(name, Vector, attribute)                                                                      \
-  template <std::size_t kRows, std::size_t kVectors>                                                                \
-  attribute void name(std::size_t inner, const float* __restrict a, const float* __restrict b, float* __restrict c, \
-                      std::size_t stride, bool accumulate) {                                                        \
-    constexpr std::size_t kWidth = sizeof(Vector) / sizeof(float);                                                  \
-    /* Prefetches the tile of c while the sums are made. */                                                         \
-    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                              \
-      for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(c + i * stride + v * kWidth, 1);                \
-    }                                                                                                               \
-    Vector sums[kRows][kVectors] = {};                                                                              \
-    for (std::size_t p = 0; p < inner; ++p) {                                                                       \
-      Vector right[kVectors];                                                                                       \
-      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                          \
-        std::memcpy(&right[v], b + v * kWidth, sizeof(Vector));                                                     \
-      }                                                                                                             \
-      _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                            \
-        _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) sums[i][v] += a[i] * right[v];           \
-      }                                                                                                             \
-      a += kRows;                                                                                                   \
-      b += kVectors * kWidth;                                                                                       \
-    }                                                                                                               \
-    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                              \
-      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                          \
-        float* const to = c + i * stride + v * kWidth;                                                              \
-        Vector before = {};                                                                                         \
-        if (accumulate) std::memcpy(&before, to, sizeof(Vector));                                                   \
-        const Vector sum = accumulate ? before + sums[i][v] : sums[i][v];                                           \
-        std::memcpy(to, &sum, sizeof(Vector));                                                                      \
-      }                                                                                                             \
-    }                                                                                                               \
+#define LOCKSTEP_TILE(name, Vector, attribute)                                                                       \
+  template <std::size_t kRows, std::size_t kVectors, InPlace kInPlace>                                               \
+  attribute void name(std::size_t inner, const float* __restrict a, std::size_t a_stride, const float* __restrict b, \
+                      float* __restrict c, std::size_t stride, bool accumulate) {                                    \
+    constexpr std::size_t kWidth = sizeof(Vector) / sizeof(float);                                                   \
+    /* A few pointers reach all rows in place, so that the registers suffice. */                                     \
+    constexpr std::size_t kGroup = 3, kGroups = (kRows + kGroup - 1) / kGroup;                                       \
+    const float* rows[kGroups];                                                                                      \
+    for (std::size_t g = 0; g < kGroups; ++g) rows[g] = kInPlace == InPlace::yes ? a + g * kGroup * a_stride : a;    \
+    /* Prefetches the tile of c while the sums are made. */                                                          \
+    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                               \
+      for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(c + i * stride + v * kWidth, 1);                 \
+    }                                                                                                                \
+    Vector sums[kRows][kVectors] = {};                                                                               \
+    for (std::size_t p = 0; p < inner; ++p) {                                                                        \
+      Vector right[kVectors];                                                                                        \
+      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                           \
+        std::memcpy(&right[v], b + v * kWidth, sizeof(Vector));                                                      \
+      }                                                                                                              \
+      _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                             \
+        const float left = kInPlace == InPlace::yes ? rows[i / kGroup][i % kGroup * a_stride] : a[i];                \
+        _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) sums[i][v] += left * right[v];            \
+      }                                                                                                              \
+      if constexpr (kInPlace == InPlace::yes) {                                                                      \
+        for (std::size_t g = 0; g < kGroups; ++g) ++rows[g];                                                         \
+      } else {                                                                                                       \
+        a += kRows;                                                                                                  \
+      }                                                                                                              \
+      b += kVectors * kWidth;                                                                                        \
+    }                                                                                                                \
+    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                               \
+      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                           \
+        float* const to = c + i * stride + v * kWidth;                                                               \
+        Vector before = {};                                                                                          \
+        if (accumulate) std::memcpy(&before, to, sizeof(Vector));                                                    \
+        const Vector sum = accumulate ? before + sums[i][v] : sums[i][v];                                            \
+        std::memcpy(to, &sum, sizeof(Vector));                                                                       \
+      }                                                                                                              \
+    }                                                                                                                \
   }
 
 LOCKSTEP_TILE(tile_of_sixteens, Sixteen, LOCKSTEP_TARGET("x86-64-v4"))
 LOCKSTEP_TILE(tile_of_eights, Eight, LOCKSTEP_TARGET("x86-64-v3"))
 #undef LOCKSTEP_TILE
 
+/// By number of rows.
+using Tiles = std::array<Tile, kMaxRows + 1>;
+
 struct Kernels {
   const char* instruction_set = nullptr;
-  std::size_t rows = 0, columns = 0;        ///< extents of a whole tile
-  std::size_t inner = 0;                    ///< most steps of a block
-  std::array<Tile, kMaxRows + 1> wide{};    ///< by number of rows; two vectors wide
-  std::array<Tile, kMaxRows + 1> narrow{};  ///< one vector wide, for the last columns
+  std::size_t rows = 0, columns = 0;  ///< extents of a whole tile
+  std::size_t inner = 0;              ///< most steps of a block
+  Tiles wide{}, wide_in_place{};      ///< two vectors wide
+  Tiles narrow{}, narrow_in_place{};  ///< one vector wide, for the last columns
 };
 
 template <std::size_t... kRows>
@@ -82,8 +99,10 @@ Kernels sixteens(std::index_sequence<kRows...>) {
           12,
           32,
           kMaxInner,
-          {nullptr, &tile_of_sixteens<kRows + 1, 2>...},
-          {nullptr, &tile_of_sixteens<kRows + 1, 1>...}};
+          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::no>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::yes>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 1, InPlace::no>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 1, InPlace::yes>...}};
 }
 template <std::size_t... kRows>
 Kernels eights(std::index_sequence<kRows...>) {
@@ -91,8 +110,10 @@ Kernels eights(std::index_sequence<kRows...>) {
           6,
           16,
           kMaxInner / 2,
-          {nullptr, &tile_of_eights<kRows + 1, 2>...},
-          {nullptr, &tile_of_eights<kRows + 1, 1>...}};
+          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::no>...},
+          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::yes>...},
+          {nullptr, &tile_of_eights<kRows + 1, 1, InPlace::no>...},
+          {nullptr, &tile_of_eights<kRows + 1, 1, InPlace::yes>...}};
 }
 
 Kernels choose_kernels() {
@@ -259,31 +280,42 @@ std::size_t panel_height(std::size_t rows) {
   return std::min(most, rounded_up((rows + panels - 1) / panels, 4));
 }
 
+/// Tells whether tiles read the rows of a where they are. Many tiles beside each other are worth packing them, and so
+/// are rows that all fall into one set of the first-level cache.
+bool is_read_in_place(const Factor& a, std::size_t columns) {
+  constexpr std::size_t kMaxColumnsInPlace = 256, kSetDistance = 1024;
+  return !a.transposed && columns <= kMaxColumnsInPlace && a.stride % kSetDistance != 0;
+}
+
 /// The contribution of the panels' first steps to a block of c, for all rows. `a` begins at the block's first step.
 void add_block(const Factor& a, const ProductShape& block, const Panels& panels, bool accumulate, float* c,
                std::size_t stride) {
   const Kernels& kernel = kernels();
-  float* const left = workspace().a.get();
+  const bool in_place = is_read_in_place(a, block.columns);
   const std::size_t height = panel_height(block.rows), block_rows = kBlockRows / height * height;
   for (std::size_t first = 0; first < block.rows; first += block_rows) {
     const std::size_t rows = std::min(block_rows, block.rows - first);
-    pack_rows(a.from(first, 0), block.inner, rows, height, left);
+    const Factor block_of_a = a.from(first, 0);
+    if (!in_place) pack_rows(block_of_a, block.inner, rows, height, workspace().a.get());
+    const float* const left = in_place ? block_of_a.data : workspace().a.get();
+    const std::size_t next_row = in_place ? a.stride : block.inner;
     for (std::size_t o = 0; o < block.columns; o += kernel.columns) {
       const float* const right = panels.data + o * panels.inner;
       const bool is_narrow = panels.columns - o <= kernel.columns / 2;
-      const auto& tiles = is_narrow ? kernel.narrow : kernel.wide;
+      const Tiles& tiles = is_narrow ? (in_place ? kernel.narrow_in_place : kernel.narrow)
+                                     : (in_place ? kernel.wide_in_place : kernel.wide);
       const std::size_t width = is_narrow ? kernel.columns / 2 : kernel.columns;
       const std::size_t columns = std::min(width, block.columns - o);
       for (std::size_t i = 0; i < rows; i += height) {
         const std::size_t lanes = std::min(height, rows - i);
         float* const to = c + (first + i) * stride + o;
         if (columns == width) {
-          tiles[lanes](block.inner, left + i * block.inner, right, to, stride, accumulate);
+          tiles[lanes](block.inner, left + i * next_row, a.stride, right, to, stride, accumulate);
           continue;
         }
         // The last columns: computes a tile beside c and copies the columns that c has.
         alignas(64) float edge[kMaxRows * kMaxColumns];
-        tiles[lanes](block.inner, left + i * block.inner, right, edge, width, false);
+        tiles[lanes](block.inner, left + i * next_row, a.stride, right, edge, width, false);
         for (std::size_t r = 0; r < lanes; ++r) {
           for (std::size_t v = 0; v < columns; ++v) {
             const float sum = edge[r * width + v];

@@ -1,7 +1,8 @@
 /// \file
 /// Our own matrix multiplication (fp32, one thread), after Goto & van de Geijn, "Anatomy of high-performance matrix
 /// multiplication" (TOMS 2008): both factors are copied in blocks into panels that the innermost loop reads one after
-/// another, and that loop keeps a tile of the result in registers.
+/// another, and that loop keeps a tile of the result in registers. A row-major a that few columns share is not copied:
+/// the loop reads its rows where they are.
 ///
 ///   for columns of c by kBlockColumns, inner dimension by at most kBlockInner:   pack b   [panels of 32 or 16 columns]
 ///     for rows of c by kBlockRows:                                               pack a   [panels of up to 12 or 6

@@ -122,6 +122,31 @@ TEST(CpuProduct, OfAnyCutHasTheSameBits) {
   }
 }
 
+// Few columns: the tiles read the rows of a where they are, unless these lie 1,024 floats apart.
+TEST(CpuProduct, OfRowsInPlaceHasTheBitsOfPackedOnes) {
+  if (cpu::blocked_gemm_instruction_set() == nullptr) GTEST_SKIP() << "the products are OpenBLAS's";
+  constexpr std::size_t kInner = 900, kMany = 700, kMaxRows = 181, kApart = 1024;
+  const auto a = test::samples<float>("a", kMaxRows * kInner), b = test::samples<float>("b", kInner * kMany);
+  std::vector<float> apart(kMaxRows * kApart);
+  for (std::size_t i = 0; i < kMaxRows; ++i) std::copy_n(a.data() + i * kInner, kInner, apart.data() + i * kApart);
+  for (const std::size_t rows : {1u, 3u, 11u, 12u, 20u, 181u}) {
+    const auto product = [&](std::size_t columns, const cpu::Factor& left) {
+      std::vector<float> c(rows * columns);
+      cpu::multiply({rows, columns, kInner}, left, {b.data(), kMany}, Accumulate::no, c.data(), columns,
+                    Bf16Unit::none);
+      return c;
+    };
+    const auto many = product(kMany, {a.data(), kInner});
+    for (const std::size_t columns : {1u, 16u, 33u, 250u, 256u, 257u}) {
+      const auto few = product(columns, {a.data(), kInner});
+      EXPECT_EQ(few, product(columns, {apart.data(), kApart})) << rows << " x " << columns;
+      for (std::size_t i = 0; i < rows * columns; ++i) {
+        ASSERT_EQ(few[i], many[i / columns * kMany + i % columns]) << rows << " x " << columns << " at " << i;
+      }
+    }
+  }
+}
+
 TEST(CpuProduct, LetsNanThrough) {
   for (const std::size_t columns : {40u, 33u}) {
     std::vector<float> a(20 * 10, 0.0f), b(10 * columns, 0.0f), c(20 * columns);
