@@ -12,6 +12,7 @@
 #include "app/engine/weight_file.hpp"
 #include "app/exchange/network_metadata.hpp"
 #include "app/options/stored_options.hpp"
+#include "app/plan/feature_statistics.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
@@ -93,7 +94,9 @@ void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord&
       const bool whole = data.augmentation.empty() || data.augmentation == "none";
       const std::int64_t features = data.x.elements();
       require(features > 0 && (!whole || features == network.features), "its samples do not fit its network");
-      require(data.features.fits(features), "not every feature has its mean and deviation");
+      const std::int64_t scaled = data.window > 0 ? features / data.window : features_of(data.x);
+      require(data.features.fits(features) && (!data.features.parts.empty() || fits(data.features.mean.size(), scaled)),
+              "not every feature has its mean and deviation");
       require(fits(data.targets.mean.size(), network.outputs), "not every target has its mean and deviation");
       require(fits(data.target_means.size(), network.outputs), "not every target has its mean");
       require(data.labels != io::Labels::classes || data.classes <= network.outputs,
@@ -185,6 +188,8 @@ int run_import(const ImportOptions& options) {
     network = model::make_network(trained.network, sample_shape_of(record));
   } catch (const std::invalid_argument& error) {
     fail(file, fmt::format("its tensors make no network: {}", error.what()));
+  } catch (const io::FileError& error) {  // the description of its data
+    fail(file, error.what());
   }
   require_tensors(file, *network, read);
   if (gpt2) record.network.signature = network->signature();

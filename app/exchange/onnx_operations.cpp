@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "io/files/file_error.hpp"
 #include "model/formulas/elementwise.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/normalization.hpp"
@@ -524,9 +523,8 @@ void OnnxEmission::run() {
   for (const Node& node : graph_.nodes()) {
     const auto emitter = std::ranges::find(kEmitters, node.call.kind, &OnnxEmitter::kind);
     if (emitter == kEmitters.end()) {
-      throw io::FileError(fmt::format(
-          "{} is a {}, for which exports to ONNX have no operators: --format safetensors writes the weights", node.name,
-          node.call.kind));
+      throw std::invalid_argument(
+          fmt::format("{} is of the kind {}, for which exports to ONNX have no operators", node.name, node.call.kind));
     }
     emitter->emit(*this, node);
   }
