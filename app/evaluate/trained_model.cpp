@@ -45,6 +45,10 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
     if (!format.ignored_label && known) format.ignored_label = known->ignored_label;
     if (packed) format.ignored_label.reset();  // they know their own
   }
+  // Shards hold channels last; --layout was for the files that the network was trained on.
+  if (is_packed_data(trained.data.validation) && !is_packed_data(train_options_of(record).data.path)) {
+    format.layout = io::Layout::channels_last;
+  }
   format.gaps.accept_unwritten = format.gaps.accept_unwritten || request.allow_fill;
   if (labels == TrainedModel::Labels::as_they_come) format.unlabelled = io::Unlabelled::accepted;
   return format;

@@ -101,12 +101,7 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
       .window = info.windows ? info.windows->window : 0,
       .horizon = info.windows ? info.windows->horizon : 0};
   for (const io::FieldRange& input : info.inputs) description.inputs.push_back(input.field);
-  for (const io::FieldRange& target : info.targets) {
-    const std::int64_t numbers = target.field.elements();
-    for (std::int64_t i = 0; i < numbers; ++i) {
-      description.target_names.push_back(numbers == 1 ? target.field.name : fmt::format("{}_{}", target.field.name, i));
-    }
-  }
+  std::ranges::copy(names_of_targets(info.targets), std::back_inserter(description.target_names));
   std::transform(description.target_names.begin(), description.target_names.end(),
                  std::back_inserter(description.target_units), io::unit_of);
   if (settings.data.normalize.kind == Normalization::Kind::affine) {
@@ -220,12 +215,49 @@ std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const
   return std::make_unique<io::RelabelledDataset>(std::move(data), match.output_of_class, outputs, trained_on);
 }
 
+std::vector<std::string> names_of_targets(std::span<const io::FieldRange> targets) {
+  std::vector<std::string> names;
+  for (const io::FieldRange& target : targets) {
+    const std::int64_t numbers = target.field.elements();
+    for (std::int64_t i = 0; i < numbers; ++i) {
+      names.push_back(numbers == 1 ? target.field.name : fmt::format("{}_{}", target.field.name, i));
+    }
+  }
+  return names;
+}
+
+void require_same_targets(std::span<const std::string> network, std::span<const io::FieldRange> data,
+                          const std::filesystem::path& path) {
+  const std::vector<std::string> names = names_of_targets(data);
+  if (names.empty() || network.empty() || std::ranges::equal(network, names)) return;
+  throw UsageError(fmt::format("{}: has the targets {}, and the network learns {}: --y names them in its order",
+                               path.string(), fmt::join(names, " and "), fmt::join(network, " and ")));
+}
+
+void require_same_extents(const io::Field& network, const io::Field& data, const std::string& layout,
+                          const std::filesystem::path& path) {
+  const std::vector<std::int64_t> before = squeezed(network.sample_shape), now = squeezed(data.sample_shape);
+  const bool flat = before.size() < 2 || now.size() < 2;
+  if (flat || before == now || network.elements() != data.elements()) return;
+  throw UsageError(fmt::format(
+      "{}: its samples are {}, those that the network was trained on {}{}: their numbers lie in another order; pack "
+      "them in that one",
+      path.string(), fmt::join(data.sample_shape, " x "), fmt::join(network.sample_shape, " x "),
+      layout.empty() ? "" : fmt::format(" ({})", layout)));
+}
+
 void require_same_inputs(std::span<const io::FieldRange> network, std::span<const io::FieldRange> data,
                          const std::filesystem::path& path) {
   const auto alike = [](const io::FieldRange& a, const io::FieldRange& b) {
     return a.field.sample_shape == b.field.sample_shape;
   };
-  if (std::ranges::equal(network, data, alike)) return;
+  const auto is_named = [&](const io::FieldRange& one) {
+    return std::ranges::any_of(network, [&](const auto& other) { return other.field.name == one.field.name; });
+  };
+  const auto same_name = [](const io::FieldRange& a, const io::FieldRange& b) { return a.field.name == b.field.name; };
+  // As with a network's file: inputs are matched by their names, or, where no name is the same, by their order.
+  const bool in_order = std::ranges::equal(network, data, same_name) || std::ranges::none_of(data, is_named);
+  if (in_order && std::ranges::equal(network, data, alike)) return;
   const auto listed = [](std::span<const io::FieldRange> inputs) {
     std::vector<std::string> texts;
     for (const io::FieldRange& input : inputs) {
@@ -242,15 +274,8 @@ void require_same_samples(const io::DataDescription& trained_on, const io::Datas
   std::vector<io::FieldRange> inputs;
   for (const io::Field& input : trained_on.inputs) inputs.push_back({.field = input});
   require_same_inputs(inputs, data.inputs, path);
-  const std::vector<std::int64_t> before = squeezed(trained_on.x.sample_shape), now = squeezed(data.x.sample_shape);
-  const bool flat = before.size() < 2 || now.size() < 2;
-  if (!flat && before != now && trained_on.x.elements() == data.x.elements()) {
-    throw UsageError(fmt::format(
-        "{}: its samples are {}, those that the network was trained on {}{}: their numbers lie in another order; pack "
-        "them in that one",
-        path.string(), fmt::join(data.x.sample_shape, " x "), fmt::join(trained_on.x.sample_shape, " x "),
-        trained_on.layout.empty() ? "" : fmt::format(" ({})", trained_on.layout)));
-  }
+  require_same_extents(trained_on.x, data.x, trained_on.layout, path);
+  require_same_targets(trained_on.target_names, data.targets, path);
 }
 
 std::string compare_ranges(const io::DataDescription& trained_on, const io::DatasetInfo& data,

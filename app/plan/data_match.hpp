@@ -42,6 +42,16 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
 std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const ClassMatch& match,
                                         const std::vector<std::string>& trained_on, std::int64_t outputs);
 
+/// Names of several targets in the order of y: "mass", or "place_0", "place_1" for a field of several numbers.
+std::vector<std::string> names_of_targets(std::span<const io::FieldRange> targets);
+/// Throws UsageError unless several targets have the names that the network learns, in its order. `network`: empty if
+/// they are unknown.
+void require_same_targets(std::span<const std::string> network, std::span<const io::FieldRange> data,
+                          const std::filesystem::path& path);
+/// Throws UsageError if samples have the numbers of the network's samples and other extents.
+void require_same_extents(const io::Field& network, const io::Field& data, const std::string& layout,
+                          const std::filesystem::path& path);
+
 /// Throws UsageError with both lists unless the data have the inputs that the network reads, in its order. Names are
 /// compared where the same set of them is on both sides.
 void require_same_inputs(std::span<const io::FieldRange> network, std::span<const io::FieldRange> data,

@@ -238,6 +238,12 @@ std::vector<std::string> wanted_inputs(const TrainOptions& options, const io::Da
   return names;
 }
 
+std::vector<std::string> names_of(std::span<const io::FieldRange> fields) {
+  std::vector<std::string> names;
+  for (const io::FieldRange& range : fields) names.push_back(range.field.name);
+  return names;
+}
+
 /// In files of other programs, several inputs have the datasets that the network names, unless the user names others.
 std::string x_of_files(const DataFormat& format) {
   return format.x == DataOptions{}.x && format.inputs.size() > 1 ? fmt::format("{}", fmt::join(format.inputs, ","))
@@ -484,6 +490,20 @@ void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs
 }
 
 /// Splits a share of the training samples off for validation.
+/// Refuses options that mean nothing with --window, or nothing without it.
+void require_windows_of_series(const TrainOptions& options) {
+  if (options.data.window == 0) {
+    if (options.data.horizon != DataOptions{}.horizon)
+      throw UsageError("--horizon is for forecasts of series: give --window, too");
+    return;
+  }
+  if (!options.loss.sample_weight.empty()) {
+    throw UsageError("--sample-weight is for samples, and --window makes each of many rows: leave one of them away");
+  }
+  if (!(options.data.augment == AugmentOptions{}))
+    throw UsageError("--augment is for images, and --window reads series");
+}
+
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
   using enum io::SplitDataset::Part;
@@ -544,6 +564,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
   const bool same_labels = known != nullptr && known->fit == KnownData::Fit::required;
+  require_windows_of_series(options);
   const DataFormat format = data_format(options, same_labels ? &known->description : nullptr);
   // Names of datasets apply to data made by other programs, if only one of the two is such data.
   DataFormat packed = format;
@@ -553,7 +574,12 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   const auto format_of_data = [&](const fs::path& path) {
     DataFormat of_data = is_packed_data(path) ? packed : format;
-    if (workload.training) {  // packed data know their own
+    if (is_packed_data(path) && !is_packed_data(paths.training)) of_data.layout = io::Layout::channels_last;
+    if (workload.training) {
+      const io::DatasetInfo& of_training = workload.training->info();
+      if (!of_training.inputs.empty()) of_data.inputs = names_of(of_training.inputs);
+      of_data.targets = names_of(of_training.targets);
+      // Packed data know their own.
       of_data.ignored_label = is_packed_data(path) ? std::nullopt : workload.training->info().ignored_label;
       of_data.labels =
           workload.training->info().labels_are_classes ? io::LabelMeaning::classes : io::LabelMeaning::numbers;
@@ -589,6 +615,8 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
                                    paths.validation.string(), paths.training.string(), paths.training.string()));
     }
     require_same_inputs(info.inputs, other.inputs, paths.validation);
+    require_same_extents(info.x, other.x, "", paths.validation);
+    require_same_targets(names_of_targets(info.targets), other.targets, paths.validation);
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
         ((info.has_masks() || other.has_masks()) && other.y.sample_shape != info.y.sample_shape) ||

@@ -56,6 +56,9 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
       within_(data().info().x.sample_shape.size() == 2),
       info_(data().info()) {
   if (options.window < 1 || options.horizon < 1) throw std::invalid_argument("a window without steps");
+  if (!info_.inputs.empty()) {
+    refuse(path, fmt::format("has {} inputs, and --window makes windows of one: --x names it", info_.inputs.size()));
+  }
   WindowInfo windows = series_in(info_, options, path);
   has_targets_ = !info_.y.name.empty() && !within_;
   if (!info_.y.name.empty() && within_) {
@@ -72,12 +75,15 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
   x_type_ = wide ? FileType::float64 : has_targets_ ? FileType::float32 : data().x_type();
   y_type_ = has_targets_ ? data().y_type() : wide ? FileType::float64 : FileType::float32;
 
-  const std::int64_t needed = options.window + options.horizon - (options.to_the_end ? options.horizon : 0);
-  if (windows.steps < needed) {
-    refuse(path, fmt::format("has series of {} steps, and a window of {} with a horizon of {} needs {}: give a smaller "
-                             "--window or --horizon",
-                             windows.steps, options.window, options.horizon, needed));
+  if (options.window > windows.steps || options.horizon > windows.steps ||
+      (!options.to_the_end && options.window + options.horizon > windows.steps)) {
+    refuse(path,
+           fmt::format("has series of {} steps, which is too short for a window of {} and a horizon of {}: give a "
+                       "smaller --window or --horizon",
+                       windows.steps, options.window, options.horizon));
   }
+  const std::int64_t needed = options.window + (options.to_the_end ? 0 : options.horizon);
+  info_.targets.clear();  // they lie side by side in y
   for (std::int64_t h = 1; info_.table && h <= options.horizon; ++h) {
     std::vector<std::string> names = has_targets_ ? info_.table->labels : std::vector<std::string>{};
     if (!has_targets_) {

@@ -88,11 +88,24 @@ tail -n 1 samples.csv | grep -q '7:80' || failed "the last forecast is $(tail -n
 
 check "what does not fit"
 run -n 2 train power "${common[@]}" --window 500 --run runs/no
-expect_error 1 "power: has series of 400 steps, and a window of 500 with a horizon of 1 needs 501: give a smaller --window"
+expect_error 1 "power: has series of 400 steps, which is too short for a window of 500 and a horizon of 1: give a smaller --window"
 run -n 3 train power "${common[@]}" --window 350 --run runs/no
 expect_error 1 "of which the last 80 are for validation: a window of 350 with a horizon of 1 does not fit"
 run train power --model gpt --window 8 --run runs/no
 expect_error 2 "--window is for series of numbers, and --model gpt reads tokens"
+run train power "${common[@]}" --window 12 --horizon 9223372036854775807 --run runs/no
+expect_error 1 "too short for a window of 12 and a horizon of 9223372036854775807"
+run train power "${common[@]}" --horizon 3 --run runs/no
+expect_error 2 "--horizon is for forecasts of series: give --window, too"
+run train array.h5 --x series "${common[@]}" --window 12 --sample-weight w --run runs/no
+expect_error 2 "--sample-weight is for samples, and --window makes each of many rows"
+run train array.h5 --x series "${common[@]}" --window 12 --augment flip --run runs/no
+expect_error 2 "--augment is for images, and --window reads series"
+python3 -c "
+import h5py, numpy
+with h5py.File('two.h5', 'w') as f: f['p'], f['q'] = numpy.zeros((90, 2), 'f4'), numpy.zeros((90, 3), 'f4')"
+run train two.h5 --x p,q "${common[@]}" --window 12 --run runs/no
+expect_error 1 "two.h5: has 2 inputs, and --window makes windows of one: --x names it"
 run train power "${common[@]}" --window -1
 expect_error 2 "--window: -1 must not be negative"
 run train power "${common[@]}" --window 8 --horizon 0
