@@ -71,6 +71,11 @@ std::string network_configuration(const TrainOptions& trained) {
   alone.loss.kind = trained.loss.kind;
   alone.data.normalize = trained.data.normalize;
   alone.data.augment = trained.data.augment;
+  if (trained.data.window > 0) {
+    wanted.insert({"window", "horizon"});
+    alone.data.window = trained.data.window;
+    alone.data.horizon = trained.data.horizon;
+  }
   std::string lines;
   std::istringstream all(alone.to_ini());
   for (std::string line; std::getline(all, line);) {

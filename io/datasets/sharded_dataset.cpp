@@ -470,6 +470,12 @@ struct ShardedDataset::Files {
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes(options.labels);
+      if (have_masks && info.labels_are_classes && info.classes == 0) {
+        throw FileError(
+            fmt::format("{}: all positions of {} have the ignored label {}: there is nothing to learn or to "
+                        "judge; --y names other labels",
+                        path_of(0), set.file(0).fields()[y_field].dataset, info.ignored_label.value_or(0)));
+      }
       if (!set.text_classes().empty()) info.class_names = set.text_classes();
     }
   }

@@ -223,6 +223,12 @@ refused 2 '--best-by roc-auc is no metric of masks: give auto, loss, accuracy, b
 refused 2 '--agree quorum does not go with a mean over some positions of masks' --data packed --agree quorum=1 --model net.yaml
 refused 1 'blank.h5: a step of 2 samples has no position whose class counts' --data blank.h5 "${foreign[@]}" --no-shuffle --global-batch 2 \
   --model net.yaml
+python3 -c "
+import h5py, numpy
+with h5py.File('wrong.h5') as f, h5py.File('nothing.h5', 'w') as g:
+    for name in f: g[name] = f[name][()] if f[name].dtype.kind == 'f' else numpy.full(f[name].shape, 255, 'u1')"
+refused 1 'nothing.h5: all positions of [a-z]+ have the ignored label 255: there is nothing to learn or to judge' \
+  --data nothing.h5 "${names[@]}" --ignore-label 255 --model net.yaml
 run eval runs/net-1 --data classes.h5 "${names[@]}"
 expect_error '1|2' "classes.h5"
 run pack --x images.h5 "${pack_names[@]}" --mask --regression --out none

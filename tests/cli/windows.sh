@@ -86,6 +86,14 @@ expect_status 0; expect_out '600 predictions'
 head -n 1 samples.csv | grep -q 'series:step' || failed "no places in $(head -n 1 samples.csv)"
 tail -n 1 samples.csv | grep -q '7:80' || failed "the last forecast is $(tail -n 1 samples.csv)"
 
+check "weights that went through safetensors know their windows"
+must_run export runs/1 --format safetensors --out w.safetensors
+must_run import w.safetensors --out w.h5
+run eval w.h5 --data power --json imported.json
+expect_status 0
+run eval runs/1 --data power --json own.json
+[ "$(grep -o '"loss":[^,]*' imported.json)" = "$(grep -o '"loss":[^,]*' own.json)" ] || failed "$(cat imported.json own.json)"
+
 check "what does not fit"
 run -n 2 train power "${common[@]}" --window 500 --run runs/no
 expect_error 1 "power: has series of 400 steps, which is too short for a window of 500 and a horizon of 1: give a smaller --window"
