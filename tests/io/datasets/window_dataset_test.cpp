@@ -176,11 +176,11 @@ TEST(WindowDataset, SaysWhatDoesNotFit) {
   };
   EXPECT_EQ(refusal(rows(5, {2}), {.window = 3, .horizon = 2}), "");
   EXPECT_EQ(refusal(rows(4, {2}), {.window = 3, .horizon = 2}),
-            "data: has series of 4 steps, and a window of 3 with a horizon of 2 needs 5: give a smaller --window or "
-            "--horizon");
+            "data: has series of 4 steps, which is too short for a window of 3 and a horizon of 2: give a smaller "
+            "--window or --horizon");
   EXPECT_EQ(refusal(rows(9, {4, 1}), {.window = 4, .horizon = 1}),
-            "data: has series of 4 steps, and a window of 4 with a horizon of 1 needs 5: give a smaller --window or "
-            "--horizon");
+            "data: has series of 4 steps, which is too short for a window of 4 and a horizon of 1: give a smaller "
+            "--window or --horizon");
   EXPECT_THAT(refusal(rows(9, {4, 4, 1}), {.window = 2, .horizon = 1}), HasSubstr("has samples of 3 extents"));
   EXPECT_THAT(refusal(rows(9, {4, 1}, true), {.window = 2, .horizon = 1}), HasSubstr("a label for each series"));
   const auto classes = rows(9, {1}, true);
