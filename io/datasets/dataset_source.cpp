@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "io/files/element_cast.hpp"
+#include "io/shards/left_out.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -51,7 +52,9 @@ class DatasetSource final : public SampleSource {
     return has_small_masks() ? kSmallIgnored : kIgnored;
   }
   std::int64_t count() const override { return count_; }
-  std::string description() const override { return fmt::format("hdf5 {}", path_.filename().string()); }
+  std::string description() const override {
+    return fmt::format("hdf5 {}{}", path_.filename().string(), kept_.empty() ? "" : kLeftOut);
+  }
   bool labels_are_classes() const override { return data_.info().labels_are_classes; }
   std::vector<std::string> class_names() const override { return data_.info().class_names; }
   std::optional<TableSchema> table() const override {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "io/files/element_cast.hpp"
+#include "io/shards/left_out.hpp"
 #include "io/shards/shard_writer.hpp"
 
 namespace lockstep::io {
@@ -34,6 +35,12 @@ WindowInfo series_in(const DatasetInfo& data, const WindowOptions& options, cons
     return info;
   }
   info.steps = data.samples;
+  if (data.source.find(kLeftOut) != std::string::npos) {
+    refuse(
+        path,
+        "was packed with --missing drop, which left lines out, and windows need rows that follow each other in time: "
+        "pack it with --missing mean, or fill the gaps");
+  }
   for (const char* part : {kTrainName, kValidationName}) {
     if (!data.source.ends_with(fmt::format(" ({})", part))) continue;
     refuse(path,

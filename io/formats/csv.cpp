@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/formats/csv_table.hpp"
+#include "io/shards/left_out.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
@@ -28,7 +29,9 @@ class CsvSource final : public SampleSource {
 
   std::vector<Field> fields() const override { return fields_; }
   std::int64_t count() const override { return table_.count(); }
-  std::string description() const override { return describe_files("csv", {records_.path()}); }
+  std::string description() const override {
+    return describe_files("csv", {records_.path()}) + (table_.has_gaps() ? kLeftOut : "");
+  }
   bool labels_are_classes() const override { return !table_.labels().empty() && table_.label_is_class(); }
   std::vector<std::string> class_names() const override {
     return labels_are_classes() ? table_.classes().names() : std::vector<std::string>();

@@ -274,6 +274,7 @@ void CsvTable::scan(CsvRecords& records) {
     classes_.finish(count_);
     if (auto text = classes_.complaint(file_.string(), columns_[labels_[0]].text())) complain(std::move(*text));
   }
+  has_gaps_ = dropped > 0;
   remark(dropped);
 }
 

@@ -27,6 +27,7 @@ class CsvTable {
   CsvTable& operator=(const CsvTable&) = delete;
 
   std::int64_t count() const noexcept { return count_; }
+  bool has_gaps() const noexcept { return has_gaps_; }  ///< lines were left out
   std::size_t width() const noexcept { return columns_.size(); }
   bool label_is_class() const noexcept { return label_is_class_; }
   /// Columns in the order of the features, and of the targets.
@@ -71,6 +72,7 @@ class CsvTable {
   CsvClasses classes_;
   std::vector<std::string> remarks_;
   std::int64_t count_ = 0;
+  bool has_gaps_ = false;
 };
 
 /// The separator that divides the first lines into equal numbers of cells; nullopt: none of , ; | and tabs.

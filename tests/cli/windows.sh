@@ -121,6 +121,21 @@ expect_error 2 "--horizon: 0 .*at least 1"
 must_run pack --x power.csv --label-column load --regression --validation 0.2 --out drawn
 run -n 2 train drawn "${common[@]}" --window 8 --run runs/no
 expect_error 1 "drew by chance, and windows need rows that follow each other"
+awk 'NR == 50 { print "NA,5"; next } { print }' power.csv >gap.csv
+must_run pack --x gap.csv --label-column load --regression --missing drop --out gap
+run -n 2 train gap "${common[@]}" --window 8 --run runs/no
+expect_error 1 "gap: was packed with --missing drop, which left lines out, and windows need rows that follow each other"
+must_run pack --x power.csv --label-column load --regression --missing drop --out whole
+run train whole "${common[@]}" --window 8 --dry-run
+expect_status 0
+python3 -c "
+import h5py, numpy
+with h5py.File('gap.h5', 'w') as f:
+    f['x'] = numpy.arange(90, dtype='f4').reshape(45, 2)
+    f['x'][7, 1] = numpy.nan"
+must_run pack --format hdf5 --x gap.h5 --missing drop --out gap-h5
+run train gap-h5 "${common[@]}" --window 8 --run runs/no
+expect_error 1 "gap-h5: was packed with --missing drop"
 pack_small classes
 run train classes "${common[@]}" --window 8 --run runs/no
 expect_error 1 "holds classes, and --window forecasts numbers"
