@@ -10,23 +10,15 @@
 
 #include "model/graph/graph.hpp"
 #include "network_harness.hpp"
+#include "operation_networks.hpp"
 
 namespace lockstep::model {
 namespace {
 
+using test::network_with;
 using test::NetworkInDoubles;
 using ::testing::HasSubstr;
 using Arguments = decltype(Call::arguments);
-
-/// A trained factor per channel, the operation, and a dense layer: what is trained lies on both sides.
-Description network_with(const Shape& in, std::vector<Call> calls) {
-  Description description{.input_shape = in, .calls = {}};
-  description.calls.push_back({.kind = "dense", .name = "before", .arguments = {{"units", in.last()}}});
-  for (Call& call : calls) description.calls.push_back(std::move(call));
-  description.calls.push_back({.kind = "flatten", .name = "flat"});
-  description.calls.push_back({.kind = "dense", .name = "behind", .arguments = {{"units", 2}}});
-  return description;
-}
 
 void expect_slopes(const Description& description) {
   const std::string what = description.calls[1].kind;
@@ -62,35 +54,13 @@ void expect_slopes(const Description& description) {
 }
 
 Call call(std::string kind, Arguments arguments = {}) {
-  std::string name = "one_" + kind;
-  return {.kind = std::move(kind), .name = std::move(name), .arguments = std::move(arguments)};
+  return test::operation_call(std::move(kind), std::move(arguments));
 }
 
 TEST(Operations, OfWindowsHaveTheGradientsOfFiniteDifferences) {
   const Shape series{9, 4}, image{6, 5, 4}, volume{4, 3, 4, 4};
   for (const Shape& in : {series, image, volume}) {
-    expect_slopes(network_with(in, {call("conv", {{"channels", 3}, {"kernel", Numbers{3}}, {"activation", "tanh"}})}));
-    expect_slopes(network_with(
-        in,
-        {call(
-            "conv",
-            {{"channels", 4}, {"kernel", Numbers{2}}, {"stride", Numbers{2}}, {"groups", 2}, {"padding", "valid"}})}));
-    expect_slopes(network_with(
-        in, {call("conv", {{"channels", 4}, {"kernel", Numbers{3}}, {"dilation", Numbers{2}}, {"groups", 4}})}));
-    expect_slopes(
-        network_with(in, {call("conv-transpose", {{"channels", 3}, {"kernel", Numbers{2}}, {"stride", Numbers{2}}})}));
-    expect_slopes(network_with(in, {call("conv-transpose", {{"channels", 2},
-                                                            {"kernel", Numbers{3}},
-                                                            {"stride", Numbers{2}},
-                                                            {"padding", "1"},
-                                                            {"groups", 2},
-                                                            {"activation", "sigmoid"}})}));
-    expect_slopes(network_with(in, {call("max-pool", {{"window", Numbers{2}}})}));
-    expect_slopes(network_with(in, {call("average-pool", {{"window", Numbers{3}}, {"stride", Numbers{2}}})}));
-    expect_slopes(network_with(in, {call("average-pool", {{"window", Numbers{3}}, {"count-padding", true}})}));
-    expect_slopes(network_with(in, {call("upsample", {{"factor", Numbers{2}}})}));
-    expect_slopes(network_with(in, {call("global-average")}));
-    expect_slopes(network_with(in, {call("global-max")}));
+    for (const Description& network : test::networks_of_windows(in)) expect_slopes(network);
   }
   expect_slopes(network_with(
       image,
@@ -100,45 +70,11 @@ TEST(Operations, OfWindowsHaveTheGradientsOfFiniteDifferences) {
 }
 
 TEST(Operations, OfChannelsHaveTheGradientsOfFiniteDifferences) {
-  const Shape image{3, 2, 4};
-  expect_slopes(network_with(image, {call("group-norm", {{"groups", 2}})}));
-  expect_slopes(network_with(image, {call("group-norm")}));
-  expect_slopes(network_with(image, {call("instance-norm")}));
-  expect_slopes(network_with(image, {call("softmax")}));
-  expect_slopes(network_with(image, {call("slice", {{"axis", 0}, {"begin", 1}})}));
-  expect_slopes(network_with(image, {call("slice", {{"begin", -3}, {"end", -1}})}));
-  expect_slopes(network_with(image, {call("slice", {{"axis", -3}, {"step", 2}})}));
-  expect_slopes(network_with(image, {call("transpose", {{"order", Numbers{2, 0, 1}}})}));
-  expect_slopes(network_with(image, {call("reshape", {{"shape", Numbers{-1, 6}}}), call("softmax")}));
-  expect_slopes(network_with(image, {call("mean", {{"axis", 1}})}));
-  expect_slopes(network_with(image, {call("mean", {{"axis", -1}})}));
-  for (const char* function : {"gelu-exact", "softplus", "hard-sigmoid", "hard-swish"}) {
-    expect_slopes(network_with(image, {call("elementwise", {{"function", function}})}));
-  }
-  Call excited = call("multiply");
-  excited.from = {"before", "one_global-average"};
-  expect_slopes(network_with(image, {call("global-average"), excited}));
-  Call squared = call("multiply");
-  squared.from = {"before", "before"};
-  expect_slopes(network_with(image, {squared}));
+  for (const Description& network : test::networks_of_channels({3, 2, 4})) expect_slopes(network);
 }
 
 TEST(Operations, OfSeriesHaveTheGradientsOfFiniteDifferences) {
-  const Shape series{5, 6};
-  for (const char* kind : {"lstm", "gru"}) {
-    for (const char* direction : {"forward", "backward", "both"}) {
-      for (const char* steps : {"all", "last"}) {
-        expect_slopes(network_with(series, {call(kind, {{"units", 3}, {"direction", direction}, {"steps", steps}})}));
-      }
-    }
-    Call second = call(kind, {{"units", 3}});
-    second.name = "second";
-    expect_slopes(network_with(series, {call(kind, {{"units", 3}}), second}));
-  }
-  expect_slopes(network_with(series, {call("attention", {{"heads", 2}, {"causal", false}})}));
-  expect_slopes(network_with(series, {call("attention", {{"heads", 2}})}));
-  expect_slopes(network_with(series, {call("positions")}));
-  expect_slopes(network_with(Shape{3, 2, 4}, {call("positions")}));
+  for (const Description& network : test::networks_of_series({5, 6})) expect_slopes(network);
 }
 
 /// The network's output for one sample of `in`.

@@ -129,8 +129,8 @@ Rules rules_of(cudnnBackendDescriptorType_t type) {
   switch (type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
       return {{CUDNN_ATTR_TENSOR_DATA_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
-              {CUDNN_ATTR_TENSOR_DIMENSIONS, {CUDNN_TYPE_INT64, 4}},
-              {CUDNN_ATTR_TENSOR_STRIDES, {CUDNN_TYPE_INT64, 4}},
+              {CUDNN_ATTR_TENSOR_DIMENSIONS, {CUDNN_TYPE_INT64, 0}},
+              {CUDNN_ATTR_TENSOR_STRIDES, {CUDNN_TYPE_INT64, 0}},
               {CUDNN_ATTR_TENSOR_UNIQUE_ID, {CUDNN_TYPE_INT64, 1}},
               {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {CUDNN_TYPE_INT64, 1}},
               {CUDNN_ATTR_TENSOR_IS_VIRTUAL, {CUDNN_TYPE_BOOLEAN, 1, true}},
@@ -166,10 +166,10 @@ Rules rules_of(cudnnBackendDescriptorType_t type) {
       return {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
               {CUDNN_ATTR_CONVOLUTION_CONV_MODE, {CUDNN_TYPE_CONVOLUTION_MODE, 1}},
               {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {CUDNN_TYPE_INT64, 1}},
-              {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {CUDNN_TYPE_INT64, 2}},
-              {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {CUDNN_TYPE_INT64, 2}},
-              {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {CUDNN_TYPE_INT64, 2}},
-              {CUDNN_ATTR_CONVOLUTION_DILATIONS, {CUDNN_TYPE_INT64, 2}}};
+              {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {CUDNN_TYPE_INT64, 0}},
+              {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {CUDNN_TYPE_INT64, 0}},
+              {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {CUDNN_TYPE_INT64, 0}},
+              {CUDNN_ATTR_CONVOLUTION_DILATIONS, {CUDNN_TYPE_INT64, 0}}};
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
       return {{CUDNN_ATTR_OPERATIONGRAPH_OPS, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 0}},
               {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, {CUDNN_TYPE_HANDLE, 1}}};
@@ -224,19 +224,21 @@ const char* obstacle_to_use(const BackendDescriptor& it) {
 using Extents4 = std::array<std::int64_t, 4>;
 struct TensorView {
   Extents4 extents{}, strides{};
+  std::int64_t depth = 1, depth_stride = 0;  ///< of volumes, whose third dimension it is
   std::int64_t name = 0, alignment = 1;
   cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
   bool is_virtual = false, is_by_value = false;
 
   /// Including gaps between its elements.
   std::size_t elements() const {
-    std::int64_t last = 0;
+    std::int64_t last = (depth - 1) * depth_stride;
     for (std::size_t i = 0; i < 4; ++i) last += (extents[i] - 1) * strides[i];
     return static_cast<std::size_t>(last + 1);
   }
   std::size_t bytes() const { return elements() * (type == CUDNN_DATA_BFLOAT16 ? 2 : 4); }
-  std::size_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
-    return static_cast<std::size_t>(n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3]);
+  std::size_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t d = 0) const {
+    return static_cast<std::size_t>(n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3] +
+                                    d * depth_stride);
   }
 };
 bool is_set(const BackendDescriptor& it, cudnnBackendAttributeName_t name) {
@@ -249,13 +251,22 @@ TensorView tensor_view(const BackendDescriptor& it) {
                   .type = value_of<cudnnDataType_t>(it, CUDNN_ATTR_TENSOR_DATA_TYPE),
                   .is_virtual = is_set(it, CUDNN_ATTR_TENSOR_IS_VIRTUAL),
                   .is_by_value = is_set(it, CUDNN_ATTR_TENSOR_IS_BY_VALUE)};
-  std::ranges::copy(values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_DIMENSIONS), view.extents.begin());
-  std::ranges::copy(values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_STRIDES), view.strides.begin());
+  auto dimensions = values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_DIMENSIONS),
+       strides = values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_STRIDES);
+  if (dimensions.size() == 5) {
+    view.depth = dimensions[2];
+    view.depth_stride = strides[2];
+    dimensions.erase(dimensions.begin() + 2);
+    strides.erase(strides.begin() + 2);
+  }
+  std::ranges::copy(dimensions, view.extents.begin());
+  std::ranges::copy(strides, view.strides.begin());
   return view;
 }
 
+/// Depth, height, width.
 struct WindowView {
-  std::vector<std::int64_t> before, after, strides;
+  std::vector<std::int64_t> before, after, strides, dilations;
 };
 struct ConvolutionView {
   cudnnBackendDescriptorType_t kind{};
@@ -265,28 +276,52 @@ struct ConvolutionView {
 ConvolutionView convolution_view(const BackendDescriptor& operation) {
   const OperationNames names = *names_of_operation(operation.type);
   const BackendDescriptor& window = descriptor_in(operation, names.window);
+  const auto directions = [&](cudnnBackendAttributeName_t name, std::int64_t of_depth) {
+    auto values = values_of<std::int64_t>(window, name);
+    if (values.size() == 2) values.insert(values.begin(), of_depth);
+    return values;
+  };
   return {.kind = operation.type,
           .x = tensor_view(descriptor_in(operation, names.x)),
           .w = tensor_view(descriptor_in(operation, names.w)),
           .y = tensor_view(descriptor_in(operation, names.y)),
-          .window = {.before = values_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
-                     .after = values_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS),
-                     .strides = values_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)}};
+          .window = {.before = directions(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 0),
+                     .after = directions(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 0),
+                     .strides = directions(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 1),
+                     .dilations = directions(CUDNN_ATTR_CONVOLUTION_DILATIONS, 1)}};
 }
 
 bool overlaps(const TensorView& view) {
-  std::array<std::size_t, 4> order{0, 1, 2, 3};
-  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(view.strides[i], view.extents[i]); });
+  std::vector<std::pair<std::int64_t, std::int64_t>> directions{{view.depth_stride, view.depth}};  // stride, extent
+  for (std::size_t i = 0; i < 4; ++i) directions.emplace_back(view.strides[i], view.extents[i]);
+  std::ranges::sort(directions);
   std::int64_t least = 1;
-  for (const std::size_t i : order) {
-    if (view.extents[i] > 1 && view.strides[i] < least) return true;
-    least = std::max(least, view.strides[i] * view.extents[i]);
+  for (const auto& [stride, extent] : directions) {
+    if (extent > 1 && stride < least) return true;
+    least = std::max(least, stride * extent);
   }
   return false;
 }
 const char* obstacle_in_tensor(const BackendDescriptor& it) {
-  return std::ranges::any_of(tensor_view(it).extents, [](std::int64_t extent) { return extent < 1; })
-             ? "an empty tensor"
+  const auto dimensions = values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_DIMENSIONS);
+  if ((dimensions.size() != 4 && dimensions.size() != 5) ||
+      values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_STRIDES).size() != dimensions.size()) {
+    return "another number of an attribute's values";
+  }
+  return std::ranges::any_of(dimensions, [](std::int64_t extent) { return extent < 1; }) ? "an empty tensor" : nullptr;
+}
+const char* obstacle_in_window(const BackendDescriptor& it) {
+  const auto directions = value_of<std::int64_t>(it, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS);
+  for (const auto name : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+                          CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_ATTR_CONVOLUTION_DILATIONS}) {
+    if (static_cast<std::int64_t>(values_of<std::int64_t>(it, name).size()) != directions) {
+      return "another number of an attribute's values";
+    }
+  }
+  return value_of<cudnnDataType_t>(it, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
+                 value_of<cudnnConvolutionMode_t>(it, CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION ||
+                 (directions != 2 && directions != 3)
+             ? "a window that is not understood here"
              : nullptr;
 }
 const char* obstacle_in_operation(const BackendDescriptor& it) {
@@ -301,9 +336,18 @@ const char* obstacle_in_operation(const BackendDescriptor& it) {
     if (tensor.type != CUDNN_DATA_BFLOAT16) return "a tensor of another type than bfloat16";
     if (overlaps(tensor)) return "a tensor whose elements overlap";
   }
-  for (std::size_t i = 0; i < 2; ++i) {
-    const std::int64_t room = x.extents[2 + i] + window.before[i] + window.after[i] - w.extents[2 + i];
-    if (room < 0 || room / window.strides[i] + 1 != y.extents[2 + i]) {
+  const std::size_t dimensions =
+      values_of<std::int64_t>(descriptor_in(it, names.window), CUDNN_ATTR_CONVOLUTION_DILATIONS).size() + 2;
+  for (const auto name : {names.x, names.w, names.y}) {
+    if (values_of<std::int64_t>(descriptor_in(it, name), CUDNN_ATTR_TENSOR_DIMENSIONS).size() != dimensions) {
+      return "a tensor with other directions than the window";
+    }
+  }
+  const auto extents = [](const TensorView& view) { return std::array{view.depth, view.extents[2], view.extents[3]}; };
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::int64_t reach = (extents(w)[i] - 1) * window.dilations[i] + 1,
+                       room = extents(x)[i] + window.before[i] + window.after[i] - reach;
+    if (room < 0 || room / window.strides[i] + 1 != extents(y)[i]) {
       return "an output that is not what window, strides and paddings make of the images";
     }
   }
@@ -315,13 +359,7 @@ const char* obstacle_in(const BackendDescriptor& it) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
       return obstacle_in_tensor(it);
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
-      return value_of<cudnnDataType_t>(it, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
-                     value_of<cudnnConvolutionMode_t>(it, CUDNN_ATTR_CONVOLUTION_CONV_MODE) !=
-                         CUDNN_CROSS_CORRELATION ||
-                     values_of<std::int64_t>(it, CUDNN_ATTR_CONVOLUTION_DILATIONS) != std::vector<std::int64_t>{1, 1} ||
-                     value_of<std::int64_t>(it, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2
-                 ? "a window that is not understood here"
-                 : nullptr;
+      return obstacle_in_window(it);
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
       return values_of<std::int64_t>(it, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() !=
                      values_of<void*>(it, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size()
@@ -346,18 +384,28 @@ void put_number(double value, void* data, std::size_t index) {
 template <class Visit>
 void each_term(const ConvolutionView& of, const Visit& visit) {
   const auto& [kind, x, w, y, window] = of;
+  // The place in the images that a place of the output and one of the window meet; negative: in the padding.
+  const auto met = [&](std::size_t i, std::int64_t out, std::int64_t in_window, std::int64_t extent) {
+    const std::int64_t at = out * window.strides[i] + in_window * window.dilations[i] - window.before[i];
+    return at < extent ? at : -1;
+  };
   for (std::int64_t n = 0; n < y.extents[0]; ++n) {
     for (std::int64_t o = 0; o < y.extents[1]; ++o) {
-      for (std::int64_t i = 0; i < y.extents[2]; ++i) {
-        for (std::int64_t j = 0; j < y.extents[3]; ++j) {
-          for (std::int64_t p = 0; p < w.extents[2]; ++p) {
-            const std::int64_t h = i * window.strides[0] + p - window.before[0];
-            if (h < 0 || h >= x.extents[2]) continue;
-            for (std::int64_t q = 0; q < w.extents[3]; ++q) {
-              const std::int64_t v = j * window.strides[1] + q - window.before[1];
-              if (v < 0 || v >= x.extents[3]) continue;
-              for (std::int64_t c = 0; c < x.extents[1]; ++c)
-                visit(y.at(n, o, i, j), w.at(o, c, p, q), x.at(n, c, h, v));
+      for (std::int64_t k = 0; k < y.depth * w.depth; ++k) {
+        const std::int64_t l = k / w.depth, r = k % w.depth, d = met(0, l, r, x.depth);
+        if (d < 0) continue;
+        for (std::int64_t i = 0; i < y.extents[2]; ++i) {
+          for (std::int64_t j = 0; j < y.extents[3]; ++j) {
+            for (std::int64_t p = 0; p < w.extents[2]; ++p) {
+              const std::int64_t h = met(1, i, p, x.extents[2]);
+              if (h < 0) continue;
+              for (std::int64_t q = 0; q < w.extents[3]; ++q) {
+                const std::int64_t v = met(2, j, q, x.extents[3]);
+                if (v < 0) continue;
+                for (std::int64_t c = 0; c < x.extents[1]; ++c) {
+                  visit(y.at(n, o, i, j, l), w.at(o, c, p, q, r), x.at(n, c, h, v, d));
+                }
+              }
             }
           }
         }
@@ -385,7 +433,12 @@ void convolve(const ConvolutionView& of, void* x, void* w, void* y) {
   for (std::int64_t n = 0; n < all[0]; ++n) {
     for (std::int64_t c = 0; c < all[1]; ++c) {
       for (std::int64_t h = 0; h < all[2]; ++h) {
-        for (std::int64_t v = 0; v < all[3]; ++v) put_number(sums[written.at(n, c, h, v)], to, written.at(n, c, h, v));
+        for (std::int64_t v = 0; v < all[3]; ++v) {
+          for (std::int64_t d = 0; d < written.depth; ++d) {
+            const std::size_t at = written.at(n, c, h, v, d);
+            put_number(sums[at], to, at);
+          }
+        }
       }
     }
   }
