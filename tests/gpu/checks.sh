@@ -2,10 +2,11 @@
 # checks.sh NAME [TEST]: one check of tests/gpu/run, which sets the variables; with TEST only this test. Exit: 0 passed,
 # 77 not run, else failed; the last line of output is the finding.
 set -u
-: "${work:?tests/gpu/run calls this}" "${data:?}" "${subject:?}" "${quick?}" "${LAUNCHER:?}"
+: "${work:?tests/gpu/run calls this}" "${here:?}" "${python?}" "${data:?}" "${subject:?}" "${quick?}" "${LAUNCHER:?}"
 scratch=$work/$1${2:+.$$}.files
 mkdir -p "$scratch" && cd "$scratch" || exit 1
 export TMPDIR=$scratch
+examples=$here/../../app/examples
 # launch N PROGRAM ARGS...
 launch() { eval "$LAUNCHER \"\$@\""; }
 failed() { echo "$*"; exit 1; }
@@ -133,6 +134,11 @@ case $1 in
     train $ranks ranks $(on fp32) $(shared) $recorded
     train 1 one $(on fp32) --accumulate $ranks
     close ranks one 1e-4 ;;
+  sharded|wire)
+    if [ "$1" = sharded ]; then option=--shard-optimizer limit=1e-4; else option="--wire bf16" limit=1e-2; fi
+    train 2 ranks $(on fp32) $(shared) $option
+    train 1 one $(on fp32) --accumulate 2
+    close ranks one $limit ;;
   reproducible)
     train 1 one $(on bf16) --reproducible --virtual-ranks 6
     train 2 two $(on bf16) $(shared) --reproducible --virtual-ranks 6
@@ -145,6 +151,33 @@ case $1 in
     train "$ranks" ranks $(on fp32)
     train 1 one $(on fp32) --accumulate "$ranks"
     close ranks one 1e-4 ;;
+  example.*)  # a network of app/examples, from its data to its loss
+    "$python" -c 'import h5py, numpy' 2>/dev/null || not_run "no python3 here has h5py"
+    name=${1#example.}
+    make() { "$python" -B "$examples/$name/make.py" "$@" >make.out 2>&1 || { cat make.out; failed "make.py failed"; }; }
+    case $name in
+      cosmoflow) make data.h5 200 16; options="data.h5 --x full --y unitPar" ;;
+      mixed) make data.h5 1000; options="data.h5 --x image,table --y label" ;;
+      series) make data.csv 1500; options="data --window 24 --horizon 4"
+        launch 1 lockstep pack --x data.csv --label-column x --regression --out data >pack.out 2>&1 || { cat pack.out; failed "no pack"; } ;;
+      spectra) make data.h5 1000; options="data.h5 --x spectra --y line" ;;
+      unet) make --extents 12,12,12 --samples 100 --out data.h5
+        options="data.h5 --x image --y mask --ignore-label 255 --width 8 --levels 2" ;;
+      vit) make data.h5 1000; options="data.h5 --x images --y direction" ;;
+    esac
+    # example RUN OPTIONS...
+    example() {
+      launch 1 lockstep train $options --model "$examples/$name/$name.yaml" --global-batch 16 --steps 60 --report-every 1 \
+        --evaluate-every -1 --checkpoint-every -1 --no-tensorboard --progress off --run "$@" >"$1.out" 2>&1 ||
+        { cat "$1.out"; failed "training $1 failed"; }
+    }
+    example cpu --device cpu
+    example gpu $(on fp32)
+    close gpu cpu 1e-4
+    example plain $(on fp32) $(plain)
+    cmp <(numbers gpu) <(numbers plain) || failed "recorded and plain steps differ"
+    example bf16 $(on bf16)
+    close bf16 cpu 3e-2 ;;
   resume_on_cpu|resume_on_gpu)
     first_on=$(on fp32) then_on="--device cpu"
     [ "$1" = resume_on_cpu ] || { first_on="--device cpu" then_on=$(on fp32); }

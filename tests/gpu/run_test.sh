@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
       if [ "$2" = 65536 ] && [ -z "$LIE" ]; then echo "lockstep: error: out of GPU memory before the start: 977 GiB. --batch 9 would fit"; exit 1; fi
       words+=("$1" "${2//4096/64}"); [ "$2" != 1024 ] || words[-1]=64; shift 2 ;;
     --layers|--heads) words+=("$1" 2); shift 2 ;;  # for networks made for GPUs: small enough for a CPU within a second
-    --width|--context) words+=("$1" 64); shift 2 ;;
+    --width|--context) words+=("$1" "$([ "$command" = bench ] && echo 64 || echo "$2")"); shift 2 ;;
     --unroll) words+=("$1" 5); shift 2 ;;
     --image) words+=("$1" "${2//224/64}"); shift 2 ;;
     --outputs) words+=("$1" "$(($2 > 100 ? 100 : $2))"); shift 2 ;;
@@ -114,6 +114,8 @@ expect() {
 }
 failed() { failures=$((failures + 1)); echo "FAILED: $*"; }
 mapfile -t names < <("$here/run" correct figures profile --only list --build "$work/pretended")
+# The examples make their data with h5py.
+"$PYTHON" -c 'import h5py, numpy' 2>/dev/null || mapfile -t names < <(printf '%s\n' "${names[@]}" | grep -v '^example\.')
 # all_but NAME...: the other phases.
 all_but() { printf '%s\n' "${names[@]}" | grep -Fvx -f <(printf '%s\n' "$@"); }
 
@@ -150,7 +152,7 @@ END
   for name in "${names[@]}"; do
     case $name in *.bf16|*.fp32|gpt2_size|rest) ;; *) continue ;; esac
     [[ $name != mlp* ]] || continue
-    filter=$(work=$work data=$work/kept subject=cpu quick="" LAUNCHER=none bash "$here/checks.sh" filter "$name")
+    filter=$(work=$work data=$work/kept subject=cpu quick="" here=$here python=$PYTHON LAUNCHER=none bash "$here/checks.sh" filter "$name")
     "$build/tests/gpu_tests" --backend cpu --gtest_list_tests --gtest_filter="$filter" | grep '^ '
   done | wc -l >"$work/in_phases"
   [ "$(<"$work/in_phases")" = "$("$build/tests/gpu_tests" --backend cpu --gtest_list_tests | grep -c '^ ')" ] ||
