@@ -19,7 +19,7 @@ struct LayerPlan {
   double forward_flops = 0;              ///< per sample; a multiply-add is two
   double backward_flops = 0;             ///< per sample
   std::int64_t patch_elements = 0;       ///< per sample: patches of its largest convolution (im2col)
-  std::int64_t score_elements = 0;       ///< per sample, all heads: attention scores if no probabilities are dropped
+  std::int64_t score_elements = 0;       ///< per sample: scores_in_tiles() of attention that drops no probabilities
   std::vector<LinearMap> products = {};  ///< rows per sample
   std::vector<LinearMap> side_products = {};  ///< products that a device runs concurrently in a side queue (Queue)
   std::vector<std::size_t> declares = {};     ///< its parameters: indices in the network's table

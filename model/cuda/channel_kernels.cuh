@@ -21,26 +21,156 @@ struct GroupShape {
         groups(static_cast<int>(norm.groups)),
         each(static_cast<int>(norm.channels / norm.groups)) {}
   __device__ std::int64_t width() const { return 2 * (channels + groups); }
+  /// The first group of a place's sample; `row`: the place, counted through the batch.
+  __device__ std::int64_t first_group(std::uint32_t row) const {
+    return static_cast<std::int64_t>(row / static_cast<std::uint32_t>(places)) * groups;
+  }
 };
 
-/// Rows: samples. Columns: groups.
+/// The group of a channel, for a thread that goes over neighbouring channels.
+struct GroupOfChannel {
+  int group, inside, each;
+
+  __device__ GroupOfChannel(const GroupShape& shape, std::int64_t channel)
+      : group(static_cast<int>(channel) / shape.each),
+        inside(static_cast<int>(channel) - group * shape.each),
+        each(shape.each) {}
+  /// Goes to the next channel; true if it is the first one of a group.
+  __device__ __forceinline__ bool step() {
+    if (++inside < each) return false;
+    inside = 0;
+    ++group;
+    return true;
+  }
+};
+
+/// The sums of x and of its squares, for sum_places().
 template <class T>
-struct GroupMoments {
+struct SumsOfSquares {
   const T* x;
+
+  struct Columns {};
+  template <int kWidth>
+  __device__ Columns columns(const GroupShape&, std::int64_t, std::int64_t) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ __forceinline__ void add(const Columns&, std::int64_t i, bool wide, double (&sums)[2][kWidth]) const {
+    float values[kWidth];
+    load<kWidth>(x + i, wide, values);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const auto value = static_cast<double>(values[k]);
+      sums[0][k] += value;
+      sums[1][k] += value * value;
+    }
+  }
+};
+
+/// The sums of d_y, and of d_y times x less its mean, for sum_places().
+template <class T>
+struct SumsOfGradients {
+  const T* x;
+  const T* d_y;
+  const float* mean;
+
+  template <int kWidth>
+  struct Columns {
+    float mean[kWidth];
+  };
+  template <int kWidth>
+  __device__ Columns<kWidth> columns(const GroupShape& shape, std::int64_t sample, std::int64_t column) const {
+    Columns<kWidth> columns;
+    const float* const means = mean + sample * shape.groups;
+    GroupOfChannel at(shape, column);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k, at.step()) columns.mean[k] = means[at.group];
+    return columns;
+  }
+  template <int kWidth>
+  __device__ __forceinline__ void add(const Columns<kWidth>& of, std::int64_t i, bool wide,
+                                      double (&sums)[2][kWidth]) const {
+    float values[kWidth], gradients[kWidth];
+    load<kWidth>(x + i, wide, values);
+    load<kWidth>(d_y + i, wide, gradients);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const auto gradient = static_cast<double>(gradients[k]);
+      sums[0][k] += gradient;
+      sums[1][k] += gradient * static_cast<double>(values[k] - of.mean[k]);
+    }
+  }
+};
+
+template <int kWidth>
+struct PairSums {
+  double of_thread[2][kWidth][kBlock];
+};
+
+/// Both sums of each channel of a sample over a part of its places go to parts + ((sample * parts + part) * 2 + sum) *
+/// channels. Threads of a block are arranged in rows of 1 << column_bits. Grid: samples times `tiles` of channels,
+/// parts.
+template <int kWidth, class Body>
+__global__ void __launch_bounds__(kBlock)
+    sum_places(Body body, GroupShape shape, std::uint32_t tiles, std::int64_t places_of_part, int column_bits,
+               bool wide, double* parts) {
+  const unsigned columns_of_block = 1u << column_bits;
+  const std::int64_t sample = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const std::int64_t lane = threadIdx.x & (columns_of_block - 1), column = ((tile << column_bits) + lane) * kWidth;
+  const std::int64_t begin = blockIdx.y * places_of_part;
+  const std::int64_t end = begin + places_of_part < shape.places ? begin + places_of_part : shape.places;
+  double own[2][kWidth] = {};
+  if (column < shape.channels) {
+    const auto columns = body.template columns<kWidth>(shape, sample, column);
+    const std::int64_t step = kBlock >> column_bits;
+    std::int64_t place = begin + (threadIdx.x >> column_bits);
+    std::int64_t i = (sample * shape.places + place) * shape.channels + column;
+#pragma unroll 4
+    for (; place < end; place += step, i += step * shape.channels) body.template add<kWidth>(columns, i, wide, own);
+  }
+  auto& all = shared<PairSums<kWidth>>();
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) all.of_thread[s][k][threadIdx.x] = own[s][k];
+  }
+  __syncthreads();
+  for (unsigned half = kBlock / 2; half >= columns_of_block; half /= 2) {
+    if (threadIdx.x < half) {
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) all.of_thread[s][k][threadIdx.x] += all.of_thread[s][k][threadIdx.x + half];
+      }
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x >= columns_of_block || column >= shape.channels) return;
+  double* const to = parts + (sample * gridDim.y + blockIdx.y) * 2 * shape.channels + column;
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) to[s * shape.channels + k] = all.of_thread[s][k][threadIdx.x];
+  }
+}
+
+/// Rows: samples. Columns: groups.
+struct GroupMoments {
+  const double* parts;  ///< of sum_places()
   float* mean;
   float* inverse;
   GroupShape shape;
   double epsilon;
+  int count;  ///< of the parts
 
   template <int kWidth>
   __device__ void at(std::uint32_t row, std::int64_t group, bool) const {
     double sum = 0, squares = 0;
-    const T* from = x + row * shape.places * shape.channels + group * shape.each;
-    for (std::int64_t place = 0; place < shape.places; ++place, from += shape.channels) {
-      for (int c = 0; c < shape.each; ++c) {
-        const double value = static_cast<double>(to_float(from[c]));
-        sum += value;
-        squares += value * value;
+    for (int part = 0; part < count; ++part) {
+      const double* const from = parts + (static_cast<std::int64_t>(row) * count + part) * 2 * shape.channels;
+      for (std::int64_t c = group * shape.each; c < (group + 1) * shape.each; ++c) {
+        sum += from[c];
+        squares += from[shape.channels + c];
       }
     }
     const auto moments = formulas::moments_of(sum, squares, static_cast<double>(shape.places * shape.each));
@@ -61,35 +191,42 @@ struct GroupNormalize {
   GroupShape shape;
 
   template <int kWidth>
-  __device__ void at(std::uint32_t row, std::int64_t column, bool) const {
-    const std::int64_t group = row / shape.places * shape.groups + column / shape.each,
-                       i = row * shape.channels + column;
-    const float normal = (to_float(x[i]) - mean[group]) * inverse[group];
-    const float values[1] = {to_float(scale[column]) * normal + to_float(shift[column])};
-    store<1>(values, false, y + i);
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
+    const std::int64_t i = row * shape.channels + column, first = shape.first_group(row);
+    float values[kWidth], scales[kWidth], shifts[kWidth];
+    load<kWidth>(x + i, wide, values);
+    load<kWidth>(scale + column, wide, scales);
+    load<kWidth>(shift + column, wide, shifts);
+    GroupOfChannel at(shape, column);
+    float centre = mean[first + at.group], factor = inverse[first + at.group];
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      values[k] = scales[k] * ((values[k] - centre) * factor) + shifts[k];
+      if (k + 1 == kWidth || !at.step()) continue;
+      centre = mean[first + at.group];
+      factor = inverse[first + at.group];
+    }
+    store<kWidth>(values, wide, y + i);
   }
 };
 
 /// sums[sample] = the sums of d_y, and of d_y times the normalised x. Rows: samples. Columns: channels.
-template <class T>
 struct GroupGradientSums {
-  const T* x;
-  const T* d_y;
-  const float* mean;
+  const double* parts;  ///< of sum_places()
   const float* inverse;
   double* sums;
   GroupShape shape;
+  int count;  ///< of the parts
 
   template <int kWidth>
   __device__ void at(std::uint32_t row, std::int64_t column, bool) const {
-    const std::int64_t group = row * static_cast<std::int64_t>(shape.groups) + column / shape.each;
-    const std::int64_t first = row * shape.places * shape.channels + column;
     double gradients = 0, products = 0;
-    for (std::int64_t place = 0; place < shape.places; ++place) {
-      const double gradient = static_cast<double>(to_float(d_y[first + place * shape.channels]));
-      gradients += gradient;
-      products += gradient * static_cast<double>(to_float(x[first + place * shape.channels]) - mean[group]);
+    for (int part = 0; part < count; ++part) {
+      const double* const from = parts + (static_cast<std::int64_t>(row) * count + part) * 2 * shape.channels + column;
+      gradients += from[0];
+      products += from[shape.channels];
     }
+    const std::int64_t group = row * static_cast<std::int64_t>(shape.groups) + column / shape.each;
     sums[row * shape.width() + column] = gradients;
     sums[row * shape.width() + shape.channels + column] = products * static_cast<double>(inverse[group]);
   }
@@ -129,15 +266,29 @@ struct GroupGradient {
   GroupShape shape;
 
   template <int kWidth>
-  __device__ void at(std::uint32_t row, std::int64_t column, bool) const {
-    const std::int64_t sample = row / shape.places, own = column / shape.each, group = sample * shape.groups + own,
-                       i = row * shape.channels + column;
-    const double* const means = sums + sample * shape.width() + 2 * shape.channels;
-    const float normal = (to_float(x[i]) - mean[group]) * inverse[group];
-    const float values[1] = {inverse[group] *
-                             (to_float(d_y[i]) * to_float(scale[column]) - static_cast<float>(means[own]) -
-                              normal * static_cast<float>(means[shape.groups + own]))};
-    store<1>(values, false, d_x + i);
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
+    const std::int64_t i = row * shape.channels + column, first = shape.first_group(row);
+    const double* const means = sums + first / shape.groups * shape.width() + 2 * shape.channels;
+    float values[kWidth], gradients[kWidth], scales[kWidth];
+    load<kWidth>(x + i, wide, values);
+    load<kWidth>(d_y + i, wide, gradients);
+    load<kWidth>(scale + column, wide, scales);
+    GroupOfChannel at(shape, column);
+    float centre = 0, factor = 0, gradient = 0, product = 0;
+    const auto enter = [&] {
+      centre = mean[first + at.group];
+      factor = inverse[first + at.group];
+      gradient = static_cast<float>(means[at.group]);
+      product = static_cast<float>(means[shape.groups + at.group]);
+    };
+    enter();
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const float normal = (values[k] - centre) * factor;
+      values[k] = factor * (gradients[k] * scales[k] - gradient - normal * product);
+      if (k + 1 < kWidth && at.step()) enter();
+    }
+    store<kWidth>(values, wide, d_x + i);
   }
 };
 

@@ -167,12 +167,12 @@ void CudaImages::do_global_max_backward(const ImageShape& in, const Tensor& x, c
 }
 
 void CudaImages::do_group_norm_forward(const GroupNorm& norm, const GroupNormForwardOperands& operands) {
-  cuda::group_norm_forward(device_.stream, norm, operands);
+  cuda::group_norm_forward(device_.stream, norm, operands, {pair_sums_.data(), pair_sums_.bytes()});
 }
 
 void CudaImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBackwardOperands& operands,
                                         Accumulate accumulate) {
-  cuda::group_norm_backward(device_.stream, norm, operands, accumulate);
+  cuda::group_norm_backward(device_.stream, norm, operands, accumulate, {pair_sums_.data(), pair_sums_.bytes()});
 }
 
 void CudaImages::do_softmax_forward(const Tensor& x, const Tensor& y) { cuda::softmax_forward(device_.stream, x, y); }

@@ -111,7 +111,7 @@ void CudaSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropou
 }
 
 void CudaSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
-  if (attention_ != nullptr && shape.causal && attention_->forward(tools_.stream, shape, operands)) return;
+  if (attention_ != nullptr && attention_->forward(tools_.stream, shape, operands)) return;
   cuda::attention_forward(tools_.stream, shape, operands);
 }
 
@@ -119,7 +119,7 @@ void CudaSequences::do_attention_backward(const Attention& shape, const Attentio
   const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   if (y.count() == 0) return;
   const Tensor products = workspace(deltas_, log_sums.rows, log_sums.columns);
-  if (attention_ != nullptr && shape.causal && attention_->backward(tools_.stream, shape, operands, products)) return;
+  if (attention_ != nullptr && attention_->backward(tools_.stream, shape, operands, products)) return;
   cuda::attention_backward(tools_.stream, shape, operands, products);
 }
 

@@ -61,17 +61,18 @@ class CudnnAttention final : public AttentionLibrary {
                                        .samples = joint.rows / shape.context,
                                        .context = shape.context,
                                        .heads = shape.heads,
-                                       .head_size = shape.head_size});
+                                       .head_size = shape.head_size,
+                                       .causal = shape.causal});
     if (planned == nullptr) return false;
     HostNumbers numbers(shape);
-    return run(stream, *planned,
-               {{kCudnnQueries, third_of(joint, shape, 0, 0)},
-                {kCudnnKeys, third_of(joint, shape, 0, 1)},
-                {kCudnnValues, third_of(joint, shape, 0, 2)},
-                {kCudnnResult, y.data},
-                {kCudnnLogSums, log_sums.data},
-                {kCudnnScale, &numbers.scale},
-                {kCudnnMasked, &numbers.masked}});
+    std::vector<Bound> tensors{{kCudnnQueries, third_of(joint, shape, 0, 0)},
+                               {kCudnnKeys, third_of(joint, shape, 0, 1)},
+                               {kCudnnValues, third_of(joint, shape, 0, 2)},
+                               {kCudnnResult, y.data},
+                               {kCudnnLogSums, log_sums.data},
+                               {kCudnnScale, &numbers.scale}};
+    if (shape.causal) tensors.emplace_back(kCudnnMasked, &numbers.masked);
+    return run(stream, *planned, tensors);
   }
 
   bool backward(cudaStream_t stream, const Attention& shape, const AttentionBackwardOperands& operands,
@@ -94,7 +95,8 @@ class CudnnAttention final : public AttentionLibrary {
                                          .samples = std::min(at_once, samples - sample),
                                          .context = shape.context,
                                          .heads = shape.heads,
-                                         .head_size = shape.head_size});
+                                         .head_size = shape.head_size,
+                                         .causal = shape.causal});
       if (planned == nullptr) return false;
       std::vector<Bound> tensors{{kCudnnQueries, third_of(joint, shape, sample, 0)},
                                  {kCudnnKeys, third_of(joint, shape, sample, 1)},
@@ -107,8 +109,8 @@ class CudnnAttention final : public AttentionLibrary {
                                  {kCudnnValueGradient, third_of(d_joint, shape, sample, 2)},
                                  {kCudnnDeltas, rows_of(deltas, sample, shape.heads)},
                                  {kCudnnScale, &numbers.scale},
-                                 {kCudnnMasked, &numbers.masked},
                                  {kCudnnOne, &numbers.one}};
+      if (shape.causal) tensors.emplace_back(kCudnnMasked, &numbers.masked);
       if (sums != nullptr) {
         tensors.emplace_back(kCudnnQuerySums, sums);
         check(cudaMemsetAsync(sums, 0, bytes_of_sums, stream), "clearing sums of gradients");

@@ -124,8 +124,10 @@ class AttentionGraph {
     return y;
   }
 
-  /// Replaces the scores of keys behind their queries by `masked`.
-  const CudnnDescriptor& causal(const CudnnDescriptor& x, const CudnnDescriptor& masked) {
+  /// The scores of the keys that a query sees. Replaces others, of keys behind it, by minus infinity.
+  const CudnnDescriptor& seen_scores(const CudnnDescriptor& x) {
+    if (!of_.causal) return x;
+    const CudnnDescriptor& masked = number(kCudnnMasked);
     const CudnnDescriptor &row = inside(scores(), CUDNN_DATA_INT32), &column = inside(scores(), CUDNN_DATA_INT32);
     const CudnnDescriptor& seen = inside(scores(), CUDNN_DATA_BOOLEAN);
     pass(CUDNN_POINTWISE_GEN_INDEX, {x}, row, CUDNN_DATA_FLOAT, 2);
@@ -174,11 +176,11 @@ std::optional<CudnnGraph> forward_graph(const CudnnAttentionProblem& problem) {
   const CudnnDescriptor& values = graph.tensor(kCudnnValues, graph.joint());
   const CudnnDescriptor& result = graph.tensor(kCudnnResult, graph.result());
   const CudnnDescriptor& log_sums = graph.tensor(kCudnnLogSums, rows, CUDNN_DATA_FLOAT);
-  const CudnnDescriptor &scale = graph.number(kCudnnScale), &masked = graph.number(kCudnnMasked);
+  const CudnnDescriptor& scale = graph.number(kCudnnScale);
 
   const CudnnDescriptor& products = graph.inside(scores);
   graph.multiply(queries, keys, products);
-  const CudnnDescriptor& seen = graph.causal(graph.passed(CUDNN_POINTWISE_MUL, {products, &scale}, scores), masked);
+  const CudnnDescriptor& seen = graph.seen_scores(graph.passed(CUDNN_POINTWISE_MUL, {products, &scale}, scores));
   const CudnnDescriptor& greatest = graph.reduced(CUDNN_REDUCE_TENSOR_MAX, seen);
   const CudnnDescriptor& below = graph.passed(CUDNN_POINTWISE_SUB, {seen, &greatest}, scores);
   const CudnnDescriptor& powers = graph.passed(CUDNN_POINTWISE_EXP, {below}, scores);
@@ -203,7 +205,7 @@ std::optional<CudnnGraph> backward_graph(const CudnnAttentionProblem& problem) {
   const CudnnDescriptor& d_queries = graph.tensor(kCudnnQueryGradient, joint);
   const CudnnDescriptor& d_keys = graph.tensor(kCudnnKeyGradient, joint);
   const CudnnDescriptor& d_values = graph.tensor(kCudnnValueGradient, joint);
-  const CudnnDescriptor &scale = graph.number(kCudnnScale), &masked = graph.number(kCudnnMasked);
+  const CudnnDescriptor& scale = graph.number(kCudnnScale);
   const CudnnDescriptor& one = graph.number(kCudnnOne);
 
   const CudnnDescriptor& products_of_results = graph.passed(CUDNN_POINTWISE_MUL, {d_result, &result}, graph.result());
@@ -214,7 +216,7 @@ std::optional<CudnnGraph> backward_graph(const CudnnAttentionProblem& problem) {
   graph.multiply(queries, keys, products);
   const CudnnDescriptor& scaled = graph.passed(CUDNN_POINTWISE_MUL, {products, &scale}, scores);
   const CudnnDescriptor& logarithms = graph.passed(CUDNN_POINTWISE_SUB, {scaled, &log_sums}, scores);
-  const CudnnDescriptor& probabilities = graph.passed(CUDNN_POINTWISE_EXP, {graph.causal(logarithms, masked)}, scores);
+  const CudnnDescriptor& probabilities = graph.passed(CUDNN_POINTWISE_EXP, {graph.seen_scores(logarithms)}, scores);
   graph.multiply(graph.turned(probabilities, scores.transposed()), d_result, d_values);
 
   const CudnnDescriptor& d_probabilities = graph.inside(scores);
@@ -237,7 +239,8 @@ std::optional<CudnnGraph> backward_graph(const CudnnAttentionProblem& problem) {
 }  // namespace
 
 bool cudnn_may_take(const Attention& shape) noexcept {
-  return shape.dropout.rate == 0 && shape.first == 0 && shape.context % 128 == 0 && shape.head_size % 8 == 0 &&
+  constexpr std::int64_t kMinContext = 64;  // half a tile
+  return shape.dropout.rate == 0 && shape.first == 0 && shape.context >= kMinContext && shape.head_size % 8 == 0 &&
          shape.head_size <= 128;
 }
 
@@ -245,7 +248,7 @@ std::int64_t cudnn_attention_samples(const Attention& shape, CudnnAttentionProbl
                                      std::size_t most_workspace) noexcept {
   const std::size_t of_sample = kind == CudnnAttentionProblem::Kind::backward_in_any_order
                                     ? query_sum_bytes(shape.context * shape.width())
-                                    : library_attention_bytes(shape.heads * shape.context * shape.context);
+                                    : library_attention_bytes(scores_in_tiles(shape.heads, shape.context));
   const std::int64_t at_once =
       std::min(samples, static_cast<std::int64_t>(most_workspace / std::max<std::size_t>(of_sample, 1)));
   if (at_once < 1) return 0;

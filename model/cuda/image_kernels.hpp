@@ -52,9 +52,12 @@ void subsample_backward(cudaStream_t stream, const ImageShape& in, const ImageSh
 
 // ---- channel_kernels.cu ----
 
-void group_norm_forward(cudaStream_t stream, const GroupNorm& norm, const GroupNormForwardOperands& operands);
+/// `scratch` holds sums of parts; its size is a matter of speed alone, from 16 bytes a channel on. Throws
+/// std::invalid_argument for less.
+void group_norm_forward(cudaStream_t stream, const GroupNorm& norm, const GroupNormForwardOperands& operands,
+                        const Scratch& scratch);
 void group_norm_backward(cudaStream_t stream, const GroupNorm& norm, const GroupNormBackwardOperands& operands,
-                         Accumulate accumulate);
+                         Accumulate accumulate, const Scratch& scratch);
 void softmax_forward(cudaStream_t stream, const Tensor& x, const Tensor& y);
 void softmax_backward(cudaStream_t stream, const Tensor& y, const Tensor& d_y, const Tensor& d_x);
 void multiply(cudaStream_t stream, const Tensor& a, const Tensor& b, const Tensor& y);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "model/device_workspaces.hpp"
 #include "model/graph/operation.hpp"
 
 namespace lockstep::model {
@@ -50,7 +51,7 @@ class AttentionOperation final : public Operation {
             .activation_elements = node.output.shape.elements(),
             .forward_flops = products,
             .backward_flops = node.goes_on ? 2 * products : 0,
-            .score_elements = shape_.dropout.rate > 0 || !shape_.causal ? 0 : heads_ * shape_.context * shape_.context};
+            .score_elements = shape_.dropout.rate > 0 ? 0 : scores_in_tiles(heads_, shape_.context)};
   }
 
   void forward(const NodePass& node) const override {

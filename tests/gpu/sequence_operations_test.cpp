@@ -244,13 +244,17 @@ void Sequences::expect_attention() {
     cases.push_back({1, 513, 2, 128, 0.1f});
     cases.push_back({4, 256, 6, 64, 0.2f});
   }
-  for (const Case& at : cases) {
-    SCOPED_TRACE(fmt::format("{} samples, context {}, {} heads of {}, dropout {}", at.samples, at.context, at.heads,
-                             at.head_size, at.dropout));
+  const bool causal_first = random_.coin();
+  for (std::size_t i = 0; i < cases.size() * (subject().quick ? 1 : 2); ++i) {
+    const Case& at = cases[i % cases.size()];
+    const bool causal = (i < cases.size()) == causal_first;
+    SCOPED_TRACE(fmt::format("{} samples, context {}, {} heads of {}, dropout {}{}", at.samples, at.context, at.heads,
+                             at.head_size, at.dropout, causal ? ", causal" : ""));
     const ::lockstep::model::Attention shape{.context = at.context,
                                              .heads = at.heads,
                                              .head_size = at.head_size,
-                                             .dropout = {.rate = at.dropout, .stream = kFirstDropoutStream + 1}};
+                                             .dropout = {.rate = at.dropout, .stream = kFirstDropoutStream + 1},
+                                             .causal = causal};
     const std::int64_t rows = at.samples * at.context, width = shape.width();
     const Twin joint = activations(rows, 3 * width, 2);  // scores are about 1.3 apart
     const Twin sample_keys = at.dropout > 0 ? keys(at.samples) : Twin();

