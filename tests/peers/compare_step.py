@@ -3,8 +3,11 @@
 ratio.
 
     compare_step.py --lockstep build/release/lockstep [--python PYTHON_WITH_TORCH] [--rounds 5] [--ranks 1 2]
-                    [--networks cnn gpt-256 ...] [--precision bf16]
+                    [--networks cnn gpt-256 ...] [--precision bf16] [--best-layout]
     compare_step.py --peer jax --python PYTHON_WITH_JAX --ranks 1 ...
+
+With --best-layout PyTorch makes the step in its default layout and in channels-last, where it has one, in the same
+turns; the row is the faster one's.
 
 With --precision bf16 Lockstep also makes the step in fp32, in the same turns, PyTorch computes under autocast, and JAX
 multiplies in bf16. Where the processor does not multiply faster in bf16, Lockstep says so and the comparison ends.
@@ -19,6 +22,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parent.parent / "app" / "examples"
 PEERS = {"torch": "PyTorch", "jax": "JAX"}
 # name, as in the README; arguments for `lockstep bench step`; arguments for torch_step.py and jax_step.py; timed steps
 NETWORKS = {
@@ -43,7 +47,29 @@ NETWORKS = {
     "gpt-256": ("GPT 4x256, batch 16 x 128, AdamW",
                 "--model gpt --layers 4 --width 256 --heads 4 --context 128 --batch 16 --outputs 256 --learning-rate 0.0003",
                 "--network gpt-256 --batch 16", 10),
+    "cosmoflow-32": ("CosmoFlow 32x32x32, batch 4, Adam",
+                     f"--model {EXAMPLES}/cosmoflow/cosmoflow.yaml --image 32x32x32x4 --filters 32 --levels 4 --outputs 4 "
+                     "--regression --batch 4", "--network cosmoflow-32 --batch 4", 10),
+    "cosmoflow-64": ("CosmoFlow 64x64x64, batch 1, Adam",
+                     f"--model {EXAMPLES}/cosmoflow/cosmoflow.yaml --image 64x64x64x4 --filters 32 --levels 5 --outputs 4 "
+                     "--regression --batch 1", "--network cosmoflow-64 --batch 1", 5),
+    "unet-2d": ("U-Net 128x128, batch 4, AdamW", f"--model {EXAMPLES}/unet/unet.yaml --image 128x128x1 --outputs 3 --batch 4",
+                "--network unet-2d --batch 4", 6),
+    "unet-3d": ("U-Net 32x32x32, batch 2, AdamW",
+                f"--model {EXAMPLES}/unet/unet.yaml --image 32x32x32x1 --outputs 3 --batch 2",
+                "--network unet-3d --batch 2", 6),
+    "spectra": ("spectra of 1000 channels, batch 64, Adam",
+                f"--model {EXAMPLES}/spectra/spectra.yaml --image 1000x1 --outputs 2 --regression --batch 64",
+                "--network spectra --batch 64", 20),
+    "gru": ("GRU 2x128, windows of 96x8, batch 64, Adam",
+            f"--model {EXAMPLES}/series/series.yaml --image 96x8 --layers 2 --width 128 --outputs 24 --regression --batch 64",
+            "--network gru --batch 64", 10),
+    "vit": ("ViT 4x128, 64 patches, batch 32, AdamW",
+            f"--model {EXAMPLES}/vit/vit.yaml --image 32x32x3 --blocks 4 --width 128 --outputs 10 --batch 32",
+            "--network vit --batch 32", 10),
 }
+EXAMPLE_NETWORKS = ("cosmoflow-32", "cosmoflow-64", "unet-2d", "unet-3d", "spectra", "gru", "vit")  # not of jax_step.py
+LAYOUTS = ("cnn", "resnet-20", "cosmoflow-32", "cosmoflow-64", "unet-2d", "unet-3d", "spectra", "vit")  # with channels-last
 
 
 def processor_ms(program, ours, repeat, precision):
@@ -90,7 +116,7 @@ def compare_processor_time(arguments):
     print("| --- " * (2 * len(ways)) + "|")
     for key in arguments.networks:
         name, ours, theirs, repeat = NETWORKS[key]
-        if arguments.channels_last and key in ("cnn", "resnet-20"):
+        if arguments.channels_last and key in LAYOUTS:
             theirs += " --channels-last"
         times = {way: [] for way in ways}
         for _ in range(arguments.rounds):
@@ -113,16 +139,23 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has the peer")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), help="default: all that the peer has")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--processor-time", action="store_true",
                         help="compare processor time instead, of one rank: for a machine that others use")
     parser.add_argument("--compile", action="store_true", help="PyTorch with torch.compile")
-    parser.add_argument("--channels-last", action="store_true", help="PyTorch with NHWC images")
+    parser.add_argument("--channels-last", action="store_true", help="PyTorch with channels-last images, volumes and spectra")
+    parser.add_argument("--best-layout", action="store_true", help="PyTorch in the faster of its layouts")
     arguments = parser.parse_args()
-    if arguments.peer == "jax" and (arguments.compile or arguments.channels_last or
+    if arguments.peer == "jax" and (arguments.compile or arguments.channels_last or arguments.best_layout or
                                     not (arguments.processor_time or arguments.ranks == [1])):
         parser.error("--peer jax: one rank (--ranks 1), always compiled, images always channels-last")
+    known = [key for key in NETWORKS if arguments.peer == "torch" or key not in EXAMPLE_NETWORKS]
+    arguments.networks = arguments.networks or known
+    if not set(arguments.networks) <= set(known):
+        parser.error(f"--peer {arguments.peer} has {', '.join(known)}")
+    if arguments.best_layout and (arguments.channels_last or arguments.processor_time):
+        parser.error("--best-layout: without --channels-last and --processor-time")
     if arguments.processor_time:
         return compare_processor_time(arguments)
     both = arguments.precision != "fp32"
@@ -133,21 +166,27 @@ def main():
     peer = ""
     for key in arguments.networks:
         name, our_network, their_network, repeat = NETWORKS[key]
-        if arguments.channels_last and key in ("cnn", "resnet-20"):
+        if arguments.channels_last and key in LAYOUTS:
             their_network += " --channels-last"
         if arguments.compile:
             their_network += " --compile"
         for ranks in arguments.ranks:
-            ours, in_fp32, theirs = [], [], []
+            ours, in_fp32, theirs, channels_last = [], [], [], []
             for _ in range(arguments.rounds):
                 ours.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat, arguments.precision))
                 if both:
                     in_fp32.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat, "fp32"))
                 theirs.append(run_peer(arguments, ranks, their_network, repeat))
+                if arguments.best_layout and key in LAYOUTS:
+                    channels_last.append(run_peer(arguments, ranks, their_network + " --channels-last", repeat))
             peer = theirs[0]["peer"]
 
             def median(runs, key):
                 return statistics.median(run[key] for run in runs)
+
+            row = name
+            if channels_last and median(channels_last, "step_ms") < median(theirs, "step_ms"):
+                theirs, row = channels_last, f"{name} (channels-last)"
 
             def ratio(others):
                 ratios = sorted(b["step_ms"] / a["step_ms"] for a, b in zip(ours, others))
@@ -155,7 +194,7 @@ def main():
 
             split = [100 * median(ours, part + "_fraction") for part in ("input", "compute", "communication")]
             fp32 = f"{median(in_fp32, 'step_ms'):.3f} | {ratio(in_fp32)} | " if both else ""
-            print(f"| {name} | {ranks} | {median(ours, 'step_ms'):.3f} | {fp32}{median(theirs, 'step_ms'):.3f} | "
+            print(f"| {row} | {ranks} | {median(ours, 'step_ms'):.3f} | {fp32}{median(theirs, 'step_ms'):.3f} | "
                   f"{ratio(theirs)} | {median(ours, 'roofline_ms'):.3f} | "
                   f"{split[0]:.0f}, {split[1]:.0f}, {split[2]:.0f} | {median(ours, 'peak_resident_mb'):.0f} | "
                   f"{median(theirs, 'peak_resident_mb'):.0f} |", flush=True)

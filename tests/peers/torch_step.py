@@ -26,8 +26,8 @@ RESIDENT_BATCHES = 2
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", help="one of torch_networks.py instead: cnn, resnet-20, lstm-200, lstm-650, gpt-256")
-    parser.add_argument("--channels-last", action="store_true", help="NHWC, for the networks of images")
+    parser.add_argument("--network", help="one of torch_networks.py instead: cnn, resnet-20, lstm-200, unet-2d ...")
+    parser.add_argument("--channels-last", action="store_true", help="for networks of images, volumes and spectra")
     parser.add_argument("--layers", default="784,100,10", help="input, hidden ..., output")
     parser.add_argument("--batch", type=int, default=100, help="samples per rank")
     parser.add_argument("--optimizer", default="sgd", choices=["sgd", "adam"])
@@ -52,9 +52,8 @@ def run_rank(rank, arguments, port, results):
     if arguments.network:
         import torch_networks
         torch.set_flush_denormal(True)
-        network, loss_of_batch, make, clip = torch_networks.make(arguments.network, arguments.batch)
-        if arguments.channels_last:
-            network = network.to(memory_format=torch.channels_last)
+        network, loss_of_batch, make, clip = torch_networks.make(arguments.network, arguments.batch,
+                                                                  channels_last=arguments.channels_last)
     else:
         widths = [int(width) for width in arguments.layers.split(",")]
         modules = []
