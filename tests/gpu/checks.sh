@@ -234,14 +234,16 @@ case $1 in
       ! alive "$pid" || failed "rank $pid lives on"
     done
     echo "over $((SECONDS - began)) s after the kill, exit $code" ;;
-  memcheck|racecheck|initcheck)
+  memcheck|racecheck)
     needs_gpu
     command -v compute-sanitizer >/dev/null || not_run "compute-sanitizer is not installed"
     # Kernels of libraries are excluded. Ours have the namespace in their mangled names.
     ours="--kernel-name kernel_substring=lockstep"
     compute-sanitizer --help 2>&1 | grep -q -e '--kernel-name' || ours="--filter kernel_substring=lockstep"
     [ "$1" != memcheck ] || ours=""  # an invalid access, even of a library, breaks everything after it
-    filter=${2:--*Large*:*Training*} enough=$((seconds - 8))
+    # racecheck does not survive cuBLASLt's kernels for bf16 on Hopper, even excluded ones. initcheck misses what they write.
+    if [ "$1" = memcheck ]; then filter=-*Large*:*Training*; else filter=*/fp32:-*Large*:*Training*; fi
+    filter=${2:-$filter} enough=$((seconds - 8))
     eval "timeout --foreground $enough compute-sanitizer --tool $1 $ours --error-exitcode 9 --target-processes all $LAUNCHER \
       1 gpu_tests --quick --gtest_filter='$filter' --gtest_brief=1" >sanitizer.out 2>&1
     code=$?

@@ -6,6 +6,7 @@ set -u
 : "${work:?tests/gpu/run calls this}" "${out:?}" "${here:?}" "${subject:?}" "${quick?}" "${python?}" "${LAUNCHER:?}"
 scratch=$work/$1.files
 mkdir -p "$scratch" && cd "$scratch" || exit 1
+examples=$here/../../app/examples
 export TMPDIR=$scratch TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton  # one cache for all phases
 # launch N PROGRAM ARGS...
 launch() { eval "$LAUNCHER \"\$@\""; }
@@ -34,6 +35,30 @@ describe() {
       batch=128 warmup=25 repeat=200 torch_warmup=25 torch_repeat=200
       options="--model cnn --image 32x32x3 --outputs 10 --optimizer sgd"
       request='"network": "cnn", "image": [32, 32, 3], "classes": 10' ;;
+    unet_2d)
+      batch=16 warmup=10 repeat=50 torch_warmup=10 torch_repeat=50
+      options="--model $examples/unet/unet.yaml --width 32 --image 128x128x1 --outputs 3"
+      request='"network": "unet", "image": [128, 128, 1], "width": 32, "levels": 3, "classes": 3' ;;
+    unet_3d)
+      batch=4 warmup=10 repeat=50 torch_warmup=10 torch_repeat=50
+      options="--model $examples/unet/unet.yaml --width 32 --image 32x32x32x1 --outputs 3"
+      request='"network": "unet", "image": [32, 32, 32, 1], "width": 32, "levels": 3, "classes": 3' ;;
+    cosmoflow)
+      batch=8 warmup=10 repeat=50 torch_warmup=10 torch_repeat=50
+      options="--model $examples/cosmoflow/cosmoflow.yaml --filters 32 --levels 5 --image 64x64x64x4 --outputs 4 --regression"
+      request='"network": "cosmoflow", "image": [64, 64, 64, 4], "filters": 32, "levels": 5, "targets": 4' ;;
+    vit)
+      batch=256 warmup=10 repeat=50 torch_warmup=10 torch_repeat=50
+      options="--model $examples/vit/vit.yaml --width 192 --heads 3 --blocks 12 --image 32x32x3 --outputs 10"
+      request='"network": "vit", "image": [32, 32, 3], "patch": 4, "width": 192, "heads": 3, "layers": 12, "classes": 10' ;;
+    gru)
+      batch=64 warmup=10 repeat=50 torch_warmup=10 torch_repeat=50
+      options="--model $examples/series/series.yaml --layers 2 --width 128 --image 96x8 --outputs 24 --regression"
+      request='"network": "series", "image": [96, 8], "width": 128, "layers": 2, "targets": 24' ;;
+    spectra)
+      batch=64 warmup=10 repeat=50 torch_warmup=10 torch_repeat=50
+      options="--model $examples/spectra/spectra.yaml --image 1000x1 --outputs 2 --regression"
+      request='"network": "spectra", "image": [1000, 1], "filters": [16, 32, 64], "targets": 2' ;;
     mlp) perceptron 128 500 sgd 784,512,512,10 ;;
     mlp_100) perceptron 100 500 adam 784,100,10 ;;
     mlp_regression) perceptron 2000 500 sgd 600,512,128,128,1 ;;
@@ -57,6 +82,11 @@ make_small() {
     gpt2)
       options="--model gpt --layers 2 --width 64 --heads 2 --context 32 --outputs 65 --optimizer adamw --clip-norm 1"
       request='"network": "gpt", "layers": 2, "width": 64, "heads": 2, "context": 32, "classes": 65' ;;
+    unet_2d|unet_3d|cosmoflow|vit)
+      options=${options//128x128/16x16} options=${options//32x32x32x1/8x8x8x1} options=${options//64x64x64/32x32x32}
+      options=${options//192/48} options=${options//--blocks 12/--blocks 1}
+      request=${request//128, 128/16, 16} request=${request//32, 32, 32, 1/8, 8, 8, 1} request=${request//64, 64, 64/32, 32, 32}
+      request=${request//192/48} request=${request//\"layers\": 12/\"layers\": 1} ;;
     resnet50) options=${options//224/64} request=${request//224/64} ;;
     lstm)
       options="--model lstm --layers 2 --hidden 64 --unroll 5 --outputs 100 --optimizer sgd"
@@ -119,14 +149,17 @@ compiled() {  # the large networks
 requests() {  # the most valuable first
   local workload precision
   if [ "$subject" != gpu ]; then
-    for workload in gpt2 resnet50 lstm cnn mlp mlp_100 mlp_regression; do ask $workload fp32 eager; done
+    for workload in gpt2 resnet50 lstm cnn mlp mlp_100 mlp_regression unet_2d unet_3d cosmoflow vit gru spectra; do ask $workload fp32 eager; done
     return
   fi
   for workload in gpt2 resnet50 lstm mlp; do ask $workload bf16 eager; done
   ask mlp bf16 graph
   [ -n "$quick" ] || { ask mlp bf16 compile; compiled; }
   for workload in lstm resnet50 gpt2; do ask $workload bf16 graph; done
-  for workload in eager graph; do ask cnn bf16 $workload; done
+  for workload in cnn unet_2d unet_3d cosmoflow vit gru spectra; do
+    ask $workload bf16 eager
+    ask $workload bf16 graph
+  done
   for workload in mlp mlp_100 mlp_regression mlp_4096; do
     for precision in bf16 fp32 tf32; do
       [ $workload.$precision = mlp.bf16 ] || { ask $workload $precision eager; ask $workload $precision graph; }

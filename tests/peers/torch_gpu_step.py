@@ -76,10 +76,13 @@ def make_step(torch, device, request, attention):
     clip = 0
     if "network" in request:
         import torch_networks
+        if "image" in request:  # PyTorch has no channels-last layout of series
+            request = {**request, "as_image": len(request["image"]) == 2 and request["network"] != "series"}
         network, loss_of = torch_networks.network_of(request, device), torch_networks.loss_of
         if "image" in request:
-            network = network.to(memory_format=torch.channels_last)
-        if request["network"] == "gpt" and mode == "graph" and on_gpu:
+            volumes = torch_networks.directions_of(request) == 3
+            network = network.to(memory_format=torch.channels_last_3d if volumes else torch.channels_last)
+        if request["network"] in torch_networks.ADAM and mode == "graph" and on_gpu:
             options["capturable"] = True
         optimizer = torch_networks.optimizer_of(request, network.parameters(), **options)
         x, y = torch_networks.batches_of(request, RESIDENT_BATCHES, device, channels_last=True)

@@ -260,6 +260,9 @@ NETWORKS = {"cnn": cnn, "resnet": resnet, "lstm": Lstm, "gpt": Gpt, "cosmoflow":
             "spectra": spectra, "series": Series, "vit": Vit}
 
 
+ADAM = ("gpt", "unet", "vit", "cosmoflow", "spectra", "series")  # networks whose optimiser is Adam or AdamW
+
+
 def network_of(request, device="cpu"):
     return NETWORKS[request["network"]](request).to(device)
 
