@@ -156,12 +156,12 @@ __global__ void __launch_bounds__(kBlock)
 
 /// Rows: samples. Columns: groups.
 struct GroupMoments {
-  const double* parts;  ///< of sum_places()
+  const double* parts;  ///< from sum_places()
   float* mean;
   float* inverse;
   GroupShape shape;
   double epsilon;
-  int count;  ///< of the parts
+  int count;  ///< number of parts
 
   template <int kWidth>
   __device__ void at(std::uint32_t row, std::int64_t group, bool) const {
@@ -212,11 +212,11 @@ struct GroupNormalize {
 
 /// sums[sample] = the sums of d_y, and of d_y times the normalised x. Rows: samples. Columns: channels.
 struct GroupGradientSums {
-  const double* parts;  ///< of sum_places()
+  const double* parts;  ///< from sum_places()
   const float* inverse;
   double* sums;
   GroupShape shape;
-  int count;  ///< of the parts
+  int count;  ///< number of parts
 
   template <int kWidth>
   __device__ void at(std::uint32_t row, std::int64_t column, bool) const {

@@ -139,7 +139,7 @@ assert result == json.loads(other.read_text())
 assert result["torch"] == "9.9" and len(result["devices"].split("device")) == 3, result
 assert all(one["result"] == "passed" for one in result["checks"]) and len(result["checks"]) > 50
 rows = {(one["workload"], one["variant"], one["precision"], one["batch"]): one for one in result["steps"]}
-assert len(rows) == len(result["steps"]) == 21, rows.keys()
+assert len(rows) == len(result["steps"]) == 27, rows.keys()
 for key, one in rows.items():  # PyTorch's quickest way, at the same batch
     graph, beside = one["precision"] == "bf16" or key[0].startswith("mlp"), one["batch"] != 16 and key[:4:3] != ("gpt2", 64)
     assert ("ratio" in one) == beside, one

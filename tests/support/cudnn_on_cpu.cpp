@@ -224,7 +224,7 @@ const char* obstacle_to_use(const BackendDescriptor& it) {
 using Extents4 = std::array<std::int64_t, 4>;
 struct TensorView {
   Extents4 extents{}, strides{};
-  std::int64_t depth = 1, depth_stride = 0;  ///< of volumes, whose third dimension it is
+  std::int64_t depth = 1, depth_stride = 0;  ///< the third dimension, of volumes alone
   std::int64_t name = 0, alignment = 1;
   cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
   bool is_virtual = false, is_by_value = false;
