@@ -29,10 +29,10 @@ while [ $# -gt 0 ]; do
       if [ "$2" = 65536 ] && [ -z "$LIE" ]; then echo "lockstep: error: out of GPU memory before the start: 977 GiB. --batch 9 would fit"; exit 1; fi
       words+=("$1" "${2//4096/64}"); [ "$2" != 1024 ] || words[-1]=64; shift 2 ;;
     --layers|--heads) words+=("$1" 2); shift 2 ;;  # for networks made for GPUs: small enough for a CPU within a second
-    --width|--context) words+=("$1" "$([ "$command" = bench ] && echo 64 || echo "$2")"); shift 2 ;;
+    --width|--context) words+=("$1" "$([ "$command" = bench ] && [ "$2" -gt 64 ] && echo 64 || echo "$2")"); shift 2 ;;
     --unroll) words+=("$1" 5); shift 2 ;;
     --image)
-      words+=("$1" "$2") small=${2//224/64} small=${small//128x128/16x16}
+      words+=("$1" "$2") small=${2//224/64} small=${small//128x128/16x16} small=${small//32x32x32x1/8x8x8x1}
       [ "$command" != bench ] || words[-1]=${small//64x64x64/32x32x32}
       shift 2 ;;
     --outputs) words+=("$1" "$(($2 > 100 ? 100 : $2))"); shift 2 ;;
