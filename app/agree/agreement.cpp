@@ -30,24 +30,23 @@ std::string Agreement::describe(const AgreeOptions& /*options*/, std::size_t /*e
 
 ArenaNeeds Agreement::arena_needs(int /*rank*/, comm::Communicator& /*communicator*/) const { return {}; }
 
-std::shared_ptr<const Agreement> make_agreement(const TrainOptions& options, int ranks) {
-  const AgreeOptions& agree = options.agree;
+std::shared_ptr<const Agreement> make_agreement(const AgreeOptions& agree, int ranks) {
   if (agree.uses_servers()) return std::make_shared<ServersAgreement>(find_servers(agree, ranks), agree);
   if (agree.local_steps > 0) return std::make_shared<LocalAgreement>(equal_islands(agree, ranks), agree);
   return std::make_shared<AllAgreement>(ranks);
 }
 
-std::shared_ptr<const Agreement> make_agreement(comm::Communicator& communicator, TrainOptions& options) {
-  AgreeOptions& agree = options.agree;
-  if (agree.local_steps == 0) return make_agreement(options, communicator.size());
+std::shared_ptr<const Agreement> make_agreement(comm::Communicator& communicator, AgreeOptions& agree) {
+  if (agree.local_steps == 0) return make_agreement(agree, communicator.size());
   Islands islands = find_islands(communicator, agree);
   if (agree.islands == 0) agree.islands = islands.count();
   return std::make_shared<LocalAgreement>(std::move(islands), agree);
 }
 
-std::unique_ptr<comm::Communicator> connect_ranks(comm::MpiSession& session, const TrainOptions& options) {
-  const comm::CommunicatorOptions how = communicator_options(options.execution);
-  if (!options.agree.uses_servers()) return comm::make_communicator(session, how);
+std::unique_ptr<comm::Communicator> connect_ranks(comm::MpiSession& session, const AgreeMode& mode,
+                                                  const ExecutionOptions& execution) {
+  const comm::CommunicatorOptions how = communicator_options(execution);
+  if (!mode.uses_servers()) return comm::make_communicator(session, how);
   return std::make_unique<comm::SurvivorCommunicator>(session, how);
 }
 

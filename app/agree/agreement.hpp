@@ -173,12 +173,13 @@ class Agreement {
 
 /// The mode of these options without a question to other ranks: groups are as equal as can be. Throws UsageError if its
 /// options contradict each other or the number of ranks.
-std::shared_ptr<const Agreement> make_agreement(const TrainOptions& options, int ranks);
-/// Collective. The same, with groups by hosts; automatic values in `options` become decisions. Throws UsageError alike
+std::shared_ptr<const Agreement> make_agreement(const AgreeOptions& agree, int ranks);
+/// Collective. The same, with groups by hosts; automatic values in `agree` become decisions. Throws UsageError alike
 /// on all ranks.
-std::shared_ptr<const Agreement> make_agreement(comm::Communicator& communicator, TrainOptions& options);
+std::shared_ptr<const Agreement> make_agreement(comm::Communicator& communicator, AgreeOptions& agree);
 /// Collective: connects the host memories of all ranks as the mode needs it.
-std::unique_ptr<comm::Communicator> connect_ranks(comm::MpiSession& session, const TrainOptions& options);
+std::unique_ptr<comm::Communicator> connect_ranks(comm::MpiSession& session, const AgreeMode& mode,
+                                                  const ExecutionOptions& execution);
 
 /// Throws UsageError, which names the checkpoint's place `source`, if a run with the options `was` cannot continue with
 /// the options `is`. Returns a warning if that loses state at `step`; otherwise "".

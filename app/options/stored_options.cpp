@@ -190,13 +190,19 @@ TrainOptions with_network_of(const TrainOptions& given, const StoredRun& before)
                             true);
 }
 
-bool TrainOptions::is_given(const std::string& name) const {
-  return was_set(name) && std::find(from_checkpoint.begin(), from_checkpoint.end(), name) == from_checkpoint.end();
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool TrainOptions::was_set(const std::string& name) const {
-  return std::find(explicitly_set.begin(), explicitly_set.end(), name) != explicitly_set.end();
-}
+}  // namespace
+
+bool GivenOptions::is_given(const std::string& name) const { return was_set(name) && !contains(from_checkpoint, name); }
+
+bool GivenOptions::was_set(const std::string& name) const { return contains(explicitly_set, name); }
+
+bool GivenOptions::is_from_network(const std::string& name) const { return contains(from_network, name); }
 
 void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names) {
   TrainOptions copy =

@@ -280,7 +280,20 @@ struct ReportOptions {
   bool operator==(const ReportOptions&) const = default;
 };
 
-struct TrainOptions {
+/// Long names of the options that have been given, by what gives them.
+struct GivenOptions {
+  std::vector<std::string> explicitly_set;   ///< on the command line, in the file or by a checkpoint
+  std::vector<std::string> from_checkpoint;  ///< the subset of explicitly_set that a checkpoint gives
+  std::vector<std::string> from_network;     ///< options that have the network's own defaults
+  bool was_set(const std::string& name) const;
+  /// True if the user of this launch has given it.
+  bool is_given(const std::string& name) const;
+  /// True if it has the network's own default.
+  bool is_from_network(const std::string& name) const;
+  bool operator==(const GivenOptions&) const = default;
+};
+
+struct TrainOptions : GivenOptions {
   DataOptions data;
   model::NetworkOptions network;
   LossOptions loss;
@@ -296,13 +309,7 @@ struct TrainOptions {
   ExecutionOptions execution;
   bool dry_run = false;
 
-  std::vector<std::string> explicitly_set;   ///< long names given on the command line, in the file or by a checkpoint
-  std::vector<std::string> from_checkpoint;  ///< the subset of explicitly_set that a checkpoint gives
-  std::vector<std::string> from_network;     ///< long names of options that have the network's own defaults
   std::string network_note;  ///< a resumed run's network is not that of the user's file any more; "": it is
-  bool was_set(const std::string& name) const;
-  /// True if the user of this launch has given it.
-  bool is_given(const std::string& name) const;
   bool operator==(const TrainOptions&) const = default;
   /// The effective configuration as an INI file that --config reads back to an equal object (except explicitly_set,
   /// which then names all options). Every option appears once; those without effect (the momentum of Adam) as comments.

@@ -68,7 +68,7 @@ std::string range_text(io::FileType type, const ValueRange& range) {
 
 }  // namespace
 
-io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOptions& settings) {
+io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions& settings) {
   const bool classes = info.labels_are_classes && !info.tokens && !info.y.name.empty();
   const std::optional<ValueRange> range = known_range(info);
   io::DataDescription description{
@@ -94,8 +94,8 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
       .target_units = {},
       .scale = 1,
       .shift = 0,
-      .per_image = settings.data.normalize.kind == Normalization::Kind::per_image,
-      .augmentation = to_text(settings.data.augment),
+      .per_image = settings.normalize.kind == Normalization::Kind::per_image,
+      .augmentation = to_text(settings.augment),
       .source = info.source,
       .table = info.table,
       .window = info.windows ? info.windows->window : 0,
@@ -104,9 +104,9 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOption
   std::ranges::copy(names_of_targets(info.targets), std::back_inserter(description.target_names));
   std::transform(description.target_names.begin(), description.target_names.end(),
                  std::back_inserter(description.target_units), io::unit_of);
-  if (settings.data.normalize.kind == Normalization::Kind::affine) {
-    description.scale = settings.data.normalize.affine.scale;
-    description.shift = settings.data.normalize.affine.shift;
+  if (settings.normalize.kind == Normalization::Kind::affine) {
+    description.scale = settings.normalize.affine.scale;
+    description.shift = settings.normalize.affine.shift;
   }
   if (static_cast<std::int64_t>(description.class_names.size()) != description.classes) description.class_names.clear();
   return description;

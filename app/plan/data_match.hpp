@@ -17,7 +17,7 @@
 namespace lockstep::app {
 
 /// Describes the training data of a run for its checkpoints. `settings`: options with automatic values decided.
-io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOptions& settings);
+io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions& settings);
 
 struct ValueRange {
   double least = 0, greatest = 0;

@@ -15,21 +15,17 @@ constexpr std::int64_t kMaxPhotoChannels = 4;
 /// Least ratio of an image's side to its padding.
 constexpr std::int64_t kSidePerPad = 6;
 
-bool came_from_network(const TrainOptions& options, const char* name) {
-  return std::find(options.from_network.begin(), options.from_network.end(), name) != options.from_network.end();
-}
-
 /// Drops all defaults about the movement of the weights and about changes of samples. A schedule that ends with the run
 /// suits any optimiser and stays.
 void fit_to_numbers(TrainOptions& options, std::vector<std::string>& left_out) {
   std::vector<std::string> names{"augment", "normalize", "l2", "average-decay"};
-  if (came_from_network(options, "optimizer")) {
+  if (options.is_from_network("optimizer")) {
     names.insert(names.end(), {"optimizer", "learning-rate"});
     if (options.schedule.kind != model::ScheduleOptions::Kind::cosine) {
       names.insert(names.end(), {"schedule", "decay-rate", "staircase"});
     }
   }
-  std::erase_if(names, [&](const std::string& name) { return !came_from_network(options, name.c_str()); });
+  std::erase_if(names, [&](const std::string& name) { return !options.is_from_network(name); });
   if (names.empty()) return;
   std::vector<std::string> texts;
   for (const std::string& name : names) texts.push_back(fmt::format("--{} {}", name, option_text(options, name)));
@@ -45,7 +41,7 @@ void fit_to_images(const io::Field& x, TrainOptions& options, std::vector<std::s
   const bool photo = channels >= 3 && channels <= kMaxPhotoChannels;
   const std::string size = fmt::format("images of {} x {}", height, width);
   const std::string kind = fmt::format("{} channel{}", channels, channels == 1 ? "" : "s");
-  if (came_from_network(options, "augment")) {
+  if (options.is_from_network("augment")) {
     AugmentOptions& augment = options.data.augment;
     if (augment.crop && (side < augment.crop->height || longer >= 2 * augment.crop->height)) {
       left_out.push_back(fmt::format("crop={} ({})", augment.crop->height, size));
@@ -68,8 +64,7 @@ void fit_to_images(const io::Field& x, TrainOptions& options, std::vector<std::s
       augment.contrast_high = none.contrast_high;
     }
   }
-  if (!photo && came_from_network(options, "normalize") &&
-      options.data.normalize.kind == Normalization::Kind::per_image) {
+  if (!photo && options.is_from_network("normalize") && options.data.normalize.kind == Normalization::Kind::per_image) {
     if (shape.size() == 2 || has_channels(x)) {
       left_out.push_back(fmt::format("--normalize per-image ({}: per-feature keeps how bright an image is)", kind));
       options.data.normalize.kind = Normalization::Kind::per_feature;

@@ -88,7 +88,7 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
                                                 : model::network_kind(settings.network).text};
   if (workload.training == nullptr) return record;
   record.dataset = workload.training->fingerprint();
-  io::DataDescription description = describe_data(workload.training->info(), settings);
+  io::DataDescription description = describe_data(workload.training->info(), settings.data);
   description.features = workload.features;
   description.targets = workload.targets;
   store_constant(workload.constant, description);
@@ -196,7 +196,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
         "--shard-optimizer on GPUs goes with --wire fp32 only: take one of --shard-optimizer and --wire bf16");
   }
   const int ranks = communicator.size();
-  if (!agreement) agreement = make_agreement(options, ranks);
+  if (!agreement) agreement = make_agreement(options.agree, ranks);
   require_combination({.options = options,
                        .optimizer = workload.optimizer.kind,
                        .servers = agreement->roles().servers,
@@ -253,7 +253,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
                        const Origin& origin) {
   inspect_job_data(communicator, options);
   Workload workload;
-  const int world = make_agreement(options, communicator.size())->roles().training_ranks;
+  const int world = make_agreement(options.agree, communicator.size())->roles().training_ranks;
   DataPaths paths;
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
@@ -273,10 +273,11 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
                       std::vector<comm::FingerprintItem>{
                           {"training data", workload.training->fingerprint()},
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
-  standardize(communicator, *workload.options, known_scales(options, resumed, initial, workload), workload);
+  standardize(communicator, workload.options->data, known_scales(options, options.start, resumed, initial, workload),
+              workload);
   workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
   workload.model.weighted = !workload.weights.empty() || may_lack_classes(workload.training->info(), workload.model);
-  workload.training = sampled(communicator, *workload.options, *workload.network, std::move(workload.training));
+  apply_sampling(communicator, options.data.sampling, workload);
   return workload;
 }
 
@@ -302,7 +303,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
   });
   begun.run.folder = origin.folder;
   begun.run.force = options.run.force || origin.takes_folder_over;
-  std::shared_ptr<const Agreement> agreement = make_agreement(communicator, begun);
+  std::shared_ptr<const Agreement> agreement = make_agreement(communicator, begun.agree);
   Workload workload = open_workload(communicator, begun, origin.deadline, origin);
   all_succeed_or_usage(communicator, [&] {
     if (!origin.record) return;

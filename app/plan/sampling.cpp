@@ -9,7 +9,6 @@
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/training_labels.hpp"
-#include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
 #include "io/datasets/balanced_dataset.hpp"
 
@@ -20,7 +19,8 @@ namespace {
 constexpr const char* kOption = "sampling balanced";
 
 /// Throws UsageError. Looks at no label yet.
-void require_drawable(const TrainOptions& options, const model::Network& network, const io::DatasetInfo& info) {
+void require_drawable(const Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
   require_classes(kOption, info);
   if (info.has_masks()) {
     throw UsageError(
@@ -28,9 +28,9 @@ void require_drawable(const TrainOptions& options, const model::Network& network
                     "position: --class-weight balanced weighs those",
                     kOption));
   }
-  if (is_recurrent(network)) {
+  if (is_recurrent(*workload.network)) {
     throw UsageError(fmt::format("--{} does not go with --model {}: its sequences go on from step to step", kOption,
-                                 options.network.name));
+                                 workload.network_options.name));
   }
   constexpr std::int64_t kMinOfAClass = 2;  // draws in an epoch
   if (info.classes > info.samples / kMinOfAClass) {
@@ -64,14 +64,13 @@ void require_samples_of_each(const std::vector<std::int32_t>& labels, const io::
 
 }  // namespace
 
-std::unique_ptr<io::Dataset> sampled(comm::Communicator& communicator, const TrainOptions& options,
-                                     const model::Network& network, std::unique_ptr<io::Dataset> training) {
-  if (options.data.sampling == ClassSampling::uniform) return training;
-  const io::DatasetInfo& info = training->info();
-  all_succeed_or_usage(communicator, [&] { require_drawable(options, network, info); });
-  std::vector<std::int32_t> labels = read_labels(communicator, *training);
-  require_samples_of_each(labels, info);
-  return std::make_unique<io::BalancedDataset>(std::move(training), std::move(labels), options.work.seed);
+void apply_sampling(comm::Communicator& communicator, ClassSampling sampling, Workload& workload) {
+  if (sampling == ClassSampling::uniform) return;
+  all_succeed_or_usage(communicator, [&] { require_drawable(workload); });
+  std::vector<std::int32_t> labels = read_labels(communicator, *workload.training);
+  require_samples_of_each(labels, workload.training->info());
+  workload.training =
+      std::make_unique<io::BalancedDataset>(std::move(workload.training), std::move(labels), workload.seed);
 }
 
 }  // namespace lockstep::app

@@ -40,9 +40,8 @@ struct Wish {
   bool any() const { return x || x_if_asked || y || y_if_asked; }
 };
 
-Wish wish_of(const TrainOptions& options, const Workload& workload) {
+Wish wish_of(const DataOptions& data, const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
-  const DataOptions& data = options.data;
   const bool few = features_of(info) <= kMaxFeatures;
   const bool targets = model::is_of_numbers(workload.model.loss);
   const bool changes_light = data.augment.brightness != 0 || data.augment.contrast_low != 1 ||
@@ -114,9 +113,8 @@ io::FeatureScale scale_of_inputs(const io::DatasetInfo& info, std::span<const io
 }
 
 /// Collective.
-void warn_of_large_inputs(comm::Communicator& communicator, const TrainOptions& options, Workload& workload) {
-  if (!is_plain(options.optimizer.kind) || !workload.features.empty() || options.data.normalize.kind == Kind::per_image)
-    return;
+void warn_of_large_inputs(comm::Communicator& communicator, Kind normalize, Workload& workload) {
+  if (!is_plain(workload.optimizer.kind) || !workload.features.empty() || normalize == Kind::per_image) return;
   const model::InputTransform& transform = workload.model.input_transform;
   double largest = 0;
   comm::all_succeed(communicator, [&] {
@@ -130,7 +128,7 @@ void warn_of_large_inputs(comm::Communicator& communicator, const TrainOptions& 
   workload.warnings.push_back(
       fmt::format("the network's inputs go up to {:.4g}, which --optimizer {} does not bear: --normalize per-feature "
                   "brings them to mean 0 and deviation 1",
-                  largest, model::name_of(options.optimizer.kind)));
+                  largest, model::name_of(workload.optimizer.kind)));
 }
 
 /// True if the last layer of the network gets new values.
@@ -187,7 +185,7 @@ void scale_in_double(const Normalization& normalize, Workload& workload) {
 
 }  // namespace
 
-KnownScales known_scales(const TrainOptions& options, const io::TrainingRecord* record,
+KnownScales known_scales(const GivenOptions& given, const StartOptions& start, const io::TrainingRecord* record,
                          const io::TrainingRecord* weights, const Workload& workload) {
   const io::TrainingRecord* const source = record != nullptr ? record : weights;
   KnownScales known{.decided = record != nullptr};
@@ -197,15 +195,16 @@ KnownScales known_scales(const TrainOptions& options, const io::TrainingRecord* 
   known.targets = description.targets;
   if (record != nullptr) return known;
   const io::DatasetInfo& info = workload.training->info();
-  known.new_outputs = outputs_are_new(*workload.network, options.start.reinitialize) ||
-                      std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
-  if (options.is_given("normalize") || std::ssize(known.features.mean) != features_of(info)) known.features = {};
-  if (options.is_given("normalize-targets") || known.new_outputs) known.targets = {};
-  if (!options.is_given("normalize") && options.was_set("normalize")) known.trained_on = std::move(description);
+  const bool new_outputs = outputs_are_new(*workload.network, start.reinitialize) ||
+                           std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
+  known.new_targets = new_outputs && !given.is_given("normalize-targets");
+  if (given.is_given("normalize") || std::ssize(known.features.mean) != features_of(info)) known.features = {};
+  if (given.is_given("normalize-targets") || new_outputs) known.targets = {};
+  if (!given.is_given("normalize") && given.was_set("normalize")) known.trained_on = std::move(description);
   return known;
 }
 
-void standardize(comm::Communicator& communicator, const TrainOptions& options, const KnownScales& known,
+void standardize(comm::Communicator& communicator, const DataOptions& options, const KnownScales& known,
                  Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   if (info.tokens) return;
@@ -219,7 +218,7 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
   if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its beginning's decision
-  if (known.new_outputs && !options.is_given("normalize-targets")) {
+  if (known.new_targets) {
     wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMaxFeatures;
     wish.y = false;
   }
@@ -240,8 +239,8 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
       workload.targets = io::scale_of(found.y, workload.training->y_type());
     }
   }
-  if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(options.data.normalize, workload);
-  warn_of_large_inputs(communicator, options, workload);
+  if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(options.normalize, workload);
+  warn_of_large_inputs(communicator, options.normalize.kind, workload);
   const bool narrowed = workload.training->y_type() == io::FileType::float64;
   if (workload.features.empty() && workload.targets.empty() && !narrowed) return;
   workload.training = standardized(std::move(workload.training), workload);

@@ -16,18 +16,18 @@ namespace lockstep::app {
 struct KnownScales {
   io::FeatureScale features = {}, targets = {};
   bool decided = false;                                ///< the run is resumed: automatic values are already decided
-  bool new_outputs = false;                            ///< the scale of the targets is decided anew
+  bool new_targets = false;                            ///< the scale of the targets is decided anew
   std::optional<io::DataDescription> trained_on = {};  ///< training data of weights whose inputs keep their meaning
 };
 /// Scales of a run that is resumed (`record`), or begins with given weights (`weights`); either may be nullptr.
-KnownScales known_scales(const TrainOptions& options, const io::TrainingRecord* record,
+KnownScales known_scales(const GivenOptions& given, const StartOptions& start, const io::TrainingRecord* record,
                          const io::TrainingRecord* weights, const Workload& workload);
 
 /// Collective. Gathers the statistics that the options request, decides automatic values, and puts the scales into the
 /// workload's data, model and task. Scales of a checkpoint are kept. Also warns of numbers that are too large for plain
 /// gradient descent, and of numbers unlike those that the weights were trained on. Throws UsageError,
 /// comm::AgreedError.
-void standardize(comm::Communicator& communicator, const TrainOptions& options, const KnownScales& known,
+void standardize(comm::Communicator& communicator, const DataOptions& options, const KnownScales& known,
                  Workload& workload);
 
 }  // namespace lockstep::app

@@ -34,13 +34,11 @@ std::string optimizer_text(const model::OptimizerOptions& options) {
 }
 
 /// "cosine, from 0.1 to 0, warm-up over 100 steps"
-std::string schedule_text(const TrainOptions& settings, const WorkPlan& work) {
+std::string schedule_text(const model::ScheduleOptions& options, std::int64_t reference, std::int64_t global_batch) {
   using enum model::ScheduleOptions::Kind;
-  const model::ScheduleOptions& options = settings.schedule;
-  const std::int64_t reference = settings.work.reference_batch;
-  const double base = reference > 0 ? model::scale_rate(options.base, work.global_batch, reference) : options.base;
+  const double base = reference > 0 ? model::scale_rate(options.base, global_batch, reference) : options.base;
   std::string text = fmt::format("{}, {}", model::name_of(options.kind), base);
-  if (reference > 0) text += fmt::format(" = {} x {} / {}", options.base, work.global_batch, reference);
+  if (reference > 0) text += fmt::format(" = {} x {} / {}", options.base, global_batch, reference);
   switch (options.kind) {
     case constant:
       break;
@@ -63,10 +61,10 @@ std::string schedule_text(const TrainOptions& settings, const WorkPlan& work) {
   return text;
 }
 
-std::string loss_text(const TrainOptions& settings) {
-  std::string text = word_of(settings.loss.kind);
-  if (settings.loss.label_smoothing > 0) text += fmt::format(", label smoothing {}", settings.loss.label_smoothing);
-  if (settings.optimizer.l2 > 0) text += fmt::format(", L2 {}", settings.optimizer.l2);
+std::string loss_text(const LossOptions& loss, double l2) {
+  std::string text = word_of(loss.kind);
+  if (loss.label_smoothing > 0) text += fmt::format(", label smoothing {}", loss.label_smoothing);
+  if (l2 > 0) text += fmt::format(", L2 {}", l2);
   return text;
 }
 
@@ -134,11 +132,12 @@ std::string sampling_text(const Plan& plan) {
 }  // namespace
 
 std::string format_training(const Plan& plan) {
-  const TrainOptions& settings = plan.settings;
+  const auto& settings = plan.settings;
   std::string text =
       fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}{}\ninput: {}\n{}", optimizer_text(settings.optimizer),
-                  schedule_text(settings, plan.workload.work), loss_text(settings), weights_text(plan.workload),
-                  input_text(plan), sampling_text(plan));
+                  schedule_text(settings.schedule, settings.work.reference_batch, plan.workload.work.global_batch),
+                  loss_text(settings.loss, settings.optimizer.l2), weights_text(plan.workload), input_text(plan),
+                  sampling_text(plan));
   text += format_tuning(settings.tuning, *plan.workload.network);
   std::vector<std::string> usual;
   for (const std::string& name : settings.from_network) {

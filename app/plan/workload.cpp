@@ -392,8 +392,7 @@ double usual_epochs(const TrainOptions& options, std::int64_t steps_per_epoch) {
 /// Samples of a step if the user gives none: small data get more and smaller steps.
 std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std::int64_t wanted) {
   constexpr std::int64_t kShare = 16, kMin = 16;
-  const bool said = options.was_set("batch") || std::find(options.from_network.begin(), options.from_network.end(),
-                                                          "batch") != options.from_network.end();
+  const bool said = options.was_set("batch") || options.is_from_network("batch");
   if (said || options.work.global_batch > 0 || model::tokens_per_sample(options.network) > 0) return wanted;
   return std::min(wanted, std::max(kMin, samples / kShare));
 }

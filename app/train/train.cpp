@@ -380,7 +380,7 @@ TrainOptions read_train_command(const std::vector<std::string>& arguments) {
 
 int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
   Console console(session.rank() == 0);
-  const std::unique_ptr<comm::Communicator> communicator = connect_ranks(session, given);
+  const std::unique_ptr<comm::Communicator> communicator = connect_ranks(session, given.agree, given.execution);
   io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
   const Console::Watch watched(console, io_deadline);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());

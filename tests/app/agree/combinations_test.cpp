@@ -128,13 +128,13 @@ TEST(Combinations, DependOnDevicesAndNetwork) {
 }
 
 TEST(Agreement, DividesRanks) {
-  const auto all = make_agreement(TrainOptions(), 5);
+  const auto all = make_agreement(AgreeOptions(), 5);
   EXPECT_EQ(all->roles().training_ranks, 5);
   EXPECT_FALSE(all->roles().groups);
   EXPECT_EQ(all->group_of(3).size, 5);
   TrainOptions options = local();
   options.agree.islands = 2;
-  const auto islands = make_agreement(options, 5);
+  const auto islands = make_agreement(options.agree, 5);
   EXPECT_EQ(islands->roles().training_ranks, 5);
   EXPECT_EQ(islands->roles().owner_of_most, 1) << "the last rank of the smaller island";
   EXPECT_EQ(islands->group_of(1).first, 0);
@@ -142,10 +142,10 @@ TEST(Agreement, DividesRanks) {
   EXPECT_EQ(islands->group_of(4).first, 2);
   EXPECT_EQ(islands->group_of(4).largest, 3);
   options.agree.after = 10;
-  EXPECT_EQ(make_agreement(options, 5)->group_of(4).largest, 5) << "all ranks make the first steps";
+  EXPECT_EQ(make_agreement(options.agree, 5)->group_of(4).largest, 5) << "all ranks make the first steps";
   options = quorum();
   options.agree.servers.count = 2;
-  const auto servers = make_agreement(options, 5);
+  const auto servers = make_agreement(options.agree, 5);
   EXPECT_EQ(servers->roles().training_ranks, 3);
   EXPECT_EQ(servers->roles().servers, 2);
   EXPECT_FALSE(servers->roles().updates_here);
@@ -155,21 +155,21 @@ TEST(Agreement, DividesRanks) {
 TEST(Agreement, RefusesContradictions) {
   TrainOptions options = local();
   options.agree.fragments = 5;
-  EXPECT_THROW(make_agreement(options, 2), UsageError) << "more fragments than steps";
+  EXPECT_THROW(make_agreement(options.agree, 2), UsageError) << "more fragments than steps";
   options.agree.fragments = options.agree.delay = 2;
-  EXPECT_THROW(make_agreement(options, 2), UsageError) << "a delay as long as a turn";
+  EXPECT_THROW(make_agreement(options.agree, 2), UsageError) << "a delay as long as a turn";
   options.agree.delay = 1;
-  EXPECT_NO_THROW(make_agreement(options, 2));
+  EXPECT_NO_THROW(make_agreement(options.agree, 2));
 }
 
 TEST(Agreement, RefusesOtherNumbersOfRanks) {
   TrainOptions options = local();
   options.agree.islands = 3;
-  EXPECT_THROW(make_agreement(options, 2), UsageError);
+  EXPECT_THROW(make_agreement(options.agree, 2), UsageError);
   options = quorum();
-  EXPECT_THROW(make_agreement(options, 1), UsageError) << "two gradients of one rank";
+  EXPECT_THROW(make_agreement(options.agree, 1), UsageError) << "two gradients of one rank";
   options.agree.servers.count = 2;
-  EXPECT_THROW(make_agreement(options, 2), UsageError) << "nobody trains";
+  EXPECT_THROW(make_agreement(options.agree, 2), UsageError) << "nobody trains";
 }
 
 TEST(Agreement, OfAResumedRunMayLoseState) {
