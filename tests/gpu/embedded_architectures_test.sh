@@ -1,20 +1,10 @@
 #!/bin/bash
 # embedded_architectures_test.sh PYTHON NVCC: objects that lack an architecture, have one too many, or have none.
-set -u
-python=$1 nvcc=$2
-here=$(cd "$(dirname "$0")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
+. "$(dirname "$0")/checker_harness.sh"
 
 # look FILE STATUS TEXT ARCHITECTURE...
 look() {
-  local file=$1 expected=$2 text=$3
-  shift 3
-  output=$("$python" "$here/embedded_architectures.py" "$file" "$@" 2>&1)
-  status=$?
-  if [ $status != "$expected" ]; then echo "$file $*: ended with $status, not $expected: $output"; failures=1; fi
-  case $output in *"$text"*) ;; *) echo "$file $*: did not print '$text': $output"; failures=1 ;; esac
+  judge "$1 ${*:4}" "$2" "$3" embedded_architectures.py "$1" "${@:4}"
 }
 
 echo '__global__ void plain(float* x) { x[threadIdx.x] *= 2; }' > "$folder/plain.cu"

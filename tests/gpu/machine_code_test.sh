@@ -1,11 +1,6 @@
 #!/bin/bash
 # machine_code_test.sh PYTHON NVCC: tests each rule of machine_code.py with a kernel that breaks it.
-set -u
-python=$1 nvcc=$2
-here=$(cd "$(dirname "$0")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
+. "$(dirname "$0")/checker_harness.sh"
 
 # look NAME STATUS TEXT: compiles NAME.cu; the program must end with STATUS and print TEXT.
 look() {
@@ -13,10 +8,7 @@ look() {
 [{"directory": "$folder", "file": "$folder/$1.cu",
   "command": "$nvcc --generate-code=arch=compute_80,code=[sm_80] -x cu -c $folder/$1.cu -o $folder/$1.o"}]
 JSON
-  output=$("$python" "$here/machine_code.py" "$folder" 2>&1)
-  status=$?
-  if [ $status != "$2" ]; then echo "$1: ended with $status, not $2: $output"; failures=1; fi
-  case $output in *"$3"*) ;; *) echo "$1: did not print '$3': $output"; failures=1 ;; esac
+  judge "$1" "$2" "$3" machine_code.py "$folder"
 }
 
 cat > "$folder/whole.cu" <<'CU'

@@ -1,12 +1,7 @@
 #!/bin/bash
 # ptxas_report_test.sh PYTHON NVCC: the report finds a kernel that spills registers, has a stack frame, or does not
 # compile.
-set -u
-python=$1 nvcc=$2
-here=$(cd "$(dirname "$0")" && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
+. "$(dirname "$0")/checker_harness.sh"
 
 # report NAME STATUS TEXT: compiles NAME.cu; the report must end with STATUS and print TEXT.
 report() {
@@ -15,10 +10,7 @@ report() {
   "command": "$nvcc --generate-code=arch=compute_80,code=[sm_80] --generate-code=arch=compute_90,code=[sm_90] $4 -x cu -c $folder/$1.cu -o $folder/$1.o"},
  {"directory": "$folder", "file": "$folder/$1.cu", "command": "/usr/bin/c++ -x c++ -c $folder/$1.cu -o other.o"}]
 JSON
-  output=$("$python" "$here/ptxas_report.py" "$folder" 2>&1)
-  status=$?
-  if [ $status != "$2" ]; then echo "$1: ended with $status, not $2: $output"; failures=1; fi
-  case $output in *"$3"*) ;; *) echo "$1: did not print '$3': $output"; failures=1 ;; esac
+  judge "$1" "$2" "$3" ptxas_report.py "$folder"
 }
 
 cat > "$folder/plain.cu" <<'CU'
