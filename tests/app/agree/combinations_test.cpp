@@ -9,6 +9,7 @@
 
 #include "app/agree/agreement.hpp"
 #include "app/options/usage_error.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -23,12 +24,7 @@ std::string guide() {
 
 /// The sentence of the refusal; "" if the job is accepted.
 std::string refusal(const Combination& job) {
-  try {
-    require_combination(job);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return test::message_of<UsageError>([&] { require_combination(job); });
 }
 
 std::string refusal(const TrainOptions& options, int servers = 0) {

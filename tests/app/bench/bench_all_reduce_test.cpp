@@ -12,6 +12,7 @@
 #include "app/options/choices.hpp"
 #include "comm/agreement.hpp"
 #include "comm/host/serial_communicator.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -22,12 +23,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 std::string bench_complaint(const std::vector<std::string>& arguments) {
-  try {
-    parse_bench_all_reduce(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no complaint";
+  return test::message_of<UsageError>([&] { parse_bench_all_reduce(arguments); });
 }
 
 TEST(BenchAllReduceOptionsTest, TakesSizesInElements) {
@@ -314,12 +310,8 @@ TEST_F(Measurements, AWrongElementEndsTheBenchmark) {
   EXPECT_EQ(rows[0].wrong, 0);
   EXPECT_EQ(rows[1].wrong, 1);
   EXPECT_EQ(rows[2].wrong, 0);
-  try {
-    require_right(rows);
-    FAIL();
-  } catch (const comm::AgreedError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("wrong elements: 1, by two"));
-  }
+  EXPECT_THAT(test::message_of<comm::AgreedError>([&] { require_right(rows); }),
+              HasSubstr("wrong elements: 1, by two"));
 }
 
 TEST_F(Measurements, WaysTakeTurns) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/message_of.hpp"
+
 namespace lockstep::app {
 namespace {
 
@@ -67,12 +69,7 @@ TEST(BenchInput, ReadsItsOptions) {
   EXPECT_EQ(o.repeat, 3);
   EXPECT_EQ(o.steps, 9);
   const auto complaint = [](const std::vector<std::string>& arguments) -> std::string {
-    try {
-      parse_bench_input(arguments);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of<UsageError>([&] { parse_bench_input(arguments); });
   };
   EXPECT_THAT(complaint({}), HasSubstr("--data is missing"));
   EXPECT_THAT(complaint({"--data", "d", "--repeat", "0"}), HasSubstr("--repeat"));

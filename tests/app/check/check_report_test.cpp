@@ -2,6 +2,7 @@
 
 #include "app/check/check.hpp"
 #include "app/check/synthetic_facts.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -88,12 +89,7 @@ TEST(CheckOptionsTest, TakesTheOptionsOfTrain) {
   EXPECT_EQ(o.json, "f");
   EXPECT_TRUE(parse_check({}).train.data.path.empty());
   const auto complaint = [](const std::vector<std::string>& arguments) -> std::string {
-    try {
-      parse_check(arguments);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of<UsageError>([&] { parse_check(arguments); });
   };
   EXPECT_THAT(complaint({"--second", "2"}), HasSubstr("did you mean --seconds?"));
   EXPECT_THAT(complaint({"--seconds", "0"}), HasSubstr("--seconds"));

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/host/serial_communicator.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -110,12 +111,8 @@ TEST_F(CheckpointerTest, AFailureIsToldByWhoAsksNext) {
   checkpointer_.take();
   checkpointer_.write(record_of(2));
   checkpointer_.wait();
-  try {
-    checkpointer_.poll();
-    FAIL() << "no error";
-  } catch (const io::FileError& error) {
-    EXPECT_THAT(error.what(), HasSubstr((folder_ / "step-0000000002.h5").string()));
-  }
+  EXPECT_THAT(test::message_of<io::FileError>([&] { checkpointer_.poll(); }),
+              HasSubstr((folder_ / "step-0000000002.h5").string()));
   EXPECT_FALSE(checkpointer_.under_way());
 }
 
@@ -160,12 +157,8 @@ TEST_F(CheckpointerTest, AFileSystemThatDoesNotAnswerIsGivenUp) {
     impatient.take();
     *held_up = true;
     impatient.write(record_of(3));
-    try {
-      impatient.wait();
-      FAIL() << "no error";
-    } catch (const io::FileError& error) {
-      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("step 3"), HasSubstr("does not answer")));
-    }
+    EXPECT_THAT(test::message_of<io::FileError>([&] { impatient.wait(); }),
+                testing::AllOf(HasSubstr("step 3"), HasSubstr("does not answer")));
   }  // the destructor does not wait either
   permission->set_value();
   ended->get_future().wait();

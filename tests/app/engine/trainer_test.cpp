@@ -18,6 +18,7 @@
 #include "comm/agreement.hpp"
 #include "comm/host/serial_communicator.hpp"
 #include "model/cpu/cpu_backend.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -82,12 +83,7 @@ class TrainerTest : public testing::Test {
     return values;
   }
   std::string failure(const Trainer::Request& request = {}) {
-    try {
-      trainer_->step(request);
-    } catch (const comm::AgreedError& error) {
-      return error.what();
-    }
-    return "no failure";
+    return test::message_of<comm::AgreedError>([&] { trainer_->step(request); });
   }
 
   comm::SerialCommunicator communicator_;
@@ -179,7 +175,7 @@ TEST_F(TrainerTest, ADeviceNamesTheMicroStepThatIsNotFinite) {
   backend_ = std::make_unique<LikeADevice>();
   feed({4, 4, 4}, 12);
   trainer(3);
-  EXPECT_EQ(failure(), "no failure");
+  EXPECT_EQ(failure(), "");
   samples_.y[5] = std::numeric_limits<float>::infinity();
   EXPECT_THAT(failure(), HasSubstr("first in loss in micro-step 2 of 3"));
   samples_ = samples(12);

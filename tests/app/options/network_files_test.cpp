@@ -9,6 +9,7 @@
 #include "app/options/stored_options.hpp"
 #include "app/train/train_command_line.hpp"
 #include "io/io_test_support.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -28,12 +29,7 @@ class NetworkFiles : public ::testing::Test {
   }
   template <class Work>
   static std::string refusal(const Work& work) {
-    try {
-      work();
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of<UsageError>([&] { work(); });
   }
   io::TemporaryFolder folder_;
 };

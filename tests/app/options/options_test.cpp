@@ -18,6 +18,7 @@
 #include "app/pack/pack_options.hpp"
 #include "app/train/train_command_line.hpp"
 #include "model/network.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -27,22 +28,12 @@ using Arguments = std::vector<std::string>;
 
 template <class Options>
 std::string complaint(Options (*parse)(const Arguments&), const Arguments& arguments) {
-  try {
-    parse(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return test::message_of<UsageError>([&] { parse(arguments); });
 }
 
 template <class Options>
 std::string help(Options (*parse)(const Arguments&), const Arguments& arguments = {"--help"}) {
-  try {
-    parse(arguments);
-  } catch (const HelpRequested& text) {
-    return text.what();
-  }
-  return "";
+  return test::message_of<HelpRequested>([&] { parse(arguments); });
 }
 
 TEST(EvalOptionsTest, TakesARunAndWhichOfItsCheckpoints) {

@@ -21,6 +21,7 @@
 #include "app/pack/train_tokenizer_options.hpp"
 #include "app/train/train_command_line.hpp"
 #include "model/network.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -51,12 +52,7 @@ const std::vector<Parser>& parsers() {
 }
 
 std::string complaint(const Parser& command, const Arguments& arguments) {
-  try {
-    command.parse(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return test::message_of<UsageError>([&] { command.parse(arguments); });
 }
 
 std::string hint(std::string_view command, std::string_view word) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "app/options/usage_error.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -42,12 +43,7 @@ ColumnMatch match(const std::optional<TableSchema>& data, UnknownCategories unkn
 }
 
 std::string refusal(const TableSchema& data) {
-  try {
-    match(data);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+  return test::message_of<UsageError>([&] { match(data); });
 }
 
 TEST(MatchColumnsTest, EqualTablesNeedNothing) {

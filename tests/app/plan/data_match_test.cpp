@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "app/options/usage_error.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -29,12 +30,7 @@ ClassMatch match(const Names& trained_on, std::int64_t outputs, const Names& nam
   return match_classes(trained_on, outputs, data_with(names, classes), "shards/new");
 }
 std::string refusal(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+  return test::message_of<UsageError>([&] { work(); });
 }
 
 TEST(MatchClassesTest, EqualNamesNeedNothing) {

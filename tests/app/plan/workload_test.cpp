@@ -8,6 +8,7 @@
 
 #include "app/plan/plan.hpp"
 #include "app/report/figures.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -52,12 +53,7 @@ TEST(WorkPlanTest, EpochsMayBeFractionsAndEndWithWholeSteps) {
     EXPECT_EQ(work_plan(options, 100, 1).total_steps, steps) << epochs;
   }
   options.work.epochs = 1e30;
-  try {
-    work_plan(options, 100, 1);
-    FAIL() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--epochs 1e+30"));
-  }
+  EXPECT_THAT(test::message_of<UsageError>([&] { work_plan(options, 100, 1); }), HasSubstr("--epochs 1e+30"));
   options.work.steps = 5;
   EXPECT_EQ(work_plan(options, 100, 1).total_steps, 5);
 }

@@ -8,6 +8,7 @@
 
 #include "comm/agreement.hpp"
 #include "comm/host/serial_communicator.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -39,12 +40,8 @@ TEST(ResultFiles, SayWhatCannotBeWritten) {
   ResultFile nothing(alone, "");
   EXPECT_FALSE(nothing.wanted());
   nothing.write("to nowhere");
-  try {
-    ResultFile result(alone, "/nowhere/at all.csv");
-    FAIL();
-  } catch (const comm::AgreedError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("cannot write /nowhere/at all.csv: No such file"));
-  }
+  EXPECT_THAT(test::message_of<comm::AgreedError>([&] { ResultFile result(alone, "/nowhere/at all.csv"); }),
+              testing::HasSubstr("cannot write /nowhere/at all.csv: No such file"));
   ResultFile full(alone, "/dev/full");
   EXPECT_THROW(full.write("x"), comm::AgreedError);
   ResultFile device(alone, "/dev/null");

@@ -18,6 +18,7 @@
 #include "model/network.hpp"
 #include "model/training/schedule.hpp"
 #include "model/update_rule.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -36,12 +37,7 @@ TrainOptions parse(Arguments arguments) {
 
 /// The message to the user; "" if the options are accepted.
 std::string complaint(const Arguments& arguments) {
-  try {
-    parse(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return test::message_of<UsageError>([&] { parse(arguments); });
 }
 
 class ConfigFile : public testing::Test {
@@ -442,12 +438,10 @@ TEST(TrainOptionsTest, ListedNamesAreThoseThatTheModelRoomKnows) {
 }
 
 TEST(TrainOptionsTest, DataIsNeeded) {
-  try {
-    parse_train({"--epochs", "1"});
-    FAIL() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
-  }
+  EXPECT_EQ(test::message_of<UsageError>([&] {
+              parse_train({"--epochs", "1"});
+            }),
+            "--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
 }
 
 TEST(TrainOptionsTest, ContradictionsAreErrors) {
@@ -721,12 +715,7 @@ TEST(AgreeRows, ReadConfigurationsThatCompensatedForDelays) {
 }
 
 std::string help_of(const Arguments& arguments) {
-  try {
-    parse_train(arguments);
-  } catch (const HelpRequested& help) {
-    return help.what();
-  }
-  return "";
+  return test::message_of<HelpRequested>([&] { parse_train(arguments); });
 }
 
 TEST(NetworkHelp, ListsTheNetworks) {
@@ -868,12 +857,8 @@ TEST(TrainOptionsIni, RoundTripsAnyValidSet) {
 }
 
 TEST(TrainOptionsIni, RejectsNonsense) {
-  try {
-    train_options_from_ini("bogus = 1\n");
-    FAIL() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "stored configuration:1: unknown option bogus");
-  }
+  EXPECT_EQ(test::message_of<UsageError>([&] { train_options_from_ini("bogus = 1\n"); }),
+            "stored configuration:1: unknown option bogus");
 }
 
 }  // namespace

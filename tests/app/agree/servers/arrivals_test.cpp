@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/message_of.hpp"
+
 namespace lockstep::app {
 namespace {
 
@@ -20,12 +22,7 @@ class ArrivalsTest : public ::testing::Test {
   void write(const std::string& bytes) const { std::ofstream(file_, std::ios::binary) << bytes; }
   std::string refusal(const std::string& bytes, const ArrivalHead& of) const {
     write(bytes);
-    try {
-      read_arrivals(file_, of);
-    } catch (const std::runtime_error& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of<std::runtime_error>([&] { read_arrivals(file_, of); });
   }
 
   std::filesystem::path file_ = std::filesystem::temp_directory_path() /

@@ -8,6 +8,7 @@
 
 #include "app/agree/servers/admission.hpp"
 #include "comm/session/mpi_session.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -58,12 +59,7 @@ TEST(ReplayTest, AnUpdateWaitsForItsGradientAndForAllThatReadTheWeightsBeforeIt)
 TEST(ReplayTest, WeightsThatTheRecordDoesNotKnowOrThatAreGoneAreAnError) {
   Replay replay = four_updates();
   const auto refusal = [&](int worker, std::int64_t made) -> std::string {
-    try {
-      replay.wants(worker, made);
-    } catch (const comm::PeerError& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of<comm::PeerError>([&] { replay.wants(worker, made); });
   };
   EXPECT_THAT(refusal(1, 11), HasSubstr("rank 1 is to read the weights of update 10, and 11 are made"));
   EXPECT_THAT(refusal(1, 13), HasSubstr("the record of server 0 knows no further gradient of rank 1"));
