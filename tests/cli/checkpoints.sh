@@ -47,11 +47,8 @@ options=(train --data data --hidden 24,16 --optimizer adam --average-decay 0.99 
 # reached RUN STEP: training has come to STEP.
 reached() { [ "$(metric "$1" train step 2>/dev/null | tail -n 1 | cut -d ' ' -f 1)" -ge "$2" ]; }
 
-# same_tensors RUN RUN STEP: compares every number of the two checkpoints bit by bit.
-same_tensors() {
-  python3 "$tree/tests/cli/checkpoint_tensors.py" $1/checkpoints/step-00000000$3.h5 $2/checkpoints/step-00000000$3.h5 24 \
-    >differences 2>&1 || failed "$1 and $2 at step $3: $(tail -n 3 differences)"
-}
+# same_at STEP RUN RUN: their checkpoints have the same tensors.
+same_at() { expect_same_tensors "$2/checkpoints/step-00000000$1.h5" "$3/checkpoints/step-00000000$1.h5" 24; }
 
 check "the plan counts the copy"
 run -n 2 "${options[@]}" --steps 60 --dry-run
@@ -78,8 +75,8 @@ touch gate
 finish 60
 expect_status 0
 for step in 20 40 60; do expect_file runs/held/checkpoints/step-00000000$step.h5; done
-same_tensors runs/whole runs/held 20
-same_tensors runs/whole runs/held 60
+same_at 20 runs/whole runs/held
+same_at 60 runs/whole runs/held
 check "the log tells how long training stood still"
 expect_out '^checkpoint runs/held/checkpoints/step-0000000020.h5  in [0-9.]+ s, [0-9.]+ s of them without training$'
 [ "$(metric runs/held checkpoint stall_seconds | wc -l)" = 3 ] || failed "three checkpoints expected in metrics.jsonl"
@@ -95,7 +92,7 @@ expect_file runs/killed/checkpoints/step-0000000020.h5
 expect_no_file runs/killed/checkpoints/step-0000000040.h5
 run -n 2 "${options[@]}" --steps 60 --run runs/killed --resume
 expect_status 0; expect_out 'continuing after step 20'
-same_tensors runs/whole runs/killed 60
+same_at 60 runs/whole runs/killed
 [ -z "$(find runs/killed/checkpoints -name '*.tmp')" ] || failed "left behind: $(ls -A runs/killed/checkpoints)"
 metric runs/whole train loss >whole; metric runs/killed train loss >killed; expect_same whole killed
 
@@ -128,8 +125,8 @@ for way in "2" "3" "3 --shard-optimizer" "2 --shard-optimizer"; do
   check "--checkpoint-writers $way: the same bits, nothing else in the folder"
   run -n 3 "${options[@]}" --keep 2 --keep-best 0 --steps 60 --checkpoint-writers $writers $shared --run $parts
   expect_status 0
-  same_tensors runs/whole-3 $parts 40
-  same_tensors runs/whole-3 $parts 60
+  same_at 40 runs/whole-3 $parts
+  same_at 60 runs/whole-3 $parts
   [ "$(ls $parts/checkpoints | sed 's/parts-.*/parts/' | tr '\n' ' ')" = "latest step-0000000040.h5 step-0000000040.parts step-0000000060.h5 step-0000000060.parts " ] ||
     failed "the folder holds: $(ls $parts/checkpoints)"
   [ "$(ls $parts/checkpoints/step-0000000060.parts-* | wc -l)" = "$writers" ] || failed "parts: $(ls -R $parts)"
@@ -140,7 +137,7 @@ for way in "2" "3" "3 --shard-optimizer" "2 --shard-optimizer"; do
     rm runs/onward/checkpoints/step-0000000060.h5
     run -n $n "${options[@]}" --steps 60 --resume --run runs/onward
     expect_status 0; expect_out 'continuing after step 40'
-    [ $n = 1 ] || same_tensors runs/whole-3 runs/onward 60
+    [ $n = 1 ] || same_at 60 runs/whole-3 runs/onward
   done
 done
 
@@ -174,7 +171,7 @@ for held in "step-0000000040.parts the parts" ".step-0000000040 the file that jo
   [ -n "$(find runs/killed -name 'step-0000000040.parts-*')" ] || failed "no part was begun"
   run -n 3 "${shared[@]}" --steps 60 --run runs/killed --resume
   expect_status 0; expect_out 'continuing after step 20'
-  same_tensors runs/whole-3 runs/killed 60
+  same_at 60 runs/whole-3 runs/killed
   [ "$(find runs/killed -name '*.parts-*' | wc -l)" = 3 ] || failed "left behind: $(ls runs/killed/checkpoints)"
 done
 

@@ -225,7 +225,33 @@ for line in open(run + "/metrics.jsonl"):
         print(record["step"], repr(record[key]))
 END
 }
+# make_images_and_text: images.h5 has 96 images of 18 x 18 x 3 in 4 classes, the folder text a corpus of characters.
+make_images_and_text() {
+  python3 - <<'END' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+with h5py.File("images.h5", "w") as f:
+    f["x"], f["y"] = r.integers(0, 256, (96, 18, 18, 3)).astype(np.uint8), r.integers(0, 4, 96).astype(np.int32)
+words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
+text = " ".join(words[i] for i in r.integers(0, 10, 1400))
+open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
+END
+  must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
+}
+# train_to FILE RANKS OPTION...: copies the last checkpoint to FILE. All runs are runs/here: a checkpoint keeps its path.
+train_to() {
+  local file=$1 ranks=$2
+  shift 2
+  rm -rf runs/here
+  run -n "$ranks" train "$@" --run runs/here
+  expect_status 0
+  cp "$(newest_checkpoint runs/here)" "$file"
+}
 newest_checkpoint() { find "$1/checkpoints" -name 'step-*.h5' | sort | tail -n 1; }
+# same_tensors FILE FILE TENSORS [TOLERANCE]: two checkpoints have the same tensors, at least TENSORS, bit by bit or nearly
+# so. Their records may differ: times, configuration.
+same_tensors() { python3 "$tree/tests/cli/checkpoint_tensors.py" "$@" >differences 2>&1; }
+expect_same_tensors() { same_tensors "$@" || failed "$1 and $2: $(tail -n 3 differences)"; }
 # Prints a folder's contents, name by name with size and time: shows that nothing was overwritten.
 picture() { find "$1" -type f -printf '%P %s %T@\n' 2>/dev/null | sort; }
 # flip_byte FILE OFFSET: changes one byte; a negative offset counts from the end.

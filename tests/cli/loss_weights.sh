@@ -71,14 +71,7 @@ network=(--model linear --weight-init "constant(0)" --bias-init "constant(0)" --
 options=("${network[@]}" --optimizer sgd --global-batch 240)
 steps=(--steps 8 --learning-rate 0.5)
 # made RANKS FILE OPTION...: leaves the last checkpoint in last.h5.
-made() {
-  local n=$1 file=$2
-  shift 2
-  rm -rf runs/here
-  run -n "$n" train --data "$file" "$@" --run runs/here
-  expect_status 0
-  cp "$(newest_checkpoint runs/here)" last.h5
-}
+made() { train_to last.h5 "$1" --data "${@:2}"; }
 trained() { made "$@" "${options[@]}" "${steps[@]}"; }
 
 for n in 1 3; do

@@ -5,52 +5,33 @@
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
-python3 - <<'END' || exit 1
-import h5py, numpy as np
-r = np.random.default_rng(1)
-with h5py.File("images.h5", "w") as f:
-    f["x"], f["y"] = r.integers(0, 256, (96, 18, 18, 3)).astype(np.uint8), r.integers(0, 4, 96).astype(np.int32)
-words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
-text = " ".join(words[i] for i in r.integers(0, 10, 1400))
-open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
-END
-must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
+make_images_and_text
 
 mlp="--data data --hidden 64,24 --optimizer adam --learning-rate 0.003 --average-decay 0.99 --clip-norm 1 --l2 0.001 --global-batch 70
   --steps 200 --evaluate-every 50"
-# All runs use one folder, because a checkpoint keeps its path in the configuration.
-# trained NAME RANKS OPTION...: leaves the last checkpoint in NAME.h5.
-trained() {
-  local name=$1 n=$2
-  shift 2
-  rm -rf runs/here
-  run -n "$n" train "$@" --run runs/here
-  expect_status 0
-  cp "$(newest_checkpoint runs/here)" "$name.h5"
-}
 
 check "without it three ranks differ from one"
-trained plain-1 1 $mlp
-trained plain-3 3 $mlp
+train_to plain-1.h5 1 $mlp
+train_to plain-3.h5 3 $mlp
 ! cmp -s plain-1.h5 plain-3.h5 || failed "nothing to show: the bytes are the same anyway"
 
 check "the same file on 1, 3, 8 and other numbers of ranks"
-trained one 1 $mlp --reproducible
+train_to one.h5 1 $mlp --reproducible
 expect_out '1 rank x 3 in 24 virtual ranks'
 for n in $(some 2 3 8 2 4 5 6); do
-  trained many $n $mlp --reproducible
+  train_to many.h5 $n $mlp --reproducible
   cmp one.h5 many.h5 || failed "$n ranks"
 done
 check "the same file over a ring and on two levels"
-trained one 1 $mlp --reproducible --bucket-size 500
+train_to one.h5 1 $mlp --reproducible --bucket-size 500
 for transport in ring two-level; do
-  trained many 3 $mlp --reproducible --transport $transport --bucket-size 500
+  train_to many.h5 3 $mlp --reproducible --transport $transport --bucket-size 500
   cmp one.h5 many.h5 || failed "$transport"
 done
 
 check "the same file where four ranks stop and three go on"
-trained one 1 $mlp --reproducible --checkpoint-every 50
-trained many 4 $mlp --reproducible --checkpoint-every 50
+train_to one.h5 1 $mlp --reproducible --checkpoint-every 50
+train_to many.h5 4 $mlp --reproducible --checkpoint-every 50
 rm runs/here/checkpoints/step-0000000200.h5 runs/here/checkpoints/step-0000000150.h5
 run -n 3 train $mlp --reproducible --checkpoint-every 50 --resume --run runs/here
 expect_status 0; expect_out 'continuing after step 100'
@@ -65,9 +46,9 @@ gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --drop
 for network in cnn resnet lstm gpt; do
   options="${!network} --reproducible --global-batch 14 --evaluation-batch 8 --steps 6 --checkpoint-every 3 --seed 3"
   check "$network: the same file on other numbers of ranks"
-  trained one 1 $options
+  train_to one.h5 1 $options
   for n in $(some 1 4 2 3); do
-    trained many $n $options
+    train_to many.h5 $n $options
     cmp one.h5 many.h5 || failed "$n ranks"
   done
   check "$network: the same file where four ranks stop and three go on"
@@ -78,7 +59,7 @@ for network in cnn resnet lstm gpt; do
 done
 
 check "the parts of a run stay what they were, on more ranks, too"
-trained one 1 $mlp --reproducible --virtual-ranks 6 --checkpoint-every 100
+train_to one.h5 1 $mlp --reproducible --virtual-ranks 6 --checkpoint-every 100
 rm runs/here/checkpoints/step-0000000200.h5
 run -n 4 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
 expect_status 0; expect_out 'in 6 virtual ranks'
@@ -87,14 +68,14 @@ expect_error 2 '--reproducible: a step of 70 samples in 6 parts on 8 ranks'
 
 check "the parts of a small step are as many on any number of ranks; more ranks than those are refused"
 small="--data data --hidden 8 --reproducible --global-batch 10 --steps 20"
-trained one 1 $small
+train_to one.h5 1 $small
 expect_out 'in 6 virtual ranks'
-trained many 5 $small
+train_to many.h5 5 $small
 expect cmp one.h5 many.h5
 run -n 8 train $small --run runs/refused
 expect_error 2 '--reproducible: a step of 10 samples in 6 parts on 8 ranks: every rank needs a part: give fewer ranks, or --virtual-ranks 10 '
-trained one 1 $small --virtual-ranks 10
-trained many 8 $small --virtual-ranks 10
+train_to one.h5 1 $small --virtual-ranks 10
+train_to many.h5 8 $small --virtual-ranks 10
 expect cmp one.h5 many.h5
 run -n 8 train --data data --reproducible --global-batch 4 --steps 5 --run runs/refused
 expect_error 2 'in 3 parts on 8 ranks: .*give a larger --global-batch or fewer ranks'

@@ -8,19 +8,6 @@ options=(--data data --hidden 24,16 --optimizer adam --learning-rate 0.003 --sch
   --global-batch 70 --report-every 1 --evaluate-every 10 --keep 9)
 every_10=("${options[@]}" --checkpoint-every 10)
 
-# same_tensors FILE FILE: compares every dataset bit by bit; the rest of the record may differ (times, configuration).
-cat >same_tensors.py <<'END'
-import h5py, numpy as np, sys
-def tensors(file):
-    found = {}
-    h5py.File(file, "r").visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
-    return found
-a, b = map(tensors, sys.argv[1:])
-assert a.keys() == b.keys(), (a.keys() ^ b.keys())
-assert len(a) >= 6 * 4, sorted(a)  # 6 parameters, 2 moments, 1 average
-different = [name for name in a if a[name].tobytes() != b[name].tobytes()]
-assert not different, different
-END
 
 for n in 1 2 3; do
   check "40 steps are 20 and 20 more, bit by bit, on $n ranks"
@@ -31,7 +18,7 @@ for n in 1 2 3; do
   rm "$(newest_checkpoint runs/parts-$n)"  # as if it had died after step 20's
   run -n $n train "${every_10[@]}" --steps 40 --run runs/parts-$n --resume
   expect_status 0; expect_out 'continuing after step 20'
-  expect python3 same_tensors.py "$(newest_checkpoint runs/whole-$n)" "$(newest_checkpoint runs/parts-$n)"
+  expect_same_tensors "$(newest_checkpoint runs/whole-$n)" "$(newest_checkpoint runs/parts-$n)" 24
   metric runs/whole-$n train loss >whole; metric runs/parts-$n train loss >parts
   expect_same whole parts
 done
@@ -48,7 +35,7 @@ expect_status 0; expect_out 'continuing after step 20'
 expect_out "sums between hosts: .* \(--all-reduce $limits\)"
 run -n 3 train "${every_10[@]}" --all-reduce "$limits" --transport ring --steps 40 --run runs/given
 expect_status 0
-expect python3 same_tensors.py "$(newest_checkpoint runs/measured)" "$(newest_checkpoint runs/given)"
+expect_same_tensors "$(newest_checkpoint runs/measured)" "$(newest_checkpoint runs/given)" 24
 
 check "another world size goes on with the same samples"
 cp -r runs/whole-1 runs/grown
@@ -110,7 +97,7 @@ run -w ./late_reader train "${every_10[@]}" --steps 40 --run runs/taken --resume
 expect_status 0; expect_out 'continuing after step 20'
 expect_out 'the owner before has written .*step-0000000030.h5 meanwhile'; expect_out 'continuing after step 30'
 metric runs/whole-1 train loss >whole; metric runs/taken train loss >taken; expect_same whole taken
-expect python3 same_tensors.py "$(newest_checkpoint runs/whole-1)" "$(newest_checkpoint runs/taken)"
+expect_same_tensors "$(newest_checkpoint runs/whole-1)" "$(newest_checkpoint runs/taken)" 24
 
 check "a kill between a checkpoint and its line, or in the middle of a file, leaves no gap and no rest"
 must_run train "${every_10[@]}" --steps 20 --run runs/killed

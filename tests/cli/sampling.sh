@@ -40,14 +40,7 @@ END
 
 network=(--model linear --weight-init "constant(0)" --bias-init "constant(0)" --schedule constant --normalize none --no-tensorboard --progress off)
 # made RANKS FILE OPTION...: the last checkpoint is in last.h5.
-made() {
-  local n=$1 file=$2
-  shift 2
-  rm -rf runs/here
-  run -n "$n" train --data "$file" "$@" --run runs/here
-  expect_status 0
-  cp "$(newest_checkpoint runs/here)" last.h5
-}
+made() { train_to last.h5 "$1" --data "${@:2}"; }
 
 whole=("${network[@]}" --optimizer sgd --learning-rate 0.5 --global-batch 240 --steps 8)
 check "an epoch has as many of each class: what balanced class weights teach"

@@ -8,17 +8,8 @@ pack_small data/train
 pack_small data/test --first 600
 
 base="--data data --hidden 32 --global-batch 60 --seed 3 --learning-rate 0.003 --progress off"
-cat >same_tensors.py <<'END'
-import sys, h5py
-def tensors(path):
-    found = {}
-    h5py.File(path).visititems(lambda name, item: found.__setitem__(name, item[()].tobytes())
-                               if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
-    return found
-a, b = map(tensors, sys.argv[1:])
-sys.exit(not a or a != b)
-END
-same_weights() { python3 same_tensors.py "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" || failed "$1 and $2 have other weights"; }
+# same_weights RUN RUN: their newest checkpoints have the same tensors.
+same_weights() { expect_same_tensors "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" 4; }
 # counts WORD: prints the numbers after it in the last run's log, rank by rank.
 counts() { sed -nE "s/.*$1[^:]*: ([0-9 ]*).*/\1/p" out | tail -n 1; }
 # beyond LINES: the log has more lines of steps.
@@ -48,7 +39,7 @@ if [ "$form" != more ]; then
     expect_status 0; expect_out 'every rank keeps 1/3'
     same_weights runs/all runs/shared
   done
-  ! python3 same_tensors.py "$(newest_checkpoint runs/all)" "$(find runs/all/checkpoints -name 'step-*' | sort | head -n 1)" || failed "the comparison sees no difference"
+  ! same_tensors "$(newest_checkpoint runs/all)" "$(find runs/all/checkpoints -name 'step-*' | sort | head -n 1)" 4 || failed "the comparison sees no difference"
 
   for transport in $(some 1 ring auto); do
     check "a resumed run of sums has the bits of one that was not stopped, and goes on as --agree all: $transport"

@@ -6,16 +6,7 @@
 export LOCKSTEP_ORDER=${LOCKSTEP_ORDER:-$RANDOM} OMPI_MCA_mpi_yield_when_idle=1
 echo "order of streams: LOCKSTEP_ORDER=$LOCKSTEP_ORDER"
 pack_small data/train
-python3 - <<'END' || exit 1
-import h5py, numpy as np
-r = np.random.default_rng(1)
-with h5py.File("images.h5", "w") as f:
-    f["x"], f["y"] = r.integers(0, 256, (96, 18, 18, 3)).astype(np.uint8), r.integers(0, 4, 96).astype(np.int32)
-words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
-text = " ".join(words[i] for i in r.integers(0, 10, 1400))
-open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
-END
-must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
+make_images_and_text
 
 mlp="--data data --hidden 33,20 --activation tanh --optimizer adam --learning-rate 0.003 --average-decay 0.9 --clip-norm 1 --l2 0.001"
 cnn="--model cnn --data images.h5 --augment crop=16,flip --learning-rate 0.01"
