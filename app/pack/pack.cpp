@@ -92,6 +92,8 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
       return io::open_idx(options.x, options.y, array_labels(options));
     case PackFormat::npy:
       return io::open_npy(options.x, options.y, array_labels(options));
+    case PackFormat::npz:
+      return io::open_npz(options.x, options.x_name, options.y_name, array_labels(options));
     case PackFormat::csv:
       return io::open_csv(options.x, {.header = options.header,
                                       .numbers_may_be_names = options.header_is_said,

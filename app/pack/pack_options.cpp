@@ -41,12 +41,17 @@ constexpr std::string_view kPackExamples =
     "  lockstep pack --format synthetic --task regression --features 600 --out shards/synthetic\n";
 
 const std::vector<Choice<std::optional<PackFormat>>>& formats() {
-  static const std::vector<Choice<std::optional<PackFormat>>> all{
-      {"idx", PackFormat::idx},         {"npy", PackFormat::npy},
-      {"csv", PackFormat::csv},         {"hdf5", PackFormat::hdf5},
-      {"cifar10", PackFormat::cifar10}, {"cifar100", PackFormat::cifar100},
-      {"images", PackFormat::images},   {"text", PackFormat::text},
-      {"tokens", PackFormat::tokens},   {"synthetic", PackFormat::synthetic}};
+  static const std::vector<Choice<std::optional<PackFormat>>> all{{"idx", PackFormat::idx},
+                                                                  {"npy", PackFormat::npy},
+                                                                  {"npz", PackFormat::npz},
+                                                                  {"csv", PackFormat::csv},
+                                                                  {"hdf5", PackFormat::hdf5},
+                                                                  {"cifar10", PackFormat::cifar10},
+                                                                  {"cifar100", PackFormat::cifar100},
+                                                                  {"images", PackFormat::images},
+                                                                  {"text", PackFormat::text},
+                                                                  {"tokens", PackFormat::tokens},
+                                                                  {"synthetic", PackFormat::synthetic}};
   return all;
 }
 
@@ -70,6 +75,7 @@ std::optional<PackFormat> format_of(const fs::path& file) {
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
   if (name.ends_with("-ubyte") || name.ends_with(".idx")) return PackFormat::idx;
   if (name.ends_with(".npy")) return PackFormat::npy;
+  if (name.ends_with(".npz")) return PackFormat::npz;
   if (name.ends_with(".csv") || name.ends_with(".tsv")) return PackFormat::csv;
   if (name.ends_with(".h5") || name.ends_with(".hdf5") || name.ends_with(".hdf")) return PackFormat::hdf5;
   if (name.ends_with(".txt")) return PackFormat::text;
@@ -160,9 +166,10 @@ void add_table_options(OptionTable& table, PackOptions& options) {
       .needs("label-column");
   table
       .add("regression", options.regression,
-           "the label is a number to predict, not a class; csv, several: a,b,c. Also of npy, idx and hdf5, where whole "
+           "the label is a number to predict, not a class; csv, several: a,b,c. Also of npy, npz, idx and hdf5, where "
+           "whole "
            "numbers are classes")
-      .only_with("format", {"csv", "npy", "idx", "hdf5"});
+      .only_with("format", {"csv", "npy", "npz", "idx", "hdf5"});
   table.add("ignore-columns", options.ignore_columns, "COLUMNS", "not used: names or indices, comma-separated")
       .only_with("format", {"csv"});
   table
@@ -203,17 +210,17 @@ void add_table_options(OptionTable& table, PackOptions& options) {
 }
 
 void add_hdf5_options(OptionTable& table, PackOptions& options) {
-  table.group("HDF5 files of others (hdf5)");
+  table.group("HDF5 files of others, and NumPy archives (hdf5, npz)");
   table
       .add("x-name", options.x_name, "NAME",
-           "dataset that holds the samples; default: x, or the one that fits; several inputs: NAME,NAME")
+           "dataset or array that holds the samples; default: x, or the one that fits; several inputs: NAME,NAME")
       .check(reject_empty)
-      .only_with("format", {"hdf5"});
+      .only_with("format", {"hdf5", "npz"});
   table
       .add("y-name", options.y_name, "NAME",
-           "dataset that holds the labels; default: y, or the one that fits; several of numbers: NAME,NAME")
+           "dataset or array that holds the labels; default: y, or the one that fits; several of numbers: NAME,NAME")
       .check(reject_empty)
-      .only_with("format", {"hdf5"});
+      .only_with("format", {"hdf5", "npz"});
   add_allow_fill(table, options.allow_fill);
   table.find("allow-fill")->only_with("format", {"hdf5"});
   add_layout_option(table, options.layout);
@@ -325,7 +332,8 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   table.add_choice("format", options.format, "NAME", "of the input; default: by the name of --x", formats());
   table.add(
       "x", options.x, "FILE",
-      "the samples: IDX (also .gz), NumPy .npy, a table (.csv, .tsv) with samples and labels, HDF5 (.h5; a folder of "
+      "the samples: IDX (also .gz), NumPy .npy and .npz, a table (.csv, .tsv) with samples and labels, HDF5 (.h5; a "
+      "folder of "
       "them with --format hdf5), CIFAR batches (.bin, "
       "or their folder: the training ones), a folder of images by class, text (.txt, also .gz), or tokens (uint16 "
       ".bin). Of CIFAR, text and tokens several files with commas between them");
@@ -333,12 +341,13 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
   table
       .add("mask", options.mask,
-           "each position of a sample has a class: the labels of npy, idx and hdf5 are masks. Labels of two extents or "
+           "each position of a sample has a class: the labels of npy, npz, idx and hdf5 are masks. Labels of two "
+           "extents or "
            "more beside samples of two or more are, unless --regression is given")
-      .only_with("format", {"npy", "idx", "hdf5"})
+      .only_with("format", {"npy", "npz", "idx", "hdf5"})
       .contradicts("regression");
   add_ignore_label(table, options.ignore_label);
-  table.find("ignore-label")->only_with("format", {"npy", "idx", "hdf5"});
+  table.find("ignore-label")->only_with("format", {"npy", "npz", "idx", "hdf5"});
   table.group("Where");
   table.add("out", options.out, "FOLDER", "the shard folder to make");
   table.add("shards", options.shards, "N", "files to spread the samples over").at_least(1).at_most(100000);
@@ -382,7 +391,7 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
         throw UsageError(fmt::format("--x: there is no file or folder {}", files[0].string()));
       }
       throw UsageError(
-          fmt::format("--x: the name {} does not tell the format; add --format idx, npy, csv, hdf5, "
+          fmt::format("--x: the name {} does not tell the format; add --format idx, npy, npz, csv, hdf5, "
                       "cifar10, cifar100, images, text or tokens",
                       options.x.string()));
     }

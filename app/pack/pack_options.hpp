@@ -13,7 +13,7 @@
 
 namespace lockstep::app {
 
-enum class PackFormat { idx, npy, csv, hdf5, cifar10, cifar100, images, text, tokens, synthetic };
+enum class PackFormat { idx, npy, npz, csv, hdf5, cifar10, cifar100, images, text, tokens, synthetic };
 
 /// Size of scaled images, in pixels.
 struct ImageSize {

@@ -40,12 +40,13 @@ void read_rows(ArrayFile& file, std::span<std::byte> rows) {
 
 /// Decides by one rule for labels of one element, of any type and shape, and for masks. Reads the file to its end if
 /// they are floats.
-bool are_classes(ArrayFile file, const ArrayFile& samples, const ArrayLabels& labels) {
+bool are_classes(ArrayFile file, std::span<const ArrayFile> inputs, const ArrayLabels& labels) {
   check_shape(file);
   const std::span<const std::int64_t> shape = std::span(file.shape).subspan(1);
   const bool single = std::ranges::all_of(shape, [](std::int64_t n) { return n == 1; });
-  const bool masks = labels.meaning == LabelMeaning::masks ||
-                     (samples.shape.size() > 1 && are_shaped_as_masks(std::span(samples.shape).subspan(1), shape));
+  const bool masks = labels.meaning == LabelMeaning::masks || std::ranges::any_of(inputs, [&](const ArrayFile& x) {
+                       return x.shape.size() > 1 && are_shaped_as_masks(std::span(x.shape).subspan(1), shape);
+                     });
   if (labels.ignored && (single || !masks)) {
     throw FileError(fmt::format("{}: --ignore-label is for masks, and each sample has {} here",
                                 file.bytes.path().string(), single ? "one label" : "numbers to predict"));
@@ -68,33 +69,33 @@ bool are_classes(ArrayFile file, const ArrayFile& samples, const ArrayLabels& la
 
 class ArraySource final : public SampleSource {
  public:
-  ArraySource(std::string format, std::vector<ArrayFile> files, bool labels_are_classes,
-              std::optional<std::int64_t> ignored)
-      : format_(std::move(format)),
+  /// `files`: in the order of SampleSource::roles(), with their names. Without roles: x, and perhaps y.
+  ArraySource(std::string description, std::vector<ArrayFile> files, const std::vector<std::string>& names,
+              std::vector<FieldRole> roles, bool labels_are_classes, std::optional<std::int64_t> ignored)
+      : description_(std::move(description)),
         files_(std::move(files)),
+        roles_(std::move(roles)),
         labels_are_classes_(labels_are_classes),
         ignored_(ignored) {
-    constexpr const char* kNames[] = {"x", "y"};
     for (std::size_t f = 0; f < files_.size(); ++f) {
       check_shape(files_[f]);
-      fields_.push_back({kNames[f], files_[f].type, {files_[f].shape.begin() + 1, files_[f].shape.end()}});
+      fields_.push_back({names[f], files_[f].type, {files_[f].shape.begin() + 1, files_[f].shape.end()}});
     }
     floats_are_classes_ = labels_are_classes_ && is_float(fields_[1].type);
     if (floats_are_classes_) fields_[1].type = FileType::int32;
-    if (files_.size() == 2 && files_[0].shape[0] != files_[1].shape[0]) {
-      throw FileError(fmt::format("{} has {} samples but {} has {} labels; they do not belong together",
-                                  files_[0].bytes.path().string(), files_[0].shape[0], files_[1].bytes.path().string(),
-                                  files_[1].shape[0]));
+    for (std::size_t f = 1; f < files_.size(); ++f) {
+      if (files_[f].shape[0] == files_[0].shape[0]) continue;
+      const bool labels = f == 1 && roles_.empty();
+      throw FileError(fmt::format("{} has {} samples but {} has {}{}; they do not belong together",
+                                  files_[0].bytes.path().string(), files_[0].shape[0], files_[f].bytes.path().string(),
+                                  files_[f].shape[0], labels ? " labels" : ""));
     }
   }
 
   std::vector<Field> fields() const override { return fields_; }
+  std::vector<FieldRole> roles() const override { return roles_; }
   std::int64_t count() const override { return files_[0].shape[0]; }
-  std::string description() const override {
-    std::vector<std::filesystem::path> paths;
-    for (const ArrayFile& file : files_) paths.push_back(file.bytes.path());
-    return describe_files(format_, paths);
-  }
+  std::string description() const override { return description_; }
   bool labels_are_classes() const override { return labels_are_classes_; }
   std::optional<std::int64_t> ignored_label() const override { return ignored_; }
   std::vector<std::string> remarks() const override {
@@ -133,8 +134,9 @@ class ArraySource final : public SampleSource {
   }
 
  private:
-  std::string format_;
+  std::string description_;
   std::vector<ArrayFile> files_;
+  std::vector<FieldRole> roles_;
   std::vector<Field> fields_;
   bool labels_are_classes_ = false, floats_are_classes_ = false;
   std::optional<std::int64_t> ignored_;
@@ -158,14 +160,41 @@ void check_shape(const ArrayFile& file) {
   file.bytes.expect_room(static_cast<std::uint64_t>(bytes));
 }
 
+std::unique_ptr<SampleSource> make_array_source(std::string description, const std::vector<NamedArray>& inputs,
+                                                const std::vector<NamedArray>& targets, const ArrayLabels& labels) {
+  std::vector<ArrayFile> samples, files;
+  for (const NamedArray& input : inputs) samples.push_back(input.open());
+  const bool classes = targets.size() == 1 && are_classes(targets[0].open(), samples, labels);
+  const bool several = inputs.size() > 1 || targets.size() > 1;
+  std::vector<std::string> names;
+  std::vector<FieldRole> roles;
+  const auto take = [&](FieldRole role, std::size_t i) {
+    const std::vector<NamedArray>& arrays = role == FieldRole::input ? inputs : targets;
+    files.push_back(role == FieldRole::input ? std::move(samples[i]) : arrays[i].open());
+    names.push_back(several ? arrays[i].name : role == FieldRole::input ? "x" : "y");
+    if (several) roles.push_back(role);
+  };
+  take(FieldRole::input, 0);
+  if (!targets.empty()) take(FieldRole::target, 0);
+  for (std::size_t i = 1; i < inputs.size(); ++i) take(FieldRole::input, i);
+  for (std::size_t i = 1; i < targets.size(); ++i) take(FieldRole::target, i);
+  return std::make_unique<ArraySource>(std::move(description), std::move(files), names, std::move(roles), classes,
+                                       classes ? labels.ignored : std::nullopt);
+}
+
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
                                                 const std::filesystem::path& x, const std::filesystem::path& y,
                                                 const ArrayLabels& labels) {
-  std::vector<ArrayFile> files;
-  if (!y.empty()) files.push_back(open(y));
-  files.insert(files.begin(), open(x));
-  const bool classes = !y.empty() && are_classes(open(y), files[0], labels);
-  return std::make_unique<ArraySource>(std::move(format), std::move(files), classes, labels.ignored);
+  const auto array = [open](const std::filesystem::path& path) {
+    return NamedArray{.name = "", .open = [open, path] { return open(path); }};
+  };
+  std::vector<NamedArray> targets;
+  std::vector<std::filesystem::path> paths{x};
+  if (!y.empty()) {
+    targets.push_back(array(y));
+    paths.push_back(y);
+  }
+  return make_array_source(describe_files(format, paths), {array(x)}, targets, labels);
 }
 
 }  // namespace lockstep::io

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,15 @@ struct ArrayFile {
 /// Throws FileError for impossible extents: none, negative, no sample, more bytes than the file has.
 void check_shape(const ArrayFile& file);
 
+/// One array as a field of the samples.
+struct NamedArray {
+  std::string name;
+  std::function<ArrayFile()> open;  ///< at its first row
+};
+/// Several arrays: the inputs, and the targets, which may be none. Throws FileError if the counts differ, and for
+/// several targets of which one is no number to predict.
+std::unique_ptr<SampleSource> make_array_source(std::string description, const std::vector<NamedArray>& inputs,
+                                                const std::vector<NamedArray>& targets, const ArrayLabels& labels);
 /// Opens both files; an empty y: samples without labels. Throws FileError if the counts differ.
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
                                                 const std::filesystem::path& x, const std::filesystem::path& y,

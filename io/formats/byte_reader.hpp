@@ -1,5 +1,5 @@
 /// \file
-/// Reads a file forward in pieces of exact size, plain or gzip (recognised by content).
+/// Reads a file forward in pieces of exact size, plain or gzip (recognised by content), or a file within an archive.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <span>
 
 #include "io/files/file_error.hpp"
+#include "io/formats/zip_archive.hpp"
 
 namespace lockstep::io {
 
@@ -16,6 +17,8 @@ class ByteReader {
  public:
   /// Throws FileError if the file is missing, unreadable, or named .gz without being gzip.
   explicit ByteReader(std::filesystem::path path);
+  /// A file in a ZIP archive, whose name in messages is ARCHIVE/NAME. Its end is compared with its checksum.
+  ByteReader(const std::filesystem::path& archive, const ZipMember& member);
   ~ByteReader();
   ByteReader(ByteReader&&) noexcept;
   ByteReader& operator=(ByteReader&&) noexcept;
@@ -37,6 +40,8 @@ class ByteReader {
 
  private:
   struct Stream;
+  struct GzipStream;
+  struct ZipStream;
   std::filesystem::path path_;
   std::unique_ptr<Stream> stream_;
   std::uint64_t position_ = 0;

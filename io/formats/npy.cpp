@@ -1,13 +1,21 @@
 // NumPy's .npy (numpy.lib.format): "\x93NUMPY", major, minor, the header's length (uint16 in version 1, uint32 from 2
-// on, little-endian), the header (a Python dictionary literal with descr, fortran_order, shape), then the elements.
+// on, little-endian), the header (a Python dictionary literal with descr, fortran_order, shape), then the elements. An
+// .npz is a ZIP archive of such files.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "io/formats/array_source.hpp"
+#include "io/formats/zip_archive.hpp"
+#include "io/shards/shard_file.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -66,8 +74,9 @@ void parse_shape(ArrayFile& file, std::string_view header) {
   }
 }
 
-ArrayFile open_npy(const std::filesystem::path& path) {
-  ArrayFile file{.bytes = ByteReader(path), .type = FileType::other, .big_endian = false, .shape = {}};
+ArrayFile read_header(ByteReader bytes) {
+  const std::filesystem::path path = bytes.path();
+  ArrayFile file{.bytes = std::move(bytes), .type = FileType::other, .big_endian = false, .shape = {}};
   std::array<std::byte, 8> head{};
   file.bytes.read(head);
   if (std::memcmp(head.data(), "\x93NUMPY", 6) != 0)
@@ -92,7 +101,57 @@ ArrayFile open_npy(const std::filesystem::path& path) {
   return file;
 }
 
+ArrayFile open_npy(const std::filesystem::path& path) { return read_header(ByteReader(path)); }
+
+/// An array's name in its archive, without the .npy that NumPy appends.
+std::string array_name(const ZipMember& member) {
+  constexpr std::string_view kExtension = ".npy";
+  return member.name.ends_with(kExtension) ? member.name.substr(0, member.name.size() - kExtension.size())
+                                           : member.name;
+}
+
+/// The arrays of these names; throws FileError that lists those that are there.
+std::vector<NamedArray> arrays_of(const std::filesystem::path& file, const std::vector<ZipMember>& members,
+                                  const std::vector<std::string>& names, std::string_view option) {
+  std::vector<NamedArray> arrays;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(members, name, array_name);
+    if (found == members.end()) {
+      std::vector<std::string> all;
+      std::ranges::transform(members, std::back_inserter(all), array_name);
+      fail(file, fmt::format("has no array {}; it holds {}: --{} names one", name,
+                             all.empty() ? "none" : fmt::format("{}", fmt::join(visible_lines(all), ", ")), option));
+    }
+    arrays.push_back({.name = name, .open = [file, member = *found] { return read_header(ByteReader(file, member)); }});
+  }
+  return arrays;
+}
+
 }  // namespace
+
+std::unique_ptr<SampleSource> open_npz(const std::filesystem::path& file, const std::string& x, const std::string& y,
+                                       const ArrayLabels& labels) {
+  constexpr const char* kUsualLabels = "y";
+  const std::vector<ZipMember> members = zip_members(file);
+  const bool no_labels = y == kUsualLabels && std::ranges::find(members, y, array_name) == members.end();
+  std::vector<NamedArray> inputs = arrays_of(file, members, names_in(x), "x-name"),
+                          targets =
+                              arrays_of(file, members, no_labels ? std::vector<std::string>{} : names_in(y), "y-name");
+  std::vector<std::string> names;
+  for (const auto* arrays : {&inputs, &targets}) {
+    for (const NamedArray& array : *arrays) {
+      if (std::ranges::find(names, array.name) != names.end()) {
+        fail(file, fmt::format("{} is named twice: a field has one name", array.name));
+      }
+      names.push_back(array.name);
+    }
+  }
+  const std::vector<std::string> shown = short_names(names);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    (i < inputs.size() ? inputs[i] : targets[i - inputs.size()]).name = shown[i];
+  }
+  return make_array_source(describe_files("npz", {file}), inputs, targets, labels);
+}
 
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
                                        const ArrayLabels& labels) {

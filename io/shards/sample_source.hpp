@@ -89,6 +89,11 @@ std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
                                        const ArrayLabels& labels = {});
 
+/// NumPy .npz: arrays of one file, by their names; several inputs, or several targets of numbers, have commas between
+/// them. No labels if y is "y" and there is no array of that name.
+std::unique_ptr<SampleSource> open_npz(const std::filesystem::path& file, const std::string& x, const std::string& y,
+                                       const ArrayLabels& labels = {});
+
 /// Encoding of one table's cells as numbers, for another table with the same columns.
 struct TableEncoding {
   TableSchema table;

@@ -89,10 +89,11 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
   EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}), "--x: there is no file or folder a.bin");
   EXPECT_EQ(parse_pack({"a.npy", "--out", "o"}).x, "a.npy");
   EXPECT_EQ(complaint(parse_pack, {"a.npy", "b", "--out", "o"}), "a.npy and b contradict each other");
-  EXPECT_EQ(complaint(parse_pack, {"--x", "/dev/null", "--out", "o"}),
-            "--x: the name /dev/null does not tell the format; add --format idx, npy, csv, hdf5, cifar10, cifar100, "
-            "images, text or "
-            "tokens");
+  EXPECT_EQ(
+      complaint(parse_pack, {"--x", "/dev/null", "--out", "o"}),
+      "--x: the name /dev/null does not tell the format; add --format idx, npy, npz, csv, hdf5, cifar10, cifar100, "
+      "images, text or "
+      "tokens");
   EXPECT_EQ(parse_pack({"--x", "a/data_batch_1.bin,a/data_batch_2.bin", "--out", "o"}).format, PackFormat::cifar10);
   EXPECT_EQ(parse_pack({"--x", "ptb.train.txt", "--out", "o"}).format, PackFormat::text);
 }
@@ -162,10 +163,11 @@ TEST(PackOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refused({"--x", "a.csv", "--regression", "--out", "o"}),
             "--regression needs --label-column: the column to predict");
   EXPECT_EQ(refused({"--x", "a.npy", "--shards", "0", "--out", "o"}), "--shards: 0 must be at least 1");
-  EXPECT_EQ(refused({"--format", "cvs", "--out", "o"}),
-            "--format: cvs is not one of idx, npy, csv, hdf5, cifar10, cifar100, images, text, tokens and synthetic; "
-            "did you mean "
-            "csv?");
+  EXPECT_EQ(
+      refused({"--format", "cvs", "--out", "o"}),
+      "--format: cvs is not one of idx, npy, npz, csv, hdf5, cifar10, cifar100, images, text, tokens and synthetic; "
+      "did you mean "
+      "csv?");
   EXPECT_EQ(refused({"--x", "a.npy", "--seed", "2", "--out", "o"}),
             "--seed has an effect only with --format synthetic or with --validation");
   EXPECT_EQ(refused({"--x", "a.npy", "--validation", "1.5", "--out", "o"}),

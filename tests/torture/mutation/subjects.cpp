@@ -81,6 +81,49 @@ void gzip(const fs::path& file, const std::string& bytes) {
   gzclose(out);
 }
 
+std::string little_endian(std::uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i & 0xFF);
+  return text;
+}
+
+/// A deflate stream without zlib's own header.
+std::string deflated(const std::string& bytes) {
+  std::string out(compressBound(bytes.size()), '\0');
+  z_stream stream{};
+  deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+/// A ZIP archive of files, the second one deflated, with sizes of 64 bits in its list.
+std::string zip(const std::vector<std::pair<std::string, std::string>>& files) {
+  std::string archive, list;
+  for (const auto& [name, bytes] : files) {
+    const bool packs = !list.empty();
+    const std::string stored = packs ? deflated(bytes) : bytes;
+    const std::string checksum =
+        little_endian(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())), 4);
+    const std::string common =
+        little_endian(45, 2) + little_endian(0, 2) + little_endian(packs ? 8 : 0, 2) + little_endian(0, 4) + checksum;
+    const std::string wide =
+        little_endian(1, 2) + little_endian(16, 2) + little_endian(bytes.size(), 8) + little_endian(stored.size(), 8);
+    const std::string lengths = little_endian(name.size(), 2) + little_endian(wide.size(), 2);
+    list += "PK\1\2" + little_endian(45, 2) + common + std::string(8, '\xFF') + lengths + std::string(10, '\0') +
+            little_endian(archive.size(), 4) + name + wide;
+    archive += "PK\3\4" + common + std::string(8, '\xFF') + lengths + name + wide + stored;
+  }
+  const std::size_t begin = archive.size();
+  return archive + list + "PK\5\6" + little_endian(0, 4) + little_endian(files.size(), 2) +
+         little_endian(files.size(), 2) + little_endian(list.size(), 4) + little_endian(begin, 4) + little_endian(0, 2);
+}
+
 std::string llm_tokens() {
   std::string bytes(1024, '\0');
   const std::int32_t head[] = {20240520, 1, 300};
@@ -245,6 +288,13 @@ void add_arrays(std::vector<Subject>& all) {
        },
        {"x.npy", "y.npy"},
        [](const fs::path& folder) { return pack(folder, io::open_npy(folder / "x.npy", folder / "y.npy")); }});
+  all.push_back({"npz",
+                 [](const fs::path& folder) {
+                   write_bytes(folder / "a.npz", zip({{"x.npy", npy("<f4", "(40, 6)", std::string(960, '\x3d'))},
+                                                      {"y.npy", npy("<i8", "(40,)", std::string(320, '\0'))}}));
+                 },
+                 {"a.npz"},
+                 [](const fs::path& folder) { return pack(folder, io::open_npz(folder / "a.npz", "x", "y")); }});
   all.push_back(
       {"csv",
        [](const fs::path& folder) {
