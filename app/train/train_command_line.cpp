@@ -1,5 +1,7 @@
 #include "app/train/train_command_line.hpp"
 
+#include <charconv>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -49,13 +51,28 @@ constexpr std::string_view kTrainExamples =
     "      prints parameters, memory and work per step, and stops\n";
 
 /// Before the ranks are connected, a stalled file system ends this process; the launcher then ends the others.
-io::IoDeadline deadline_before_start(double seconds) {
-  return io::IoDeadline(seconds, {.expired = [seconds](const io::IoDeadline::Pending& pending) {
-                          comm::write_stderr(fmt::format("lockstep train: error on rank {} (host {}, pid {}): {}\n",
-                                                         comm::launched_rank().value_or(0), comm::host_name(), getpid(),
-                                                         describe_stall(pending, seconds)));
-                          std::_Exit(kExitFailed);
-                        }});
+io::IoDeadline::Handlers exit_before_start(double seconds) {
+  return {.expired = [seconds](const io::IoDeadline::Pending& pending) {
+    comm::write_stderr(fmt::format("lockstep train: error on rank {} (host {}, pid {}): {}\n",
+                                   comm::launched_rank().value_or(0), comm::host_name(), getpid(),
+                                   describe_stall(pending, seconds)));
+    std::_Exit(kExitFailed);
+  }};
+}
+
+/// The value of --io-deadline among arguments that no table has read yet.
+double io_deadline_in(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kName = "--io-deadline";
+  double seconds = ExecutionOptions{}.io_deadline;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string_view value = arguments[i];
+    if (!value.starts_with(kName)) continue;
+    value.remove_prefix(kName.size());
+    if (value.starts_with('=')) value.remove_prefix(1);
+    if (value.empty() && i + 1 < arguments.size()) value = arguments[i + 1];
+    std::from_chars(value.data(), value.data() + value.size(), seconds);  // the table reports what is no number
+  }
+  return seconds > 0 ? seconds : ExecutionOptions{}.io_deadline;
 }
 
 /// Options of the run in `folder`, which is resumed from its newest checkpoint. Without a checkpoint the job is
@@ -63,7 +80,7 @@ io::IoDeadline deadline_before_start(double seconds) {
 std::optional<EarlierOptions> before_in_folder(const fs::path& folder, bool names_data, double io_deadline) {
   const fs::path file = folder / "config.ini", checkpoints = folder / "checkpoints";
   if (folder.empty()) return std::nullopt;
-  io::IoDeadline deadline = deadline_before_start(io_deadline);
+  io::IoDeadline deadline(io_deadline, exit_before_start(io_deadline));
   std::optional<std::string> configuration;
   try {
     const io::IoDeadline::Operation reading(&deadline, io::IoDeadline::Kind::reading, file);
@@ -134,7 +151,16 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
   }
 }
 
-TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of) {
+TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& read_configuration) {
+  std::optional<io::IoDeadline> deadline;
+  StoredConfiguration configuration_of;
+  if (read_configuration) {
+    deadline.emplace(io_deadline_in(arguments), exit_before_start(io_deadline_in(arguments)));
+    configuration_of = [&](const fs::path& checkpoint) {
+      const io::IoDeadline::Operation reading(&*deadline, io::IoDeadline::Kind::reading, checkpoint);
+      return read_configuration(checkpoint);
+    };
+  }
   const NamedNetwork named = find_network(arguments, configuration_of);
   TrainOptions options;
   options.network.source = named.source;

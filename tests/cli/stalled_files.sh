@@ -162,6 +162,15 @@ OPENED_FILES=$work/opened run -n 3 -w ./preloaded train --data data/many --optim
 expect_status 0
 [ "$(grep "^2 .*data/many/shard" opened | sort -u | wc -l)" -le 18 ] || failed "rank 2 opened what it does not read"
 
+check "the network of a run that goes on is read under a deadline, before the ranks are connected"
+come_back
+printf '%s\n' 'name: own' 'network: [dense: 8, dense: $outputs]' >own.yaml
+must_run train --data data --model own.yaml --steps 2 --progress off --no-tensorboard --run runs/own
+stall 1 runs/own/checkpoints/
+start -n 2 -w ./preloaded train --resume --run runs/own --steps 4 $limits
+stalled_out 'error on rank 1 \(.*\): reading [^ ]*checkpoints/step-[0-9]*\.h5'
+come_back
+
 check "a world of one"
 come_back
 begin alone "${train[@]}" --io-deadline $io_deadline
