@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The examples of app/examples with small data: each learns on two ranks what a linear model does not, and goes on behind its training.
 # label: more
-# seconds: 600
+# seconds: 700
 . "$(dirname "$0")/harness.sh"
 examples=$tree/app/examples
 "$python" -c 'import numpy' 2>/dev/null || skip_all "no NumPy beside h5py here"
@@ -32,6 +32,33 @@ both() {
     expect_status 0; [ "$model" = linear ] || expect_silence  # a linear model may learn nothing
   done
 }
+
+# commands_of SECTION SAMPLES: the commands of a section of model/networks.md, with as many samples where they do not say how many.
+commands_of() {
+  awk -v section="## $1" '/^## / { own = $0 == section } own && /^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } own && inside' \
+    "$tree/model/networks.md" >commands
+  [ "$(grep -c '^lockstep' commands)" -ge 3 ] || failed "few commands in $1"
+  printf 'python3() { if [ $# = 2 ]; then set -- "$@" %s; fi; "%s" "$@"; }\nlockstep() { "%s" "$@"; }\n' "$2" "$python" "$lockstep" >all.sh
+  cat commands >>all.sh
+  command_line="the commands of $1"
+  timeout 400 bash -e all.sh >out 2>err </dev/null
+  status=$?
+}
+mkdir -p app && ln -s "$examples" app/examples
+
+check "the commands of the documents: from spectra in HDF5 to predictions in CSV"
+commands_of "From spectra in HDF5 to predictions in CSV" 1200
+expect_status 0
+expect_out 'R2'; expect_file spectra.onnx
+[ "$(wc -l <predictions.csv)" = 101 ] || failed "$(wc -l <predictions.csv) lines"
+metric runs/spectra validation mean_absolute_error | tail -n 1 | awk '{ exit !($2 < 0.6) }' || failed "$(metric runs/spectra validation mean_absolute_error)"
+
+check "the commands of the documents: forecasts of series"
+commands_of "Forecasts of series" 1500
+expect_status 0
+head -n 1 forecasts.csv | grep -qx 'index,step,predicted_x+1,predicted_x+2,predicted_x+3,predicted_x+4' || failed "$(head -n 1 forecasts.csv)"
+tail -n 1 forecasts.csv | grep -Eq '(^|,)1500,' || failed "the last forecast is $(tail -n 1 forecasts.csv)"
+rm -rf runs predictions.h5 predictions.csv forecasts.h5 forecasts.csv shards new.h5 spectra.h5 series.csv spectra.onnx
 
 check "spectra: from HDF5 to predictions in CSV"
 made spectra spectra.h5 1500
