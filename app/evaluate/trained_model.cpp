@@ -31,6 +31,13 @@ namespace lockstep::app {
 
 namespace {
 
+/// The fields of packed data that the run chose among others.
+void find_fields(const DataOptions& chosen, const std::optional<io::DataDescription>& known, DataFormat& format) {
+  const bool one_input = !known || known->inputs.empty();
+  if (chosen.x != DataOptions{}.x && one_input) format.inputs = io::short_names(io::names_in(chosen.x));
+  if (chosen.y != DataOptions{}.y) format.targets = io::short_names(io::names_in(chosen.y));
+}
+
 /// Input of the network.
 DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record, const TrainedModelOptions& request,
                      TrainedModel::Labels labels) {
@@ -39,9 +46,12 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
   DataFormat format = data_format(trained, known ? &*known : nullptr);
   if (format.context == 0) {
     const bool packed = is_packed_data(trained.data.validation);
-    if (packed && trained.data.y != DataOptions{}.y) format.targets = io::names_in(trained.data.y);
-    if (packed || !request.x.empty()) format.x = request.x.empty() ? "x" : request.x;
-    if (packed || !request.y.empty()) format.y = request.y.empty() ? "y" : request.y;
+    if (packed) find_fields(trained.data, known, format);
+    const std::string& all_targets = trained.data.y.empty() ? trained.data.y : DataOptions{}.y;
+    if (packed || !request.x.empty()) format.x = request.x.empty() ? DataOptions{}.x : request.x;
+    if (packed || !request.y.empty()) format.y = request.y.empty() ? all_targets : request.y;
+    if (request.x == DataOptions{}.x) format.inputs = {request.x};
+    if (request.y == DataOptions{}.y) format.targets = {request.y};
     if (!format.ignored_label && known) format.ignored_label = known->ignored_label;
     if (packed) format.ignored_label.reset();  // they know their own
   }
@@ -50,7 +60,9 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
     format.layout = io::Layout::channels_last;
   }
   format.gaps.accept_unwritten = format.gaps.accept_unwritten || request.allow_fill;
-  if (labels == TrainedModel::Labels::as_they_come) format.unlabelled = io::Unlabelled::accepted;
+  if (labels == TrainedModel::Labels::as_they_come) {
+    format.unlabelled = request.y.empty() ? io::Unlabelled::accepted : io::Unlabelled::refused;
+  }
   return format;
 }
 
@@ -199,6 +211,7 @@ void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_pt
   }
   if (!record.data_description.empty()) trained_on_ = io::data_description_from_json(record.data_description);
   const auto make_windows = [&] {
+    require_past_targets(opened->info());
     opened = windowed(trained_.data, std::move(opened), data(), labels_ == Labels::as_they_come);
   };
   if (!trained_on_) {
@@ -219,6 +232,17 @@ void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_pt
   if (!match.note.empty()) notes_.push_back(match.note);
   if (!match.warning.empty()) warnings_.push_back(match.warning);
   opened = relabelled(std::move(opened), match, trained_on_->class_names, record.network.outputs);
+}
+
+/// Windows of a run with targets see the past ones beside the other numbers of a step.
+void TrainedModel::require_past_targets(const io::DatasetInfo& rows) const {
+  if (trained_.data.window == 0 || !trained_on_ || !rows.y.name.empty() || rows.x.sample_shape.size() > 1) return;
+  const std::int64_t seen = trained_on_->x.elements() / trained_.data.window;
+  if (seen <= rows.x.elements()) return;
+  throw UsageError(
+      fmt::format("{}: has no targets, and the network sees the past ones beside the other numbers of a step, {} in "
+                  "all instead of {}: --y names them",
+                  data().string(), seen, rows.x.elements()));
 }
 
 /// Labels of one kind: masks where it was trained on masks, of the same extents, and only there.

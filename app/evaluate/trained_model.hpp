@@ -70,6 +70,7 @@ class TrainedModel {
   std::unique_ptr<io::Dataset> open_images() const;
   void open_data(comm::Communicator& communicator, const TrainedModelOptions& request, io::IoDeadline& deadline);
   void match_data(const TrainedModelOptions& request, std::unique_ptr<io::Dataset>& opened);
+  void require_past_targets(const io::DatasetInfo& rows) const;
   void require_same_masks(const io::DatasetInfo& info, bool has_labels) const;
   void standardize();
   void compare_values(comm::Communicator& communicator, const TrainedModelOptions& request);

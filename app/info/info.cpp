@@ -23,13 +23,13 @@ bool holds_data(const fs::path& folder) {
   return false;
 }
 
-/// Describes data with or without labels.
+/// Describes data with or without labels, unless the user names some.
 bool describe_data_at(Console& console, const fs::path& path, const InfoOptions& options) {
-  constexpr auto kUnlabelled = io::Unlabelled::accepted;
+  const auto unlabelled = options.y == InfoOptions{}.y ? io::Unlabelled::accepted : io::Unlabelled::refused;
   const io::Gaps gaps{.accept_unwritten = options.allow_fill, .deliver_missing = true};
-  inspect_data({.x = options.x, .y = options.y, .unlabelled = kUnlabelled, .gaps = gaps}, path);
+  inspect_data({.x = options.x, .y = options.y, .unlabelled = unlabelled, .gaps = gaps}, path);
   return describe_dataset(
-      console, {.path = path, .x = options.x, .y = options.y, .unlabelled = kUnlabelled, .gaps = gaps}, options.verify);
+      console, {.path = path, .x = options.x, .y = options.y, .unlabelled = unlabelled, .gaps = gaps}, options.verify);
 }
 
 bool is_table(const fs::path& path) {

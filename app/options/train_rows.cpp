@@ -305,6 +305,16 @@ std::string parse_layout(const std::string& text, io::Layouts& layout) {
       return fmt::format("has {}, which {}; words: auto, channels-first, channels-last", field.letters, wrong);
     }
   }
+  for (const io::FieldLayout& field : parsed.fields) {
+    if (std::ranges::count(parsed.fields, field.field, &io::FieldLayout::field) > 1) {
+      return fmt::format("gives {} twice: each field has one order",
+                         field.field.empty() ? "letters without a name" : field.field);
+    }
+    if (field.field.empty() && parsed.fields.size() > 1) {
+      return fmt::format("has {} without a name beside others: NAME={} says whose order it is", field.letters,
+                         field.letters);
+    }
+  }
   if (parsed.fields.empty()) return "is empty: auto, channels-first, channels-last, or letters such as image=nchw";
   layout = parsed;
   return "";
@@ -381,8 +391,9 @@ void add_data_options(OptionTable& table, DataOptions& options) {
       .add("x", options.x, "NAME",
            "HDF5 dataset that holds the samples, for files made by others; several inputs: NAME,NAME, also of shards")
       .check(reject_empty);
-  table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets; several of numbers: NAME,NAME")
-      .check(reject_empty);
+  table.add(
+      "y", options.y, "NAME",
+      "HDF5 dataset that holds the labels or targets; several of numbers: NAME,NAME; with --window also \"\": none");
   add_ignore_label(table, options.ignore_label);
   add_allow_fill(table, options.allow_fill);
   add_layout_option(table, options.layout);

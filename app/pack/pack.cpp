@@ -61,6 +61,11 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
+/// Files may have no labels, unless the user names some.
+io::Unlabelled unlabelled(const PackOptions& options) {
+  return options.y_name == PackOptions{}.y_name ? io::Unlabelled::accepted : io::Unlabelled::refused;
+}
+
 io::Gaps gaps_of(const PackOptions& options) {
   return {.accept_unwritten = options.allow_fill, .deliver_missing = options.missing != io::CsvOptions::Missing::error};
 }
@@ -114,7 +119,7 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
       return io::open_hdf5({.path = options.x,
                             .x = options.x_name,
                             .y = options.y_name,
-                            .unlabelled = io::Unlabelled::accepted,
+                            .unlabelled = unlabelled(options),
                             .gaps = gaps_of(options),
                             .layout = options.layout,
                             .labels = label_meaning(options),
@@ -260,7 +265,7 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     peers.all_succeed([&] {
       if (!speaks) return;
       inspect_data(
-          {.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted, .gaps = gaps_of(options)},
+          {.x = options.x_name, .y = options.y_name, .unlabelled = unlabelled(options), .gaps = gaps_of(options)},
           options.x);
     });
   }

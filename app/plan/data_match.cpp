@@ -101,7 +101,7 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions
       .window = info.windows ? info.windows->window : 0,
       .horizon = info.windows ? info.windows->horizon : 0};
   for (const io::FieldRange& input : info.inputs) description.inputs.push_back(input.field);
-  std::ranges::copy(names_of_targets(info.targets), std::back_inserter(description.target_names));
+  std::ranges::copy(io::names_of_numbers(info.targets), std::back_inserter(description.target_names));
   std::transform(description.target_names.begin(), description.target_names.end(),
                  std::back_inserter(description.target_units), io::unit_of);
   if (settings.normalize.kind == Normalization::Kind::affine) {
@@ -215,20 +215,9 @@ std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const
   return std::make_unique<io::RelabelledDataset>(std::move(data), match.output_of_class, outputs, trained_on);
 }
 
-std::vector<std::string> names_of_targets(std::span<const io::FieldRange> targets) {
-  std::vector<std::string> names;
-  for (const io::FieldRange& target : targets) {
-    const std::int64_t numbers = target.field.elements();
-    for (std::int64_t i = 0; i < numbers; ++i) {
-      names.push_back(numbers == 1 ? target.field.name : fmt::format("{}_{}", target.field.name, i));
-    }
-  }
-  return names;
-}
-
 void require_same_targets(std::span<const std::string> network, std::span<const io::FieldRange> data,
                           const std::filesystem::path& path) {
-  const std::vector<std::string> names = names_of_targets(data);
+  const std::vector<std::string> names = io::names_of_numbers(data);
   if (names.empty() || network.empty() || std::ranges::equal(network, names)) return;
   throw UsageError(fmt::format("{}: has the targets {}, and the network learns {}: --y names them in its order",
                                path.string(), fmt::join(names, " and "), fmt::join(network, " and ")));
@@ -249,7 +238,7 @@ void require_same_extents(const io::Field& network, const io::Field& data, const
 void require_same_inputs(std::span<const io::FieldRange> network, std::span<const io::FieldRange> data,
                          const std::filesystem::path& path) {
   const auto alike = [](const io::FieldRange& a, const io::FieldRange& b) {
-    return a.field.sample_shape == b.field.sample_shape;
+    return squeezed(a.field.sample_shape) == squeezed(b.field.sample_shape);
   };
   const auto is_named = [&](const io::FieldRange& one) {
     return std::ranges::any_of(network, [&](const auto& other) { return other.field.name == one.field.name; });
@@ -269,22 +258,26 @@ void require_same_inputs(std::span<const io::FieldRange> network, std::span<cons
                                path.string(), listed(data), listed(network)));
 }
 
-void require_same_samples(const io::DataDescription& trained_on, const io::DatasetInfo& data,
-                          const std::filesystem::path& path) {
+void require_same_fields(const io::DataDescription& trained_on, const io::DatasetInfo& data,
+                         const std::filesystem::path& path) {
   std::vector<io::FieldRange> inputs;
   for (const io::Field& input : trained_on.inputs) inputs.push_back({.field = input});
   require_same_inputs(inputs, data.inputs, path);
-  require_same_extents(trained_on.x, data.x, trained_on.layout, path);
   require_same_targets(trained_on.target_names, data.targets, path);
 }
 
+void require_same_samples(const io::DataDescription& trained_on, const io::DatasetInfo& data,
+                          const std::filesystem::path& path) {
+  require_same_fields(trained_on, data, path);
+  require_same_extents(trained_on.x, data.x, trained_on.layout, path);
+}
+
 std::string compare_ranges(const io::DataDescription& trained_on, const io::DatasetInfo& data,
-                           const std::optional<ValueRange>& range, const std::filesystem::path& path) {
+                           const std::optional<ValueRange>& range, const std::filesystem::path& path,
+                           const std::string& remedy) {
   if (trained_on.per_image) return "";  // every image gets the same mean and deviation
   const bool bytes_before = trained_on.x.type == io::FileType::uint8, bytes_now = data.x.type == io::FileType::uint8;
   if (bytes_before && bytes_now) return "";
-  constexpr const char* kRemedy =
-      "--normalize says how they become its input (affine(1,0) for numbers that are ready), or pack both alike";
   if (!trained_on.has_range || !range) {
     if (bytes_before == bytes_now) return "";
     return fmt::format("{} holds {}, and the network was trained on {} of a range that is not known: see whether {}",
@@ -299,8 +292,8 @@ std::string compare_ranges(const io::DataDescription& trained_on, const io::Data
   const bool images = bytes_before || bytes_now || (larger <= kBytes && larger > kBytes / 2 && smaller <= 1);
   const std::string text = fmt::format("{} holds {}, and the network was trained on {}", path.string(),
                                        range_text(data.x.type, *range), range_text(trained_on.x.type, before));
-  if (images && larger / smaller >= kOtherScale) throw UsageError(fmt::format("{}: {}", text, kRemedy));
-  return fmt::format("{}: is that meant? {}", text, kRemedy);
+  if (images && larger / smaller >= kOtherScale) throw UsageError(fmt::format("{}: {}", text, remedy));
+  return fmt::format("{}: is that meant? {}", text, remedy);
 }
 
 std::string compare_vocabularies(const io::TokenInfo& trained_on, const io::TokenInfo& data,

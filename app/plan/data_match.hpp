@@ -42,8 +42,6 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
 std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const ClassMatch& match,
                                         const std::vector<std::string>& trained_on, std::int64_t outputs);
 
-/// Names of several targets in the order of y: "mass", or "place_0", "place_1" for a field of several numbers.
-std::vector<std::string> names_of_targets(std::span<const io::FieldRange> targets);
 /// Throws UsageError unless several targets have the names that the network learns, in its order. `network`: empty if
 /// they are unknown.
 void require_same_targets(std::span<const std::string> network, std::span<const io::FieldRange> data,
@@ -57,14 +55,21 @@ void require_same_extents(const io::Field& network, const io::Field& data, const
 void require_same_inputs(std::span<const io::FieldRange> network, std::span<const io::FieldRange> data,
                          const std::filesystem::path& path);
 
+/// Throws UsageError unless the data have the inputs and targets, if there are several, that a network was trained on.
+void require_same_fields(const io::DataDescription& trained_on, const io::DatasetInfo& data,
+                         const std::filesystem::path& path);
 /// Checks that shape and targets of samples have the meaning that they had in training. Throws UsageError that says
 /// what to do.
 void require_same_samples(const io::DataDescription& trained_on, const io::DatasetInfo& data,
                           const std::filesystem::path& path);
+/// The remedy for data of another range than the network's.
+inline constexpr const char* kScaleThem =
+    "--normalize says how they become its input (affine(1,0) for numbers that are ready), or pack both alike";
 /// Compares the range of the data with that of the training data. Returns a likely error as one sentence, or "". Throws
 /// UsageError if it is certainly an error.
 std::string compare_ranges(const io::DataDescription& trained_on, const io::DatasetInfo& data,
-                           const std::optional<ValueRange>& range, const std::filesystem::path& path);
+                           const std::optional<ValueRange>& range, const std::filesystem::path& path,
+                           const std::string& remedy = kScaleThem);
 /// The same for corpora: compares the checkpoint's vocabulary with that of the data.
 std::string compare_vocabularies(const io::TokenInfo& trained_on, const io::TokenInfo& data,
                                  const std::filesystem::path& path);

@@ -82,8 +82,9 @@ std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind lo
   const std::size_t extents = info.x.sample_shape.size();
   std::vector<std::string> left_out;
   const bool classes = loss == model::LossKind::softmax_cross_entropy || loss == model::LossKind::binary_cross_entropy;
+  const bool of_user = options.network.source != nullptr;  // whose file says how it is trained
   if (!classes) {
-    fit_to_numbers(options, left_out);
+    if (!of_user) fit_to_numbers(options, left_out);
   } else if (extents == 2 || extents == 3) {
     fit_to_images(info.x, options, left_out);
   }

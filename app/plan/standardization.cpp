@@ -1,9 +1,11 @@
 #include "app/plan/standardization.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -160,6 +162,35 @@ void compare_with(comm::Communicator& communicator, const io::DataDescription& t
   });
 }
 
+/// Collective. One scale serves both: validation samples of bytes and training samples of floats, or the other way
+/// round, need the same range.
+void compare_validation(comm::Communicator& communicator, const DataOptions& options, Workload& workload) {
+  if (!workload.validation) return;
+  const io::DatasetInfo &training = workload.training->info(), &validation = workload.validation->info();
+  const bool bytes = training.x.type == io::FileType::uint8;
+  if (bytes == (validation.x.type == io::FileType::uint8)) return;
+  std::array<ValueRange, 2> ranges;
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    const comm::LongOperation looking(communicator, "looking at the data");
+    ranges[0] = known_range(training).value_or(ValueRange{});
+    if (!known_range(training)) ranges[0] = measured_range(*workload.training);
+    ranges[1] = known_range(validation).value_or(ValueRange{});
+    if (!known_range(validation)) ranges[1] = measured_range(*workload.validation);
+  });
+  communicator.broadcast(std::as_writable_bytes(std::span(ranges)), 0);
+  communicator.wait();
+  all_succeed_or_usage(communicator, [&] {
+    io::DataDescription description = describe_data(training, options);
+    description.has_range = true;
+    description.value_min = ranges[0].least;
+    description.value_max = ranges[0].greatest;
+    std::string warning = compare_ranges(description, validation, ranges[1], workload.paths.validation,
+                                         "one scale serves both, so pack or store both in the same units");
+    if (!warning.empty()) workload.warnings.push_back(std::move(warning));
+  });
+}
+
 std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, const Workload& workload) {
   if (!data) return data;
   return std::make_unique<io::StandardizedDataset>(std::move(data), workload.features, workload.targets);
@@ -183,6 +214,21 @@ void scale_in_double(const Normalization& normalize, Workload& workload) {
   workload.model.input_transform = {};
 }
 
+/// A resumed run keeps its scales, which are those of its inputs and targets.
+void require_same_sizes(const KnownScales& known, const Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
+  const bool has_targets = !info.labels_are_classes;
+  const bool fits = (known.features.empty() || known.features.fits(info.x.elements())) &&
+                    (known.targets.empty() || (has_targets && known.targets.fits(info.y.elements())));
+  if (fits) return;
+  throw UsageError(
+      fmt::format("{}: samples of {} and {} are not those that the run was trained on: give the same --data, --x and "
+                  "--y, or start a "
+                  "new run",
+                  workload.paths.training.string(), counted(info.x.elements(), "number"),
+                  has_targets ? counted(info.y.elements(), "target") : counted(info.classes, "class")));
+}
+
 }  // namespace
 
 KnownScales known_scales(const GivenOptions& given, const StartOptions& start, const io::TrainingRecord* record,
@@ -193,7 +239,10 @@ KnownScales known_scales(const GivenOptions& given, const StartOptions& start, c
   io::DataDescription description = io::data_description_from_json(source->data_description);
   known.features = description.features;
   known.targets = description.targets;
-  if (record != nullptr) return known;
+  if (record != nullptr) {
+    require_same_sizes(known, workload);
+    return known;
+  }
   const io::DatasetInfo& info = workload.training->info();
   const bool new_outputs = outputs_are_new(*workload.network, start.reinitialize) ||
                            std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
@@ -217,6 +266,7 @@ void standardize(comm::Communicator& communicator, const DataOptions& options, c
                     with_commas(kMaxFeatures), with_commas(features_of(info))));
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
+  compare_validation(communicator, options, workload);
   if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its beginning's decision
   if (known.new_targets) {
     wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMaxFeatures;
@@ -245,7 +295,7 @@ void standardize(comm::Communicator& communicator, const DataOptions& options, c
   if (workload.features.empty() && workload.targets.empty() && !narrowed) return;
   workload.training = standardized(std::move(workload.training), workload);
   workload.validation = standardized(std::move(workload.validation), workload);
-  workload.model.sample_type = element_type(workload.training->x_type());
+  workload.model.sample_type = widest_sample_type(workload);
   workload.task->set_target_scale(workload.targets);
 }
 

@@ -233,14 +233,19 @@ std::vector<std::string> wanted_inputs(const TrainOptions& options, const io::Da
     for (const io::Field& input : before->inputs) names.push_back(input.name);
     if (names.empty() && before->x.name != DataOptions{}.x) names.push_back(before->x.name);
   }
+  // "x" stands for all inputs of shards, unless the user names an input x.
+  if (names.empty() && options.data.x == DataOptions{}.x && options.is_given("x")) names.push_back(options.data.x);
   if (!names.empty()) return names;
   for (const model::SampleInput& input : model::inputs_of(options.network)) names.push_back(input.name);
+  if (names.empty() && before != nullptr && !before->x.name.empty()) names.push_back(before->x.name);
   return names;
 }
 
-std::vector<std::string> names_of(std::span<const io::FieldRange> fields) {
+/// Names of the fields that lie side by side in `row`, or of `row` alone.
+std::vector<std::string> names_of(std::span<const io::FieldRange> fields, const io::Field& row) {
   std::vector<std::string> names;
   for (const io::FieldRange& range : fields) names.push_back(range.field.name);
+  if (names.empty() && !row.name.empty()) names.push_back(row.name);
   return names;
 }
 
@@ -265,12 +270,16 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
                     .layout = options.data.layout,
                     .labels = label_meaning(options, before),
                     .ignored_label = options.data.ignore_label};
+  // "y" stands for all targets of shards, unless the user names a target y, or did so when the run began.
+  const bool is_one =
+      before == nullptr ? options.is_given("y") : before->labels == io::Labels::targets && before->target_names.empty();
+  if (options.data.y == DataOptions{}.y && is_one) format.targets = {options.data.y};
   if (format.context > 0 && format.is_windowed) {
     throw UsageError(fmt::format("--window is for series of numbers, and --model {} reads tokens", format.network));
   }
   if (format.is_windowed) {
     format.labels = io::LabelMeaning::numbers;
-    format.unlabelled = io::Unlabelled::accepted;
+    if (options.data.y == DataOptions{}.y) format.unlabelled = io::Unlabelled::accepted;
   }
   if (format.context > 0) {
     format.y.clear();
@@ -488,10 +497,13 @@ void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs
                   with_commas(samples), with_commas(outputs), with_commas(kMaxScores)));
 }
 
-/// Splits a share of the training samples off for validation.
 /// Refuses options that mean nothing with --window, or nothing without it.
 void require_windows_of_series(const TrainOptions& options) {
   if (options.data.window == 0) {
+    if (options.data.y.empty()) {
+      throw UsageError(
+          "--y \"\" leaves the labels out, and only forecasts of series (--window) are learnt without: name them");
+    }
     if (options.data.horizon != DataOptions{}.horizon)
       throw UsageError("--horizon is for forecasts of series: give --window, too");
     return;
@@ -503,6 +515,7 @@ void require_windows_of_series(const TrainOptions& options) {
     throw UsageError("--augment is for images, and --window reads series");
 }
 
+/// Splits a share of the training samples off for validation.
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
   using enum io::SplitDataset::Part;
@@ -569,15 +582,15 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   DataFormat packed = format;
   if (!paths.validation.empty() && is_packed_data(paths.training) != is_packed_data(paths.validation)) {
     packed.x = "x";
-    packed.y = "y";
+    if (!packed.y.empty()) packed.y = "y";
   }
   const auto format_of_data = [&](const fs::path& path) {
     DataFormat of_data = is_packed_data(path) ? packed : format;
     if (is_packed_data(path) && !is_packed_data(paths.training)) of_data.layout = io::Layout::channels_last;
     if (workload.training) {
       const io::DatasetInfo& of_training = workload.training->info();
-      if (!of_training.inputs.empty()) of_data.inputs = names_of(of_training.inputs);
-      of_data.targets = names_of(of_training.targets);
+      of_data.inputs = names_of(of_training.inputs, of_training.x);
+      of_data.targets = names_of(of_training.targets, of_training.y);
       // Packed data know their own.
       of_data.ignored_label = is_packed_data(path) ? std::nullopt : workload.training->info().ignored_label;
       of_data.labels =
@@ -596,6 +609,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   if (known != nullptr) match_training(*known, options.data.unknown_categories, workload);
   const std::optional<io::TableSchema> columns = workload.training->info().table;
   workload.training = windowed(options.data, std::move(workload.training), paths.training);
+  if (same_labels) require_same_fields(known->description, workload.training->info(), paths.training);
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
@@ -615,7 +629,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     }
     require_same_inputs(info.inputs, other.inputs, paths.validation);
     require_same_extents(info.x, other.x, "", paths.validation);
-    require_same_targets(names_of_targets(info.targets), other.targets, paths.validation);
+    require_same_targets(io::names_of_numbers(info.targets), other.targets, paths.validation);
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
         ((info.has_masks() || other.has_masks()) && other.y.sample_shape != info.y.sample_shape) ||
@@ -667,13 +681,20 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   if (options.validation.best_by == BestBy::roc_auc) require_room_for_scores(*workload.validation, shape.outputs);
   workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network) ? &kind : nullptr);
   workload.model.sequences = workload.work.most_sequences;
-  workload.model.sample_type = element_type(workload.training->x_type());
+  workload.model.sample_type = widest_sample_type(workload);
   workload.model.max_batch = workload.work.largest_part;
   if (workload.validation) {
     workload.model.max_batch =
         std::max(workload.model.max_batch, std::min(options.validation.batch, workload.validation->info().samples));
   }
   return workload;
+}
+
+model::ElementType widest_sample_type(const Workload& workload) {
+  const model::ElementType training = element_type(workload.training->x_type());
+  if (!workload.validation) return training;
+  const model::ElementType validation = element_type(workload.validation->x_type());
+  return model::size_of(validation) > model::size_of(training) ? validation : training;
 }
 
 DataCursor cursor_after(const WorkPlan& work, DataCursor from, std::int64_t steps) {

@@ -202,6 +202,8 @@ struct Workload {
 /// weights are new, or their training data are not known.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
                           const SharedData& shared = {}, const KnownData* known = nullptr);
+/// The wider of the types of training and validation samples: memory for samples has room for both.
+model::ElementType widest_sample_type(const Workload& workload);
 /// Options for a rank to read its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 

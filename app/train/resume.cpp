@@ -216,6 +216,15 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
       (run.resume.from == Resume::From::file ? run.resume.file : run.folder / "checkpoints").string();
   std::string warning;
   all_succeed_or_usage(communicator, [&] {
+    const io::NetworkIdentity &before_now = record.network, &now = wanted.network;
+    if (before_now.features != now.features || before_now.outputs != now.outputs) {
+      throw std::runtime_error(
+          fmt::format("{}: the checkpoint's network has {} and {}, and for {} it would have {} and {}: give the same "
+                      "--data, --x and --y, or start a new run",
+                      source, counted(before_now.features, "input number"), counted(before_now.outputs, "output"),
+                      plan.workload.paths.training.string(), counted(now.features, "input number"),
+                      counted(now.outputs, "output")));
+    }
     if (!same_network(record.network, wanted.network)) {
       throw std::runtime_error(
           fmt::format("{}: the checkpoint is of another network ({}) than this one ({}): give the same --model "

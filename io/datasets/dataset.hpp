@@ -25,6 +25,9 @@ struct FieldRange {
   double value_min = 0, value_max = 1, mean = 0, standard_deviation = 1;  ///< with statistics
 };
 
+/// Names of the numbers of fields that lie side by side: "mass", or "place_0", "place_1" for a field of several.
+std::vector<std::string> names_of_numbers(std::span<const FieldRange> fields);
+
 /// Label of a position that belongs to no class, as it is delivered (DatasetInfo::ignored_label).
 inline constexpr std::int32_t kIgnored = -1;
 

@@ -205,20 +205,28 @@ struct ShardedDataset::Files {
     });
   }
 
+  const std::string& dataset_of(const Column& input) const { return set.file(0).fields()[input.field].dataset; }
+  std::string last_word(const Column& input) const {
+    const std::string& path = dataset_of(input);
+    return path.substr(path.rfind('/') + 1);
+  }
+  /// True for the name of a field, its path within the file, the path's last word, and "", the only one.
+  bool is_named(const Column& input, const std::string& name) const {
+    return name.empty() || name == input.stored.name || name == dataset_of(input) || name == last_word(input);
+  }
+
   void arrange(const Layouts& layouts) {
     for (const FieldLayout& given : layouts.fields) {
-      const auto is_named = [&](const Column& input) {
-        return given.field.empty() || given.field == input.stored.name;
-      };
-      if (std::ranges::count_if(inputs, is_named) == 1) continue;
+      const auto is_of = [&](const Column& input) { return is_named(input, given.field); };
+      if (std::ranges::count_if(inputs, is_of) == 1) continue;
       std::vector<std::string> names;
-      for (const Column& input : inputs) names.push_back(input.stored.name);
+      for (const Column& input : inputs) names.push_back(inputs.size() > 1 ? input.stored.name : last_word(input));
       throw FileError(fmt::format("{}: --layout {}{}{}: the inputs are {}", path_of(0), given.field,
                                   given.field.empty() ? "" : "=", given.letters, listed(names)));
     }
     for (Column& input : inputs) {
-      const auto given = std::ranges::find_if(
-          layouts.fields, [&](const FieldLayout& one) { return one.field.empty() || one.field == input.stored.name; });
+      const auto given =
+          std::ranges::find_if(layouts.fields, [&](const FieldLayout& one) { return is_named(input, one.field); });
       given == layouts.fields.end() ? arrange(layouts.images, input) : arrange(*given, input);
     }
     if (inputs.size() == 1) info.x.sample_shape = inputs[0].stored.sample_shape;
@@ -408,18 +416,23 @@ struct ShardedDataset::Files {
                                   options.path.string()));
     }
     const bool several = manifest.has_several_fields();
-    if (!several && (options.x != "x" || options.y != "y")) {
+    const bool without_y = options.y.empty();
+    if (!several && (options.x != "x" || (options.y != "y" && !without_y))) {
       throw FileError(fmt::format("{}: was made by lockstep pack, its datasets are x and y; leave --x and --y away",
                                   options.path.string()));
     }
     info.samples = manifest.samples;
     info.x = manifest.fields[0];
-    if (!several && manifest.fields.size() > 1) info.y = manifest.fields[1];
+    if (!several && manifest.fields.size() > 1 && !without_y) info.y = manifest.fields[1];
     info.holds_weights = !several && manifest.fields.size() > 2;
-    info.labels_are_classes = manifest.labels == Labels::classes;
-    info.ignored_label = manifest.ignored_label;
-    info.classes = manifest.classes;
-    info.class_names = manifest.class_names;
+    if (!without_y) {
+      info.labels_are_classes = manifest.labels == Labels::classes;
+      info.ignored_label = manifest.ignored_label;
+      info.classes = manifest.classes;
+      info.class_names = manifest.class_names;
+    } else {
+      info.labels_are_classes = false;
+    }
     info.value_min = manifest.value_min;
     info.value_max = manifest.value_max;
     info.mean = manifest.mean;

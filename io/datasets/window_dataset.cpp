@@ -1,6 +1,7 @@
 #include "io/datasets/window_dataset.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -90,17 +91,13 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
                        windows.steps, options.window, options.horizon));
   }
   const std::int64_t needed = options.window + (options.to_the_end ? 0 : options.horizon);
-  info_.targets.clear();  // they lie side by side in y
-  for (std::int64_t h = 1; info_.table && h <= options.horizon; ++h) {
-    std::vector<std::string> names = has_targets_ ? info_.table->labels : std::vector<std::string>{};
-    if (!has_targets_) {
-      for (const auto& column : info_.table->columns) names.push_back(column.name);
-    }
+  const std::vector<std::string> names = names_of_forecasts();
+  for (std::int64_t h = 1; std::ssize(names) == targets_ && h <= options.horizon; ++h) {
     for (const std::string& name : names) windows.target_names.push_back(fmt::format("{}+{}", name, h));
   }
-  if (std::ssize(windows.target_names) != options.horizon * targets_) windows.target_names.clear();
+  info_.targets.clear();  // they lie side by side in y
   info_.samples = windows.series * (windows.steps - needed + 1);
-  info_.x = {"x", x_type_, {options.window, numbers_ + (has_targets_ ? targets_ : 0)}};
+  info_.x = {info_.x.name, x_type_, {options.window, numbers_ + (has_targets_ ? targets_ : 0)}};
   info_.y = {options.to_the_end ? "" : "y", y_type_, {options.horizon * targets_}};
   info_.labels_are_classes = false;
   info_.classes = 0;
@@ -110,6 +107,19 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
   constexpr std::int64_t kDigits = 20;  // digits of a number of 64 bits
   info_.id = SampleId{.name = windows.series > 1 ? "series:step" : "step", .bytes = 2 * kDigits + 1};
   info_.windows = std::move(windows);
+}
+
+/// Names of the numbers that are forecast at a step: columns of a table, or fields with their numbers.
+std::vector<std::string> WindowDataset::names_of_forecasts() const {
+  if (info_.table && has_targets_) return info_.table->labels;
+  if (!has_targets_) {
+    if (!info_.table) return names_of_numbers(std::array{FieldRange{.field = {info_.x.name, x_type_, {numbers_}}}});
+    std::vector<std::string> names;
+    for (const auto& column : info_.table->columns) names.push_back(column.name);
+    return names;
+  }
+  return info_.targets.empty() ? names_of_numbers(std::array{FieldRange{.field = info_.y}})
+                               : names_of_numbers(info_.targets);
 }
 
 std::string WindowDataset::fingerprint() const {

@@ -49,6 +49,7 @@ class WindowDataset final : public DatasetView {
  private:
   /// Steps [first, first + count) of a series, as the data have them: numbers of x, and targets.
   struct Steps;
+  std::vector<std::string> names_of_forecasts() const;
   Steps read_steps(std::int64_t series, std::int64_t first, std::int64_t count, std::int64_t epoch) const;
 
   WindowOptions options_;

@@ -122,8 +122,9 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& wante
   std::string x = wanted_x, y = wanted_y;
   if (!attributes_ && datasets_named(file, x).size() == 1) choose(file, x, y, unlabelled);
   const std::vector<std::string> inputs = datasets_named(file, x), targets = datasets_named(file, y);
-  const bool labelled = !targets.empty() && (unlabelled == Unlabelled::refused || targets.size() > 1 || file.has(y) ||
-                                             !file.dangling(y).empty());
+  const auto is_there = [&](const std::string& name) { return file.has(name) || !file.dangling(name).empty(); };
+  const bool labelled =
+      !targets.empty() && (unlabelled == Unlabelled::refused || std::ranges::any_of(targets, is_there));
   describe_all(file, inputs, labelled ? targets : std::vector<std::string>{});
   file.close();
   for (const StoredField& stored : fields_) {

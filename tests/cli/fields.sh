@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# Fields of samples: types that differ between training and validation, runs that go on with other fields, predictions of data without
+# targets, orders of extents by name, fields that are called x, windows without labels.
+# seconds: 150
+. "$(dirname "$0")/harness.sh"
+
+python3 - <<'END' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+n = 240
+image = r.integers(0, 256, size=(n, 8, 8, 1)).astype("u1")
+label = (image.reshape(n, -1)[:, :32].mean(1) > 127).astype("i4")
+def write(name, **fields):
+    with h5py.File(name, "w") as f:
+        for key, values in fields.items():
+            f[key] = values
+write("bytes.h5", x=image, y=label)
+write("floats.h5", x=image.astype("f4"), y=label)
+write("unit.h5", x=image.astype("f4") / 255, y=label)
+a, b = r.normal(size=(n, 5)).astype("f4"), r.normal(size=(n, 3)).astype("f4")
+write("two.h5", a=a, b=b, mass=a.sum(1) + 1000, place=a[:, :2] + 500)
+write("inputs.h5", a=a, b=b)
+write("part.h5", a=a, b=b, mass=a.sum(1))
+write("xz.h5", **{"x": a, "z": b, "y": a.sum(1), "w": b.sum(1)})
+write("first.h5", image=np.moveaxis(image, 3, 1).repeat(2, 1), y=label)
+write("grey.h5", image=image[..., 0], table=a, y=label)
+write("grey1.h5", image=image, table=a, y=label)
+s = np.sin(np.arange(300)[:, None] / np.array([7, 11])).astype("f4")
+write("series.h5", s=s, t=s[:, 1:] * 3)
+write("alone.h5", s=s)
+write("labelled.h5", x=np.stack([s[i * 20:i * 20 + 60] for i in range(8)]), y=np.arange(8, dtype="f4"))
+END
+cat >two.yaml <<'END'
+name: two
+inputs: {a: [5], b: [3]}
+network:
+  - concatenate: {from: [a, b]}
+  - dense: {units: $outputs}
+END
+common=(--epochs 1 --no-tensorboard --progress off --seed 1)
+
+check "bytes are validated with floats of the same range, and floats with bytes"
+must_run pack --x bytes.h5 --out bytes
+must_run pack --x floats.h5 --out floats
+must_run pack --x unit.h5 --out unit
+for n in 1 3; do
+  run -n $n train bytes --validation bytes --model mlp "${common[@]}" --run runs/bytes$n
+  expect_status 0
+  run -n $n train bytes --validation floats --model mlp "${common[@]}" --run runs/mixed$n
+  expect_status 0
+  expect_same <(metric runs/bytes$n validation loss) <(metric runs/mixed$n validation loss)
+done
+run train floats --validation bytes --model mlp "${common[@]}" --normalize range --run runs/turned
+expect_status 0
+run train bytes --validation floats.h5 --model mlp "${common[@]}" --run runs/files
+expect_status 0
+expect_same <(metric runs/bytes1 validation loss) <(metric runs/files validation loss)
+
+check "floats of another range than the bytes of training: one sentence"
+for n in 1 3; do
+  run -n $n train bytes --validation unit --model mlp "${common[@]}" --run runs/no
+  expect_error 2 "unit holds float32 from .* to 1, and the network was trained on uint8 from 0 to 255: .*pack or store both in the same units"
+  run -n $n train bytes.h5 --validation unit.h5 --model mlp "${common[@]}" --run runs/no
+  expect_error 2 "unit.h5 holds float32 from .*: .*in the same units"
+done
+
+check "a run goes on with the fields that it began with, or ends with a sentence"
+must_run pack --x two.h5 --x-name a,b --y-name mass,place --out two
+must_run train two --model two.yaml "${common[@]}" --run runs/two
+must_run train two.h5 --x a,b --y mass,place --model two.yaml "${common[@]}" --run runs/direct
+for n in 1 2; do
+  run -n $n train --resume --run runs/two --y mass --epochs 2
+  expect_error 2 "two: samples of 8 numbers and 1 target are not those that the run was trained on: give the same --data, --x and --y"
+  run -n $n train --resume --run runs/direct --y mass --epochs 2
+  expect_error 2 "two.h5: samples of 8 numbers and 1 target are not those"
+  run -n $n train --resume --run runs/direct --y place,mass --epochs 2
+  expect_error 2 "two.h5: has the targets place_0 and place_1 and mass, and the network learns mass and place_0 and place_1: --y names them in its order"
+  run -n $n train --resume --run runs/two --x a --epochs 2
+  expect_error 2 "two: has one input, and the network was made for the inputs a \[5\] and b \[3\]"
+done
+run train --resume --run runs/two --epochs 2
+expect_status 0; expect_out 'continuing after step'
+
+check "predictions need no targets, however many the network has learnt"
+must_run pack --x inputs.h5 --x-name a,b --out inputs
+for data in inputs.h5 inputs; do
+  for trained in two direct; do
+    run -n 2 predict runs/$trained --data $data --out p.h5 --csv p.csv --force
+    expect_status 0; expect_silence
+    head -n 1 p.csv | grep -qx 'index,predicted_mass,predicted_place_0,predicted_place_1' || failed "$(head -n 1 p.csv)"
+  done
+done
+run predict runs/direct --data part.h5 --out p.h5 --force
+expect_error 1 "part.h5: has no dataset place; it holds a, b, mass"
+run pack --x inputs.h5 --x-name a,b --y-name mass,place --out none
+expect_error 1 "inputs.h5: has no dataset mass; it holds a, b"
+
+run pack --x two.h5 --x-name a --y-name typo --out none
+expect_error 1 "two.h5: has no dataset typo; it holds a, b, mass, place"
+run info two.h5 --x a --y typo
+expect_error 1 "two.h5: has no dataset typo"
+run train series.h5 --x s --y typo --window 8 --model linear "${common[@]}" --run runs/no
+expect_error 1 "series.h5: has no dataset typo; it holds s, t"
+run predict runs/direct --data two.h5 --y mass,typo,place --out p.h5 --force
+expect_error 1 "two.h5: has no dataset typo"
+expect_no_file none
+
+check "an order of extents names the dataset, also the only one, once"
+for name in image x; do
+  run train first.h5 --x image --y y --layout $name=nchw --model cnn --dry-run
+  expect_status 0; expect_out '\(2 features to mean 0'
+done
+run train first.h5 --x image --y y --layout picture=nchw --model cnn --dry-run
+expect_error 1 "first.h5: --layout picture=nchw: the inputs are image"
+run train first.h5 --x image --y y --layout image=nchw,image=nhwc --model cnn --dry-run
+expect_error 2 "--layout: image=nchw,image=nhwc gives image twice: each field has one order"
+run train first.h5 --x image --y y --layout nchw,nhwc --model cnn --dry-run
+expect_error 2 "gives letters without a name twice"
+run train first.h5 --x image --y y --layout nchw,image=nhwc --model cnn --dry-run
+expect_error 2 "has nchw without a name beside others: NAME=nchw says whose order it is"
+
+check "fields that are called x and y are chosen among others"
+must_run pack --x xz.h5 --x-name x,z --y-name y,w --out xz
+run train xz --x x --y y --model linear "${common[@]}" --run runs/x
+expect_status 0; expect_silence
+run -n 2 eval runs/x --data xz
+expect_status 0
+run train xz --validation xz --x x --y y --model linear "${common[@]}" --run runs/xv
+expect_status 0
+run train --resume --run runs/x --epochs 2
+expect_status 0
+run eval runs/x --data xz --x z
+expect_error 2 "does not fit the network: samples of 3 numbers"
+
+printf '%s\n' 'name: both' 'inputs: {x: [5], z: [3]}' 'network:' '- concatenate: {from: [x, z]}' '- dense: $outputs' >both.yaml
+run train xz --model both.yaml "${common[@]}" --run runs/all
+expect_status 0
+run eval runs/all --data xz
+expect_status 0
+run train --resume --run runs/all --epochs 2
+expect_status 0
+
+check "a missing channel is no other image, beside other inputs"
+cat >grey.yaml <<'END'
+name: grey
+inputs: {image: [any, any, any], table: [any]}
+network:
+  - flatten: {from: image, name: flat}
+  - concatenate: {from: [flat, table]}
+  - dense: {units: $outputs}
+END
+run train grey.h5 --validation grey1.h5 --x image,table --y y --model grey.yaml "${common[@]}" --run runs/grey
+expect_status 0
+run eval runs/grey --data grey1.h5
+expect_status 0; cp out with
+run eval runs/grey --data grey.h5
+expect_status 0
+expect_same <(grep -o 'loss [^,]*' with) <(grep -o 'loss [^,]*' out)
+
+check "series: no labels, their names, and one input of several"
+windows=(--model linear --window 8 --horizon 2 "${common[@]}")
+run -n 2 train labelled.h5 "${windows[@]}" --run runs/no
+expect_error 1 'labelled.h5: has a label for each series, .*\(--y ""\)'
+run -n 2 train labelled.h5 --y "" "${windows[@]}" --run runs/labelled
+expect_status 0
+run train --resume --run runs/labelled --epochs 2
+expect_status 0
+run -n 2 predict runs/labelled --data labelled.h5 --out l.h5 --csv l.csv
+expect_status 0
+head -n 1 l.csv | grep -qx 'index,series:step,predicted_x_0+1,predicted_x_1+1,predicted_x_0+2,predicted_x_1+2' || failed "$(head -n 1 l.csv)"
+must_run pack --x labelled.h5 --out labelled
+run train labelled --y "" "${windows[@]}" --run runs/packed
+expect_status 0
+run eval runs/packed --data labelled
+expect_status 0
+run train bytes --y "" --model mlp "${common[@]}" --run runs/no
+expect_error 2 '--y "" leaves the labels out, and only forecasts of series \(--window\) are learnt without'
+must_run train series.h5 --x s --y t "${windows[@]}" --run runs/past
+run predict runs/past --data series.h5 --out s.h5 --csv s.csv
+expect_status 0
+head -n 1 s.csv | grep -qx 'index,step,predicted_y+1,predicted_y+2' || failed "$(head -n 1 s.csv)"
+run -n 2 predict runs/past --data alone.h5 --out s.h5 --force
+expect_error 2 "alone.h5: has no targets, and the network sees the past ones beside the other numbers of a step, 3 in all instead of 2: --y names them"
+must_run pack --x series.h5 --x-name s,t --out streams
+must_run train streams --x t "${windows[@]}" --run runs/one
+run -n 2 eval runs/one --data streams
+expect_status 0
+run predict runs/one --data streams --out t.h5 --csv t.csv
+expect_status 0
+head -n 1 t.csv | grep -qx 'index,step,predicted_t+1,predicted_t+2' || failed "$(head -n 1 t.csv)"
+
+check "a network's file says how it is trained, numbers included"
+sed '2a training: {optimizer: momentum, learning-rate: 0.02}' two.yaml >rate.yaml
+run train two --model rate.yaml "${common[@]}" --run runs/rate
+expect_status 0; expect_no_out 'left out of the defaults'
+grep -q '^learning-rate = 0.02' runs/rate/config.ini && grep -q '^optimizer = momentum' runs/rate/config.ini ||
+  failed "$(grep -E 'rate|optim' runs/rate/config.ini)"
