@@ -32,7 +32,11 @@ class DatasetSource final : public SampleSource {
 
   std::vector<Field> fields() const override {
     const DatasetInfo& info = data_.info();
-    if (has_several_fields()) return data_.stored_fields();
+    if (has_several_fields()) {
+      std::vector<Field> fields = data_.stored_fields();
+      if (has_small_masks()) fields[1].type = FileType::uint8;
+      return fields;
+    }
     std::vector<Field> fields{{"x", data_.x_type(), info.x.sample_shape}};
     if (info.y.name.empty()) return fields;
     fields.push_back({"y", has_small_masks() ? FileType::uint8 : data_.y_type(), info.y.sample_shape});
@@ -82,16 +86,21 @@ class DatasetSource final : public SampleSource {
       for (std::int64_t& index : indices_) index = kept_[static_cast<std::size_t>(index)];
     }
     const bool labelled = !data_.info().y.name.empty();
-    if (has_several_fields()) {
-      data_.read_fields(indices_, buffers);
-    } else if (labelled && has_small_masks()) {
+    const bool small = labelled && has_small_masks();
+    std::vector<std::span<std::byte>> delivered(buffers.begin(), buffers.end());
+    if (small) {
       labels_.resize(buffers[1].size());
-      data_.read(indices_, kNoEpoch, buffers[0], std::as_writable_bytes(std::span(labels_)));
+      delivered[1] = std::as_writable_bytes(std::span(labels_));
+    }
+    if (has_several_fields()) {
+      data_.read_fields(indices_, delivered);
+    } else {
+      data_.read(indices_, kNoEpoch, delivered[0], labelled ? delivered[1] : std::span<std::byte>{});
+    }
+    if (small) {
       std::ranges::transform(labels_, buffers[1].begin(), [](std::int32_t label) {
         return static_cast<std::byte>(label == kIgnored ? kSmallIgnored : label);
       });
-    } else {
-      data_.read(indices_, kNoEpoch, buffers[0], labelled ? buffers[1] : std::span<std::byte>{});
     }
     if (data_.info().id) data_.read_ids(indices_, buffers.back());
     if (!means_.empty()) fill_all(buffers);

@@ -164,7 +164,6 @@ struct ShardedDataset::Files {
     arrange(options.layout);
     lay_side_by_side();
     understand_masks(options);
-    if (inputs.size() > 1) refuse_masks_of_several();
     only_target.stored = info.y;
     load_labels();
     if (!options.weight.empty()) open_weights(options);
@@ -280,13 +279,10 @@ struct ShardedDataset::Files {
     if (targets.size() > 1) stored_y = info.y;
   }
 
-  /// Refuses masks beside several inputs.
-  void refuse_masks_of_several() const {
-    if (info.y.sample_shape.size() < 2) return;
-    throw FileError(
-        fmt::format("{}: labels of [{}] at each position of a sample need a single input, and there are {}: "
-                    "give one --x",
-                    path_of(0), fmt::join(info.y.sample_shape, ", "), inputs.size()));
+  /// True if labels of these extents are shaped as the masks of one of the inputs.
+  bool are_shaped_as_masks_of_inputs(std::span<const std::int64_t> shape) const {
+    return std::ranges::any_of(
+        inputs, [&](const Column& input) { return are_shaped_as_masks(input.stored.sample_shape, shape); });
   }
 
   /// The fields of shards that a reader asks for, by their names: `given` by the user, or the network's `wanted` ones.
@@ -370,11 +366,11 @@ struct ShardedDataset::Files {
   /// Gives masks the extents of their positions. Refuses numbers for each position, and ignored labels elsewhere.
   void understand_masks(const DatasetOptions& options) {
     std::vector<std::int64_t>& shape = info.y.sample_shape;
-    if (!info.labels_are_classes && are_shaped_as_masks(info.x.sample_shape, shape)) {
+    if (!info.labels_are_classes && targets.empty() && are_shaped_as_masks_of_inputs(shape)) {
       throw FileError(
           fmt::format("{}: a sample of [{}] has numbers to predict of [{}]: a network learns a class for "
                       "each position, whole numbers from 0 on, or a row of numbers for each sample",
-                      path_of(0), fmt::join(info.x.sample_shape, ", "), fmt::join(shape, ", ")));
+                      path_of(0), fmt::join(inputs[0].stored.sample_shape, ", "), fmt::join(shape, ", ")));
     }
     if (!info.has_masks()) {
       if (options.ignored_label && has_y()) {
@@ -384,7 +380,9 @@ struct ShardedDataset::Files {
       return;
     }
     shape = without_trailing_ones(std::move(shape));
-    const bool leads = inputs[0].channels_first && shape.size() == info.x.sample_shape.size() && shape[0] == 1;
+    const bool leads = shape[0] == 1 && std::ranges::any_of(inputs, [&](const Column& input) {
+                         return input.channels_first && shape.size() == input.stored.sample_shape.size();
+                       });
     if (leads) shape.erase(shape.begin());
     if (!options.ignored_label) return;
     if (info.ignored_label && info.ignored_label != options.ignored_label) {
@@ -474,9 +472,8 @@ struct ShardedDataset::Files {
       }
     } else {
       const bool have_masks =
-          has_y() &&
-          (options.labels == LabelMeaning::masks ||
-           (options.labels != LabelMeaning::numbers && are_shaped_as_masks(info.x.sample_shape, info.y.sample_shape)));
+          has_y() && (options.labels == LabelMeaning::masks ||
+                      (options.labels != LabelMeaning::numbers && are_shaped_as_masks_of_inputs(info.y.sample_shape)));
       if (have_masks) info.ignored_label = options.ignored_label;
       info.labels_are_classes =
           has_y() && targets.empty() && (have_masks || info.y.elements() == 1) && are_classes(options.labels);
@@ -555,8 +552,11 @@ struct ShardedDataset::Files {
     const LabelMeaning wanted = options.labels;
     if (info.y.sample_shape.size() > 1) return;
     const TargetValues values = known_targets ? *known_targets : look_at_targets();
-    const bool is_series = info.y.sample_shape.size() == 1 && !info.x.sample_shape.empty() &&
-                           info.y.sample_shape[0] == info.x.sample_shape[0] && info.y.elements() > 1;
+    const bool is_series = info.y.sample_shape.size() == 1 && info.y.elements() > 1 &&
+                           std::ranges::any_of(inputs, [&](const Column& input) {
+                             const std::vector<std::int64_t>& shape = input.stored.sample_shape;
+                             return !shape.empty() && shape[0] == info.y.sample_shape[0];
+                           });
     if (wanted == LabelMeaning::classes && values != TargetValues::one_hot && is_series && !known_targets) {
       info.ignored_label = options.ignored_label;
       info.labels_are_classes = are_classes(LabelMeaning::masks);

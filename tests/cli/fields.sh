@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fields of samples: types that differ between training and validation, runs that go on with other fields, predictions of data without
-# targets, orders of extents by name, fields that are called x, windows without labels.
+# targets, orders of extents by name, fields that are called x, windows without labels, masks beside several inputs.
 # seconds: 150
 . "$(dirname "$0")/harness.sh"
 
@@ -29,6 +29,7 @@ s = np.sin(np.arange(300)[:, None] / np.array([7, 11])).astype("f4")
 write("series.h5", s=s, t=s[:, 1:] * 3)
 write("alone.h5", s=s)
 write("labelled.h5", x=np.stack([s[i * 20:i * 20 + 60] for i in range(8)]), y=np.arange(8, dtype="f4"))
+write("masks.h5", image=image, table=a, mask=(image[..., 0] > 127) + (a[:, :1, None] > 0).astype("i8"))
 END
 cat >two.yaml <<'END'
 name: two
@@ -195,3 +196,44 @@ run train two --model rate.yaml "${common[@]}" --run runs/rate
 expect_status 0; expect_no_out 'left out of the defaults'
 grep -q '^learning-rate = 0.02' runs/rate/config.ini && grep -q '^optimizer = momentum' runs/rate/config.ini ||
   failed "$(grep -E 'rate|optim' runs/rate/config.ini)"
+
+check "masks beside several inputs, from files and packed, at 1 and 3 ranks"
+cat >masks.yaml <<'END'
+name: masks
+inputs: {image: [any, any, 1], table: [any]}
+training: {optimizer: adam, learning-rate: 0.02, batch: 24}
+network:
+  - dense: {from: table, units: 64, name: spread}
+  - reshape: {shape: [8, 8, 1], name: plane}
+  - concatenate: {from: [image, plane]}
+  - conv: {channels: 8, kernel: 1, activation: relu}
+  - conv: {channels: $outputs, kernel: 1}
+END
+must_run pack --x masks.h5 --x-name image,table --y-name mask --validation 0.25 --shards 2 --out masks
+run info masks/train
+expect_status 0; expect_out 'masks of 3 classes'
+mask=(--model masks.yaml --epochs 20 --global-batch 24 --report-every 1 --no-tensorboard --progress off --seed 1)
+for n in 1 3; do
+  run -n $n train masks "${mask[@]}" --run runs/masks$n
+  expect_status 0
+done
+paste <(metric runs/masks1 train loss) <(metric runs/masks3 train loss) |
+  awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-4 * $2)) bad = 1 } END { exit bad || NR < 20 }' || failed "the curves differ"
+metric runs/masks1 validation mean_iou | tail -n 1 | awk '{ exit !($2 > 0.6) }' ||
+  failed "mean IoU $(metric runs/masks1 validation mean_iou | tail -n 1)"
+run -n 2 eval runs/masks1 --report
+expect_status 0; expect_out 'IoU'
+run -n 2 predict runs/masks1 --data inputs.h5 --x image,table --out m.h5
+expect_error 1 "inputs.h5: has no dataset image"
+run -n 2 predict runs/masks1 --data masks.h5 --x image,table --y mask --out m.h5
+expect_status 0
+python3 -c "
+import h5py
+with h5py.File('m.h5') as f: assert f['class'].shape == f['target'].shape == (240, 8, 8)" || failed "the predicted masks"
+run train masks.h5 --x image,table --y mask --ignore-label 2 "${mask[@]}" --run runs/ignored
+expect_status 0
+run pack --x masks.h5 --x-name image,table --y-name mask --ignore-label 2 --out ignored
+expect_status 0
+run train ignored "${mask[@]}" --run runs/ignored2
+expect_status 0
+expect_same <(metric runs/ignored train loss) <(metric runs/ignored2 train loss)
