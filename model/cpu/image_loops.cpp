@@ -1,6 +1,7 @@
 #include "model/cpu/image_loops.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "model/cpu/channel_lanes.hpp"
 
@@ -43,6 +44,17 @@ LOCKSTEP_INLINE Row row_of(std::size_t row, const ImageShape& shape) {
           static_cast<std::int64_t>(row % size(shape.height))};
 }
 
+/// Tells whether the windows lie side by side and cover all pixels of one direction, each pixel once. Loops over such
+/// windows need no divisions, which cost more than the pixels of a few channels.
+LOCKSTEP_INLINE bool tiles(const Sweep& sweep, std::int64_t extent, std::int64_t windows) {
+  return sweep.dilation == 1 && sweep.before == 0 && sweep.stride == sweep.size && windows * sweep.size == extent;
+}
+LOCKSTEP_INLINE bool tiles(const Pool& pool) {
+  return tiles(pool.window.depth, pool.in.depth, pool.out.depth) &&
+         tiles(pool.window.height, pool.in.height, pool.out.height) &&
+         tiles(pool.window.width, pool.in.width, pool.out.width);
+}
+
 /// The pixels of an image inside a window.
 struct Seen {
   const float* first;             ///< first channel of the first pixel
@@ -76,8 +88,15 @@ LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count
       }
     }
   }
-  for (std::size_t lane = 0; lane < count; ++lane) y[lane] = best[lane];
+  std::memcpy(y, best, count * sizeof(float));  // a loop becomes sixteen scalar loads
   for (std::size_t lane = 0; lane < count; ++lane) chosen[lane] = static_cast<std::uint8_t>(offset[lane]);
+}
+
+/// All channels of a window.
+LOCKSTEP_INLINE void greatest_of_channels(const Seen& pixels, std::size_t channels, float* y, std::uint8_t* chosen) {
+  std::size_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) greatest(pixels, c, kLanes, y + c, chosen + c);
+  if (c < channels) greatest(pixels, c, channels - c, y + c, chosen + c);
 }
 
 }  // namespace
@@ -86,10 +105,30 @@ LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::
   const Sweep &depth = shape.window.depth, &height = shape.window.height, &width = shape.window.width;
   const std::size_t channels = size(shape.in.channels), line = size(shape.in.width) * channels,
                     plane = size(shape.in.height) * line;
+  const bool is_tiled = tiles(shape);
   for (std::size_t row = rows.offset; row < rows.end(); ++row) {
     const Row at = row_of(row, shape.out);
     const float* const from = x + at.image * size(shape.in.elements());
     const std::int64_t front = at.plane * depth.stride - depth.before, top = at.row * height.stride - height.before;
+    if (is_tiled) {
+      Seen pixels{from + size(front) * plane + size(top) * line,
+                  plane,
+                  line,
+                  channels,
+                  depth.size,
+                  height.size,
+                  width.size,
+                  0,
+                  static_cast<std::int32_t>(height.size * width.size),
+                  static_cast<std::int32_t>(width.size)};
+      std::size_t to = row * size(shape.out.width) * channels;
+      for (std::int64_t column = 0; column < shape.out.width; ++column) {
+        greatest_of_channels(pixels, channels, y + to, chosen + to);
+        pixels.first += size(width.size) * channels;
+        to += channels;
+      }
+      continue;
+    }
     const Run in = seen(front, depth, shape.in.depth), down = seen(top, height, shape.in.height);
     for (std::int64_t column = 0; column < shape.out.width; ++column) {
       const std::int64_t left = column * width.stride - width.before;
@@ -107,19 +146,58 @@ LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::
                         static_cast<std::int32_t>((in.begin * height.size + down.begin) * width.size + across.begin),
                         static_cast<std::int32_t>(height.size * width.size),
                         static_cast<std::int32_t>(width.size)};
-      std::size_t c = 0;
-      for (; c + kLanes <= channels; c += kLanes) greatest(pixels, c, kLanes, y + to + c, chosen + to + c);
-      if (c < channels) greatest(pixels, c, channels - c, y + to + c, chosen + to + c);
+      greatest_of_channels(pixels, channels, y + to, chosen + to);
     }
   }
 }
+
+namespace {
+
+/// max_pool_gradient() of tiled windows: row `at` of d_x.
+LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, const Row& at,
+                                        float* d_x) {
+  const Sweep &depth = shape.window.depth, &height = shape.window.height;
+  const std::size_t channels = size(shape.in.channels), width = size(shape.window.width.size);
+  const std::int64_t plane = at.plane / depth.size, line = at.row / height.size;
+  const auto first = static_cast<std::int32_t>(
+      ((at.plane - plane * depth.size) * height.size + at.row - line * height.size) * shape.window.width.size);
+  std::size_t window =
+      at.image * size(shape.out.elements()) + size((plane * shape.out.height + line) * shape.out.width) * channels;
+  for (std::int64_t column = 0; column < shape.out.width; ++column) {
+    for_channels(
+        channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+          constexpr bool kWhole = decltype(whole)::value;
+          std::int32_t offsets[kLanes] = {};  // a conversion of vectors becomes scalar
+          for (std::size_t lane = 0; lane < count; ++lane) offsets[lane] = chosen[window + c + lane];
+          Ints position;
+          Floats gradient;
+          load<true>(position, offsets, kLanes);
+          load<kWhole>(gradient, d_y + window + c, count);
+          position -= first;
+          for (std::size_t j = 0; j < width; ++j) {
+            const Ints is_chosen = position == static_cast<std::int32_t>(j);
+            const Floats sum = Floats{} + (is_chosen ? gradient : Floats{});  // a sum: -0 becomes 0
+            store<kWhole>(sum, d_x + j * channels + c, count);
+          }
+        });
+    window += channels;
+    d_x += width * channels;
+  }
+}
+
+}  // namespace
 
 LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x,
                                        Slice rows) {
   const Sweep &depth = shape.window.depth, &height = shape.window.height, &width = shape.window.width;
   const std::size_t channels = size(shape.in.channels);
+  const bool is_tiled = tiles(shape);
   for (std::size_t row = rows.offset; row < rows.end(); ++row) {
     const Row at = row_of(row, shape.in);
+    if (is_tiled) {
+      tiled_max_gradient(shape, chosen, d_y, at, d_x + row * size(shape.in.width) * channels);
+      continue;
+    }
     const std::size_t from = at.image * size(shape.out.elements());
     const Run in = windows_with(at.plane, depth, shape.out.depth),
               down = windows_with(at.row, height, shape.out.height);
@@ -171,6 +249,59 @@ LOCKSTEP_INLINE std::int64_t seen_by(std::int64_t window, const Sweep& sweep, st
   return length(seen(window * sweep.stride - sweep.before, sweep, extent));
 }
 
+/// average_pool() of tiled windows: row `at` of y.
+LOCKSTEP_INLINE void tiled_mean(const AveragePool& shape, const float* x, const Row& at, float* y) {
+  const ImageShape &in = shape.pool.in, &out = shape.pool.out;
+  const Sliding& window = shape.pool.window;
+  const std::size_t channels = size(in.channels), line = size(in.width) * channels, plane = size(in.height) * line,
+                    planes = size(window.depth.size), lines = size(window.height.size), width = size(window.width.size);
+  const float share = share_of(shape, window.positions());
+  const float* from =
+      x + at.image * size(in.elements()) + size(at.plane) * planes * plane + size(at.row) * lines * line;
+  for (std::int64_t column = 0; column < out.width; ++column) {
+    for_channels(
+        channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+          constexpr bool kWhole = decltype(whole)::value;
+          Floats sum{};
+          for (std::size_t h = 0; h < planes; ++h) {
+            for (std::size_t i = 0; i < lines; ++i) {
+              for (std::size_t j = 0; j < width; ++j) {
+                Floats value;
+                load<kWhole>(value, from + h * plane + i * line + j * channels + c, count);
+                sum += value;
+              }
+            }
+          }
+          sum *= share;
+          store<kWhole>(sum, y + c, count);
+        });
+    from += width * channels;
+    y += channels;
+  }
+}
+
+/// average_pool_gradient() of tiled windows: row `at` of d_x.
+LOCKSTEP_INLINE void tiled_mean_gradient(const AveragePool& shape, const float* d_y, const Row& at, float* d_x) {
+  const ImageShape& out = shape.pool.out;
+  const Sliding& window = shape.pool.window;
+  const std::size_t channels = size(out.channels), width = size(window.width.size);
+  const float share = share_of(shape, window.positions());
+  const std::int64_t plane = at.plane / window.depth.size, line = at.row / window.height.size;
+  const float* from = d_y + at.image * size(out.elements()) + size((plane * out.height + line) * out.width) * channels;
+  for (std::int64_t column = 0; column < out.width; ++column) {
+    for_channels(
+        channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+          constexpr bool kWhole = decltype(whole)::value;
+          Floats gradient;
+          load<kWhole>(gradient, from + c, count);
+          gradient = Floats{} + gradient * share;  // a sum: -0 becomes 0
+          for (std::size_t j = 0; j < width; ++j) store<kWhole>(gradient, d_x + j * channels + c, count);
+        });
+    from += channels;
+    d_x += width * channels;
+  }
+}
+
 }  // namespace
 
 LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const float* x, float* y, Slice rows) {
@@ -178,8 +309,13 @@ LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const float* x, floa
   const Sweep &depth = shape.pool.window.depth, &height = shape.pool.window.height, &width = shape.pool.window.width;
   const std::size_t channels = size(from_shape.channels), line = size(from_shape.width) * channels,
                     plane = size(from_shape.height) * line;
+  const bool is_tiled = tiles(shape.pool);
   for (std::size_t row = rows.offset; row < rows.end(); ++row) {
     const Row at = row_of(row, to_shape);
+    if (is_tiled) {
+      tiled_mean(shape, x, at, y + row * size(to_shape.width) * channels);
+      continue;
+    }
     const float* const from = x + at.image * size(from_shape.elements());
     const std::int64_t front = at.plane * depth.stride - depth.before, top = at.row * height.stride - height.before;
     const Run in = seen(front, depth, from_shape.depth), down = seen(top, height, from_shape.height);
@@ -214,8 +350,13 @@ LOCKSTEP_CLONES void average_pool_gradient(const AveragePool& shape, const float
   const ImageShape &to_shape = shape.pool.in, &from_shape = shape.pool.out;
   const Sweep &depth = shape.pool.window.depth, &height = shape.pool.window.height, &width = shape.pool.window.width;
   const std::size_t channels = size(to_shape.channels);
+  const bool is_tiled = tiles(shape.pool);
   for (std::size_t row = rows.offset; row < rows.end(); ++row) {
     const Row at = row_of(row, to_shape);
+    if (is_tiled) {
+      tiled_mean_gradient(shape, d_y, at, d_x + row * size(to_shape.width) * channels);
+      continue;
+    }
     const std::size_t from = at.image * size(from_shape.elements());
     const Run in = windows_with(at.plane, depth, from_shape.depth),
               down = windows_with(at.row, height, from_shape.height);

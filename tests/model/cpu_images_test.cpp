@@ -185,12 +185,14 @@ TEST_F(CpuImagesTest, MaxPools) {
   const auto pool = [](const ImageShape& in, const Sliding& window) {
     return Pool{.in = in, .out = slide(in, window, in.channels), .window = window};
   };
-  std::vector<Pool> shapes = {pool({12, 12, 64}, same_padding({12, 12, 64}, 3, 2)),
-                              pool({6, 7, 3}, same_padding({6, 7, 3}, 3, 2)),
-                              pool({5, 6, 17}, even_padding(2, 2, 0)),
-                              pool({5, 4, 20}, even_padding(3, 1, 1)),
-                              pool({9, 9, 16}, even_padding(3, 4, 1)),  // some pixels are in no window
-                              pool({16, 17, 1}, even_padding(16, 1, 0))};
+  std::vector<Pool> shapes = {
+      pool({12, 12, 64}, same_padding({12, 12, 64}, 3, 2)),
+      pool({6, 7, 3}, same_padding({6, 7, 3}, 3, 2)),
+      pool({5, 6, 17}, even_padding(2, 2, 0)),
+      pool({5, 4, 20}, even_padding(3, 1, 1)),
+      pool({9, 9, 16}, even_padding(3, 4, 1)),  // some pixels are in no window
+      pool({16, 17, 1}, even_padding(16, 1, 0)),
+      pool({6, 4, 19}, {.height = {.size = 3, .stride = 3}, .width = {.size = 2, .stride = 2}})};
   for (const Pool& shape : test::pools_of_any_windows()) shapes.push_back(shape);
   for (const Pool& shape : shapes) {
     for (const std::int64_t batch : {0, 1, 9}) {
