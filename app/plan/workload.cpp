@@ -86,6 +86,12 @@ model::InputTransform input_transform(const Normalization& normalize, const io::
   if (normalize.kind == Normalization::Kind::affine) return normalize.affine;
   const bool range = normalize.kind == Normalization::Kind::range ||
                      (normalize.kind == Normalization::Kind::automatic && info.x.type == io::FileType::uint8);
+  const bool is_range_known = info.has_statistics || info.value_min != 0 || info.value_max != 1;
+  if (normalize.kind == Normalization::Kind::range && !is_range_known && !info.tokens) {
+    throw UsageError(
+        "--normalize range needs the range of the values, which packed shards have, and bytes: run `lockstep pack`, or "
+        "give --normalize per-feature or affine(SCALE,SHIFT)");
+  }
   model::InputTransform transform;
   if (range && info.value_max > info.value_min) {
     transform.scale = static_cast<float>(1 / (info.value_max - info.value_min));

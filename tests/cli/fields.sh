@@ -65,6 +65,12 @@ for n in 1 3; do
   expect_error 2 "unit.h5 holds float32 from .*: .*in the same units"
 done
 
+check "the range of floats that are not packed is not known: one sentence"
+for n in 1 2; do
+  run -n $n train floats.h5 --model mlp --normalize range "${common[@]}" --run runs/no
+  expect_error 2 "--normalize range needs the range of the values, which packed shards have, and bytes"
+done
+
 check "a run goes on with the fields that it began with, or ends with a sentence"
 must_run pack --x two.h5 --x-name a,b --y-name mass,place --out two
 must_run train two --model two.yaml "${common[@]}" --run runs/two
