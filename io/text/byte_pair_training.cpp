@@ -134,14 +134,7 @@ class Training {
 
 }  // namespace
 
-void BytePairTrainer::add(std::string_view word) {
-  const auto found = counts_.find(word);
-  if (found != counts_.end()) {
-    ++found->second;
-  } else {
-    counts_.emplace(word, 1);
-  }
-}
+void BytePairTrainer::add(std::string_view word) { count(word, counts_); }
 
 TokenInfo BytePairTrainer::finish(std::int64_t vocabulary) const {
   constexpr std::int64_t kMin = 257;  // the bytes and <|endoftext|>

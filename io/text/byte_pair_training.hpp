@@ -4,11 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 
+#include "io/text/text_counts.hpp"
 #include "io/text/token_info.hpp"
 
 namespace lockstep::io {
@@ -28,11 +26,7 @@ class BytePairTrainer {
   TokenInfo finish(std::int64_t vocabulary) const;
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
-  };
-  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> counts_;
+  TextCounts counts_;
 };
 
 }  // namespace lockstep::io

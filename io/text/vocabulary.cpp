@@ -6,14 +6,7 @@
 
 namespace lockstep::io {
 
-void VocabularyCounter::add(std::string_view piece) {
-  const auto found = counts_.find(piece);
-  if (found != counts_.end()) {
-    ++found->second;
-  } else {
-    counts_.emplace(piece, 1);
-  }
-}
+void VocabularyCounter::add(std::string_view piece) { count(piece, counts_); }
 
 TokenInfo VocabularyCounter::finish(TokenizerKind kind, std::int64_t limit) const {
   TokenInfo info;

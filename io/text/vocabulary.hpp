@@ -3,11 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 
+#include "io/text/text_counts.hpp"
 #include "io/text/token_info.hpp"
 #include "io/text/tokenizer.hpp"
 
@@ -23,11 +21,7 @@ class VocabularyCounter {
   TokenInfo finish(TokenizerKind kind, std::int64_t limit) const;
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
-  };
-  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> counts_;
+  TextCounts counts_;
 };
 
 }  // namespace lockstep::io
