@@ -1,43 +1,25 @@
 #include "model/cpu/gru.hpp"
 
-#include <algorithm>
-
 #include "model/cpu/gemm.hpp"
+#include "model/cpu/recurrence_sizes.hpp"
 #include "model/cpu/sequence_loops.hpp"
 
 namespace lockstep::model::cpu {
 
 namespace {
 
-/// Granule of a partition, in units; and the multiplications of a step below which it stays on one thread.
-constexpr std::size_t kUnitGranule = 16;
-constexpr std::size_t kThreadingWork = 256 * 1024;
-
-struct Sizes {
-  explicit Sizes(const Gru& shape)
-      : steps(static_cast<std::size_t>(shape.steps)),
-        sequences(static_cast<std::size_t>(shape.sequences)),
-        hidden(static_cast<std::size_t>(shape.hidden)),
-        gates(3 * hidden) {}
-  /// The smallest count for which a partition into `granule` pays.
-  std::size_t threshold(std::size_t count, std::size_t granule) const {
-    return sequences * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
-  }
-  std::size_t steps, sequences, hidden, gates;
-};
+constexpr std::size_t kGruGates = 3;
 
 }  // namespace
 
 std::size_t gru_workspace(const Gru& shape, Bf16Unit unit) noexcept {
-  const Sizes size(shape);
-  return std::max(SharedFactor::workspace(size.hidden, size.gates, unit),
-                  SharedFactor::workspace(size.gates, size.hidden, unit));
+  return RecurrenceSizes(shape, kGruGates).workspace(unit);
 }
 
 void gru_forward(const Gru& shape, const GruForwardOperands& operands, std::span<float> workspace, ThreadPool& threads,
                  Bf16Unit unit) {
   const auto& [gates, recurrent, bias, products, hidden] = operands;
-  const Sizes size(shape);
+  const RecurrenceSizes size(shape, kGruGates);
   if (size.sequences == 0) return;
   const float* const c = bias.elements<float>().data();
   float* const h = hidden.elements<float>().data();
@@ -71,7 +53,7 @@ void gru_forward(const Gru& shape, const GruForwardOperands& operands, std::span
 void gru_backward(const Gru& shape, const GruBackwardOperands& operands, std::span<float> workspace,
                   ThreadPool& threads, Bf16Unit unit) {
   const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
-  const Sizes size(shape);
+  const RecurrenceSizes size(shape, kGruGates);
   if (size.sequences == 0) return;
   const float* const h = hidden.elements<float>().data();
   float* const d_h = d_hidden.elements<float>().data();

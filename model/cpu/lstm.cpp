@@ -3,41 +3,25 @@
 #include <algorithm>
 
 #include "model/cpu/gemm.hpp"
+#include "model/cpu/recurrence_sizes.hpp"
 #include "model/cpu/sequence_loops.hpp"
 
 namespace lockstep::model::cpu {
 
 namespace {
 
-/// Granule of a partition, in units; and the multiplications of a step below which it stays on one thread.
-constexpr std::size_t kUnitGranule = 16;
-constexpr std::size_t kThreadingWork = 256 * 1024;
-
-struct Sizes {
-  explicit Sizes(const Lstm& shape)
-      : steps(static_cast<std::size_t>(shape.steps)),
-        sequences(static_cast<std::size_t>(shape.sequences)),
-        hidden(static_cast<std::size_t>(shape.hidden)),
-        gates(4 * hidden) {}
-  /// The smallest count for which a partition into `granule` pays; the whole step has `work` multiplications.
-  std::size_t threshold(std::size_t count, std::size_t granule) const {
-    return sequences * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
-  }
-  std::size_t steps, sequences, hidden, gates;
-};
+constexpr std::size_t kLstmGates = 4;
 
 }  // namespace
 
 std::size_t lstm_workspace(const Lstm& shape, Bf16Unit unit) noexcept {
-  const Sizes size(shape);
-  return std::max(SharedFactor::workspace(size.hidden, size.gates, unit),
-                  SharedFactor::workspace(size.gates, size.hidden, unit));
+  return RecurrenceSizes(shape, kLstmGates).workspace(unit);
 }
 
 void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::span<float> workspace,
                   ThreadPool& threads, Bf16Unit unit) {
   const auto& [gates, recurrent, cells, hidden] = operands;
-  const Sizes size(shape);
+  const RecurrenceSizes size(shape, kLstmGates);
   if (size.sequences == 0) return;
   float* const z = gates.elements<float>().data();
   float* const c = cells.elements<float>().data();
@@ -71,7 +55,7 @@ void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::s
 void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std::span<float> workspace,
                    ThreadPool& threads, Bf16Unit unit) {
   const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
-  const Sizes size(shape);
+  const RecurrenceSizes size(shape, kLstmGates);
   if (size.sequences == 0) return;
   float* const z = gates.elements<float>().data();
   float* const c = cells.elements<float>().data();

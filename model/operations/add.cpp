@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class AddOperation final : public Operation {
+class AddOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     count_ = inputs.size();
@@ -27,11 +27,7 @@ class AddOperation final : public Operation {
   }
   bool takes_positions() const override { return true; }
 
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("sum of {}", count_),
-            .activation_elements = node.output.shape.elements()};
-  }
+  std::string describe(const NodeView& /*node*/) const override { return fmt::format("sum of {}", count_); }
 
   void forward(const NodePass& node) const override {
     const Tensor y = node.out();

@@ -2,14 +2,14 @@
 /// "average-pool": the mean of each window of each channel.
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
 #include "model/graph/windows.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class AveragePoolOperation final : public Operation {
+class AveragePoolOperation final : public PlainOperation {
  public:
   explicit AveragePoolOperation(const Call& call)
       : call_(call),
@@ -21,13 +21,9 @@ class AveragePoolOperation final : public Operation {
     return {.shape = shape_of_places(shape_.pool.out, directions_)};
   }
 
-  OperationNeeds needs() const override { return {}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}, mean of {}", to_string(node.inputs[0].shape),
-                                       to_string(node.output.shape), window_text(shape_.pool.window, directions_)),
-            .activation_elements = shape_.pool.out.elements()};
+  std::string describe(const NodeView& node) const override {
+    return fmt::format("{} -> {}, mean of {}", to_string(node.inputs[0].shape), to_string(node.output.shape),
+                       window_text(shape_.pool.window, directions_));
   }
 
   void forward(const NodePass& node) const override {

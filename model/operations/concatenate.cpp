@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class ConcatenateOperation final : public Operation {
+class ConcatenateOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     const Shape& first = inputs[0].shape;
@@ -27,12 +27,8 @@ class ConcatenateOperation final : public Operation {
     return {.shape = first.with_last(columns)};
   }
 
-  OperationNeeds needs() const override { return {}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} values -> {}", columns_.size(), to_string(node.output.shape)),
-            .activation_elements = node.output.shape.elements()};
+  std::string describe(const NodeView& node) const override {
+    return fmt::format("{} values -> {}", columns_.size(), to_string(node.output.shape));
   }
 
   void forward(const NodePass& node) const override {

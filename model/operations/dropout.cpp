@@ -2,13 +2,13 @@
 /// "dropout": in training some elements are dropped (Dropout in randomness.hpp), else the value stays as it is.
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class DropoutOperation final : public Operation {
+class DropoutOperation final : public PlainOperation {
  public:
   explicit DropoutOperation(const Call& call) : rule_{.rate = static_cast<float>(call.get<double>("rate"))} {}
 
@@ -21,11 +21,7 @@ class DropoutOperation final : public Operation {
   OperationNeeds needs() const override { return {.in_place = 1, .gradient_in_place = 1, .training_only = true}; }
   bool takes_positions() const override { return true; }
 
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("drops {:g}", rule_.rate),
-            .activation_elements = node.output.shape.elements()};
-  }
+  std::string describe(const NodeView& /*node*/) const override { return fmt::format("drops {:g}", rule_.rate); }
 
   void forward(const NodePass& node) const override { drop(node, node.in(), node.out()); }
   void backward(const NodePass& node) const override { drop(node, node.d_out(), node.d_in()); }

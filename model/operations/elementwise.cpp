@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
@@ -32,7 +32,7 @@ constexpr std::array<FunctionName, 13> kFunctionNames{{{"relu", Function::relu},
                                                        {"hard-swish", Function::hard_swish},
                                                        {"scale", Function::scale, 1.0f}}};
 
-class ElementwiseOperation final : public Operation {
+class ElementwiseOperation final : public PlainOperation {
  public:
   explicit ElementwiseOperation(const Call& call)
       : known_(*std::ranges::find(kFunctionNames, call.get<std::string>("function"), &FunctionName::name)) {
@@ -59,11 +59,8 @@ class ElementwiseOperation final : public Operation {
 
   bool takes_positions() const override { return true; }
 
-  LayerPlan plan(const NodeView& node) const override {
-    return {
-        .name = node.name,
-        .description = known_.parameter ? fmt::format("{}, {:g}", known_.name, f_.parameter) : std::string(known_.name),
-        .activation_elements = node.output.shape.elements()};
+  std::string describe(const NodeView& /*node*/) const override {
+    return known_.parameter ? fmt::format("{}, {:g}", known_.name, f_.parameter) : std::string(known_.name);
   }
 
   void forward(const NodePass& node) const override {

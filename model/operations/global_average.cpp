@@ -1,25 +1,17 @@
 /// \file
 /// "global-average": the mean of each channel over all places.
-#include <fmt/format.h>
-
-#include "model/graph/operation.hpp"
 #include "model/graph/windows.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class GlobalAverageOperation final : public Operation {
+class GlobalAverageOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     in_ = image_of_places(inputs[0].shape, "a global average");
     return {.shape = {in_.channels}};
-  }
-  OperationNeeds needs() const override { return {}; }
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}", to_string(node.inputs[0].shape), in_.channels),
-            .activation_elements = in_.channels};
   }
   void forward(const NodePass& node) const override {
     node.pass.images().global_average_forward(in_, node.by_sample(node.in(), in_.elements()), node.out());

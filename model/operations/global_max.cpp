@@ -1,26 +1,19 @@
 /// \file
 /// "global-max": the greatest value of each channel over all places.
-#include <fmt/format.h>
-
-#include "model/graph/operation.hpp"
 #include "model/graph/windows.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class GlobalMaxOperation final : public Operation {
+class GlobalMaxOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     in_ = image_of_places(inputs[0].shape, "a global maximum");
     return {.shape = {in_.channels}};
   }
   OperationNeeds needs() const override { return {.reads_inputs = 1, .reads_output = true}; }
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}", to_string(node.inputs[0].shape), in_.channels),
-            .activation_elements = in_.channels};
-  }
   void forward(const NodePass& node) const override {
     node.pass.images().global_max_forward(in_, node.by_sample(node.in(), in_.elements()), node.out());
   }

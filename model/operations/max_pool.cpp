@@ -4,14 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
 #include "model/graph/windows.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class MaxPoolOperation final : public Operation {
+class MaxPoolOperation final : public PlainOperation {
  public:
   explicit MaxPoolOperation(const Call& call) : call_(call) {}
 
@@ -28,13 +28,9 @@ class MaxPoolOperation final : public Operation {
     return {.shape = shape_of_places(shape_.out, directions_)};
   }
 
-  OperationNeeds needs() const override { return {}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}, maximum of {}", to_string(node.inputs[0].shape),
-                                       to_string(node.output.shape), window_text(shape_.window, directions_)),
-            .activation_elements = shape_.out.elements()};
+  std::string describe(const NodeView& node) const override {
+    return fmt::format("{} -> {}, maximum of {}", to_string(node.inputs[0].shape), to_string(node.output.shape),
+                       window_text(shape_.window, directions_));
   }
 
   void forward(const NodePass& node) const override {

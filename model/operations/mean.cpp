@@ -3,16 +3,14 @@
 #include <stdexcept>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "model/graph/operation.hpp"
 #include "model/graph/strides.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class MeanOperation final : public Operation {
+class MeanOperation final : public PlainOperation {
  public:
   explicit MeanOperation(const Call& call) : axis_(call.get<std::int64_t>("axis")) {}
 
@@ -28,14 +26,6 @@ class MeanOperation final : public Operation {
                       .out = {.height = before, .width = 1, .channels = behind},
                       .window = {.width = {.size = extent, .stride = extent}}}};
     return {.shape = Shape(extents)};
-  }
-
-  OperationNeeds needs() const override { return {}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}", to_string(node.inputs[0].shape), to_string(node.output.shape)),
-            .activation_elements = node.output.shape.elements()};
   }
 
   void forward(const NodePass& node) const override {

@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class MultiplyOperation final : public Operation {
+class MultiplyOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     const Shape &first = inputs[0].shape, &second = inputs[1].shape;
@@ -22,10 +22,8 @@ class MultiplyOperation final : public Operation {
     return inputs[0];
   }
   OperationNeeds needs() const override { return {.reads_inputs = 3}; }
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = node.inputs[0].shape == node.inputs[1].shape ? "product of 2" : "by a number per channel",
-            .activation_elements = node.output.shape.elements()};
+  std::string describe(const NodeView& node) const override {
+    return node.inputs[0].shape == node.inputs[1].shape ? "product of 2" : "by a number per channel";
   }
   void forward(const NodePass& node) const override { node.pass.images().multiply(node.in(0), node.in(1), node.out()); }
   void backward(const NodePass& node) const override {

@@ -3,13 +3,13 @@
 /// image_operations.hpp).
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class ResponseNormOperation final : public Operation {
+class ResponseNormOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     elements_ = inputs[0].shape.elements();
@@ -19,10 +19,8 @@ class ResponseNormOperation final : public Operation {
 
   OperationNeeds needs() const override { return {.reads_inputs = 1, .reads_output = true, .gradient_in_place = 1}; }
 
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("over {} channels", 2 * norm_.radius + 1),
-            .activation_elements = elements_};
+  std::string describe(const NodeView& /*node*/) const override {
+    return fmt::format("over {} channels", 2 * norm_.radius + 1);
   }
 
   void forward(const NodePass& node) const override {

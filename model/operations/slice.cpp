@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
 #include "model/graph/strides.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class SliceOperation final : public Operation {
+class SliceOperation final : public PlainOperation {
  public:
   explicit SliceOperation(const Call& call)
       : axis_(call.get<std::int64_t>("axis")),
@@ -46,14 +46,6 @@ class SliceOperation final : public Operation {
     copy_.from_elements = in.elements();
     copy_.to_elements = out.elements();
     return {.shape = out};
-  }
-
-  OperationNeeds needs() const override { return {}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}", to_string(node.inputs[0].shape), to_string(node.output.shape)),
-            .activation_elements = node.output.shape.elements()};
   }
 
   void forward(const NodePass& node) const override {

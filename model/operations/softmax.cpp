@@ -2,21 +2,17 @@
 /// "softmax": shares of 1 along the last extent. The loss of classes has its own: this is for within a network.
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class SoftmaxOperation final : public Operation {
+class SoftmaxOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override { return inputs[0]; }
   OperationNeeds needs() const override { return {.reads_output = true, .in_place = 1, .gradient_in_place = 1}; }
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("over {}", node.output.shape.last()),
-            .activation_elements = node.output.shape.elements()};
-  }
+  std::string describe(const NodeView& node) const override { return fmt::format("over {}", node.output.shape.last()); }
   void forward(const NodePass& node) const override { node.pass.images().softmax_forward(node.in(), node.out()); }
   void backward(const NodePass& node) const override {
     node.pass.images().softmax_backward(node.out(), node.d_out(), node.d_in());

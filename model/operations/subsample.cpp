@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "model/graph/operation.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class SubsampleOperation final : public Operation {
+class SubsampleOperation final : public PlainOperation {
  public:
   explicit SubsampleOperation(const Call& call)
       : channels_(call.get<std::int64_t>("channels")), stride_(call.get<std::int64_t>("stride")) {}
@@ -31,12 +31,6 @@ class SubsampleOperation final : public Operation {
   }
 
   OperationNeeds needs() const override { return {.adds = 1}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}", to_string(node.inputs[0].shape), to_string(node.output.shape)),
-            .activation_elements = out_.elements()};
-  }
 
   void forward(const NodePass& node) const override {
     node.pass.images().subsample_forward(in_, out_, stride_, node.by_sample(node.in(), in_.elements()),

@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/graph/operation.hpp"
 #include "model/graph/strides.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class TransposeOperation final : public Operation {
+class TransposeOperation final : public PlainOperation {
  public:
   explicit TransposeOperation(const Call& call) : order_(call.get<Numbers>("order")) {}
 
@@ -45,14 +45,6 @@ class TransposeOperation final : public Operation {
     }
     copy_.from_elements = copy_.to_elements = in.elements();
     return {.shape = out};
-  }
-
-  OperationNeeds needs() const override { return {}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {.name = node.name,
-            .description = fmt::format("{} -> {}", to_string(node.inputs[0].shape), to_string(node.output.shape)),
-            .activation_elements = node.output.shape.elements()};
   }
 
   void forward(const NodePass& node) const override { copy(node, copy_, node.in(), node.out()); }

@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "model/graph/operation.hpp"
 #include "model/graph/windows.hpp"
+#include "model/operations/plain_operation.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-class UpsampleOperation final : public Operation {
+class UpsampleOperation final : public PlainOperation {
  public:
   explicit UpsampleOperation(const Call& call) : factor_(call.get<Numbers>("factor")) {}
 
@@ -35,13 +35,8 @@ class UpsampleOperation final : public Operation {
     return {.shape = large};
   }
 
-  OperationNeeds needs() const override { return {}; }
-
-  LayerPlan plan(const NodeView& node) const override {
-    return {
-        .name = node.name,
-        .description = fmt::format("{} -> {}, nearest", to_string(node.inputs[0].shape), to_string(node.output.shape)),
-        .activation_elements = sums_.pool.in.elements()};
+  std::string describe(const NodeView& node) const override {
+    return fmt::format("{} -> {}, nearest", to_string(node.inputs[0].shape), to_string(node.output.shape));
   }
 
   void forward(const NodePass& node) const override {
