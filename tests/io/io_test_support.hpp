@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "support/message_of.hpp"
+
 namespace lockstep::io {
 
 /// Files that are part of the tree.
@@ -60,13 +62,9 @@ inline std::vector<std::string> folder_names(const std::filesystem::path& folder
 /// what() of the Error that `work` throws; a test failure and "" if it throws none.
 template <class Error, class Work>
 std::string error_text(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
+  std::string text = test::message_of<Error>(work);
+  EXPECT_NE(text, "") << "no error";
+  return text;
 }
 
 }  // namespace lockstep::io

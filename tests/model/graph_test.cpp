@@ -10,6 +10,7 @@
 #include "model/graph/rewrites.hpp"
 #include "model/network.hpp"
 #include "network_harness.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -18,12 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string graph_refusal(const Description& description, std::int64_t outputs = 2) {
-  try {
-    Network(description, {.features = description.input_shape.elements(), .outputs = outputs}, "test");
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return lockstep::test::message_of<std::invalid_argument>(
+      [&] { Network(description, {.features = description.input_shape.elements(), .outputs = outputs}, "test"); });
 }
 
 Call dense(std::string name, std::int64_t units, std::vector<std::string> from = {}) {
@@ -178,13 +175,10 @@ TEST(Rewrites, MakeStacksOfRecurrentLayersInTimeMajorOrder) {
 
 TEST(Graph, RefusesTokensWhereNumbersAreRead) {
   const auto refusal = [](std::vector<Call> calls) -> std::string {
-    try {
+    return lockstep::test::message_of<std::invalid_argument>([&] {
       Network({.input = "tokens", .input_shape = {5}, .input_holds = Holds::tokens, .calls = std::move(calls)},
               test::tokens(5, 7), "test");
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   const Call embedding{.kind = "embedding", .name = "e", .arguments = {{"vocabulary", 7}, {"width", 6}}},
       lstm{.kind = "lstm", .name = "l", .arguments = {{"units", 6}}};

@@ -15,6 +15,7 @@
 #include "network_harness.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -201,15 +202,12 @@ TEST_F(ModelTest, MasksAreRowsOfTheirPositions) {
 TEST(Masks, AskForAnOutputOfTheirExtents) {
   const auto refusal = [](const char* network, std::vector<std::int64_t> mask) -> std::string {
     const auto kind = std::make_shared<NetworkKind>(read_network(network, "masks.yaml"));
-    try {
+    return lockstep::test::message_of<std::invalid_argument>([&] {
       make_network({.name = "masks.yaml", .source = kind}, {.features = 48,
                                                             .outputs = 5,
                                                             .image = ImageShape{.height = 4, .width = 4, .channels = 3},
                                                             .mask = std::move(mask)});
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   using ::testing::HasSubstr;
   EXPECT_EQ(refusal("name: m\nnetwork: [conv: {channels: $outputs, kernel: 3}]\n", {4, 4}), "");

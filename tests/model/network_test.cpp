@@ -11,6 +11,7 @@
 #include "model/activation_table.hpp"
 #include "model/network_kinds.hpp"
 #include "network_harness.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -146,12 +147,7 @@ TEST(ParameterTable, RefusesToFreezeAllOrAPartOfANormalisation) {
     table.add(shift);
     table.add(spec("b", {3}));
     table.lay_out();
-    try {
-      table.freeze(indices);
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
+    return lockstep::test::message_of<std::invalid_argument>([&] { table.freeze(indices); });
   };
   EXPECT_EQ(refusal({0, 1}), "");
   EXPECT_THAT(refusal({0, 1, 2}), HasSubstr("nothing is left to train"));
@@ -284,12 +280,7 @@ TEST(Network, RefusesImpossibleOptions) {
 
 TEST(Network, RefusesOptionsOfOtherNetworks) {
   const auto refusal = [](const NetworkOptions& options, const SampleShape& shape) -> std::string {
-    try {
-      make_network(options, shape);
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
+    return lockstep::test::message_of<std::invalid_argument>([&] { make_network(options, shape); });
   };
   EXPECT_EQ(refusal({.name = "cnn", .values = {{"depth", 20}}}, images(8, 8, 3, 2)),
             "network cnn has no option depth; it knows: activation, dropout, weight-init, bias-init");

@@ -11,6 +11,7 @@
 #include "model/graph/graph.hpp"
 #include "network_harness.hpp"
 #include "operation_networks.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -112,24 +113,17 @@ TEST(Operations, OfSeriesGoInTheirDirection) {
 TEST(Operations, OfSeriesSayWhatTheyRead) {
   EXPECT_EQ(
       [] {
-        try {
+        return lockstep::test::message_of<std::invalid_argument>([&] {
           Network({.input_shape = {4, 4, 2}, .calls = {call("gru", {{"units", 2}})}}, {.features = 32, .outputs = 2},
                   "test");
-        } catch (const std::invalid_argument& error) {
-          return std::string(error.what());
-        }
-        return std::string();
+        });
       }(),
       "one_gru reads 4x4x2, and a gru reads steps x numbers: reshape or transpose makes a series of it");
 }
 
 std::string refusal(const Shape& in, Call one) {
-  try {
-    Network(network_with(in, {std::move(one)}), {.features = in.elements(), .outputs = 2}, "test");
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return lockstep::test::message_of<std::invalid_argument>(
+      [&] { Network(network_with(in, {std::move(one)}), {.features = in.elements(), .outputs = 2}, "test"); });
 }
 
 TEST(Operations, SayWhatDoesNotFit) {

@@ -8,6 +8,7 @@
 #include "comm/agreement.hpp"
 #include "comm/failure/failure_detector.hpp"
 #include "comm/failure/urgency.hpp"
+#include "support/message_of.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -19,12 +20,7 @@ using testing::HasSubstr;
 void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 std::string peer_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const PeerError& error) {
-    return error.what();
-  }
-  return "no PeerError";
+  return test::message_of<PeerError>([&] { call(); });
 }
 
 class LongOperations : public testing::TestWithParam<TransportCase> {};

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "support/message_of.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -26,13 +27,9 @@ TEST(Rendezvous, ARankWithMoreToSayRunsAnotherVersion) {
     if (session().rank() == 0) return exchange(session(), 7, 10).size();
     return exchange(session(), std::array{7, 8, 9}, 10).size();
   };
-  try {
-    introduce();
-    FAIL() << "nobody noticed";
-  } catch (const PeerError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr(session().rank() == 0 ? "rank 1 introduces itself in another way"
-                                                                       : "rank 0 introduces itself in another way"));
-  }
+  EXPECT_THAT(test::message_of<PeerError>([&] { introduce(); }),
+              testing::HasSubstr(session().rank() == 0 ? "rank 1 introduces itself in another way"
+                                                       : "rank 0 introduces itself in another way"));
 }
 
 }  // namespace

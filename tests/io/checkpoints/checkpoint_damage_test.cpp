@@ -12,6 +12,7 @@
 #include "io/files/checksum.hpp"
 #include "io/files/hdf5_file.hpp"
 #include "io/small_disk.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -330,13 +331,10 @@ TEST(CheckpointSpace, AFolderThatCannotBeWrittenIsNamed) {
   fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
   fs::permissions(locked, fs::perms(0555));
   const std::string text = said_by_ordinary_user([&]() -> std::string {
-    try {
+    return test::message_of<FileError>([&] {
       CheckpointWriter writer({.folder = locked});
       writer.write(sample_record(1), SampleTensors(1).views());
-    } catch (const FileError& error) {
-      return error.what();
-    }
-    return "no error";
+    });
   });
   EXPECT_THAT(text, AllOf(HasSubstr(locked.string()), HasSubstr("Permission denied")));
 }

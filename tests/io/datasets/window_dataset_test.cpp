@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "io/files/file_error.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -87,12 +88,7 @@ SeriesWindow window(const Dataset& data, std::int64_t index) {
 }
 
 std::string refusal(std::shared_ptr<Dataset> data, const WindowOptions& options) {
-  try {
-    WindowDataset(std::move(data), options, "data");
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "";
+  return test::message_of<FileError>([&] { WindowDataset(std::move(data), options, "data"); });
 }
 
 TEST(WindowDataset, ForecastsTheTargetsOfTheNextRowsAndKnowsThePastOnes) {

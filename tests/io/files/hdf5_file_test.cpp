@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "io/io_test_support.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -126,12 +127,7 @@ TEST(Hdf5File, KeepsAttributes) {
 }
 
 std::string error_of_opening(const std::filesystem::path& path) {
-  try {
-    const Hdf5File file(path, Hdf5File::Access::read);
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::message_of<FileError>([&] { const Hdf5File file(path, Hdf5File::Access::read); });
 }
 
 TEST(Hdf5File, SaysWhyAFileCannotBeOpened) {

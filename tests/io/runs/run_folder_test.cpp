@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "io/small_disk.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -205,14 +206,8 @@ TEST(RunFolder, SaysInOneSentenceThatAFolderCannotBeWritten) {
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(locked.c_str(), 0555), 0);
   const auto attempt = [&](const fs::path& path) {
-    return said_by_ordinary_user([&]() -> std::string {
-      try {
-        RunFolder(path, Open::resume, false);
-      } catch (const FileError& error) {
-        return error.what();
-      }
-      return "no error";
-    });
+    return said_by_ordinary_user(
+        [&]() -> std::string { return test::message_of<FileError>([&] { RunFolder(path, Open::resume, false); }); });
   };
   EXPECT_THAT(attempt(locked), AllOf(HasSubstr("is not writable"), HasSubstr("Permission denied"), HasSubstr("--run")));
   EXPECT_THAT(attempt(locked / "run"), AllOf(HasSubstr("Permission denied"), HasSubstr("--run")));

@@ -11,6 +11,7 @@
 #include "model/yaml/expansion.hpp"
 #include "model/yaml/expression.hpp"
 #include "model/yaml/network_template.hpp"
+#include "support/message_of.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -49,12 +50,7 @@ std::vector<std::string> calls(const std::string& layers, const SampleShape& sha
 }
 
 std::string refusal(const std::string& text, const SampleShape& shape = kNumbers) {
-  try {
-    make_network(options_of(text), shape);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return lockstep::test::message_of<std::invalid_argument>([&] { make_network(options_of(text), shape); });
 }
 
 /// The same for a network with these layers, which begin in line 3.
@@ -95,12 +91,7 @@ TEST(Expression, HasTheTypeOfItsValues) {
 
 TEST(Expression, RefusesWhatIsNone) {
   const auto wrong = [](const std::string& text) -> std::string {
-    try {
-      value(text);
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
+    return lockstep::test::message_of<std::invalid_argument>([&] { value(text); });
   };
   EXPECT_THAT(wrong("$c"), HasSubstr("$c: nothing has that name"));
   EXPECT_THAT(wrong("$wrod"), HasSubstr("did you mean word?"));
