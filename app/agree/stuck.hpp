@@ -6,9 +6,6 @@
 
 namespace lockstep::app {
 
-/// Seconds between two looks whether a peer has died.
-inline constexpr double kSecondsBetweenGlances = 0.1;
-
 /// Seconds after which a rank that says nothing counts as stuck: ten times the longest step (or round of local steps)
 /// so far, plus both deadlines.
 inline double stuck_after(const ExecutionOptions& execution, double longest_step) noexcept {
