@@ -178,6 +178,45 @@ void Backend::binary_cross_entropy(const Tensor& logits, const Tensor& targets, 
   do_binary_cross_entropy(logits, targets, options, sums);
 }
 
+void Backend::soft_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                 const Tensor& sums) {
+  const char* const operation = "soft_cross_entropy";
+  require(is(logits, compute_type(), logits.rows, logits.columns) && logits.columns > 0, operation,
+          "logits must be [batch, classes] in the compute type");
+  require(is(targets, ElementType::float32, logits.rows, targets.columns) &&
+              has_outputs(logits, compute_type(), logits.rows, targets),
+          operation, "targets must be float32 with the shape of the logits");
+  require(is(sums, ElementType::float64, 1, kLossSums), operation, "sums must be float64 [1, 3]");
+  require(absent_or(options.weights, ElementType::float32, logits.rows, 1), operation,
+          "weights must be float32 [batch, 1]");
+  require(options.smoothing >= 0 && options.smoothing < 1, operation, "smoothing must be in [0, 1)");
+  if (logits.count() > 0) do_soft_cross_entropy(logits, targets, options, sums);
+}
+
+void Backend::soft_dice(const Tensor& logits, const Tensor& labels, const LossOptions& options, const Tensor& work,
+                        const Tensor& sums) {
+  const char* const operation = "soft_dice";
+  require(is(logits, compute_type(), logits.rows, logits.columns) && logits.columns > 0, operation,
+          "logits must be [samples * positions, classes] in the compute type");
+  require(options.classes >= 0 && options.classes <= logits.columns, operation,
+          "logits must have a column for each class");
+  require(is(labels, ElementType::int32, logits.rows, 1), operation, "labels must be int32 [samples * positions, 1]");
+  require(is(work, ElementType::float64, work.rows, dice_work(options.classes_of(logits))) &&
+              (work.rows > 0 ? logits.rows % work.rows == 0 : logits.rows == 0),
+          operation, "work must be float64 [samples, dice_work(classes)]");
+  require(is(sums, ElementType::float64, 1, kLossSums), operation, "sums must be float64 [1, 3]");
+  if (logits.count() > 0) do_soft_dice(logits, labels, options, work, sums);
+}
+
+void Backend::combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) {
+  const auto count = static_cast<std::int64_t>(shares.size());
+  require(shares.size() <= kMaxLosses && is(parts, ElementType::float64, 1, count * kLossSums), "combine_losses",
+          "parts must be float64 [1, losses * 3], of at most 8 losses");
+  require(is(sums, ElementType::float64, 1, kLossSums + count), "combine_losses",
+          "sums must be float64 [1, 3 + losses]");
+  do_combine_losses(parts, shares, sums);
+}
+
 void Backend::elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
   const char* const operation = "elementwise_forward";
   require(is(x, compute_type(), x.rows, x.columns) && is(y, compute_type(), x.rows, x.columns), operation,
@@ -212,7 +251,9 @@ void Backend::sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accu
 }
 
 void Backend::report_loss(const Tensor& sums, const Tensor& status) {
-  require(is(sums, ElementType::float64, 1, kLossSums), "report_loss", "sums must be float64 [1, 3]");
+  require(is(sums, ElementType::float64, 1, sums.columns) && sums.columns >= kLossSums &&
+              sums.columns <= kLossSums + static_cast<std::int64_t>(kMaxLosses),
+          "report_loss", "sums must be float64 [1, 3 + losses]");
   require(is(status, ElementType::float64, 1, kStepStatusSize), "report_loss",
           "status must be float64 [1, kStepStatusSize]");
   do_report_loss(sums, status);
@@ -261,8 +302,9 @@ void Backend::cast(const Tensor& in, const Tensor& out) {
 
 void Backend::copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
                            std::int64_t columns) {
-  require(is(from, compute_type(), from.rows, from.columns) && is(to, compute_type(), from.rows, to.columns),
-          "copy_columns", "from and to must have equally many rows and the compute type");
+  const ElementType type = from.type == ElementType::float32 ? from.type : compute_type();
+  require(is(from, type, from.rows, from.columns) && is(to, type, from.rows, to.columns), "copy_columns",
+          "from and to must have equally many rows and the compute type, or float32");
   const auto has = [&](const Tensor& tensor, std::int64_t first) {
     return first >= 0 && columns > 0 && columns <= tensor.columns - first;
   };

@@ -52,6 +52,17 @@ struct LossSums {
 };
 inline constexpr std::int64_t kLossSums = 3;  ///< a tensor of sums: float64 [1, kLossSums] in the order above
 
+/// One of several losses in the sums of all: factors of its loss, and of its metric and found.
+struct LossShare {
+  double loss = 1, metric = 0;
+};
+
+/// Parts in which the positions of a sample are added up, the same on every device.
+inline constexpr std::int64_t kDiceParts = 16;
+/// Numbers (float64) for each sample that Backend::soft_dice works with: two of each class and one for each part, and
+/// the sample's loss and right answers.
+constexpr std::int64_t dice_work(std::int64_t classes) noexcept { return kDiceParts * (2 * classes + 1) + 2; }
+
 /// Cost of an error e = prediction - target.
 enum class ErrorLoss {
   squared,   ///< e^2
@@ -150,6 +161,8 @@ enum class Averaging { no, yes };
   VOID do_softmax_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;       \
   VOID do_mean_error(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;                  \
   VOID do_binary_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;        \
+  VOID do_soft_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) BODY;          \
+  VOID do_soft_dice(const Tensor&, const Tensor&, const LossOptions&, const Tensor&, const Tensor&) BODY;    \
   VOID do_elementwise_forward(const Elementwise&, const Tensor&, const Tensor&) BODY;                        \
   VOID do_elementwise_backward(const Elementwise&, const Tensor&, const Tensor&, const Tensor&) BODY;        \
   VOID do_add(const Tensor&, const Tensor&) BODY;                                                            \
@@ -238,6 +251,19 @@ class Backend {
   /// float32 [B, L], 0 or 1. sums as above. A logit above 0 predicts the label. Padding as above.
   void binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                             const Tensor& sums);
+  /// Cross-entropy with probabilities as targets: logits [B, C] become (softmax * sum of t - t) * scale with
+  /// want_gradient; t float32 [B, C], of at least 0. The target's class is its first greatest one. sums and padding as
+  /// above.
+  void soft_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options, const Tensor& sums);
+  /// Soft Dice loss of masks (formulas/losses.hpp). logits [samples * positions, C] become their gradient * scale with
+  /// want_gradient, as if the loss of a sample were the sum over its positions, each of which has that of the sample;
+  /// labels int32 [samples * positions, 1]: a position of kNoClass counts nowhere. work: float64
+  /// [samples, dice_work(C)], overwritten. sums as above, without found; options.weights and smoothing are not used.
+  void soft_dice(const Tensor& logits, const Tensor& labels, const LossOptions& options, const Tensor& work,
+                 const Tensor& sums);
+  /// parts: float64 [1, n * kLossSums], the sums of n losses; sums (float64 [1, kLossSums + n]) += their loss, metric
+  /// and found times their shares, and behind these += the loss of each without its share.
+  void combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums);
   /// y[i] = f(x[i]); compute type, one shape. y may be x.
   void elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y);
   /// d_x[i] = d_y[i] f'(x[i]), from x or y: `read` is what slope_reads() says (absent for nothing). d_x may be d_y.
@@ -247,8 +273,8 @@ class Backend {
   /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or
   /// compute type.
   void sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate = Accumulate::no);
-  /// The status' loss and metric = those of `sums` (LossSums); non_finite += 1 where the loss is not finite. status:
-  /// float64 [1, kStepStatusSize].
+  /// The status' loss and metric = those of `sums` (LossSums), and its losses the numbers behind them, if there are
+  /// some; non_finite += 1 where the loss is not finite. status: float64 [1, kStepStatusSize].
   void report_loss(const Tensor& sums, const Tensor& status);
   /// gradients += l2 * parameters over the decayed slices. Master type.
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -260,8 +286,8 @@ class Backend {
   /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.
   void cast(const Tensor& in, const Tensor& out);
   void fill_zero(const Tensor& x);
-  /// to[r, to_column + c] = from[r, from_column + c] for `columns` columns of each row; both in the compute type, with
-  /// equal numbers of rows.
+  /// to[r, to_column + c] = from[r, from_column + c] for `columns` columns of each row; both in the compute type or
+  /// both float32, with equal numbers of rows.
   void copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
                     std::int64_t columns);
 
@@ -307,6 +333,7 @@ class Backend {
   virtual Batch do_stage(int slot, const Batch& batch) = 0;
   virtual void do_release_stage(int slot) = 0;
   LOCKSTEP_OPERATIONS(virtual void, { missing_operation(__func__); })
+  virtual void do_combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) = 0;
   virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;
   virtual void do_cast(const Tensor& in, const Tensor& out) = 0;
   virtual void do_fill_zero(const Tensor& x) = 0;

@@ -16,7 +16,7 @@ std::int64_t stored_features(const Network& network, const ModelOptions& options
 
 /// Number of columns of y.
 std::int64_t target_columns(const Network& network, LossKind loss) {
-  return loss == LossKind::softmax_cross_entropy ? network.positions() : network.sample_shape().outputs;
+  return takes_classes(loss) ? network.positions() : network.sample_shape().outputs;
 }
 
 /// Number of columns of the weights: one for each row of the output, of tokens none.
@@ -75,8 +75,7 @@ Batch BatchStage::stage(int slot, Batch batch) {
   if (batch.weights.present() && count > 0 && batch.weights.columns != weight_columns(network_)) {
     throw std::invalid_argument("a batch has a weight for each sample, or for each position of its masks");
   }
-  const bool classifies = options_.loss == LossKind::softmax_cross_entropy;
-  const ElementType y_type = classifies ? ElementType::int32 : ElementType::float32;
+  const ElementType y_type = takes_classes(options_.loss) ? ElementType::int32 : ElementType::float32;
   if (count == 0) {
     batch.x = {nullptr, tokens ? ElementType::int32 : options_.sample_type, 0, features};
     batch.y = {nullptr, y_type, 0, targets};

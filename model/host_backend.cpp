@@ -1,9 +1,11 @@
 #include "model/host_backend.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "model/formulas/gate.hpp"
+#include "model/formulas/losses.hpp"
 
 namespace lockstep::model {
 
@@ -30,11 +32,17 @@ void HostBackend::add(const LossSums& part, const Tensor& sums) {
   sums.elements<double>()[2] += part.found;
 }
 
+void HostBackend::do_combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) {
+  formulas::combine_losses(static_cast<const double*>(parts.data), shares.data(), shares.size(),
+                           static_cast<double*>(sums.data));
+}
+
 void HostBackend::do_report_loss(const Tensor& sums, const Tensor& status) {
   const auto from = sums.elements<double>();
   StepStatus& to = step_status_in(status);
   to.loss = from[0];
   to.metric = from[1];
+  std::ranges::copy(from.subspan(kLossSums), to.losses);
   if (!std::isfinite(to.loss)) to.non_finite += 1;
 }
 

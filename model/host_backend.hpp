@@ -37,6 +37,7 @@ class HostBackend : public Backend {
   void do_reserve_stages(int, const StageBytes&) override {}
   Batch do_stage(int, const Batch& batch) override { return batch; }
   void do_release_stage(int) override {}
+  void do_combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) override;
   void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor& x) override;

@@ -42,8 +42,9 @@ Model::Model(Backend& backend, const Network& network, ParameterState& parameter
                    std::max(training_layout_.bytes(), evaluation_layout_.bytes())),
       recurrent_state_(backend, network, options.most_sequences(), purpose_of(parameters)),
       stage_(backend, network, options, purpose_of(parameters)),
-      training_sums_(backend, kLossSums),
-      evaluation_sums_(backend, kLossSums) {}
+      loss_(backend, network, options),
+      training_sums_(backend, loss_sum_count()),
+      evaluation_sums_(backend, loss_sum_count()) {}
 
 void Model::require_training(const char* operation) const {
   if (!parameters_.has_gradients()) {
@@ -74,28 +75,6 @@ Pass Model::pass(const Batch& batch, Weights weights, Purpose purpose) {
           .training = purpose == Purpose::training};
 }
 
-void Model::loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options,
-                 const Tensor& sums) {
-  const Tensor targets = network_.targets(pass, y);
-  switch (options_.loss) {
-    case LossKind::softmax_cross_entropy: {
-      LossOptions of_classes = options;
-      of_classes.classes = network_.sample_shape().outputs;
-      return backend_.softmax_cross_entropy(output, targets, of_classes, sums);
-    }
-    case LossKind::mean_squared_error:
-      return backend_.mean_error(output, targets, options, sums);
-    case LossKind::mean_absolute_error:
-    case LossKind::huber: {
-      LossOptions of_errors = options;
-      of_errors.of_error = options_.loss == LossKind::huber ? ErrorLoss::huber : ErrorLoss::absolute;
-      return backend_.mean_error(output, targets, of_errors, sums);
-    }
-    case LossKind::binary_cross_entropy:
-      return backend_.binary_cross_entropy(output, targets, options, sums);
-  }
-}
-
 LossOptions Model::loss_options(double scale, const Batch& batch) const {
   return {.scale = scale / static_cast<double>(network_.positions()),
           .want_gradient = true,
@@ -117,7 +96,7 @@ Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor&
   here.share = static_cast<double>(here.batch) * scale;
   if (options_.sum_over_ranks) here.sum_over_ranks = &options_.sum_over_ranks;
   const Tensor output = network_.forward(here);
-  loss(here, output, stage_.current().y, loss_options(scale, stage_.current()), to);
+  loss_.add(output, network_.targets(here, stage_.current().y), loss_options(scale, stage_.current()), to);
   return {.pass = here, .accumulate = accumulate};
 }
 
@@ -141,19 +120,22 @@ void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions
   stage_.release_evaluation();
 }
 
-LossSums Model::evaluate(const Batch& batch, Weights weights, std::span<float> outputs) {
+EvaluationSums Model::evaluate(const Batch& batch, Weights weights, std::span<float> outputs) {
   require_targets(batch);
   Tensor all;
   evaluate_output(batch, weights, {}, [&](const Pass& pass, const Tensor& output, const Batch& here) {
     backend_.fill_zero(evaluation_sums_.tensor());
     const bool of_masks = !network_.sample_shape().mask.empty();
     const LossOptions options{.weights = of_masks ? weights_of_rows(here) : Tensor{}};
-    loss(pass, output, here.y, options, evaluation_sums_.tensor());  // leaves the output as it is
+    loss_.add(output, network_.targets(pass, here.y), options,
+              evaluation_sums_.tensor());  // leaves the output as it is
     all = output;
   });
   const auto sums = evaluation_sums_.read_now();
   if (!outputs.empty()) download_rows(all, outputs);
-  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
+  EvaluationSums result{{.loss = sums[0], .metric = sums[1], .found = sums[2]}};
+  std::ranges::copy(sums.subspan(static_cast<std::size_t>(kLossSums)), result.losses.begin());
+  return result;
 }
 
 void Model::predict(const Batch& batch, Weights weights, Pass::Positions positions, std::span<float> out) {
@@ -213,7 +195,7 @@ std::string Model::locate_not_finite() {
   if (!layer.empty()) return fmt::format("layer {} (forward)", layer);
   backend_.fill_zero(evaluation_sums_.tensor());
   LossOptions options = loss_options(1, worked);
-  loss(again, output, worked.y, options, evaluation_sums_.tensor());
+  loss_.add(output, network_.targets(again, worked.y), options, evaluation_sums_.tensor());
   if (!std::isfinite(evaluation_sums_.read_now()[0])) return "loss";
   network_.backward(again, Accumulate::no, {});
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {

@@ -6,6 +6,7 @@
 /// depends on a number that the host would have to wait for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory_resource>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "model/backend.hpp"
 #include "model/batch.hpp"
+#include "model/loss.hpp"
 #include "model/model_options.hpp"
 #include "model/network.hpp"
 #include "model/state/parameter_state.hpp"
@@ -20,6 +22,11 @@
 #include "model/state/scalars.hpp"
 
 namespace lockstep::model {
+
+/// Sums of an evaluation, and of several losses the sum of each without its weight.
+struct EvaluationSums : LossSums {
+  std::array<double, kMaxLosses> losses = {};
+};
 
 class Model {
  public:
@@ -56,11 +63,14 @@ class Model {
   /// Marks the work enqueued so far as the last that reads the staged batch, except locate_not_finite. Call it after
   /// every backward, outside recorded work.
   void release_batch() { stage_.release_current(); }
-  /// The LossSums of all batches since the last one with Accumulate::no, in the backend's memory.
+  /// The LossSums of all batches since the last one with Accumulate::no, in the backend's memory; behind them, of
+  /// several losses the sum of each without its weight.
   Tensor loss_sums() const noexcept { return training_sums_.tensor(); }
+  /// Numbers of loss_sums().
+  std::size_t loss_sum_count() const noexcept { return static_cast<std::size_t>(kLossSums) + options_.losses.size(); }
   /// Sums over the rows (samples, or positions of samples) of the batch; of masks with its weights. `outputs`: receives
   /// the network's outputs for the rows, in the layout of predict(); empty: not stored. Synchronises.
-  LossSums evaluate(const Batch& batch, Weights weights = Weights::current, std::span<float> outputs = {});
+  EvaluationSums evaluate(const Batch& batch, Weights weights = Weights::current, std::span<float> outputs = {});
   /// For generating text: the network's output for the last of the positions [first, end) of the batch's one
   /// sample; nothing reads y. Computes only these positions if continues() and the preceding calls have computed the
   /// earlier positions of the same tokens, with the same weights and without other work in between. Otherwise computes
@@ -80,7 +90,6 @@ class Model {
   Pass pass(const Batch& batch, Weights weights, Purpose purpose);
   LossOptions loss_options(double scale, const Batch& batch) const;
   Tensor weights_of_rows(const Batch& batch) const;
-  void loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options, const Tensor& sums);
   template <class Use>
   void evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use);
   void download_rows(const Tensor& output, std::span<float> out);
@@ -94,6 +103,7 @@ class Model {
   Arena activations_;
   RecurrentState recurrent_state_;
   BatchStage stage_;
+  Loss loss_;
   Scalars training_sums_, evaluation_sums_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "model/backend.hpp"
 #include "model/network.hpp"
@@ -11,8 +12,19 @@
 
 namespace lockstep::model {
 
+/// One of several losses of a network.
+struct LossTerm {
+  LossKind kind = LossKind::softmax_cross_entropy;
+  /// Columns of the network's output that it reads, and of the targets unless these are classes.
+  std::int64_t first = 0, columns = 0;
+  LossShare share = {};  ///< its weight, and the share of its metric in that of the network
+};
+
 struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
+  /// Several losses, at most kMaxLosses, in place of `loss`, which then says what targets are: classes or numbers. Two
+  /// of them read the same columns or have none in common; together they read all columns.
+  std::vector<LossTerm> losses = {};
   InputTransform input_transform = {};
   /// Replaces the transform, for images; deterministic in evaluation.
   std::optional<Augmentation> augmentation = {};

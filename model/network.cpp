@@ -66,6 +66,20 @@ Tensor Network::forward(const Pass& pass) const {
   return is_row ? output.reshaped(pass.batch * positions(), shape_.outputs) : output;
 }
 
+std::optional<Network::Columns> Network::columns_of(std::string_view name) const {
+  const Call& last = description_.calls.back();
+  if (name == last.name) return Columns{.first = 0, .count = shape_.outputs};
+  const Node& node = graph_.nodes().back();
+  if (last.kind != "concatenate" || node.inputs.size() != last.from.size()) return std::nullopt;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < last.from.size(); ++i) {
+    const std::int64_t count = graph_.values()[node.inputs[i]].type.shape.last();
+    if (last.from[i] == name) return Columns{.first = first, .count = count};
+    first += count;
+  }
+  return std::nullopt;
+}
+
 void Network::compile() {
   training_.emplace(graph_, parameters_, Purpose::training);
   evaluation_.emplace(graph_, parameters_, Purpose::evaluation);
@@ -191,6 +205,18 @@ std::vector<NetworkKind> read_shipped() {
 std::span<const NetworkKind> network_kinds() {
   static const std::vector<NetworkKind> kinds = read_shipped();
   return kinds;
+}
+
+std::span<const std::pair<std::string_view, LossKind>> loss_words() {
+  static constexpr std::pair<std::string_view, LossKind> kWords[] = {
+      {"softmax-cross-entropy", LossKind::softmax_cross_entropy},
+      {"mean-squared-error", LossKind::mean_squared_error},
+      {"mean-absolute-error", LossKind::mean_absolute_error},
+      {"huber", LossKind::huber},
+      {"binary-cross-entropy", LossKind::binary_cross_entropy},
+      {"soft-cross-entropy", LossKind::soft_cross_entropy},
+      {"dice", LossKind::soft_dice}};
+  return kWords;
 }
 
 const NetworkKind& network_kind(const NetworkOptions& options) {

@@ -32,11 +32,35 @@ enum class LossKind {
   binary_cross_entropy,   ///< labels, any number per sample
   mean_absolute_error,    ///< numbers
   huber,                  ///< numbers
+  soft_cross_entropy,     ///< probabilities of the classes, which sum to 1
+  soft_dice,              ///< masks
 };
-/// True if the network learns numbers, not classes or labels.
+/// True if the network learns numbers, not classes, labels or probabilities.
 constexpr bool is_of_numbers(LossKind loss) noexcept {
-  return loss != LossKind::softmax_cross_entropy && loss != LossKind::binary_cross_entropy;
+  return loss == LossKind::mean_squared_error || loss == LossKind::mean_absolute_error || loss == LossKind::huber;
 }
+/// True if the targets are the numbers of classes, int32; else float32.
+constexpr bool takes_classes(LossKind loss) noexcept {
+  return loss == LossKind::softmax_cross_entropy || loss == LossKind::soft_dice;
+}
+/// True if the outputs are logits of classes, of which one is the answer.
+constexpr bool chooses_class(LossKind loss) noexcept {
+  return takes_classes(loss) || loss == LossKind::soft_cross_entropy;
+}
+
+/// The words of the losses, in options and in network files.
+std::span<const std::pair<std::string_view, LossKind>> loss_words();
+
+/// A loss that a network file names.
+struct DeclaredLoss {
+  LossKind kind = LossKind::softmax_cross_entropy;
+  std::string word = {};    ///< name of the kind, as the file has it
+  std::string of = {};      ///< the value that it judges; "": the output
+  std::string target = {};  ///< "": the only one
+  double weight = 1;
+  std::optional<std::int64_t> ignored = {};  ///< label of positions that it leaves out
+  std::string place = {};                    ///< "net.yaml:14"
+};
 
 /// One of several inputs of a network.
 struct SampleInput {
@@ -93,6 +117,13 @@ class Network {
     return positions;
   }
 
+  /// Columns of the output.
+  struct Columns {
+    std::int64_t first = 0, count = 0;
+  };
+  /// Those that are the value `name`: all for the last layer, some for a value that it concatenates; nullopt: no such
+  /// value is in the output.
+  std::optional<Columns> columns_of(std::string_view name) const;
   /// True if training passes sum over ranks (Pass::sum_over_ranks): then every rank must make them, even with an empty
   /// batch.
   bool synchronizes() const noexcept { return synchronizes_; }
@@ -172,6 +203,7 @@ struct NetworkKind {
   std::vector<std::pair<std::string, std::string>> training_defaults = {};
   /// Values of `options` for small data (fewer than kSmallData samples), if the user leaves them unset.
   std::vector<std::pair<std::string, OptionValue>> small_data = {};
+  std::vector<DeclaredLoss> losses = {};          ///< none: --loss has it
   std::string file = {};                          ///< a user's file, as --model names it; "": the network is shipped
   std::string text = {};                          ///< the file's content (YAML)
   std::shared_ptr<const YamlNode> document = {};  ///< the text as a tree

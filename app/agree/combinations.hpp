@@ -16,6 +16,7 @@ struct Combination {
   int servers = 0;                 ///< number of servers
   bool gpus = false;
   bool synchronizes = false;   ///< the network has sums over ranks in its forward pass
+  bool has_losses = false;     ///< the network's file names several losses
   bool counts_labels = false;  ///< masks whose positions have weights: the divisor of a step's loss counts its labels
 };
 

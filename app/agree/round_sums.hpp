@@ -9,12 +9,14 @@
 
 #include "app/agree/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "model/step_status.hpp"
 
 namespace lockstep::app {
 
 /// Each field is a sum over the ranks; a rank that has nothing to add leaves zeros.
 struct RoundSums {
   double loss = 0, metric = 0, samples = 0;
+  std::array<double, model::kMaxLosses> losses = {};
   double learning_rate = 0, gradient_norm = 0;  ///< values at the last update: meant where one rank alone has them
   double updates = 0;                           ///< on servers: likewise
   // Numbers of ranks:
@@ -25,6 +27,7 @@ struct RoundSums {
   void add(const StepFigures& figures) {
     loss += figures.loss_sum;
     metric += figures.metric_sum;
+    for (std::size_t i = 0; i < losses.size(); ++i) losses[i] += figures.losses[i];
     samples += figures.samples;
     learning_rate += figures.learning_rate;
     gradient_norm += figures.gradient_norm;
@@ -39,6 +42,7 @@ struct RoundSums {
     return {.step = step,
             .loss_sum = loss,
             .metric_sum = metric,
+            .losses = losses,
             .samples = samples,
             .learning_rate = learning_rate,
             .gradient_norm = gradient_norm};

@@ -33,6 +33,14 @@ void softmax(std::span<float> scores, std::vector<double>& powers) {
 
 float sigmoid(float logit) noexcept { return static_cast<float>(1 / (1 + std::exp(-static_cast<double>(logit)))); }
 
+void choose_classes(std::span<const float> scores, std::span<std::int32_t> classes) {
+  const std::size_t each = scores.size() / std::max<std::size_t>(1, classes.size());
+  for (std::size_t row = 0; row < classes.size(); ++row) {
+    const std::span<const float> own = scores.subspan(row * each, each);
+    classes[row] = static_cast<std::int32_t>(std::ranges::max_element(own) - own.begin());
+  }
+}
+
 double area_under_roc(std::span<std::uint64_t> samples) {
   const auto score_of = [](std::uint64_t sample) {
     return sample & (kPositive - 1);
@@ -145,6 +153,15 @@ double AnswerMetric::from_counts(BestBy by) const {
 }
 
 double AnswerMetric::mean_iou() const { return is_defined_ ? from_counts(BestBy::mean_iou) : kNan; }
+
+std::vector<double> AnswerMetric::ious() const {
+  std::vector<double> ious;
+  for (std::size_t o = 0; is_defined_ && o < counts_.size(); o += 3) {
+    const double whole = counts_[o] + counts_[o + 1] - counts_[o + 2];
+    ious.push_back(whole > 0 ? counts_[o + 2] / whole : kNan);
+  }
+  return ious;
+}
 
 double AnswerMetric::rows() const {
   double rows = 0;

@@ -19,6 +19,9 @@ void softmax(std::span<float> scores, std::vector<double>& powers);
 /// The probability of a label, from its logit.
 float sigmoid(float logit) noexcept;
 
+/// The likeliest class of each row of scores, the first of equals.
+void choose_classes(std::span<const float> scores, std::span<std::int32_t> classes);
+
 /// Mann and Whitney's U: twice the number of pairs of a positive and a negative sample in which the positive one has
 /// the higher score, a tie counting half, over twice the number of pairs. Sorts `samples`; each is the bits of a score
 /// of 0 or more, plus kPositive for a positive sample. NaN if all samples are of one kind.
@@ -38,6 +41,8 @@ class AnswerMetric {
   /// After over_all(), if it counts answers of classes: the mean over the classes with samples or answers of
   /// right / (samples + answers - right), and the number of rows that have a class.
   double mean_iou() const;
+  /// Likewise of each class; NaN for one without samples and answers.
+  std::vector<double> ious() const;
   double rows() const;
 
  private:

@@ -52,15 +52,17 @@ class Reader {
   std::span<const std::byte> targets_;
 };
 
-void add(const model::LossSums& part, model::LossSums& sums) {
+void add(const model::EvaluationSums& part, model::EvaluationSums& sums) {
   sums.loss += part.loss;
   sums.metric += part.metric;
   sums.found += part.found;
+  for (std::size_t i = 0; i < sums.losses.size(); ++i) sums.losses[i] += part.losses[i];
 }
 
-/// Evaluates samples [first, first + count) at once; `answers`: a metric that needs the answers, or nullptr.
-model::LossSums evaluate_block(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
-                               std::int64_t count, AnswerMetric* answers) {
+/// Evaluates samples [first, first + count) at once; `answers`: a metric that needs the answers, or nullptr;
+/// has_probabilities: Task::has_probabilities().
+model::EvaluationSums evaluate_block(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
+                                     std::int64_t count, AnswerMetric* answers, bool has_probabilities) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
   std::iota(samples.begin(), samples.end(), first);
   const model::Batch batch = reader.read(samples);
@@ -68,8 +70,15 @@ model::LossSums evaluate_block(model::Model& model, model::Weights weights, Read
   const model::Network& network = model.network();
   std::vector<float> outputs(samples.size() *
                              static_cast<std::size_t>(network.sample_shape().outputs * network.positions()));
-  const model::LossSums sums = model.evaluate(batch, weights, outputs);
-  answers->add(outputs, reader.targets());
+  const model::EvaluationSums sums = model.evaluate(batch, weights, outputs);
+  const std::span<const std::byte> targets = reader.targets();
+  if (!has_probabilities) {
+    answers->add(outputs, targets);
+    return sums;
+  }
+  std::vector<std::int32_t> classes(samples.size());
+  choose_classes({reinterpret_cast<const float*>(targets.data()), targets.size() / sizeof(float)}, classes);
+  answers->add(outputs, std::as_bytes(std::span(classes)));
   return sums;
 }
 
@@ -87,13 +96,13 @@ class Lanes {
 
   /// Evaluates lanes [first, end) at once. Every lane except the text's first one begins by reading the windows before
   /// it, which bring the state close to that of a continuous reading; those windows count in the preceding lane.
-  model::LossSums evaluate(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
-                           std::int64_t end) const {
+  model::EvaluationSums evaluate(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
+                                 std::int64_t end) const {
     std::vector<std::int64_t> lanes(static_cast<std::size_t>(end - first));
     std::iota(lanes.rbegin(), lanes.rend(), first);  // the text's first lane comes last: no lane depends on it
     std::stable_sort(lanes.begin(), lanes.end(), [this](auto a, auto b) { return length(a) > length(b); });
     model.recurrent_state().reset(model::Purpose::evaluation, 0, end - first);
-    model::LossSums sums;
+    model::EvaluationSums sums;
     std::vector<std::int64_t> samples;
     for (std::int64_t step = -warm_up_; step < length(lanes.front()); ++step) {
       samples.clear();
@@ -103,7 +112,7 @@ class Lanes {
       if (samples.empty()) continue;
       model::Batch batch = reader.read(samples);
       batch.begins = false;  // its sequences continue
-      const model::LossSums part = model.evaluate(batch, weights);
+      const model::EvaluationSums part = model.evaluate(batch, weights);
       if (step >= 0) add(part, sums);
     }
     return sums;
@@ -119,10 +128,10 @@ class Lanes {
 };
 
 /// Evaluates a section's lanes, at most `most` at once.
-model::LossSums evaluate_section(model::Model& model, model::Weights weights, Reader& reader, const Lanes& lanes,
-                                 std::int64_t section, std::int64_t most) {
+model::EvaluationSums evaluate_section(model::Model& model, model::Weights weights, Reader& reader, const Lanes& lanes,
+                                       std::int64_t section, std::int64_t most) {
   const std::int64_t end = lanes.count() * (section + 1) / lanes.sections();
-  model::LossSums sums;
+  model::EvaluationSums sums;
   for (std::int64_t lane = lanes.count() * section / lanes.sections(); lane < end; lane += most) {
     add(lanes.evaluate(model, weights, reader, lane, std::min(lane + most, end)), sums);
   }
@@ -137,36 +146,42 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
   const bool stateful = is_recurrent(model.network());
   const Lanes lanes(model.network(), samples);
   const std::int64_t chunks = stateful ? lanes.sections() : (samples + chunk - 1) / chunk;
-  constexpr std::size_t kSums = 3;
-  std::vector<double> sums(kSums * static_cast<std::size_t>(chunks),
+  const std::size_t losses = model.options().losses.size(), width = 3 + losses;
+  std::vector<double> sums(width * static_cast<std::size_t>(chunks),
                            0.0);  // each filled by one rank, zero elsewhere: the sum is exact
   std::optional<AnswerMetric> answers;
   if (task.needs_answers() || task.has_masks()) answers.emplace(task);
   comm::all_succeed(communicator, [&] {
     Reader reader(dataset, std::min(chunk, samples), model);
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
-      const model::LossSums part =
+      const model::EvaluationSums part =
           stateful ? evaluate_section(model, weights, reader, lanes, k, std::min(chunk, samples))
                    : evaluate_block(model, weights, reader, k * chunk, std::min(chunk, samples - k * chunk),
-                                    answers ? &*answers : nullptr);
-      const auto at = sums.begin() + static_cast<std::ptrdiff_t>(kSums) * k;
+                                    answers ? &*answers : nullptr, task.has_probabilities());
+      const auto at = std::span(sums).subspan(static_cast<std::size_t>(k) * width, width);
       at[0] = part.loss;
       at[1] = part.metric;
       at[2] = part.found;
+      std::ranges::copy(std::span(part.losses).first(losses), at.subspan(3).begin());
     }
   });
   communicator.all_reduce(std::span<double>(sums));
   communicator.wait();
-  model::LossSums total;
-  for (std::size_t i = 0; i < sums.size(); i += kSums) {
-    add({.loss = sums[i], .metric = sums[i + 1], .found = sums[i + 2]}, total);
+  model::EvaluationSums total;
+  for (std::size_t i = 0; i < sums.size(); i += width) {
+    model::EvaluationSums part{{.loss = sums[i], .metric = sums[i + 1], .found = sums[i + 2]}};
+    std::ranges::copy(std::span(sums).subspan(i + 3, losses), part.losses.begin());
+    add(part, total);
   }
-  if (!answers) return task.score(total, static_cast<double>(samples), false);
+  if (!answers) return task.score(total, static_cast<double>(samples), false, total.losses);
   const double best = answers->over_all(communicator);
   const double rows = task.has_masks() ? answers->rows() : static_cast<double>(samples);
-  Score score = task.score(total, static_cast<double>(samples), rows, false);
+  Score score = task.score(total, static_cast<double>(samples), rows, false, total.losses);
   if (task.needs_answers()) score.best = best;
-  if (task.has_masks()) score.mean_iou = answers->mean_iou();
+  if (task.has_masks()) {
+    score.mean_iou = answers->mean_iou();
+    score.ious = answers->ious();
+  }
   return score;
 }
 

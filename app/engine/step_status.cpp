@@ -26,6 +26,7 @@ StepOutcome outcome_of(const model::StepStatus& sums, const RankStatus& own, int
   return {.loss_sum = sums.loss,
           .metric_sum = sums.metric,
           .samples = sums.samples,
+          .losses = std::to_array(sums.losses),
           .failed_ranks = static_cast<int>(sums.failed),
           .not_finite_ranks = static_cast<int>(sums.non_finite) - static_cast<int>(sums.failed),
           .stop_requests = static_cast<int>(sums.stop_requests),

@@ -2,6 +2,7 @@
 /// The status of a step: the contribution of each rank, and the common result.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "model/step_status.hpp"
@@ -24,6 +25,7 @@ model::StepStatus to_numbers(const RankStatus& own) noexcept;
 /// The status that all ranks know.
 struct StepOutcome {
   double loss_sum = 0, metric_sum = 0, samples = 0;
+  std::array<double, model::kMaxLosses> losses = {};  ///< sum of each of several losses
   int failed_ranks = 0;
   int not_finite_ranks = 0;
   int stop_requests = 0;

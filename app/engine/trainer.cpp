@@ -50,7 +50,8 @@ Trainer::Trainer(const Context& context, const model::LearningRateSchedule& sche
       micro_losses_(context.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),
                     context.backend.host_memory()) {
   if (context.tree != nullptr) {
-    term_losses_.emplace(context.backend, static_cast<std::size_t>(model::kLossSums * context.tree->terms()));
+    term_losses_.emplace(context.backend,
+                         static_cast<std::size_t>(context.tree->terms()) * context.training.model.loss_sum_count());
   }
 }
 
@@ -72,6 +73,7 @@ Trainer::Result Trainer::step(const Request& request) {
   return {.figures = {.step = steps_done_,
                       .loss_sum = outcome.loss_sum,
                       .metric_sum = outcome.metric_sum * input_.current().metric_scale,
+                      .losses = outcome.losses,
                       .samples = outcome.samples,
                       .learning_rate = learning_rate,
                       .gradient_norm = gradient_norm},
@@ -136,7 +138,8 @@ model::Model::Forward Trainer::forward(MicroStep at) {
 model::Tensor Trainer::loss_sums(std::int64_t micro) const {
   if (context_.tree == nullptr) return context_.training.model.loss_sums();
   const std::int64_t term = context_.tree->first_term(context_.communicator.rank()) + micro;
-  return term_losses_->at(static_cast<std::size_t>(model::kLossSums * term), model::kLossSums);
+  const std::size_t width = context_.training.model.loss_sum_count();
+  return term_losses_->at(static_cast<std::size_t>(term) * width, width);
 }
 
 void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
@@ -178,10 +181,15 @@ void Trainer::report_losses() {
 /// Each term's sums come from one rank; the other ranks add zeros.
 StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
   outcome.loss_sum = outcome.metric_sum = 0;
+  outcome.losses = {};
   const std::span<const double> sums = term_losses_->posted();
-  for (std::size_t i = 0; i < sums.size(); i += model::kLossSums) {
+  const std::size_t width = context_.training.model.loss_sum_count();
+  for (std::size_t i = 0; i < sums.size(); i += width) {
     outcome.loss_sum += sums[i];
     outcome.metric_sum += sums[i + 1];
+    for (std::size_t loss = model::kLossSums; loss < width; ++loss) {
+      outcome.losses[loss - model::kLossSums] += sums[i + loss];
+    }
   }
   return outcome;
 }

@@ -43,7 +43,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   ResultFile json(*communicator, options.json, &io_deadline), svg(*communicator, options.svg, &io_deadline);
   TrainedModel subject(*communicator, console, options, TrainedModel::Labels::required, execution, io_deadline);
   if (options.report) require_reportable(subject);
-  if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {
+  if (svg.wanted() && !model::chooses_class(subject.loss())) {
     throw UsageError(
         "--svg draws which classes are confused, and this network does not choose one of several: leave it out");
   }

@@ -30,7 +30,7 @@ std::int64_t outputs_of(const TrainedModel& subject) { return subject.source().r
 
 std::vector<std::string> names_of(const TrainedModel& subject) {
   std::vector<std::string> names;
-  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  const bool classes = model::chooses_class(subject.loss());
   const bool labels = subject.loss() == model::LossKind::binary_cross_entropy;
   if (!classes) names = subject.target_names();
   if (classes && subject.trained_on()) names = subject.trained_on()->class_names;
@@ -178,7 +178,7 @@ void require_reportable(const TrainedModel& subject) {
         "perplexity "
         "and bits per byte");
   }
-  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  const bool classes = model::chooses_class(subject.loss());
   if (classes && outputs_of(subject) > ClassCounts::kMaxClasses) {
     throw UsageError(fmt::format("--report counts the pairs of up to {} classes, and this network has {}",
                                  with_commas(ClassCounts::kMaxClasses), with_commas(outputs_of(subject))));
@@ -195,7 +195,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
                           .of_masks = subject.task().has_masks(),
                           .medians = subject.constant().medians,
                           .names = names_of(subject)};
-  if (subject.loss() == model::LossKind::softmax_cross_entropy) report.classes.emplace_back(outputs_of(subject));
+  if (model::chooses_class(subject.loss())) report.classes.emplace_back(outputs_of(subject));
   if (subject.loss() == model::LossKind::binary_cross_entropy) report.labels.emplace_back(outputs_of(subject));
   const bool counted = !report.classes.empty() || !report.labels.empty();
   // Each chunk's are filled by one rank, zero elsewhere: adding is exact.

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "app/engine/answer_metric.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/evaluate/scorer.hpp"
 #include "app/evaluate/trained_model.hpp"
@@ -121,15 +122,6 @@ class Rounds {
     }
   }
 
-  /// The likeliest class of each row of scores, the first of equals.
-  static void choose_classes(std::span<const float> scores, std::span<std::int32_t> classes) {
-    const std::size_t each = scores.size() / std::max<std::size_t>(1, classes.size());
-    for (std::size_t row = 0; row < classes.size(); ++row) {
-      const std::span<const float> own = scores.subspan(row * each, each);
-      classes[row] = static_cast<std::int32_t>(std::ranges::max_element(own) - own.begin());
-    }
-  }
-
   comm::Communicator& communicator_;
   const io::Dataset& data_;
   static constexpr std::int64_t kMaxChunks = 8;  // ranks wait for each other once per block
@@ -147,7 +139,7 @@ class Rounds {
 io::PredictionContent content_of(const TrainedModel& subject) {
   const io::DatasetInfo& info = subject.dataset().info();
   const io::TrainingRecord& record = subject.source().record();
-  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  const bool classes = model::chooses_class(subject.loss());
   const io::Dataset& data = subject.dataset();
   return {.samples = info.samples,
           .outputs = record.network.outputs,

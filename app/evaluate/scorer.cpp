@@ -18,7 +18,7 @@ Scorer::Scorer(TrainedModel& subject, std::int64_t most, Units units)
 
 std::size_t Scorer::target_bytes() const noexcept {
   const std::size_t stored = subject_.dataset().y_bytes();
-  return masks_.are_masks() && stored > 0 ? positions_ * sizeof(std::int32_t) : stored;
+  return model::chooses_class(subject_.loss()) && stored > 0 ? positions_ * sizeof(std::int32_t) : stored;
 }
 
 void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets) {
@@ -26,16 +26,25 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
   std::iota(samples_.begin(), samples_.end(), first);
   const io::Dataset& data = units_ == Units::of_data ? subject_.dataset() : subject_.dataset_as_learnt();
   const std::span x = std::span(x_).first(samples_.size() * data.x_bytes());
-  if (masks_.are_masks() && !targets.empty()) {
+  const bool of_probabilities = subject_.task().has_probabilities();
+  if ((masks_.are_masks() || of_probabilities) && !targets.empty()) {
     stored_.resize(samples_.size() * data.y_bytes());
     data.read(samples_, io::kNoEpoch, x, stored_);
-    std::ranges::copy(std::as_bytes(masks_.labels(stored_, {})), targets.begin());
+    if (of_probabilities) {
+      choose_classes({reinterpret_cast<const float*>(stored_.data()), stored_.size() / sizeof(float)},
+                     {reinterpret_cast<std::int32_t*>(targets.data()), samples_.size()});
+    } else {
+      std::ranges::copy(std::as_bytes(masks_.labels(stored_, {})), targets.begin());
+    }
   } else {
     data.read(samples_, io::kNoEpoch, x, targets);
   }
   subject_.model().predict({.x = tensor_of(x, data.x_type(), std::ssize(samples_))}, subject_.weights(), scores);
+  if (!subject_.losses().empty() && !model::chooses_class(subject_.loss())) return convert_columns(scores);
   switch (subject_.loss()) {
     case model::LossKind::softmax_cross_entropy:
+    case model::LossKind::soft_cross_entropy:
+    case model::LossKind::soft_dice:
       for (std::size_t row = 0; row < samples_.size() * positions_; ++row)
         softmax(scores.subspan(row * outputs_, outputs_), powers_);
       return;
@@ -46,6 +55,23 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
       return;
     case model::LossKind::binary_cross_entropy:
       std::transform(scores.begin(), scores.end(), scores.begin(), sigmoid);
+  }
+}
+
+/// Several losses: each one's columns become what it has learnt.
+void Scorer::convert_columns(std::span<float> scores) {
+  if (units_ == Units::of_data) subject_.target_scale().undo(scores);
+  for (const model::LossTerm& loss : subject_.losses()) {
+    if (model::is_of_numbers(loss.kind)) continue;
+    for (std::size_t row = 0; row < scores.size() / outputs_; ++row) {
+      const std::span<float> own =
+          scores.subspan(row * outputs_ + static_cast<std::size_t>(loss.first), static_cast<std::size_t>(loss.columns));
+      if (loss.kind == model::LossKind::soft_cross_entropy) {
+        softmax(own, powers_);
+      } else {
+        std::ranges::transform(own, own.begin(), sigmoid);
+      }
+    }
   }
 }
 

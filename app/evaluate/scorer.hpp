@@ -28,11 +28,13 @@ class Scorer {
   /// Bytes of a sample's targets; 0: the data have none.
   std::size_t target_bytes() const noexcept;
   /// Scores samples from `first` on, as many as `scores` [samples, outputs] holds. `targets` gets the data's labels, an
-  /// int32 (classes, also of each position) or `outputs` float32 each; nothing if the data have none. Throws
-  /// io::FileError.
+  /// int32 (classes, also of each position; of probabilities the likeliest class) or `outputs` float32 each; nothing if
+  /// the data have none. Throws io::FileError.
   void score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets);
 
  private:
+  void convert_columns(std::span<float> scores);
+
   TrainedModel& subject_;
   Units units_;
   std::size_t outputs_, positions_;
@@ -40,7 +42,7 @@ class Scorer {
   std::vector<double> powers_;
   std::pmr::vector<std::byte> x_;
   MaskLabels masks_;
-  std::vector<std::byte> stored_;  ///< masks as in the data
+  std::vector<std::byte> stored_;  ///< masks or probabilities as in the data
 };
 
 }  // namespace lockstep::app

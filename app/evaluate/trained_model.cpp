@@ -16,7 +16,9 @@
 #include "app/plan/common_result.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
+#include "app/plan/network_losses.hpp"
 #include "app/plan/placement.hpp"
+#include "app/plan/target_check.hpp"
 #include "app/plan/verify_data.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
@@ -68,6 +70,8 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
 
 /// For data without labels: the loss of the run.
 model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingRecord& record, bool has_classes) {
+  const std::vector<model::DeclaredLoss>& losses = model::network_kind(trained.network).losses;
+  if (!losses.empty()) return main_loss(losses, trained.loss.kind);
   if (trained.loss.kind) return *trained.loss.kind;
   return has_classes || record.network.tokens ? model::LossKind::softmax_cross_entropy
                                               : model::LossKind::mean_squared_error;
@@ -165,7 +169,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
     const bool labels = !info.y.name.empty();
     if (labels_ == Labels::required) require_labels(info, data());
     const model::LossKind loss =
-        labels ? loss_kind(trained_.loss, info) : trained_loss(trained_, source_.record(), !of_classes.empty());
+        labels ? loss_kind(trained_, info) : trained_loss(trained_, source_.record(), !of_classes.empty());
     const std::optional<model::Augmentation> spec = augmentation(trained_.data, info);
     model::SampleShape shape = sample_shape(info, spec);
     const bool outputs_fit =
@@ -191,12 +195,18 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
     model_options_.weighted = may_lack_classes(info, model_options_);
     if (!shape.tokens) model_options_.input_transform = input_transform(trained_.data.normalize, info);
     task_.emplace(loss, *network_, info.tokens ? info.tokens->bytes_per_token : 0);
+    const std::vector<model::DeclaredLoss>& declared = model::network_kind(trained_.network).losses;
+    const NetworkLosses losses =
+        losses_for(declared, loss, labels ? info : with_targets(info, target_names(), declared), *network_);
+    model_options_.losses = losses.terms;
+    task_->set_losses(losses.terms, losses.names);
     task_->choose(trained_.validation.best_by);
   });
   comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
                                                                        {"data", dataset_->fingerprint()}});
   compare_values(communicator, request);
   all_succeed_or_usage(communicator, [&] { standardize(); });
+  if (!dataset_->info().y.name.empty()) require_targets(communicator, model_options_, *dataset_, data());
 }
 
 /// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.

@@ -50,6 +50,8 @@ class TrainedModel {
   }  ///< options of training, with `batch` and the paths of this data
   const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
   model::LossKind loss() const noexcept { return model_options_.loss; }
+  /// Several losses; empty: loss() alone.
+  const std::vector<model::LossTerm>& losses() const noexcept { return model_options_.losses; }
   bool average() const noexcept { return average_; }
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
   /// The checkpoint's description of its training data; nullopt if it has none.

@@ -1,5 +1,6 @@
 #include "app/exchange/onnx_network.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -7,6 +8,7 @@
 
 #include "app/exchange/onnx_operations.hpp"
 #include "app/options/train_options.hpp"
+#include "app/options/usage_error.hpp"
 #include "app/report/program_build.hpp"
 #include "io/shards/data_description.hpp"
 
@@ -214,8 +216,14 @@ class Conversion {
       model_.outputs.push_back({"logits", io::OnnxType::float32, {"batch", "sequence", outputs}});
     } else {
       const std::optional<model::LossKind> loss = trained_.trained.loss.kind;
-      const bool numbers =
-          loss != model::LossKind::softmax_cross_entropy && loss != model::LossKind::binary_cross_entropy;
+      const bool numbers = !loss || model::is_of_numbers(*loss);
+      const std::vector<model::DeclaredLoss>& losses = model::network_kind(trained_.trained.network).losses;
+      if (numbers && std::ranges::any_of(losses, [](const auto& each) { return !model::is_of_numbers(each.kind); })) {
+        throw UsageError(fmt::format(
+            "{}: the network predicts numbers and labels or probabilities side by side, which export --format onnx has "
+            "no names for: --format safetensors keeps such a network",
+            losses[0].place));
+      }
       const Name name = numbers ? "predictions" : "logits";
       Name predicted = operations_.rows(output);
       const Numbers& mask = trained_.network->sample_shape().mask;
@@ -240,7 +248,7 @@ class Conversion {
       graph_.node("Identity", {predicted}, {}, name);
       model_.outputs.push_back({name, io::OnnxType::float32, shape});
       if (loss == model::LossKind::binary_cross_entropy) graph_.node("Sigmoid", {name}, {}, "probabilities");
-      if (loss == model::LossKind::softmax_cross_entropy) {
+      if (loss && model::chooses_class(*loss)) {
         graph_.node("Softmax", {name}, {{"axis", std::int64_t{-1}}}, "probabilities");
       }
       if (!numbers) {

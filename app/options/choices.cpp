@@ -62,13 +62,9 @@ std::vector<Choice<VerifyData>> choices() {
 
 template <>
 std::vector<Choice<std::optional<model::LossKind>>> choices() {
-  using model::LossKind;
-  return {{"auto", std::nullopt},
-          {"softmax-cross-entropy", LossKind::softmax_cross_entropy},
-          {"mean-squared-error", LossKind::mean_squared_error},
-          {"mean-absolute-error", LossKind::mean_absolute_error},
-          {"huber", LossKind::huber},
-          {"binary-cross-entropy", LossKind::binary_cross_entropy}};
+  std::vector<Choice<std::optional<model::LossKind>>> all{{"auto", std::nullopt}};
+  for (const auto& [word, kind] : model::loss_words()) all.push_back({std::string(word), kind});
+  return all;
 }
 
 template <>
@@ -77,6 +73,7 @@ std::vector<Choice<BestBy>> choices() {
           {"loss", BestBy::loss},
           {"accuracy", BestBy::accuracy},
           {"balanced-accuracy", BestBy::balanced_accuracy},
+          {"f1", BestBy::f1},
           {"f1-macro", BestBy::f1_macro},
           {"roc-auc", BestBy::roc_auc},
           {"mean-absolute-error", BestBy::mean_absolute_error},

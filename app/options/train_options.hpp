@@ -198,6 +198,7 @@ enum class BestBy {
   loss,
   accuracy,             ///< classes only
   balanced_accuracy,    ///< classes only: the mean of their recalls
+  f1,                   ///< labels only: of all of them together
   f1_macro,             ///< the mean over classes or labels
   roc_auc,              ///< mean over classes or labels, each against all others
   mean_absolute_error,  ///< numbers only

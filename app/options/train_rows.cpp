@@ -458,7 +458,9 @@ void add_loss_options(OptionTable& table, LossOptions& options) {
           "0 and 1, labels of which a sample has any; squared error for other numbers to predict. mean-absolute-error "
           "and huber bear outliers among these: huber is half the square of errors up to 1 (a standard deviation, "
           "where "
-          "targets are standardised) and grows like the absolute error beyond")
+          "targets are standardised) and grows like the absolute error beyond. soft-cross-entropy is for a probability "
+          "of each class in place of a class; dice is for masks: 1 - the soft Dice coefficient, the mean over the "
+          "classes of a sample")
       .left_open_by("auto");
   table
       .add("label-smoothing", options.label_smoothing, "S",

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "app/plan/sections.hpp"
 #include "comm/agreement.hpp"
+#include "model/formulas/losses.hpp"
 
 namespace lockstep::app {
 
@@ -158,6 +160,7 @@ std::string words_of(const ConstantPredictor& constant, model::LossKind loss, bo
   if (loss == model::LossKind::binary_cross_entropy) {
     return fmt::format("what most {} samples have of each label", constant.in_part ? "of some training" : "training");
   }
+  if (loss == model::LossKind::soft_cross_entropy) return fmt::format("the mean probabilities of {} data", of);
   return fmt::format("the {} of {} targets", constant.medians ? "median" : "mean", of);
 }
 
@@ -227,23 +230,53 @@ void store_constant(const ConstantPredictor& constant, io::DataDescription& desc
 
 namespace {
 
+/// Several losses have no constant in common, which would be the best for each: theirs is not known.
+void forget_loss(const Task& task, Score& score) {
+  if (!task.loss_keys().empty()) score.loss = std::numeric_limits<double>::infinity();
+}
+
+/// The soft Dice loss of a sample all of whose positions are taken for class `answer`. counts: its positions of each
+/// class.
+double dice_loss(std::size_t answer, std::span<const double> counts) {
+  const double positions = std::accumulate(counts.begin(), counts.end(), 0.0);
+  double loss = 0;
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    const bool is_answer = c == answer;
+    loss += model::formulas::dice_class(is_answer ? counts[c] : 0, counts[c] + (is_answer ? positions : 0),
+                                        std::ssize(counts))
+                .loss;
+  }
+  return loss;
+}
+
 /// The score of class `answer` at each position of masks. losses: of each class.
 Score score_of_masks(comm::Communicator& communicator, std::size_t answer, std::span<const double> losses,
-                     const io::Dataset& data, const Task& task) {
-  const std::vector<double> counts = add_up(communicator, data, losses.size(), 1, [](auto y, std::span<double> here) {
-    for (const std::int32_t label : numbers_in<std::int32_t>(y)) {
-      if (label != io::kIgnored) here[static_cast<std::size_t>(label)] += 1;
+                     const io::Dataset& data, model::LossKind kind, const Task& task) {
+  const std::size_t all = losses.size();
+  const auto positions = static_cast<std::size_t>(data.info().y.elements());
+  std::vector<double> of_sample(all);
+  const std::vector<double> sums = add_up(communicator, data, all + 1, 1, [&](auto y, std::span<double> here) {
+    const std::span<const std::int32_t> labels = numbers_in<std::int32_t>(y);
+    for (std::size_t at = 0; at < labels.size(); at += positions) {
+      std::ranges::fill(of_sample, 0.0);
+      for (const std::int32_t label : labels.subspan(at, positions)) {
+        if (label != io::kIgnored) of_sample[static_cast<std::size_t>(label)] += 1;
+      }
+      for (std::size_t c = 0; c < all; ++c) here[c] += of_sample[c];
+      if (kind == model::LossKind::soft_dice) here[all] += dice_loss(answer, of_sample);
     }
   });
-  double rows = 0, loss = 0, classes = counts[answer] > 0 ? 0 : 1;
+  const std::span<const double> counts = std::span(sums).first(all);
+  double rows = 0, loss = sums[all] * static_cast<double>(task.positions()), classes = counts[answer] > 0 ? 0 : 1;
   for (std::size_t c = 0; c < counts.size(); ++c) {
     if (counts[c] == 0) continue;
     rows += counts[c];
-    loss += counts[c] * losses[c];
+    if (kind != model::LossKind::soft_dice) loss += counts[c] * losses[c];
     classes += 1;
   }
   Score score =
       task.score({.loss = loss, .metric = counts[answer]}, static_cast<double>(data.info().samples), rows, false);
+  forget_loss(task, score);
   score.mean_iou = counts[answer] / rows / classes;
   if (task.best_by() == BestBy::mean_iou) score.best = score.mean_iou;
   return score;
@@ -264,13 +297,30 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
     for (const double count : constant.counts) losses.push_back(std::log(all) - std::log(count + more));
     std::vector<std::size_t> order = by_count(constant.counts);
     order.resize(std::min(order.size(), kTop));
-    if (task.has_masks()) return score_of_masks(communicator, order[0], losses, data, task);
+    if (task.has_masks()) return score_of_masks(communicator, order[0], losses, data, loss, task);
     sums = add_up(communicator, data, kSums, 1, [&](auto y, std::span<double> here) {
       for (const std::int32_t label : numbers_in<std::int32_t>(y)) {
         const auto at = static_cast<std::size_t>(label);
         here[0] += losses.at(at);
         here[1] += at == order[0] ? 1 : 0;
         here[2] += std::find(order.begin(), order.end(), at) != order.end() ? 1 : 0;
+      }
+    });
+  } else if (loss == model::LossKind::soft_cross_entropy) {
+    const auto classes = constant.values.size();
+    std::vector<double> chances(constant.values.begin(), constant.values.end());
+    std::vector<std::size_t> order = by_count(chances);
+    order.resize(std::min(order.size(), kTop));
+    sums = add_up(communicator, data, kSums, 1, [&](auto y, std::span<double> here) {
+      const std::span<const float> targets = numbers_in<float>(y);
+      for (std::size_t at = 0; at < targets.size(); at += classes) {
+        const std::span<const float> own = targets.subspan(at, classes);
+        for (std::size_t o = 0; o < classes; ++o) {
+          if (own[o] > 0) here[0] -= static_cast<double>(own[o]) * std::log(chances[o]);
+        }
+        const auto likeliest = static_cast<std::size_t>(std::ranges::max_element(own) - own.begin());
+        here[1] += likeliest == order[0] ? 1 : 0;
+        here[2] += std::ranges::find(order, likeliest) != order.end() ? 1 : 0;
       }
     });
   } else {
@@ -281,6 +331,7 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
       for (std::size_t i = 0; i < targets.size(); ++i) {
         const double value = static_cast<double>(constant.values[i % outputs]),
                      target = static_cast<double>(targets[i]);
+        if (!task.counts(i % outputs)) continue;
         if (labels) {
           const bool there = target > 0.5, said = value > 0.5;
           here[0] -= std::log(there ? value : 1 - value);
@@ -296,10 +347,14 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
         }
       }
     });
-    for (double& sum : sums) sum /= static_cast<double>(outputs);
+    double counted = 0;
+    for (std::size_t i = 0; i < outputs; ++i) counted += task.counts(i) ? 1 : 0;
+    for (double& sum : sums) sum /= counted;
   }
-  return task.score({.loss = sums[0], .metric = sums[1], .found = sums[2]}, static_cast<double>(data.info().samples),
-                    false);
+  Score score = task.score({.loss = sums[0], .metric = sums[1], .found = sums[2]},
+                           static_cast<double>(data.info().samples), false);
+  forget_loss(task, score);
+  return score;
 }
 
 std::string format_constant(const ConstantPredictor& constant, const Score& reached, const Task& task) {

@@ -81,9 +81,8 @@ std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind lo
   if (info.tokens || options.from_network.empty()) return "";
   const std::size_t extents = info.x.sample_shape.size();
   std::vector<std::string> left_out;
-  const bool classes = loss == model::LossKind::softmax_cross_entropy || loss == model::LossKind::binary_cross_entropy;
   const bool of_user = options.network.source != nullptr;  // whose file says how it is trained
-  if (!classes) {
+  if (model::is_of_numbers(loss)) {
     if (!of_user) fit_to_numbers(options, left_out);
   } else if (extents == 2 || extents == 3) {
     fit_to_images(info.x, options, left_out);

@@ -16,6 +16,7 @@
 #include "app/plan/data_match.hpp"
 #include "app/plan/sampling.hpp"
 #include "app/plan/standardization.hpp"
+#include "app/plan/target_check.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
 #include "comm/agreement.hpp"
@@ -202,6 +203,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
                        .servers = agreement->roles().servers,
                        .gpus = place.gpu.has_value(),
                        .synchronizes = workload.network->synchronizes(),
+                       .has_losses = !workload.model.losses.empty(),
                        .counts_labels = workload.model.weighted && !workload.network->sample_shape().mask.empty()});
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
@@ -309,6 +311,10 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
     if (!origin.record) return;
     workload.constant = known_constant(*origin.record, *workload.training, workload.targets, workload.model.loss);
   });
+  require_targets(communicator, workload.model, *workload.training, workload.paths.training);
+  if (workload.validation) {
+    require_targets(communicator, workload.model, *workload.validation, workload.paths.validation);
+  }
   if (workload.constant.empty()) {
     workload.constant = find_constant(communicator, *workload.training, workload.model.loss);
   }

@@ -120,6 +120,7 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   text += fmt::format(
       "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
       info.labels_are_classes                                        ? counted(info.classes, "class")
+      : workload.model.loss == model::LossKind::soft_cross_entropy   ? counted(info.y.elements(), "class")
       : workload.model.loss == model::LossKind::binary_cross_entropy ? counted(info.y.elements(), "label")
                                                                      : counted(info.y.elements(), "target"));
   text += workload.validation

@@ -114,6 +114,26 @@ io::FeatureScale scale_of_inputs(const io::DatasetInfo& info, std::span<const io
   return is_scaled ? scale : io::FeatureScale{};
 }
 
+/// The targets that a loss of numbers judges: all, unless several losses judge other ones, too.
+std::vector<io::FeatureSpread> of_numbers(std::span<const io::FeatureSpread> targets, const Task& task) {
+  std::vector<io::FeatureSpread> numbers;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (task.counts(i)) numbers.push_back(targets[i]);
+  }
+  return numbers;
+}
+
+/// Labels and probabilities beside numbers stay as they are.
+io::FeatureScale scale_of_targets(std::span<const io::FeatureSpread> targets, const Task& task, io::FileType type) {
+  io::FeatureScale scale = io::scale_of(targets, type);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (task.counts(i)) continue;
+    scale.mean[i] = 0;
+    scale.deviation[i] = 1;
+  }
+  return scale;
+}
+
 /// Collective.
 void warn_of_large_inputs(comm::Communicator& communicator, Kind normalize, Workload& workload) {
   if (!is_plain(workload.optimizer.kind) || !workload.features.empty() || normalize == Kind::per_image) return;
@@ -285,8 +305,8 @@ void standardize(comm::Communicator& communicator, const DataOptions& options, c
     } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) {
       workload.features = io::scale_of(found.x, x_type);
     }
-    if (wish.y || (wish.y_if_asked && io::ask_for_scale_as_targets(found.y))) {
-      workload.targets = io::scale_of(found.y, workload.training->y_type());
+    if (wish.y || (wish.y_if_asked && io::ask_for_scale_as_targets(of_numbers(found.y, *workload.task)))) {
+      workload.targets = scale_of_targets(found.y, *workload.task, workload.training->y_type());
     }
   }
   if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(options.normalize, workload);

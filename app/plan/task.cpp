@@ -31,6 +31,8 @@ const char* key_of(BestBy metric) noexcept {
       return "accuracy";
     case BestBy::balanced_accuracy:
       return "balanced_accuracy";
+    case BestBy::f1:
+      return "f1";
     case BestBy::f1_macro:
       return "f1_macro";
     case BestBy::roc_auc:
@@ -44,10 +46,11 @@ const char* key_of(BestBy metric) noexcept {
 }
 
 Task::Task(model::LossKind loss, const model::Network& network, double bytes_per_token)
-    : kind_(network.sample_shape().tokens                    ? Kind::language
-            : loss == model::LossKind::softmax_cross_entropy ? Kind::classification
-            : loss == model::LossKind::binary_cross_entropy  ? Kind::labels
-                                                             : Kind::regression),
+    : kind_(network.sample_shape().tokens                   ? Kind::language
+            : model::chooses_class(loss)                    ? Kind::classification
+            : loss == model::LossKind::binary_cross_entropy ? Kind::labels
+                                                            : Kind::regression),
+      loss_(loss),
       has_masks_(!network.sample_shape().mask.empty()),
       positions_(network.positions()),
       classes_(network.sample_shape().outputs),
@@ -65,10 +68,11 @@ void Task::choose(BestBy by) {
   const bool of_classes = by == accuracy || by == balanced_accuracy || by == f1_macro;
   const bool fits = by == usual || by == loss || (by == mean_absolute_error && kind_ == Kind::regression) ||
                     (has_classes && (of_classes || by == (has_masks_ ? mean_iou : roc_auc))) ||
-                    (has_labels() && (by == f1_macro || by == roc_auc));
+                    (has_labels() && (by == f1 || by == f1_macro || by == roc_auc));
   if (!fits) {
     std::vector<std::string> others{"auto", "loss"};
     if (has_classes) others.insert(others.end(), {"accuracy", "balanced-accuracy"});
+    if (has_labels()) others.emplace_back("f1");
     if (has_classes || has_labels()) others.emplace_back("f1-macro");
     if ((has_classes && !has_masks_) || has_labels()) others.emplace_back("roc-auc");
     if (has_masks_) others.emplace_back("mean-iou");
@@ -84,20 +88,52 @@ void Task::choose(BestBy by) {
   best_by_ = by == usual && has_masks_ ? mean_iou : by;
 }
 
-Score Task::score(const model::LossSums& sums, double samples, bool trained) const {
-  return score(sums, samples, samples * static_cast<double>(positions_), trained);
+void Task::set_losses(const std::vector<model::LossTerm>& losses, const std::vector<std::string>& names) {
+  losses_ = losses;
+  loss_names_ = names;
+  loss_keys_.clear();
+  for (const std::string& name : names) {
+    std::string key = "loss_" + name;
+    std::ranges::replace_if(
+        key, [](char c) { return c == ' ' || c == '-'; }, '_');
+    loss_keys_.push_back(std::move(key));
+  }
+  counted_.assign(losses.empty() ? 0 : static_cast<std::size_t>(classes_), false);
+  for (const model::LossTerm& term : losses) {
+    if (term.share.metric == 0) continue;
+    std::fill_n(counted_.begin() + static_cast<std::ptrdiff_t>(term.first), term.columns, true);
+  }
 }
 
-Score Task::score(const model::LossSums& sums, double samples, double rows, bool trained) const {
-  Score score{.loss = sums.loss / rows, .metric = sums.metric / rows, .samples = std::llround(samples)};
+/// The sum of a loss is divided by this: Dice is a mean over samples, whose sum counts each position.
+double Task::divisor(model::LossKind loss, double samples, double rows) const noexcept {
+  return loss == model::LossKind::soft_dice ? samples * static_cast<double>(positions_) : rows;
+}
+
+Score Task::score(const model::LossSums& sums, double samples, bool trained, std::span<const double> losses) const {
+  return score(sums, samples, samples * static_cast<double>(positions_), trained, losses);
+}
+
+Score Task::score(const model::LossSums& sums, double samples, double rows, bool trained,
+                  std::span<const double> losses) const {
+  Score score{.loss = sums.loss / divisor(loss_, samples, rows),
+              .metric = sums.metric / rows,
+              .samples = std::llround(samples)};
+  if (!losses.empty() && !losses_.empty()) score.loss = 0;
+  for (std::size_t i = 0; i < std::min(losses.size(), losses_.size()); ++i) {
+    const double own = losses[i] / divisor(losses_[i].kind, samples, rows);
+    score.loss += losses_[i].share.loss * own;
+    score.losses.push_back(shown(own));
+  }
   if (kind_ == Kind::regression) score.metric *= error_unit_;
   if (kind_ == Kind::language) score.metric = std::exp(score.loss);
-  if (!needs_answers()) score.best = best_by_ == BestBy::loss ? score.loss : score.metric;
+  if (!needs_answers() && best_by_ != BestBy::f1) score.best = best_by_ == BestBy::loss ? score.loss : score.metric;
   if (kind_ == Kind::classification && !has_masks_ && !trained && classes_ >= kFewClasses)
     score.top5 = sums.found / rows;
   if (kind_ == Kind::labels && !trained) {
     const double there_or_said = 2 * sums.found + (rows - sums.metric);
     if (there_or_said > 0) score.f1 = 2 * sums.found / there_or_said;
+    if (best_by_ == BestBy::f1) score.best = std::max(0.0, score.f1);
   }
   score.loss = shown(score.loss);
   score.metric = shown(score.metric);
@@ -120,6 +156,9 @@ double Task::bits_per_byte(const Score& score) const { return score.loss / std::
 
 std::vector<std::string> Task::figures(const Score& score) const {
   std::vector<std::string> figures;
+  for (std::size_t i = 0; i < score.losses.size(); ++i) {
+    figures.push_back(fmt::format("{} {:.6g}", loss_names_[i], score.losses[i]));
+  }
   switch (kind_) {
     case Kind::classification:
       figures.push_back(fmt::format("accuracy {:.2f} %", 100 * score.metric));
@@ -155,6 +194,7 @@ std::string Task::format_count(const Score& score) const {
 }
 
 std::string Task::metric_words() const {
+  if (best_by_ == BestBy::f1) return "F1";
   if (best_by_ == BestBy::f1_macro) return "F1 (macro)";
   if (best_by_ == BestBy::roc_auc) return "ROC AUC";
   if (best_by_ == BestBy::mean_iou) return "mean IoU";
@@ -174,10 +214,15 @@ std::string Task::format_evaluation(const Score& score) const {
 }
 
 io::MetricRecord Task::record(const Score& score) const {
-  io::MetricRecord record{{"loss", score.loss}, {metric_key(), score.metric}};
+  io::MetricRecord record{{"loss", score.loss}};
+  for (std::size_t i = 0; i < score.losses.size(); ++i) record.emplace_back(loss_keys_[i], score.losses[i]);
+  record.emplace_back(metric_key(), score.metric);
   if (score.top5 >= 0) record.emplace_back("top5_accuracy", score.top5);
   if (score.f1 >= 0) record.emplace_back("f1", score.f1);
   if (score.mean_iou >= 0) record.emplace_back(key_of(BestBy::mean_iou), score.mean_iou);
+  for (std::size_t i = 0; i < score.ious.size(); ++i) {
+    if (!std::isnan(score.ious[i])) record.emplace_back(fmt::format("iou_{}", i), score.ious[i]);
+  }
   if (needs_answers() && best_by_ != BestBy::mean_iou && !std::isnan(score.best))
     record.emplace_back(best_key(), score.best);
   if (is_language() && bytes_per_token_ > 0) record.emplace_back("bits_per_byte", bits_per_byte(score));

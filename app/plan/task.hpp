@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Score {
   double best = std::numeric_limits<double>::quiet_NaN();
   double f1 = -1;        ///< F1 of all labels together: 2 found / (present + predicted); negative: not counted
   double mean_iou = -1;  ///< masks: mean over the classes that occur of intersection / union; negative: not counted
+  std::vector<double> ious = {};    ///< masks: of each class; NaN for one that does not occur; empty: not counted
+  std::vector<double> losses = {};  ///< each of several losses, without its weight
   std::int64_t samples = 0;
 };
 
@@ -34,6 +37,13 @@ class Task {
  public:
   /// bytes_per_token: length of the text behind a token; 0: unknown.
   Task(model::LossKind loss, const model::Network& network, double bytes_per_token);
+
+  /// Several losses: their sum is the loss. names: of each, "dice" or "flags huber".
+  void set_losses(const std::vector<model::LossTerm>& losses, const std::vector<std::string>& names);
+  /// Keys of several losses in metrics.jsonl: "loss_dice".
+  const std::vector<std::string>& loss_keys() const noexcept { return loss_keys_; }
+  /// True if the metric looks at this column of the outputs: of numbers beside labels only those of the numbers.
+  bool counts(std::size_t output) const noexcept { return counted_.empty() || counted_[output]; }
 
   /// Errors are reported in the units of the data if the network learns standardised targets. Several targets may have
   /// several units, so their errors stay in standard deviations.
@@ -49,11 +59,16 @@ class Task {
   }
   /// True if each position of a sample has a class: evaluations count the answers, whatever metric is chosen.
   bool has_masks() const noexcept { return has_masks_; }
+  /// True if targets are probabilities of the classes: the class of a sample is the first likeliest.
+  bool has_probabilities() const noexcept { return loss_ == model::LossKind::soft_cross_entropy; }
+  /// losses: of several losses the sum of each without its weight, if they are known.
   /// The score from sums over `samples` samples. `trained`: the sums of a training step, which have loss and metric
   /// only.
-  Score score(const model::LossSums& sums, double samples, bool trained) const;
-  /// The same if the sums are over `rows` rows, as those of masks some of whose positions have no class.
-  Score score(const model::LossSums& sums, double samples, double rows, bool trained) const;
+  Score score(const model::LossSums& sums, double samples, bool trained, std::span<const double> losses = {}) const;
+  /// The same if the sums are over `rows` rows, as those of masks some of whose positions have no class. The Dice loss
+  /// stays one of samples.
+  Score score(const model::LossSums& sums, double samples, double rows, bool trained,
+              std::span<const double> losses = {}) const;
   /// "accuracy", "mean_absolute_error", "perplexity" or "label_accuracy": in metrics.jsonl, and as validation/KEY in
   /// TensorBoard.
   const char* metric_key() const noexcept;
@@ -93,7 +108,13 @@ class Task {
   bool is_share() const noexcept { return kind_ == Kind::classification || kind_ == Kind::labels; }
   double bits_per_byte(const Score& score) const;
 
+  double divisor(model::LossKind loss, double samples, double rows) const noexcept;
+
   Kind kind_;
+  model::LossKind loss_;
+  std::vector<model::LossTerm> losses_;
+  std::vector<std::string> loss_names_, loss_keys_;
+  std::vector<bool> counted_;
   bool has_masks_;
   std::int64_t positions_;
   std::int64_t classes_;

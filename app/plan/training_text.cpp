@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/choices.hpp"
+#include "app/plan/network_losses.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/figures.hpp"
 
@@ -61,8 +62,9 @@ std::string schedule_text(const model::ScheduleOptions& options, std::int64_t re
   return text;
 }
 
-std::string loss_text(const LossOptions& loss, double l2) {
-  std::string text = word_of(loss.kind);
+std::string loss_text(const model::NetworkOptions& network, const LossOptions& loss, double l2) {
+  const std::vector<model::DeclaredLoss>& losses = model::network_kind(network).losses;
+  std::string text = losses.empty() ? word_of(loss.kind) : losses_text(losses);
   if (loss.label_smoothing > 0) text += fmt::format(", label smoothing {}", loss.label_smoothing);
   if (l2 > 0) text += fmt::format(", L2 {}", l2);
   return text;
@@ -136,7 +138,7 @@ std::string format_training(const Plan& plan) {
   std::string text =
       fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}{}\ninput: {}\n{}", optimizer_text(settings.optimizer),
                   schedule_text(settings.schedule, settings.work.reference_batch, plan.workload.work.global_batch),
-                  loss_text(settings.loss, settings.optimizer.l2), weights_text(plan.workload), input_text(plan),
+                  loss_text(settings.network, settings.loss, settings.optimizer.l2), weights_text(plan.workload), input_text(plan),
                   sampling_text(plan));
   text += format_tuning(settings.tuning, *plan.workload.network);
   std::vector<std::string> usual;

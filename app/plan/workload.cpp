@@ -12,6 +12,7 @@
 #include "app/plan/column_match.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/network_defaults.hpp"
+#include "app/plan/network_losses.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/figures.hpp"
 #include "comm/summation_tree.hpp"
@@ -114,6 +115,25 @@ bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& op
   return info.ignored_label.has_value() || (options.augmentation && options.augmentation->shows_outside());
 }
 
+model::LossKind loss_kind(const TrainOptions& trained, const io::DatasetInfo& info) {
+  const std::vector<model::DeclaredLoss>& declared = model::network_kind(trained.network).losses;
+  if (declared.empty()) return loss_kind(trained.loss, info);
+  const model::LossKind main = main_loss(declared, trained.loss.kind);
+  for (const model::DeclaredLoss& loss : declared) {
+    LossOptions one = trained.loss;
+    one.kind = loss.kind;
+    // The data do not tell which of several targets are 0 and 1; and classes have weights for the other losses.
+    if (loss.kind == model::LossKind::binary_cross_entropy && !info.labels_are_classes) continue;
+    if (main != model::LossKind::soft_dice) one.class_weights = {}, one.label_smoothing = 0;
+    try {
+      loss_kind(one, info);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}: losses: {}", loss.place, error.what()));
+    }
+  }
+  return main;
+}
+
 model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info) {
   using enum model::LossKind;
   const bool classes = info.labels_are_classes;
@@ -128,6 +148,24 @@ model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& inf
   if (options.kind == binary_cross_entropy && !info.targets_are_binary) {
     throw UsageError(fmt::format("--loss binary-cross-entropy needs labels of 0 and 1, and the data holds {}",
                                  classes ? "classes" : "other numbers"));
+  }
+  if (options.kind == soft_cross_entropy && (classes || info.tokens || info.y.elements() < 2)) {
+    throw UsageError(fmt::format(
+        "--loss soft-cross-entropy needs a probability for each of two classes or more, and the data hold {}",
+        info.tokens ? "text"
+        : classes   ? "class labels: --loss softmax-cross-entropy learns them"
+                    : "one number for each sample"));
+  }
+  if (options.kind == soft_dice) {
+    if (!info.has_masks()) {
+      throw UsageError("--loss dice needs masks, a class for each position of a sample, and the data hold none");
+    }
+    if (options.class_weights.any() || options.label_smoothing > 0) {
+      throw UsageError(
+          fmt::format("--{} is for cross-entropy, and --loss dice counts each class of a sample alike: "
+                      "leave it out",
+                      options.class_weights.any() ? "class-weight" : "label-smoothing"));
+    }
   }
   if (options.kind) return *options.kind;
   if (classes) return softmax_cross_entropy;
@@ -219,7 +257,9 @@ namespace {
 
 io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescription* before) {
   using enum io::LabelMeaning;
-  if (options.loss.kind) return *options.loss.kind == model::LossKind::softmax_cross_entropy ? classes : numbers;
+  const std::vector<model::DeclaredLoss>& losses = model::network_kind(options.network).losses;
+  if (!losses.empty()) return model::takes_classes(losses[0].kind) ? classes : numbers;
+  if (options.loss.kind) return model::takes_classes(*options.loss.kind) ? classes : numbers;
   if (before == nullptr) return automatic;
   switch (before->labels) {
     case io::Labels::classes:
@@ -280,6 +320,9 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
   const bool is_one =
       before == nullptr ? options.is_given("y") : before->labels == io::Labels::targets && before->target_names.empty();
   if (options.data.y == DataOptions{}.y && is_one) format.targets = {options.data.y};
+  for (const model::DeclaredLoss& loss : model::network_kind(options.network).losses) {
+    if (!format.ignored_label) format.ignored_label = loss.ignored;
+  }
   if (format.context > 0 && format.is_windowed) {
     throw UsageError(fmt::format("--window is for series of numbers, and --model {} reads tokens", format.network));
   }
@@ -592,6 +635,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   const auto format_of_data = [&](const fs::path& path) {
     DataFormat of_data = is_packed_data(path) ? packed : format;
+    if (is_packed_data(path)) of_data.ignored_label = options.data.ignore_label;  // they know their own
     if (is_packed_data(path) && !is_packed_data(paths.training)) of_data.layout = io::Layout::channels_last;
     if (workload.training) {
       const io::DatasetInfo& of_training = workload.training->info();
@@ -619,7 +663,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
-  workload.model.loss = loss_kind(options.loss, info);
+  workload.model.loss = loss_kind(options, info);
   if (std::string note = fit_network_defaults(info, workload.model.loss, options); !note.empty()) {
     workload.notes.push_back(std::move(note));
   }
@@ -683,6 +727,9 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   apply_tuning(options.tuning, *workload.network);
   workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
+  const NetworkLosses losses = losses_for(kind.losses, workload.model.loss, info, *workload.network);
+  workload.model.losses = losses.terms;
+  workload.task->set_losses(losses.terms, losses.names);
   workload.task->choose(options.validation.best_by);
   if (options.validation.best_by == BestBy::roc_auc) require_room_for_scores(*workload.validation, shape.outputs);
   workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network) ? &kind : nullptr);

@@ -53,6 +53,8 @@ bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& op
 // Results of options and data together. Throw UsageError if the two do not fit.
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info);
 model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info);
+/// The same, or of a network file that names its losses main_loss() (network_losses.hpp).
+model::LossKind loss_kind(const TrainOptions& trained, const io::DatasetInfo& info);
 /// Conversion of images to a network's input; nullopt for plain numbers.
 std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info);
 /// Shape of a network's input: images after augmentation, tokens as windows.

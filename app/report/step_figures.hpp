@@ -2,8 +2,11 @@
 /// Figures and times of training steps.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+
+#include "model/step_status.hpp"
 
 namespace lockstep::app {
 
@@ -36,6 +39,7 @@ struct StepFigures {
   double epoch = 0;       ///< epochs done, as a fraction
   double loss_sum = 0;
   double metric_sum = 0;
+  std::array<double, model::kMaxLosses> losses = {};  ///< sum of each of several losses
   double samples = 0;
   double learning_rate = 0;
   double gradient_norm = 0;

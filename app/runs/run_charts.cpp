@@ -30,6 +30,7 @@ class Drawing {
   std::vector<RunChart> all() {
     const std::string metric = runs_.empty() ? "" : runs_[shown_[0]].metric;
     beside("loss", "loss", "loss", AxisNumbers::plain);
+    for (const std::string& key : keys_of_losses()) beside(key, metric_words(key), key, AxisNumbers::plain);
     if (!metric.empty() && metric != "perplexity") {
       beside(metric, metric_words(metric), metric,
              metric.ends_with("accuracy") ? AxisNumbers::percent : AxisNumbers::plain);
@@ -48,6 +49,22 @@ class Drawing {
 
  private:
   bool alone() const { return runs_.size() == 1; }
+
+  /// "loss_dice", of a network with several losses: those of the first run that trains one.
+  std::vector<std::string> keys_of_losses() const {
+    std::vector<std::string> keys;
+    for (const std::size_t i : shown_) {
+      for (const io::MetricRecord& record : runs_[i].records) {
+        if (string_of(record, "kind") != "train") continue;
+        for (const auto& [key, value] : record) {
+          if (key.starts_with("loss_")) keys.push_back(key);
+        }
+        break;
+      }
+      if (!keys.empty()) break;
+    }
+    return keys;
+  }
 
   /// A line for each run; a single one gets the name `name`.
   std::vector<ChartSeries> of_runs(std::string_view kind, const std::string& key, const std::string& name = "") const {

@@ -47,12 +47,13 @@ Reporter::Reporter(Console& console, const ReportOptions& options, const WorkPla
 void Reporter::Sums::add(const StepFigures& figures, std::int64_t made) {
   loss += figures.loss_sum;
   metric += figures.metric_sum;
+  for (std::size_t i = 0; i < losses.size(); ++i) losses[i] += figures.losses[i];
   samples += figures.samples;
   steps += made;
 }
 
 Score Reporter::score_of(const Sums& sums) const {
-  return task_.score({.loss = sums.loss, .metric = sums.metric}, sums.samples, true);
+  return task_.score({.loss = sums.loss, .metric = sums.metric}, sums.samples, true, sums.losses);
 }
 
 bool Reporter::is_due(const StepFigures& figures) const {
@@ -128,6 +129,9 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   if (task_.is_language()) record.emplace_back("tokens_per_second", rate * positions);
   write(record);
   scalar("train/loss", figures.step, score.loss);
+  for (std::size_t i = 0; i < score.losses.size(); ++i) {
+    scalar(fmt::format("train/{}", task_.loss_keys()[i]), figures.step, score.losses[i]);
+  }
   if (l2_loss != 0) scalar("train/l2_loss", figures.step, l2_loss);
   scalar(fmt::format("train/{}", task_.metric_key()), figures.step, score.metric);
   scalar("train/learning_rate", figures.step, figures.learning_rate);
@@ -174,6 +178,9 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   console_.info(line);
   write(record);
   scalar("validation/loss", step, score.loss);
+  for (std::size_t i = 0; i < score.losses.size(); ++i) {
+    scalar(fmt::format("validation/{}", task_.loss_keys()[i]), step, score.losses[i]);
+  }
   scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);
   if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
   if (score.f1 >= 0) scalar("validation/f1", step, score.f1);
@@ -201,7 +208,7 @@ std::string Reporter::summary() const {
     add("validation", last.first, losses.at(last.first), last.second);
     add("the best", best->first, losses.at(best->first), best->second);
     if (constant_) {
-      add("a constant", -1, constant_->loss, task_.has_masks() ? constant_->best : constant_->metric);
+      add("a constant", -1, constant_->loss, constant_->best);
       if (!std::isfinite(constant_->loss)) rows.back()[2] = "-";
     }
   }

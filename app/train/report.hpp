@@ -2,6 +2,7 @@
 /// Reports of a running job: lines and a progress bar, metrics.jsonl, TensorBoard events. Rank 0 alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -74,6 +75,7 @@ class Reporter {
   /// Sums over some steps.
   struct Sums {
     double loss = 0, metric = 0, samples = 0;
+    std::array<double, model::kMaxLosses> losses = {};
     std::int64_t steps = 0;
     void add(const StepFigures& figures, std::int64_t made);
   };

@@ -262,6 +262,138 @@ LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, 
   return sums;
 }
 
+LOCKSTEP_CLONES LossSums soft_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t classes,
+                                            const LossOptions& options) {
+  struct SoftRow {
+    float greatest;
+    double targets, products;  ///< sums of the targets, and of targets * logits
+    bool is_correct, is_near;
+  };
+  const bool want_gradient = options.want_gradient;
+  const float smoothing = options.smoothing;
+  const auto of_each = smoothing / static_cast<float>(classes);
+  const auto wanted = [&](float target) { return (1 - smoothing) * target + of_each; };
+  LossSums sums;
+  std::array<float, kBlockElements> block;
+  std::array<SoftRow, kBlockElements> rows;
+  const std::size_t rows_per_block = std::max<std::size_t>(1, kBlockElements / classes), all = z.size() / classes;
+  for (std::size_t begin = 0; begin < all; begin += rows_per_block) {
+    const std::size_t count = std::min(rows_per_block, all - begin);
+    float* const logits = z.data() + begin * classes;
+    const float* const target = targets.data() + begin * classes;
+    float* const powers = want_gradient ? logits : block.data();
+    const bool fits = want_gradient || classes <= kBlockElements;
+    for (std::size_t b = 0; b < count; ++b) {
+      const float *const row = logits + b * classes, *const t = target + b * classes;
+      const auto label = static_cast<std::int32_t>(std::max_element(t, t + classes) - t);
+      const float greatest = greatest_of(row, classes);
+      SoftRow& here = rows[b];
+      here = {
+          .greatest = greatest,
+          .targets = 0,
+          .products = 0,
+          .is_correct = row[label] == greatest && std::find(row, row + label, greatest) == row + label,
+          .is_near = !want_gradient && count_before(row, classes, label) < formulas::kTop && row[label] == row[label]};
+      for (std::size_t o = 0; o < classes; ++o) {
+        const auto share = static_cast<double>(wanted(t[o]));
+        here.targets += share;
+        if (share != 0) here.products += share * static_cast<double>(row[o]);
+      }
+      for (std::size_t o = 0; fits && o < classes; ++o) powers[b * classes + o] = row[o] - greatest;
+    }
+    if (fits) exp_loop(powers, powers, count * classes);
+    for (std::size_t b = 0; b < count; ++b) {
+      const SoftRow& here = rows[b];
+      float* const row = powers + b * classes;
+      const double total =
+          fits ? sum_of(row, classes) : wide_total(logits + b * classes, classes, here.greatest, block.data());
+      sums.loss += here.targets * (std::log(total) + static_cast<double>(here.greatest)) - here.products;
+      if (!std::isnan(total)) {
+        sums.metric += here.is_correct ? 1 : 0;
+        sums.found += here.is_near ? 1 : 0;
+      }
+      if (!want_gradient) continue;
+      const auto share = static_cast<float>(options.scale * here.targets / total);
+      const auto scale = static_cast<float>(options.scale);
+      const float* const t = target + b * classes;
+      for (std::size_t o = 0; o < classes; ++o) row[o] = row[o] * share - wanted(t[o]) * scale;
+    }
+  }
+  return sums;
+}
+
+LOCKSTEP_CLONES LossSums soft_dice(std::span<float> z, std::size_t columns, std::size_t classes,
+                                   std::span<const std::int32_t> labels, const LossOptions& options,
+                                   std::span<double> work) {
+  const std::span<double> shared = work.first(classes), sizes = work.subspan(classes, classes);
+  std::ranges::fill(work.first(2 * classes), 0.0);
+  const bool want_gradient = options.want_gradient, fits = want_gradient || classes <= kBlockElements;
+  std::array<float, kBlockElements> block;
+  LossSums sums;
+  struct DiceRow {
+    float greatest;
+    bool is_correct;
+  };
+  std::array<DiceRow, kBlockElements> rows;
+  const std::size_t rows_per_block = columns == classes ? std::max<std::size_t>(1, kBlockElements / classes) : 1;
+  for (std::size_t begin = 0; begin < labels.size(); begin += rows_per_block) {
+    const std::size_t count = std::min(rows_per_block, labels.size() - begin);
+    float* const logits = z.data() + begin * columns;
+    float* const powers = want_gradient ? logits : block.data();
+    for (std::size_t b = 0; b < count; ++b) {
+      const float* const row = logits + b * columns;
+      const std::int32_t label = labels[begin + b];
+      const float greatest = greatest_of(row, classes);
+      const bool is_greatest = label >= 0 && row[label] == greatest;
+      rows[b] = {greatest, is_greatest && std::find(row, row + label, greatest) == row + label};
+      for (std::size_t o = 0; fits && o < classes; ++o) powers[b * classes + o] = row[o] - greatest;
+    }
+    if (fits) exp_loop(powers, powers, count * classes);
+    for (std::size_t b = 0; b < count; ++b) {
+      const std::int32_t label = labels[begin + b];
+      if (label < 0) continue;
+      float* const row = powers + b * classes;
+      const float* const stored = logits + b * columns;
+      const float greatest = rows[b].greatest;
+      const double total = fits ? sum_of(row, classes) : wide_total(stored, classes, greatest, block.data());
+      if (rows[b].is_correct && !std::isnan(total)) sums.metric += 1;
+      const auto share = static_cast<float>(1 / total);
+      for (std::size_t o = 0; o < classes; ++o) {
+        const float p = (fits ? row[o] : std::exp(stored[o] - greatest)) * share;
+        if (want_gradient) row[o] = p;
+        sizes[o] += static_cast<double>(p);
+        if (o != static_cast<std::size_t>(label)) continue;
+        shared[o] += static_cast<double>(p);
+        sizes[o] += 1;
+      }
+    }
+  }
+  const auto positions = static_cast<double>(labels.size());
+  for (std::size_t o = 0; o < classes; ++o) {
+    const formulas::DiceClass of_class = formulas::dice_class(shared[o], sizes[o], static_cast<std::int64_t>(classes));
+    sums.loss += of_class.loss * positions;
+    shared[o] = of_class.each * positions * options.scale;
+    sizes[o] = of_class.of_label * positions * options.scale;
+  }
+  for (std::size_t b = 0; want_gradient && b < labels.size(); ++b) {
+    float* const row = z.data() + b * columns;
+    const std::int32_t label = labels[b];
+    if (label < 0) {
+      std::fill(row, row + columns, 0.0f);
+      continue;
+    }
+    double mean = -static_cast<double>(row[label]) * sizes[static_cast<std::size_t>(label)];
+    for (std::size_t o = 0; o < classes; ++o) mean += static_cast<double>(row[o]) * shared[o];
+    const float right = row[label];
+    for (std::size_t o = 0; o < classes; ++o) {
+      row[o] = static_cast<float>(static_cast<double>(row[o]) * (shared[o] - mean));
+    }
+    row[label] -= static_cast<float>(static_cast<double>(right) * sizes[static_cast<std::size_t>(label)]);
+    std::fill(row + classes, row + columns, 0.0f);
+  }
+  return sums;
+}
+
 LOCKSTEP_CLONES LossSums binary_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t labels,
                                               const LossOptions& options) {
   // The sum of log(1 + e), e at most 1, is the log of a product, which stays below 2^kFactors.

@@ -189,6 +189,38 @@ void CpuBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& tar
   add_loss_of_outputs(logits, targets, options, sums, cpu::binary_cross_entropy);
 }
 
+void CpuBackend::do_soft_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                       const Tensor& sums) {
+  add_loss_of_outputs(logits, targets, options, sums, cpu::soft_cross_entropy);
+}
+
+void CpuBackend::do_soft_dice(const Tensor& logits, const Tensor& labels, const LossOptions& options,
+                              const Tensor& work, const Tensor& sums) {
+  const auto samples = static_cast<std::size_t>(work.rows), columns = static_cast<std::size_t>(logits.columns);
+  const std::size_t positions = static_cast<std::size_t>(logits.rows) / samples;
+  const auto classes = static_cast<std::size_t>(options.classes_of(logits));
+  const auto row_of = [&](std::size_t sample) {
+    return work.row_range(static_cast<std::int64_t>(sample), 1).elements<double>();
+  };
+  threads_.split(samples, 1, 1 + kThreadingElements / (positions * columns), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t sample = begin; sample < end; ++sample) {
+      const std::span<double> own = row_of(sample);
+      const LossSums part =
+          cpu::soft_dice(logits.elements<float>().subspan(sample * positions * columns, positions * columns), columns,
+                         classes, labels.elements<std::int32_t>().subspan(sample * positions, positions), options, own);
+      own[own.size() - 2] = part.loss;
+      own[own.size() - 1] = part.metric;
+    }
+  });
+  LossSums total;
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    const std::span<const double> own = row_of(sample);
+    total.loss += own[own.size() - 2];
+    total.metric += own[own.size() - 1];
+  }
+  add(total, sums);
+}
+
 void CpuBackend::do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
   const auto from = x.elements<float>(), to = y.elements<float>();
   threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {

@@ -90,6 +90,18 @@ LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const 
 LossSums binary_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t labels,
                               const LossOptions& options);
 
+/// Cross-entropy of the rows of z [rows, classes] against rows of probabilities, in nats; metric and found as in
+/// cross_entropy() with the first greatest probability as the label. With gradient z becomes
+/// (softmax(z) * sum of the probabilities - probabilities) * scale.
+LossSums soft_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t classes,
+                            const LossOptions& options);
+
+/// Soft Dice loss of one sample, z [positions, columns], times its positions; metric counts positions whose first
+/// greatest logit is the label. With gradient z becomes the loss's slope * positions * scale. work: two numbers for
+/// each class.
+LossSums soft_dice(std::span<float> z, std::size_t columns, std::size_t classes, std::span<const std::int32_t> labels,
+                   const LossOptions& options, std::span<double> work);
+
 /// y[i] = exp(x[i]) with a relative error below 2e-7; 0 below -87.7, saturating at 2.4e38 above 88.37; NaN stays NaN.
 void exp_each(std::span<const float> x, std::span<float> y);
 

@@ -226,6 +226,16 @@ void CudaBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& ta
   cuda::binary_cross_entropy(stream_.get(), logits, targets, options, sums, scratch());
 }
 
+void CudaBackend::do_soft_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                        const Tensor& sums) {
+  cuda::soft_cross_entropy(stream_.get(), logits, targets, options, sums, scratch());
+}
+
+void CudaBackend::do_soft_dice(const Tensor& logits, const Tensor& labels, const LossOptions& options,
+                               const Tensor& work, const Tensor& sums) {
+  cuda::soft_dice(stream_.get(), logits, labels, options, work, sums);
+}
+
 void CudaBackend::do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
   cuda::apply(stream_.get(), f, x, y);
 }
@@ -242,6 +252,10 @@ void CudaBackend::do_add(const Tensor& x, const Tensor& to) {
 void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) {
   if (x.count() > 0) return cuda::sum_of_squares(stream_.get(), x, out, accumulate, scratch());
   if (accumulate == Accumulate::no) do_fill_zero(out);
+}
+
+void CudaBackend::do_combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) {
+  cuda::combine_losses(stream_.get(), parts, shares, sums);
 }
 
 void CudaBackend::do_report_loss(const Tensor& sums, const Tensor& status) {

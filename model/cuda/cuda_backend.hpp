@@ -66,6 +66,7 @@ class CudaBackend final : public Backend {
                               const Tensor& y) override;
   void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                        const Tensor& d_z_sums) override;
+  void do_combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) override;
   void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor& x) override;

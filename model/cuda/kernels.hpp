@@ -62,6 +62,11 @@ void mean_error(cudaStream_t stream, const Tensor& predictions, const Tensor& ta
                 const Tensor& sums, const Scratch& scratch);
 void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
                           const Tensor& sums, const Scratch& scratch);
+void soft_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                        const Tensor& sums, const Scratch& scratch);
+void soft_dice(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
+               const Tensor& work, const Tensor& sums);
+void combine_losses(cudaStream_t stream, const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums);
 /// to += x
 void add(cudaStream_t stream, const Tensor& x, const Tensor& to);
 void apply(cudaStream_t stream, const Elementwise& f, const Tensor& x, const Tensor& y);

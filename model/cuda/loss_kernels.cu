@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -19,11 +20,21 @@ __global__ void __launch_bounds__(kBlock) add_sums(const Sums* parts, int count,
   add_to(sums, total, factor);
 }
 
-__global__ void __launch_bounds__(kWarp) report_loss_sums(const double* sums, StepStatus* status) {
+__global__ void __launch_bounds__(kWarp) report_loss_sums(const double* sums, int losses, StepStatus* status) {
   if (threadIdx.x != 0) return;
   status->loss = sums[0];
   status->metric = sums[1];
+  for (int i = 0; i < losses; ++i) status->losses[i] = sums[kLossSums + i];
   if (!std::isfinite(sums[0])) status->non_finite += 1;
+}
+
+/// The shares of all losses, as an argument of a kernel.
+struct LossShares {
+  LossShare of_loss[kMaxLosses];
+};
+__global__ void __launch_bounds__(kWarp) add_shares(const double* parts, LossShares shares, int losses, double* sums) {
+  if (threadIdx.x != 0) return;
+  formulas::combine_losses(parts, shares.of_loss, static_cast<std::size_t>(losses), sums);
 }
 
 /// Enqueues the second kernel, if the first has left parts.
@@ -179,9 +190,55 @@ void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tenso
       formulas::BinaryCrossEntropy{.factor = static_cast<float>(factor), .smoothing = options.smoothing});
 }
 
+void soft_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                        const Tensor& sums, const Scratch& scratch) {
+  constexpr std::int64_t kWarps = kBlock / kWarp;
+  const std::int64_t needed = logits.rows <= 4 * kWarps ? 1 : (logits.rows + kWarps - 1) / kWarps;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(needed, kMaxParts));
+  Sums* const parts = parts_in(scratch);
+  auto* const to = static_cast<double*>(sums.data);
+  with_compute_type("soft_cross_entropy", logits, [&]<class T>() {
+    launch("soft_cross_entropy", cross_entropy_soft<T>,
+           {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream,
+           static_cast<T*>(logits.data), static_cast<const float*>(targets.data),
+           static_cast<const float*>(options.weights.data), logits.rows, logits.columns, targets.columns,
+           options.smoothing, options.scale, options.want_gradient, parts, to);
+  });
+  finish(stream, blocks, parts, 1, to);
+}
+
+void soft_dice(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
+               const Tensor& work, const Tensor& sums) {
+  const auto samples = static_cast<unsigned>(work.rows);
+  const std::int64_t positions = logits.rows / work.rows, classes = options.classes_of(logits);
+  auto* const numbers = static_cast<double*>(work.data);
+  const auto* const answers = static_cast<const std::int32_t*>(labels.data);
+  with_compute_type("soft_dice", logits, [&]<class T>() {
+    launch("dice_sums", dice_sums<T>,
+           {.blocks = samples, .parts = kDiceParts, .threads = kBlock, .shared_bytes = sizeof(DiceTile)}, stream,
+           static_cast<const T*>(logits.data), answers, positions, logits.columns, classes, numbers, work.columns);
+    launch("dice_slopes", dice_slopes, {.blocks = samples, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream,
+           positions, classes, numbers, work.columns);
+    launch("dice_total", dice_total, {.threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, numbers, work.rows,
+           work.columns, static_cast<double*>(sums.data));
+    if (!options.want_gradient) return;
+    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((logits.rows + kBlock - 1) / kBlock, 1 << 20));
+    launch("dice_gradient", dice_gradient<T>, {.blocks = blocks, .threads = kBlock}, stream,
+           static_cast<T*>(logits.data), answers, logits.rows, positions, logits.columns, classes, options.scale,
+           numbers, work.columns);
+  });
+}
+
+void combine_losses(cudaStream_t stream, const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) {
+  LossShares all;
+  std::ranges::copy(shares, all.of_loss);
+  launch("combine_losses", add_shares, {.threads = kWarp}, stream, static_cast<const double*>(parts.data), all,
+         static_cast<int>(shares.size()), static_cast<double*>(sums.data));
+}
+
 void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status) {
   launch("report_loss", report_loss_sums, {.threads = kWarp}, stream, static_cast<const double*>(sums.data),
-         static_cast<StepStatus*>(status.data));
+         static_cast<int>(sums.columns - kLossSums), static_cast<StepStatus*>(status.data));
 }
 
 }  // namespace lockstep::model::cuda

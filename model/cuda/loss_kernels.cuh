@@ -465,4 +465,197 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
 }
 
+/// Cross-entropy with rows of probabilities as targets, one warp per row of any length. weights: nullptr: 1 each.
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    cross_entropy_soft(T* logits, const float* targets, const float* weights, std::int64_t rows, int columns,
+                       int classes, float smoothing, float scale, bool want_gradient, Sums* parts, double* sums) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp), step = static_cast<int>(kWarp);
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
+  const float of_each = smoothing / static_cast<float>(classes);
+  Sums sum;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kWarp) + threadIdx.x / kWarp; row < rows;
+       row += warps) {
+    T* const z = logits + row * columns;
+    const float* const target = targets + row * classes;
+    const float weight = weights == nullptr ? 1 : weights[row];
+    formulas::SoftmaxPart part, answer;  // `answer`: only the place of the greatest probability
+    Sums of_row;                         // loss: targets * logits; metric: targets; found: classes before the answer
+    for (int o = lane; o < classes; o += step) {
+      const float value = to_float(z[o]), share = (1 - smoothing) * target[o] + of_each;
+      formulas::raise_greatest(part, value, o);
+      formulas::add_logit(part, value);
+      formulas::raise_greatest(answer, target[o], o);
+      of_row.metric += static_cast<double>(share);
+      if (share != 0) of_row.loss += static_cast<double>(share) * static_cast<double>(value);
+    }
+    part = merge_warp(part);
+    answer = merge_warp(answer);
+    const bool has_answer = answer.index < classes;
+    const float right = has_answer ? to_float(z[answer.index]) : formulas::kNan;
+    for (int o = lane; !want_gradient && o < classes; o += step) {
+      of_row.found += formulas::comes_before(to_float(z[o]), o, right, answer.index) ? 1 : 0;
+    }
+    of_row = sum_of_warp(of_row);
+    if (lane == 0) {
+      const double whole = std::log(static_cast<double>(part.total)) + static_cast<double>(part.greatest);
+      sum.loss += static_cast<double>(weight) * (of_row.metric * whole - of_row.loss);
+      sum.metric += formulas::is_correct(part, answer.index) ? 1 : 0;
+      if (!want_gradient) {
+        sum.found += formulas::is_among_top(part, right, static_cast<std::int64_t>(of_row.found)) ? 1 : 0;
+      }
+    }
+    if (!want_gradient) continue;
+    const auto all = static_cast<float>(__shfl_sync(kWholeWarp, of_row.metric, 0));
+    const float factor = scale * weight, share = factor * all / part.total,
+                base = formulas::softmax_base(part.greatest);
+    for (int o = lane; o < columns; o += step) {
+      const float gradient[1] = {
+          o < classes ? std::exp(to_float(z[o]) - base) * share - ((1 - smoothing) * target[o] + of_each) * factor : 0};
+      store<1>(gradient, true, z + o);
+    }
+  }
+  const Sums total = sum_of_block(sum, shared<WarpSums>());
+  if (threadIdx.x == 0) hand_over(total, 1, parts, sums);
+}
+
+/// The softmax of a row of few classes, by one thread.
+template <class T>
+__device__ inline formulas::SoftmaxPart softmax_of_row(const T* z, int classes) {
+  formulas::SoftmaxPart part;
+  for (int o = 0; o < classes; ++o) {
+    const float value = to_float(z[o]);
+    formulas::raise_greatest(part, value, o);
+    formulas::add_logit(part, value);
+  }
+  return part;
+}
+
+/// A position for each thread of a block of dice_sums().
+struct DiceTile {
+  float base[kBlock], share[kBlock];  ///< softmax: exp(logit - base) * share
+  std::int32_t label[kBlock];         ///< kNoClass: none, or beyond the end
+  WarpSums warps;
+};
+
+/// Adds up each part of a sample's positions: sum(p t) of each class, sum(p) + sum(t) of each class, and how many are
+/// right, in `work`, of each sample `numbers` = dice_work(). blockIdx: the sample, and its part. Threads find the
+/// softmax of a position each, and then each warp adds all of these up for its classes.
+template <class T>
+__global__ void __launch_bounds__(kBlock) dice_sums(const T* logits, const std::int32_t* labels, std::int64_t positions,
+                                                    int columns, int classes, double* work, std::int64_t numbers) {
+  auto& tile = shared<DiceTile>();
+  const std::int64_t sample = blockIdx.x, part = blockIdx.y;
+  const std::int64_t first = positions * part / kDiceParts, end = positions * (part + 1) / kDiceParts;
+  double* const own = work + sample * numbers + part * (2 * classes + 1);
+  const auto thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(kBlock);
+  const int lane = thread % static_cast<int>(kWarp), warp = thread / static_cast<int>(kWarp);
+  for (int i = thread; i < 2 * classes; i += threads) own[i] = 0;
+  Sums sum;
+  for (std::int64_t begin = first; begin < end; begin += threads) {
+    const T* const z = logits + (sample * positions + begin) * columns;
+    const bool is_inside = begin + thread < end;
+    const std::int32_t label = is_inside ? labels[sample * positions + begin + thread] : kNoClass;
+    tile.label[thread] = label;
+    if (label >= 0) {
+      const formulas::SoftmaxPart row = softmax_of_row(z + static_cast<std::int64_t>(thread) * columns, classes);
+      tile.base[thread] = formulas::softmax_base(row.greatest);
+      tile.share[thread] = 1 / row.total;
+      sum.metric += formulas::is_correct(row, label) ? 1 : 0;
+    }
+    __syncthreads();
+    for (int o = warp; o < classes; o += threads / static_cast<int>(kWarp)) {
+      Sums here;  // loss: sum(p t), metric: sum(p) + sum(t)
+      for (int i = lane; i < threads; i += static_cast<int>(kWarp)) {
+        if (tile.label[i] < 0) continue;
+        const float value = to_float(z[static_cast<std::int64_t>(i) * columns + o]);
+        const auto p = static_cast<double>(std::exp(value - tile.base[i]) * tile.share[i]);
+        here.metric += p;
+        if (tile.label[i] != o) continue;
+        here.loss += p;
+        here.metric += 1;
+      }
+      here = sum_of_warp(here);
+      if (lane != 0) continue;
+      own[o] += here.loss;
+      own[classes + o] += here.metric;
+    }
+    __syncthreads();  // the next tile overwrites this one
+  }
+  const Sums total = sum_of_block(sum, tile.warps);
+  if (threadIdx.x == 0) own[2 * classes] = total.metric;
+}
+
+/// Finds each sample's loss and right answers, in the last two numbers of its work; and the slopes of the loss by the
+/// probabilities of each class, in place of the first part's sums. Both times the positions.
+__global__ void __launch_bounds__(kBlock)
+    dice_slopes(std::int64_t positions, int classes, double* work, std::int64_t numbers) {
+  double* const own = work + static_cast<std::int64_t>(blockIdx.x) * numbers;
+  const std::int64_t step = 2 * static_cast<std::int64_t>(classes) + 1;
+  Sums sum;
+  for (int o = static_cast<int>(threadIdx.x); o < classes; o += static_cast<int>(kBlock)) {
+    double common = 0, sizes = 0;
+    for (std::int64_t part = 0; part < kDiceParts; ++part) {
+      common += own[part * step + o];
+      sizes += own[part * step + classes + o];
+    }
+    const formulas::DiceClass of_class = formulas::dice_class(common, sizes, classes);
+    sum.loss += of_class.loss;
+    own[o] = of_class.each * static_cast<double>(positions);
+    own[classes + o] = of_class.of_label * static_cast<double>(positions);
+  }
+  const Sums total = sum_of_block(sum, shared<WarpSums>());
+  if (threadIdx.x != 0) return;
+  double right = 0;
+  for (std::int64_t part = 0; part < kDiceParts; ++part) right += own[part * step + 2 * classes];
+  own[kDiceParts * step] = total.loss * static_cast<double>(positions);
+  own[kDiceParts * step + 1] = right;
+}
+
+/// sums += the losses and right answers of all samples. One block.
+__global__ void __launch_bounds__(kBlock)
+    dice_total(const double* work, std::int64_t samples, std::int64_t columns, double* sums) {
+  Sums sum;
+  for (std::int64_t sample = threadIdx.x; sample < samples; sample += kBlock) {
+    const double* const last = work + (sample + 1) * columns - 2;
+    sum.loss += last[0];
+    sum.metric += last[1];
+  }
+  const Sums total = sum_of_block(sum, shared<WarpSums>());
+  if (threadIdx.x == 0) add_to(sums, total, 1);
+}
+
+/// Logits become their gradient, a position at a time. rows: of all samples.
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    dice_gradient(T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t positions, int columns,
+                  int classes, double scale, const double* work, std::int64_t numbers) {
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; row < rows;
+       row += threads) {
+    T* const z = logits + row * columns;
+    const double* const slopes = work + row / positions * numbers;
+    const std::int32_t label = labels[row];
+    formulas::SoftmaxPart part;
+    double mean = 0;
+    if (label >= 0) {
+      part = softmax_of_row(z, classes);
+      for (int o = 0; o < classes; ++o) {
+        const auto p =
+            static_cast<double>(std::exp(to_float(z[o]) - formulas::softmax_base(part.greatest)) / part.total);
+        mean += p * (slopes[o] - (o == label ? slopes[classes + o] : 0));
+      }
+    }
+    for (int o = 0; o < columns; ++o) {
+      float gradient[1] = {0};
+      if (label >= 0 && o < classes) {
+        const auto p =
+            static_cast<double>(std::exp(to_float(z[o]) - formulas::softmax_base(part.greatest)) / part.total);
+        gradient[0] = static_cast<float>(p * (slopes[o] - (o == label ? slopes[classes + o] : 0) - mean) * scale);
+      }
+      store<1>(gradient, true, z + o);
+    }
+  }
+}
+
 }  // namespace lockstep::model::cuda

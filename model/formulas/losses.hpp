@@ -1,6 +1,7 @@
 /// \file
 /// Pieces of the losses: one output of a squared error, one label of a binary cross-entropy; softmax in one pass over a
-/// row that may be cut into parts (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
+/// row that may be cut into parts (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"); a class of
+/// a soft Dice loss.
 #pragma once
 
 #include <cmath>
@@ -151,6 +152,38 @@ LOCKSTEP_HOST_DEVICE float softmax_gradient(float logit, const SoftmaxPart& row,
                                             const ScaledTarget& target, bool is_label) {
   return std::exp(logit - softmax_base(row.greatest)) * share -
          (is_label ? target.of_label + target.of_each : target.of_each);
+}
+
+/// Added to both sides of a class's Dice coefficient, in positions: a class that a sample lacks costs nothing if
+/// nothing is taken for it.
+inline constexpr double kDiceSmoothing = 1;
+
+/// One class of the soft Dice loss of a sample (Milletari et al. 2016, with the sums of Sudre et al. 2017), the mean
+/// over all classes c of 1 - (2 sum(p_c t_c) + s) / (sum(p_c) + sum(t_c) + s). The sums run over the positions that
+/// have a class; p is the softmax of a position's logits, t is 1 for its class and 0 for the others, s is
+/// kDiceSmoothing.
+struct DiceClass {
+  double loss;      ///< its part of the mean
+  double each;      ///< slope of the loss by the class's probability at any position …
+  double of_label;  ///< … less this at its own positions
+};
+/// shared: sum(p t); sizes: sum(p) + sum(t).
+LOCKSTEP_HOST_DEVICE DiceClass dice_class(double shared, double sizes, std::int64_t classes) {
+  const double whole = sizes + kDiceSmoothing, common = 2 * shared + kDiceSmoothing;
+  const double share = 1 / static_cast<double>(classes);
+  return {share * (1 - common / whole), share * common / (whole * whole), share * 2 / whole};
+}
+
+/// Backend::combine_losses()
+LOCKSTEP_HOST_DEVICE void combine_losses(const double* parts, const LossShare* shares, std::size_t count,
+                                         double* sums) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const double* const part = parts + i * static_cast<std::size_t>(kLossSums);
+    sums[0] += shares[i].loss * part[0];
+    sums[1] += shares[i].metric * part[1];
+    sums[2] += shares[i].metric * part[2];
+    sums[static_cast<std::size_t>(kLossSums) + i] += part[0];
+  }
 }
 
 }  // namespace lockstep::model::formulas

@@ -6,6 +6,7 @@
 #include "model/batch.hpp"
 #include "model/device.hpp"
 #include "model/device_workspaces.hpp"
+#include "model/loss.hpp"
 #include "model/product_padding.hpp"
 #include "model/state/recurrent_state.hpp"
 
@@ -89,6 +90,7 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   MemoryPlan plan;
   plan.parameters = arena + (types.compute != types.master ? elements * size_of(types.compute) : 0);
   plan.activations = BatchStage::converted_bytes(network, options, types.compute) +
+                     Loss::bytes(network, options, types.compute) +
                      std::max(training ? bytes_of(Purpose::training) : 0, bytes_of(Purpose::evaluation)) +
                      (training ? 2 : 1) * RecurrentState::bytes(network, options.most_sequences(), operation_types);
   if (state_options.optimizer.average_decay > 0) plan.average = arena;

@@ -1,6 +1,7 @@
 #include "model/yaml/network_template.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "model/graph/operation_kinds.hpp"
 #include "model/nearest_name.hpp"
+#include "model/step_status.hpp"
 
 namespace lockstep::model {
 
@@ -46,7 +48,7 @@ class NetworkReader {
       refuse(document.line, "a network file begins with `name: NAME`, and has its layers under `network:`");
     }
     require_keys(document, {"name", "summary", "reads", "window", "options", "training", "small-data", "inputs",
-                            "blocks", "network"});
+                            "blocks", "network", "losses"});
     kind_.name = word(required(document, "name"), "name");
     if (!is_name(kind_.name)) {
       refuse(document.find("name")->line, fmt::format("name: {}: a name has letters, digits, _, - and .", kind_.name));
@@ -67,6 +69,7 @@ class NetworkReader {
     if (const YamlNode* const blocks = document.find("blocks")) check_blocks(*blocks);
     const YamlNode& network = required(document, "network");
     if (!network.is_list() || network.items.empty()) refuse(network.line, "network: a list of layers belongs here");
+    if (const YamlNode* const losses = document.find("losses")) read_losses(*losses);
     kind_.recurrent = kind_.reads == Reads::tokens && has_recurrent_layer(document);
     return std::move(kind_);
   }
@@ -92,9 +95,8 @@ class NetworkReader {
   void require_keys(const YamlNode& mapping, const std::vector<std::string>& keys) const {
     for (const YamlEntry& entry : mapping.entries) {
       if (std::ranges::find(keys, entry.key) != keys.end()) continue;
-      if (entry.key == "outputs" || entry.key == "losses") {
-        refuse(entry.line, fmt::format("{}: not in a file yet: the last layer is the output, and --loss names the loss",
-                                       entry.key));
+      if (entry.key == "outputs") {
+        refuse(entry.line, "outputs: not in a file: the last layer is the output, and `concatenate` joins several");
       }
       refuse(entry.line, fmt::format("{} is not known here{}", entry.key, known_names(entry.key, keys, "Known")));
     }
@@ -301,6 +303,52 @@ class NetworkReader {
         refuse(entry.line, fmt::format("small-data: {} {}", entry.key, error.what()));
       }
     }
+  }
+
+  void read_losses(const YamlNode& node) {
+    if (!node.is_list() || node.items.empty() || node.items.size() > kMaxLosses) {
+      refuse(node.line,
+             fmt::format("losses: a list of 1 to {} losses belongs here, as in `- {{loss: dice, weight: 0.5}}`",
+                         kMaxLosses));
+    }
+    if (kind_.reads == Reads::tokens)
+      refuse(node.line, "losses: a network that reads tokens has one loss: leave them out");
+    for (const YamlNode& item : node.items) kind_.losses.push_back(read_loss(item));
+  }
+
+  DeclaredLoss read_loss(const YamlNode& node) const {
+    if (!node.is_mapping()) refuse(node.line, "losses: {loss: NAME, of: OUTPUT, with: TARGET, weight: X} belongs here");
+    require_keys(node, {"loss", "of", "with", "weight", "ignore"});
+    DeclaredLoss loss{.word = word(required(node, "loss"), "loss"), .place = place_of(shown_, node.line)};
+    const auto known = loss_words();
+    const auto found = std::ranges::find(known, loss.word, &std::pair<std::string_view, LossKind>::first);
+    if (found == known.end()) {
+      std::vector<std::string> words;
+      for (const auto& [each, kind] : known) words.emplace_back(each);
+      refuse(node.line,
+             fmt::format("losses: {} is no loss{}", loss.word, known_names(loss.word, std::move(words), "Known")));
+    }
+    loss.kind = found->second;
+    if (const YamlNode* const of = node.find("of")) loss.of = word(*of, "of");
+    if (const YamlNode* const with = node.find("with")) loss.target = word(*with, "with");
+    if (const YamlNode* const weight = node.find("weight")) {
+      const NetworkValue value = plain(*weight);
+      const auto* const whole = std::get_if<std::int64_t>(&value.data);
+      const auto* const number = std::get_if<double>(&value.data);
+      loss.weight = whole != nullptr ? static_cast<double>(*whole) : number != nullptr ? *number : 0;
+      if (!(loss.weight > 0) || !std::isfinite(loss.weight)) {
+        refuse(weight->line, fmt::format("losses: weight: {} is no number above 0", weight->text));
+      }
+    }
+    if (const YamlNode* const ignored = node.find("ignore")) {
+      const NetworkValue value = plain(*ignored);
+      const auto* const label = std::get_if<std::int64_t>(&value.data);
+      if (label == nullptr || !takes_classes(loss.kind)) {
+        refuse(ignored->line, "losses: ignore: a label, a whole number, belongs here, and only to losses of classes");
+      }
+      loss.ignored = *label;
+    }
+    return loss;
   }
 
   void check_blocks(const YamlNode& node) const {

@@ -111,7 +111,7 @@ refused() {
   ranks=1  # the first on two
 }
 refused 2 "--best-by mean-absolute-error is no metric of classes: give auto, loss, accuracy, balanced-accuracy, f1-macro, roc-auc" --data three.h5 --validation three-test.h5 --best-by mean-absolute-error
-refused 2 "--best-by accuracy is no metric of labels, any of which a sample has: give auto, loss, f1-macro, roc-auc" --data labels.h5 --validation labels-test.h5 --best-by accuracy
+refused 2 "--best-by accuracy is no metric of labels, any of which a sample has: give auto, loss, f1, f1-macro, roc-auc" --data labels.h5 --validation labels-test.h5 --best-by accuracy
 refused 2 "--best-by roc-auc is no metric of numbers to predict: give auto, loss, mean-absolute-error" --data numbers.h5 --validation 0.2 --best-by roc-auc
 refused 2 "--best-by needs validation data" --data three.h5 --best-by roc-auc
 ranks=2

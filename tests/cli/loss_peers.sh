@@ -16,6 +16,7 @@ for name, part in ("", n), ("-test", 203):
     x[np.arange(part), y] += 1.5
     w = r.gamma(1, size=part).astype(np.float32)
     for kind, target in (("classes", y), ("two", (y > 1).astype(np.int32)), ("labels", np.stack([y > 0, y > 2, x[:, 9] > 1.2], 1).astype(np.float32)),
+                         ("soft", np.exp(2 * x[:, :4]) / np.exp(2 * x[:, :4]).sum(1, keepdims=True)),
                          ("numbers", (x[:, :2] ** 2 + 3 * r.standard_cauchy((part, 2))).astype(np.float32))):
         with h5py.File(f"{kind}{name}.h5", "w") as f:
             f["x"], f["y"], f["w"] = x, target, w
@@ -50,6 +51,7 @@ parameters = {name: torch.tensor(begin[name], requires_grad=True) for name in na
 def dense(layer, z):
     return z @ parameters[f"dense_{layer}/weight"].reshape(z.shape[1], -1) + parameters[f"dense_{layer}/bias"].reshape(-1)
 def per_sample(z):
+    if loss == "soft-cross-entropy": return torch.nn.functional.cross_entropy(z, y, reduction="none")
     if loss == "softmax-cross-entropy": return torch.nn.functional.cross_entropy(z, y.long(), reduction="none")
     if loss == "binary-cross-entropy": return torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="none").mean(1)
     if loss == "mean-absolute-error": return torch.nn.functional.l1_loss(z, y, reduction="none").mean(1)
@@ -84,6 +86,8 @@ beside classes.h5 softmax-cross-entropy 0.2 none
 beside classes.h5 softmax-cross-entropy 0.2 classes --class-weight balanced
 beside classes.h5 softmax-cross-entropy 0.2 classes,samples --class-weight balanced --sample-weight w
 beside labels.h5 binary-cross-entropy 0.2 samples --sample-weight w
+beside soft.h5 soft-cross-entropy 0.2 none
+beside soft.h5 soft-cross-entropy 0.2 samples --sample-weight w
 beside numbers.h5 mean-squared-error 0.001 samples --sample-weight w
 beside numbers.h5 mean-absolute-error 0.05 none
 beside numbers.h5 mean-absolute-error 0.05 samples --sample-weight w

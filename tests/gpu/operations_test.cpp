@@ -13,6 +13,7 @@
 #include "gpu/subject.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "model/sample_data.hpp"
+#include "model/state/arena.hpp"
 
 namespace lockstep::model::test {
 namespace {
@@ -384,6 +385,83 @@ TEST_P(Operations, BinaryCrossEntropy) {
       }
     } else {
       ASSERT_EQ(all, padded);
+    }
+    device_->wait_staged();
+  }
+}
+
+TEST_P(Operations, SoftCrossEntropy) {
+  Random random;
+  device_->reserve_stages(1, {.x = 1000, .y = 1000 * 200 * sizeof(float)});
+  for (int i = 0; i < (subject().quick ? 20 : 60); ++i) {
+    const std::int64_t batch = random.pick(kBatches), classes = random.pick<std::int64_t>({2, 10, 17, 128, 200});
+    const bool want_gradient = random.generator()() % 4 != 0;
+    const double scale = random.pick<double>({1, 0.5, 1.0 / 1000});
+    SCOPED_TRACE(fmt::format("batch {}, {} classes, scale {}", batch, classes, scale));
+    const Floats logits = random.numbers(batch * classes, precision_, random.pick<double>({0.1, 3, 30}));
+    auto targets = host_array<float>(*device_, test::probabilities(batch, classes));
+    auto no_x = host_array<std::uint8_t>(*device_, std::vector<std::uint8_t>(static_cast<std::size_t>(batch)));
+    const Tensor host_targets{targets.data(), ElementType::float32, batch, classes};
+    const Array on_logits = compute(logits, batch, classes);
+    const Scalars sums(*device_, {5, 7, 9});
+    const Batch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets});
+    const LossOptions options{.scale = scale, .want_gradient = want_gradient};
+    device_->soft_cross_entropy(on_logits.tensor(), staged.y, options, sums.tensor());
+    device_->release_stage(0);
+    Doubles exact = widened(logits), exact_sums{5, 7, 9};
+    reference_->soft_cross_entropy(view(exact, batch, classes), host_targets, options, view(exact_sums, 1, 3));
+    const Doubles got = sums.fetch();
+    ASSERT_TRUE(is_near(got[0], exact_sums[0], 1e-5 * exact_sums[0] + 4e-6 * static_cast<double>(batch)));
+    ASSERT_EQ(got[1], exact_sums[1]) << "right answers";
+    ASSERT_EQ(got[2], exact_sums[2]) << "among the first five";
+    const Floats after = on_logits.fetch();
+    if (want_gradient) {
+      ASSERT_TRUE(is_within(relative_error(after, exact, 0.1 * scale), limit_));
+    } else {
+      ASSERT_EQ(after, logits);
+    }
+    device_->wait_staged();
+  }
+}
+
+TEST_P(Operations, SoftDice) {
+  Random random;
+  constexpr std::int64_t kRows = 8192;
+  device_->reserve_stages(1, {.x = kRows, .y = kRows * sizeof(std::int32_t)});
+  for (int i = 0; i < (subject().quick ? 20 : 60); ++i) {
+    const std::int64_t batch = random.pick<std::int64_t>({1, 2, 7}),
+                       positions = random.pick<std::int64_t>({1, 30, 1000}),
+                       classes = random.pick<std::int64_t>({1, 2, 3, 20}), rows = batch * positions;
+    const bool want_gradient = random.generator()() % 4 != 0;
+    const double scale = random.pick<double>({1, 0.5, 1.0 / 1000});
+    SCOPED_TRACE(fmt::format("batch {}, {} positions, {} classes, scale {}", batch, positions, classes, scale));
+    const Floats logits = random.numbers(rows * classes, precision_, 3);
+    std::vector<std::int32_t> answers = random.labels(rows, classes);
+    for (std::size_t at = 1; at < answers.size(); at += 4) answers[at] = kNoClass;
+    auto labels = host_array<std::int32_t>(*device_, answers);
+    auto no_x = host_array<std::uint8_t>(*device_, std::vector<std::uint8_t>(static_cast<std::size_t>(rows)));
+    const Tensor host_labels{labels.data(), ElementType::int32, rows, 1};
+    const Array on_logits = compute(logits, rows, classes);
+    const Scalars sums(*device_, {5, 7, 9});
+    const Arena work(device_->memory(), ElementType::float64, static_cast<std::size_t>(batch * dice_work(classes)));
+    const Batch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, rows, 1}, host_labels});
+    const LossOptions options{.scale = scale, .want_gradient = want_gradient};
+    device_->soft_dice(on_logits.tensor(), staged.y, options,
+                       {work.data(), ElementType::float64, batch, dice_work(classes)}, sums.tensor());
+    device_->release_stage(0);
+    Doubles exact = widened(logits), exact_sums{5, 7, 9};
+    Doubles exact_work(static_cast<std::size_t>(batch * dice_work(classes)));
+    reference_->soft_dice(view(exact, rows, classes), host_labels, options, view(exact_work, batch, dice_work(classes)),
+                          view(exact_sums, 1, 3));
+    const Doubles got = sums.fetch();
+    ASSERT_TRUE(is_near(got[0], exact_sums[0], 1e-5 * exact_sums[0]));
+    ASSERT_EQ(got[1], exact_sums[1]) << "right answers";
+    ASSERT_EQ(got[2], 9);
+    const Floats after = on_logits.fetch();
+    if (want_gradient) {
+      ASSERT_TRUE(is_within(relative_error(after, exact, 0.1 * scale), limit_));
+    } else {
+      ASSERT_EQ(after, logits);
     }
     device_->wait_staged();
   }

@@ -204,6 +204,65 @@ TEST_P(CpuBackendSweep, SoftmaxCrossEntropy) {
   }
 }
 
+TEST_P(CpuBackendSweep, SoftCrossEntropy) {
+  auto weight = test::weights(batch_);
+  for (const std::int64_t classes : {2, 3, 10, 17, 512, 2049, 5000}) {
+    if (batch_ * classes > 200000) continue;
+    for (const bool weighted : {false, true}) {
+      auto fast = samples<float>("logits", batch_ * classes, 10);
+      auto exact = samples<double>("logits", batch_ * classes, 10);
+      auto targets = test::probabilities(batch_, classes);
+      const auto before = fast;
+      LossOptions options{.scale = 0.25, .smoothing = weighted ? 0.1f : 0.0f};
+      if (weighted) options.weights = view(weight, batch_, 1);
+      const auto on = [&](Backend& backend, const Tensor& z) {
+        return test::soft_cross_entropy(backend, z, view(targets, batch_, classes), options);
+      };
+      const LossSums only = on(*cpu_, view(fast, batch_, classes));
+      EXPECT_EQ(fast, before) << "without gradient the logits stay";
+      auto judged = exact;
+      EXPECT_EQ(only.found, on(*reference_, view(judged, batch_, classes)).found) << classes;
+      options.want_gradient = true;
+      const LossSums got = on(*cpu_, view(fast, batch_, classes));
+      const LossSums expected = on(*reference_, view(exact, batch_, classes));
+      const double limit = 1e-6 * std::abs(expected.loss) + 2e-6 * static_cast<double>(batch_);
+      EXPECT_NEAR(got.loss, expected.loss, limit) << classes;
+      EXPECT_NEAR(only.loss, expected.loss, limit) << classes;
+      EXPECT_EQ(got.metric, expected.metric) << classes;
+      EXPECT_EQ(only.metric, expected.metric) << classes;
+      EXPECT_LE(distance(fast, exact), 16 * kUnit) << classes;
+    }
+  }
+}
+
+TEST_P(CpuBackendSweep, SoftDice) {
+  for (const std::int64_t positions : {1, 5, 30}) {
+    for (const std::int64_t classes : {1, 2, 3, 17, 2049}) {
+      const std::int64_t rows = batch_ * positions;
+      if (rows * classes > 200000) continue;
+      auto fast = samples<float>("logits", rows * classes, 5);
+      auto exact = samples<double>("logits", rows * classes, 5);
+      auto answer = labels(rows, classes);
+      for (std::size_t i = 1; i < answer.size(); i += 4) answer[i] = kNoClass;
+      const auto before = fast;
+      LossOptions options{.scale = 0.25};
+      const auto on = [&](Backend& backend, const Tensor& z) {
+        return test::soft_dice(backend, z, view(answer, rows, 1), positions, options);
+      };
+      const LossSums only = on(*cpu_, view(fast, rows, classes));
+      EXPECT_EQ(fast, before) << "without gradient the logits stay";
+      options.want_gradient = true;
+      const LossSums got = on(*cpu_, view(fast, rows, classes));
+      const LossSums expected = on(*reference_, view(exact, rows, classes));
+      EXPECT_NEAR(got.loss, expected.loss, 1e-6 * (expected.loss + 1)) << classes;
+      EXPECT_NEAR(only.loss, expected.loss, 1e-6 * (expected.loss + 1)) << classes;
+      EXPECT_EQ(got.metric, expected.metric) << classes;
+      EXPECT_EQ(only.metric, expected.metric) << classes;
+      EXPECT_LE(distance(fast, exact), 32 * kUnit) << classes;
+    }
+  }
+}
+
 TEST_P(CpuBackendSweep, MeanSquaredError) {
   for (const std::int64_t outputs : {1, 2, 10, 17, 512}) {
     auto fast = samples<float>("predictions", batch_ * outputs, 3);
@@ -447,6 +506,22 @@ TEST(CpuBackend, SumsDoNotDependOnTheNumberOfThreads) {
   auto answer = labels(20000, 10);
   EXPECT_EQ(softmax_cross_entropy(*one, view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss,
             softmax_cross_entropy(*three, view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss);
+}
+
+TEST(CpuBackend, DiceOfASampleDependsOnNoOtherNorOnThreads) {
+  const auto one = make_backend("cpu", {.threads = 1}), three = make_backend("cpu", {.threads = 3});
+  const std::int64_t positions = 20000, classes = 3;
+  const auto of = [&](Backend& backend, std::int64_t samples_here) {
+    auto z = samples<float>("z", samples_here * positions * classes, 3);
+    auto answer = labels(samples_here * positions, classes);
+    const LossSums sums =
+        test::soft_dice(backend, view(z, samples_here * positions, classes), view(answer, samples_here * positions, 1),
+                        positions, {.scale = 0.5, .want_gradient = true});
+    z.resize(static_cast<std::size_t>(positions * classes));
+    return std::pair(sums.loss, z);
+  };
+  EXPECT_EQ(of(*one, 4), of(*three, 4));
+  EXPECT_EQ(of(*one, 4).second, of(*three, 1).second);
 }
 
 TEST(CpuBackend, SaysWhatItRunsOn) {

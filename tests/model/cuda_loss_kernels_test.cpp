@@ -1,5 +1,6 @@
 // Compares kernels of the losses on the host with loops in float64.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 
@@ -209,6 +210,178 @@ TEST(SoftmaxCrossEntropy, SpecialValues) {
       }
     }
   }
+}
+
+TEST(SoftCrossEntropy, MatchesFloat64) {
+  std::vector<Rows> all;
+  for (const std::int64_t rows : {1, 3, 33, 257}) {
+    for (const std::int64_t classes : {2, 10, 31, 32, 33, 129}) all.push_back({rows, classes});
+  }
+  for (const Rows each : {Rows{2, 5003}, Rows{8200, 3}, Rows{5, 37, 3}, Rows{3, 3, 5}}) all.push_back(each);
+  for (const ElementType type : kTypes) {
+    for (const auto [rows, classes, padding] : all) {
+      if (padding > 0 && type == ElementType::float32) continue;  // has no padding
+      for (const auto& [want_gradient, smoothing, weighted] :
+           {std::tuple{true, 0.0f, false}, {true, 0.1f, true}, {false, 0.0f, true}, {false, 0.2f, false}}) {
+        const std::size_t shift = static_cast<std::size_t>(rows) % 2;
+        const std::string what = shape_name("soft", type, rows, classes, shift) + fmt::format(" padding {}", padding);
+        const auto columns = static_cast<std::size_t>(classes + padding), count = static_cast<std::size_t>(classes);
+        const double scale = 0.125, soft = double{smoothing};
+        const auto target = model::test::probabilities(rows, classes);
+        const auto weight = model::test::weights(rows);
+        std::vector<double> z;
+        in_every_order(
+            shift,
+            [&, rows = rows, classes = classes, padding = padding, want_gradient = want_gradient, smoothing = smoothing,
+             weighted = weighted](Tensors& t) {
+              GuardedTensor& logits = t.add_filled("logits", type, rows, classes + padding, 8);
+              GuardedTensor& targets = t.add("targets", ElementType::float32, rows, classes);
+              GuardedTensor& weights = t.add("weights", ElementType::float32, rows, 1);
+              for (std::size_t i = 0; i < targets.count(); ++i) targets.set(i, static_cast<double>(target[i]));
+              for (std::size_t i = 0; i < weights.count(); ++i) weights.set(i, static_cast<double>(weight[i]));
+              z = logits.values();
+              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
+              sums.set(0, 3);
+              sums.set(1, 5);
+              sums.set(2, 7);
+              soft_cross_entropy(nullptr, logits.tensor(), targets.tensor(),
+                                 {.scale = scale,
+                                  .want_gradient = want_gradient,
+                                  .smoothing = smoothing,
+                                  .weights = weighted ? weights.tensor() : Tensor{}},
+                                 sums.tensor(), t.scratch(0));
+            },
+            [&, want_gradient = want_gradient, weighted = weighted](Tensors& t) {
+              double loss = 3, metric = 5, top5 = 7;
+              std::vector<double> expected = z;
+              for (std::size_t b = 0; b < z.size() / columns; ++b) {
+                const auto row = std::span(z).subspan(b * columns, count);
+                const auto own = std::span(target).subspan(b * count, count);
+                const auto label = static_cast<std::size_t>(std::ranges::max_element(own) - own.begin());
+                const double greatest = *std::ranges::max_element(row);
+                const double factor = weighted ? static_cast<double>(weight[b]) : 1;
+                double total = 0, sum = 0;
+                int before = 0;
+                const auto wanted = [&](std::size_t o) {
+                  return (1 - soft) * static_cast<double>(own[o]) + soft / static_cast<double>(count);
+                };
+                for (const double v : row) total += std::exp(v - greatest);
+                for (std::size_t o = 0; o < count; ++o) {
+                  sum += wanted(o);
+                  loss += factor * wanted(o) * (std::log(total) + greatest - row[o]);
+                  before += row[o] > row[label] || (row[o] == row[label] && o < label) ? 1 : 0;
+                }
+                metric += before == 0 ? 1 : 0;
+                top5 += !want_gradient && before < 5 ? 1 : 0;
+                for (std::size_t o = 0; want_gradient && o < columns; ++o) {
+                  expected[b * columns + o] =
+                      o < count ? (std::exp(row[o] - greatest) / total * sum - wanted(o)) * scale * factor : 0;
+                }
+              }
+              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * std::abs(loss)) << what;
+              EXPECT_EQ(t["sums"].get(1), metric) << what;
+              EXPECT_EQ(t["sums"].get(2), top5) << what;
+              if (!want_gradient) {
+                ASSERT_EQ(t["logits"].values(), expected) << what;
+              } else {
+                const double floor = 1.2e-7 * scale * std::sqrt(static_cast<double>(z.size()));
+                expect_close(t["logits"].values(), expected, tolerance(type), what, floor);
+              }
+            },
+            rows > 1024 ? 2 : 3);
+      }
+    }
+  }
+}
+
+TEST(SoftDice, MatchesFloat64) {
+  struct Masks {
+    std::int64_t samples, positions, classes, padding = 0;
+  };
+  for (const ElementType type : kTypes) {
+    for (const auto [samples, positions, classes, padding] :
+         {Masks{1, 1, 2}, Masks{3, 5, 3}, Masks{2, 300, 1}, Masks{2, 700, 4}, Masks{1, 9000, 3}, Masks{300, 2, 2},
+          Masks{2, 40, 33}, Masks{2, 20, 300}, Masks{3, 17, 5, 3}}) {
+      for (const bool want_gradient : {true, false}) {
+        const std::int64_t rows = samples * positions;
+        const std::size_t shift = static_cast<std::size_t>(rows) % 2;
+        const std::string what = shape_name("Dice", type, rows, classes, shift);
+        const auto columns = static_cast<std::size_t>(classes + padding), count = static_cast<std::size_t>(classes);
+        auto answers = model::test::labels(rows, classes);
+        for (std::size_t i = 1; i < answers.size(); i += 4) answers[i] = kNoClass;
+        const double scale = 0.125;
+        std::vector<double> z;
+        in_every_order(
+            shift,
+            [&, samples = samples, classes = classes, padding = padding](Tensors& t) {
+              GuardedTensor& logits = t.add_filled("logits", type, rows, classes + padding, 4);
+              GuardedTensor& labels = t.add("labels", ElementType::int32, rows, 1);
+              for (std::size_t i = 0; i < answers.size(); ++i) labels.set(i, answers[i]);
+              z = logits.values();
+              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
+              GuardedTensor& work = t.add("work", ElementType::float64, samples, dice_work(classes));
+              for (std::size_t i = 0; i < 3; ++i) sums.set(i, 3);
+              soft_dice(nullptr, logits.tensor(), labels.tensor(),
+                        {.scale = scale, .want_gradient = want_gradient, .classes = classes}, work.tensor(),
+                        sums.tensor());
+            },
+            [&, samples = samples, positions = positions](Tensors& t) {
+              double loss = 3, right = 3;
+              std::vector<double> expected = z;
+              const auto each = static_cast<std::size_t>(positions);
+              const auto per_class = static_cast<double>(positions) / static_cast<double>(count);
+              for (std::size_t sample = 0; sample < static_cast<std::size_t>(samples); ++sample) {
+                std::vector<double> p(each * count), common(count), sizes(count);
+                for (std::size_t i = 0; i < each; ++i) {
+                  const std::size_t row = sample * each + i;
+                  if (answers[row] == kNoClass) continue;
+                  const auto own = std::span(z).subspan(row * columns, count);
+                  const auto greatest = std::ranges::max_element(own);
+                  double total = 0;
+                  for (const double v : own) total += std::exp(v - *greatest);
+                  for (std::size_t c = 0; c < count; ++c) {
+                    const bool is_label = answers[row] == static_cast<std::int32_t>(c);
+                    p[i * count + c] = std::exp(own[c] - *greatest) / total;
+                    sizes[c] += p[i * count + c] + (is_label ? 1 : 0);
+                    common[c] += is_label ? p[i * count + c] : 0;
+                  }
+                  right += greatest - own.begin() == answers[row] ? 1 : 0;
+                }
+                for (std::size_t c = 0; c < count; ++c) loss += per_class * (1 - (2 * common[c] + 1) / (sizes[c] + 1));
+                for (std::size_t i = 0; want_gradient && i < each; ++i) {
+                  const std::size_t row = sample * each + i;
+                  const auto slope = [&](std::size_t c) {
+                    const double t_c = answers[row] == static_cast<std::int32_t>(c) ? 1 : 0, whole = sizes[c] + 1;
+                    return -per_class * (2 * t_c * whole - (2 * common[c] + 1)) / (whole * whole);
+                  };
+                  double mean = 0;
+                  for (std::size_t c = 0; c < count; ++c) mean += slope(c) * p[i * count + c];
+                  for (std::size_t c = 0; c < columns; ++c) {
+                    expected[row * columns + c] = c < count ? p[i * count + c] * (slope(c) - mean) * scale : 0;
+                  }
+                }
+              }
+              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * loss) << what;
+              EXPECT_EQ(t["sums"].get(1), right) << what;
+              EXPECT_EQ(t["sums"].get(2), 3) << what;
+              if (!want_gradient) {
+                ASSERT_EQ(t["logits"].values(), expected) << what;
+              } else {
+                expect_close(t["logits"].values(), expected, tolerance(type), what, 1e-7);
+              }
+            });
+      }
+    }
+  }
+}
+
+TEST(CombineLosses, AddsEachTimesItsShare) {
+  GuardedTensor parts(ElementType::float64, 1, 6), sums(ElementType::float64, 1, 5);
+  for (std::size_t i = 0; i < 6; ++i) parts.set(i, static_cast<double>(i + 1));
+  for (std::size_t i = 0; i < 5; ++i) sums.set(i, 10);
+  const std::array shares{LossShare{.loss = 2, .metric = 1}, LossShare{.loss = 0.5, .metric = 0}};
+  combine_losses(nullptr, parts.tensor(), shares, sums.tensor());
+  EXPECT_EQ(sums.values(), (std::vector<double>{10 + 2 * 1 + 0.5 * 4, 12, 13, 11, 14}));
 }
 
 TEST(MeanSquaredError, MatchesFloat64) {

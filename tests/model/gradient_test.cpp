@@ -125,6 +125,60 @@ TEST(Gradient, SoftmaxCrossEntropy) {
       "logit");
 }
 
+TEST(Gradient, SoftCrossEntropy) {
+  const auto reference = std::make_unique<ReferenceBackend>();
+  const std::int64_t batch = 5, classes = 4;
+  for (const float smoothing : {0.0f, 0.1f}) {
+    auto logits = samples<double>("logits", batch * classes, 3);
+    auto targets = test::probabilities(batch, classes);
+    targets[1] += 0.25f;  // the gradient is that of any sum
+    LossOptions options{.scale = 0.2, .want_gradient = true, .smoothing = smoothing};
+    auto gradient = logits;
+    test::soft_cross_entropy(*reference, view(gradient, batch, classes), view(targets, batch, classes), options);
+    options.want_gradient = false;
+    expect_slopes(
+        logits, gradient,
+        [&] {
+          return options.scale * test::soft_cross_entropy(*reference, view(logits, batch, classes),
+                                                          view(targets, batch, classes), options)
+                                     .loss;
+        },
+        "logit");
+  }
+}
+
+TEST(Gradient, SoftDice) {
+  const auto reference = std::make_unique<ReferenceBackend>();
+  const std::int64_t samples_here = 3, positions = 6, classes = 4, rows = samples_here * positions;
+  auto logits = samples<double>("logits", rows * classes, 3);
+  auto answer = labels(rows, classes);
+  answer[2] = answer[7] = kNoClass;
+  std::fill(answer.begin() + 2 * positions, answer.end(), 1);  // a sample of one class
+  LossOptions options{.scale = 0.2, .want_gradient = true};
+  auto gradient = logits;
+  test::soft_dice(*reference, view(gradient, rows, classes), view(answer, rows, 1), positions, options);
+  options.want_gradient = false;
+  expect_slopes(
+      logits, gradient,
+      [&] {
+        return options.scale *
+               test::soft_dice(*reference, view(logits, rows, classes), view(answer, rows, 1), positions, options).loss;
+      },
+      "logit");
+}
+
+TEST(SoftDice, IsZeroWhereEveryPositionIsRightAndOneHalfOfWhatIsHalfRight) {
+  const auto reference = std::make_unique<ReferenceBackend>();
+  std::vector<double> logits{100, 0, 100, 0, 0, 100, 0, 100};  // four positions, two classes
+  std::vector<std::int32_t> answer{0, 0, 1, 1};
+  const auto loss = [&] { return test::soft_dice(*reference, view(logits, 4, 2), view(answer, 4, 1), 4, {}).loss / 4; };
+  EXPECT_NEAR(loss(), 0, 1e-12);
+  answer = {0, 1, 1, 0};  // one of two of each class is found: 1 - (2 + 1) / (4 + 1)
+  EXPECT_NEAR(loss(), 0.4, 1e-12);
+  answer = {kNoClass, kNoClass, kNoClass, kNoClass};
+  EXPECT_NEAR(loss(), 0, 1e-12) << "nothing to find, nothing said";
+}
+
 TEST(Gradient, MeanSquaredError) {
   const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 5, outputs = 3;

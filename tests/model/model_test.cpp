@@ -394,6 +394,64 @@ TEST_F(ModelTest, ALossThatIsNotFiniteIsCounted) {
   EXPECT_EQ(download(training), before);
 }
 
+/// Two losses on the same columns and one on others: the gradients are the sum of those of each alone, by its weight,
+/// in one pass and over micro-steps; each loss is told without its weight.
+TEST(SeveralLosses, AddUpWithTheirWeights) {
+  const std::int64_t samples_here = 7, features = 5, outputs = 5;
+  const auto x = test::samples<float>("x", samples_here * features);
+  auto y = test::samples<float>("y", samples_here * outputs);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (i % 5 >= 3) y[i] = y[i] > 0 ? 1.0f : 0.0f;
+  }
+  const auto backend = make_backend("cpu");
+  const auto network = make_network({.name = "linear"}, {.features = features, .outputs = outputs, .image = {}});
+  const std::vector<LossTerm> terms{
+      {.kind = LossKind::mean_squared_error, .first = 0, .columns = 3, .share = {.loss = 2, .metric = 1}},
+      {.kind = LossKind::binary_cross_entropy, .first = 3, .columns = 2, .share = {.loss = 0.5, .metric = 0}},
+      {.kind = LossKind::huber, .first = 0, .columns = 3, .share = {.loss = 0.25, .metric = 0}}};
+  const auto batch_of = [&](std::int64_t first, std::int64_t count) {
+    return Batch{.x = host_tensor(x.data() + first * features, count, features),
+                 .y = host_tensor(y.data() + first * outputs, count, outputs)};
+  };
+  const auto gradients_of = [&](const std::vector<LossTerm>& losses, std::int64_t cut, std::vector<double>& sums) {
+    SeededTraining training(*backend, *network,
+                            {.loss = LossKind::mean_squared_error, .losses = losses, .max_batch = samples_here});
+    forward_backward(training, batch_of(0, cut), 1.0 / 7);
+    if (cut < samples_here) forward_backward(training, batch_of(cut, samples_here - cut), 1.0 / 7, Accumulate::yes);
+    const auto all = training.model.loss_sums().elements<double>();
+    sums.assign(all.begin(), all.end());
+    const EvaluationSums judged = training.model.evaluate(batch_of(0, samples_here));
+    EXPECT_NEAR(judged.loss, sums[0], 1e-5);
+    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(judged.losses[i], sums[3 + i], 1e-5);
+    const auto elements = training.parameters.gradient_elements();
+    return std::vector<float>(elements.begin(), elements.end());
+  };
+  std::vector<double> sums;
+  const std::vector<float> together = gradients_of(terms, samples_here, sums);
+  ASSERT_EQ(sums.size(), 6u);
+  EXPECT_NEAR(sums[0], 2 * sums[3] + 0.5 * sums[4] + 0.25 * sums[5], 1e-9);
+  std::vector<double> parts;
+  const std::vector<float> in_two = gradients_of(terms, 3, parts);
+  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(parts[i], sums[i], 1e-5);
+  std::vector<double> expected(together.size(), 0.0);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    // One loss alone: the others have no weight.
+    std::vector<LossTerm> alone = terms;
+    for (std::size_t other = 0; other < alone.size(); ++other) {
+      if (other != i) alone[other].share.loss = 0;
+    }
+    std::vector<double> own;
+    const std::vector<float> gradients = gradients_of(alone, samples_here, own);
+    EXPECT_EQ(own[3 + i], sums[3 + i]);
+    for (std::size_t k = 0; k < expected.size(); ++k) expected[k] += static_cast<double>(gradients[k]);
+  }
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    EXPECT_NEAR(together[k], expected[k], 1e-6);
+    EXPECT_NEAR(in_two[k], expected[k], 1e-6);
+  }
+  EXPECT_THROW(Loss(*backend, *network, {.losses = terms}), std::invalid_argument) << "classes for numbers";
+}
+
 TEST_F(ModelTest, EvaluationRepeatsAndLeavesTheModelAlone) {
   auto training = make();
   forward_backward(training, batch(0, 64), 1);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "model/backend.hpp"
 #include "model/training/training.hpp"
@@ -42,6 +43,23 @@ inline LossSums binary_cross_entropy(Backend& backend, const Tensor& logits, con
                                      const LossOptions& options) {
   std::array<double, 3> sums{};
   backend.binary_cross_entropy(logits, targets, options, scalars(sums));
+  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
+}
+
+inline LossSums soft_cross_entropy(Backend& backend, const Tensor& logits, const Tensor& targets,
+                                   const LossOptions& options) {
+  std::array<double, 3> sums{};
+  backend.soft_cross_entropy(logits, targets, options, scalars(sums));
+  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
+}
+
+/// positions: of a sample.
+inline LossSums soft_dice(Backend& backend, const Tensor& logits, const Tensor& labels, std::int64_t positions,
+                          const LossOptions& options) {
+  std::array<double, 3> sums{};
+  const std::int64_t samples = logits.rows / positions, numbers = dice_work(options.classes_of(logits));
+  std::vector<double> work(static_cast<std::size_t>(samples * numbers));
+  backend.soft_dice(logits, labels, options, {work.data(), ElementType::float64, samples, numbers}, scalars(sums));
   return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 

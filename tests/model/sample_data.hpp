@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -53,6 +54,19 @@ inline std::vector<float> binary(std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = sample("there", i) > 1.0 / 3 ? 1.0f : 0.0f;
   return values;
+}
+
+/// Rows of probabilities; some of them are 0.
+inline std::vector<float> probabilities(std::int64_t rows, std::int64_t classes) {
+  std::vector<float> all = samples<float>("probabilities", rows * classes);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto own = std::span(all).subspan(static_cast<std::size_t>(row * classes), static_cast<std::size_t>(classes));
+    float sum = 0;
+    for (float& p : own) sum += p = p > 0 ? p : 0;
+    if (sum == 0) own[0] = sum = 1;
+    for (float& p : own) p /= sum;
+  }
+  return all;
 }
 
 /// Weights of `count` rows: some are 0.

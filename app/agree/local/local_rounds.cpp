@@ -113,6 +113,7 @@ StepResult LocalRounds::steps(Trainer& trainer) {
     sums.figures.step = step.figures.step;
     sums.figures.loss_sum += step.figures.loss_sum;
     sums.figures.metric_sum += step.figures.metric_sum;
+    for (std::size_t i = 0; i < sums.figures.losses.size(); ++i) sums.figures.losses[i] += step.figures.losses[i];
     sums.figures.samples += step.figures.samples;
     sums.figures.learning_rate = step.figures.learning_rate;
     sums.figures.gradient_norm = step.figures.gradient_norm;

@@ -506,7 +506,7 @@ TEST(TrainOptionsTest, ContradictionsAreErrors) {
       {{"--class-weight", "1,-2,1"},
        "--class-weight: 1,-2,1 is neither balanced nor a list of numbers of 0 or more, one for each class"},
       {{"--best-by", "auc"},
-       "--best-by: auc is not one of auto, loss, accuracy, balanced-accuracy, f1-macro, roc-auc, "
+       "--best-by: auc is not one of auto, loss, accuracy, balanced-accuracy, f1, f1-macro, roc-auc, "
        "mean-absolute-error and mean-iou"},
   };
   for (const auto& [arguments, sentence] : sentences) EXPECT_EQ(complaint(arguments), sentence);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "model/formulas/elementwise.hpp"
@@ -174,6 +175,84 @@ void ReferenceBackend::do_mean_error(const Tensor& predictions, const Tensor& ta
     part.loss += weight * of_one.cost / outputs;
     part.metric += std::abs(error) / outputs;
     if (options.want_gradient) p[i] = of_one.slope / outputs * options.scale * weight;
+  }
+  add(part, sums);
+}
+
+void ReferenceBackend::do_soft_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                             const Tensor& sums) {
+  LossSums part;
+  const auto classes = static_cast<std::size_t>(targets.columns);
+  const double smoothing = static_cast<double>(options.smoothing);
+  for (std::size_t b = 0; b < rows(logits); ++b) {
+    const auto z = logits.elements<double>().subspan(b * columns(logits), classes);
+    const auto t = targets.elements<float>().subspan(b * classes, classes);
+    const auto target = [&](std::size_t o) {
+      return (1 - smoothing) * static_cast<double>(t[o]) + smoothing / static_cast<double>(classes);
+    };
+    const auto label = static_cast<std::size_t>(std::ranges::max_element(t) - t.begin());
+    const double greatest = *std::ranges::max_element(z);
+    double total = 0, sum = 0;
+    for (const double v : z) total += std::exp(v - greatest);
+    std::size_t before = 0;
+    for (std::size_t o = 0; o < classes; ++o) {
+      sum += target(o);
+      if (target(o) > 0) part.loss += weight_of(options, b) * target(o) * (std::log(total) + greatest - z[o]);
+      if (z[o] > z[label] || (z[o] == z[label] && o < label)) ++before;
+    }
+    if (before == 0 && !std::isnan(total)) part.metric += 1;
+    if (before < 5 && !std::isnan(total) && !options.want_gradient) part.found += 1;
+    for (std::size_t o = 0; options.want_gradient && o < classes; ++o) {
+      z[o] = (std::exp(z[o] - greatest) / total * sum - target(o)) * options.scale * weight_of(options, b);
+    }
+  }
+  add(part, sums);
+}
+
+void ReferenceBackend::do_soft_dice(const Tensor& logits, const Tensor& labels, const LossOptions& options,
+                                    const Tensor& work, const Tensor& sums) {
+  LossSums part;
+  const auto samples = rows(work), classes = static_cast<std::size_t>(options.classes_of(logits));
+  const std::size_t positions = rows(logits) / samples;
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    const auto z = [&](std::size_t i) {
+      return logits.elements<double>().subspan((sample * positions + i) * columns(logits), columns(logits));
+    };
+    const auto answers = labels.elements<std::int32_t>().subspan(sample * positions, positions);
+    std::vector<std::vector<double>> p(positions, std::vector<double>(classes, 0.0));
+    std::vector<double> shared(classes), sizes(classes);
+    for (std::size_t i = 0; i < positions; ++i) {
+      if (answers[i] == kNoClass) continue;
+      const auto row = z(i).first(classes);
+      const double greatest = *std::ranges::max_element(row);
+      double total = 0;
+      for (const double v : row) total += std::exp(v - greatest);
+      for (std::size_t c = 0; c < classes; ++c) {
+        const bool is_label = c == static_cast<std::size_t>(answers[i]);
+        p[i][c] = std::exp(row[c] - greatest) / total;
+        sizes[c] += p[i][c] + (is_label ? 1 : 0);
+        if (is_label) shared[c] += p[i][c];
+      }
+      if (std::ranges::max_element(row) - row.begin() == answers[i]) part.metric += 1;
+    }
+    const auto each = 1 / static_cast<double>(classes), of_positions = static_cast<double>(positions);
+    for (std::size_t c = 0; c < classes; ++c) {
+      part.loss += of_positions * each * (1 - (2 * shared[c] + 1) / (sizes[c] + 1));
+    }
+    for (std::size_t i = 0; options.want_gradient && i < positions; ++i) {
+      // d loss / d p, and through the softmax.
+      std::vector<double> slope(classes);
+      double mean = 0;
+      for (std::size_t c = 0; c < classes; ++c) {
+        const double t = answers[i] == static_cast<std::int32_t>(c) ? 1 : 0, whole = sizes[c] + 1;
+        slope[c] = -each * (2 * t * whole - (2 * shared[c] + 1)) / (whole * whole);
+        mean += slope[c] * p[i][c];
+      }
+      std::ranges::fill(z(i), 0.0);
+      for (std::size_t c = 0; c < classes; ++c) {
+        z(i)[c] = p[i][c] * (slope[c] - mean) * of_positions * options.scale;
+      }
+    }
   }
   add(part, sums);
 }

@@ -1,0 +1,231 @@
+#include "app/plan/network_losses.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/choices.hpp"
+#include "app/options/usage_error.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+using model::DeclaredLoss;
+using model::LossKind;
+using Columns = model::Network::Columns;
+
+struct Target {
+  std::string name;
+  Columns columns;
+};
+
+/// The targets of the data: their fields, the label columns of a table, or all together if no loss names one.
+std::vector<Target> targets_of(std::span<const DeclaredLoss> losses, const io::DatasetInfo& info,
+                               const model::Network& network) {
+  const std::int64_t outputs = network.sample_shape().outputs;
+  std::vector<Target> targets;
+  const bool are_named = std::ranges::any_of(losses, [](const DeclaredLoss& loss) { return !loss.target.empty(); });
+  for (const io::FieldRange& target : info.targets) {
+    targets.push_back({target.field.name, {.first = target.first, .count = target.field.elements()}});
+  }
+  const bool has_columns = targets.empty() && info.table && !info.labels_are_classes && !info.windows &&
+                           std::ssize(info.table->labels) == outputs;
+  for (std::int64_t i = 0; has_columns && i < outputs; ++i) {
+    targets.push_back({info.table->labels[static_cast<std::size_t>(i)], {.first = i, .count = 1}});
+  }
+  if (!are_named || targets.empty()) targets.assign(1, {info.y.name, {.first = 0, .count = outputs}});
+  return targets;
+}
+
+/// Packed data with a single target call it y, whatever its name was.
+bool is_unnamed(const std::vector<Target>& targets) {
+  return targets.size() == 1 && (targets[0].name.empty() || targets[0].name == "y");
+}
+
+const Target& target_of(const DeclaredLoss& loss, const std::vector<Target>& targets) {
+  if (targets.size() == 1 && (loss.target.empty() || is_unnamed(targets))) return targets[0];
+  std::vector<std::string> names;
+  for (const Target& target : targets) names.push_back(target.name);
+  const auto found = std::ranges::find(names, loss.target);
+  if (found != names.end()) return targets[static_cast<std::size_t>(found - names.begin())];
+  throw UsageError(loss.target.empty()
+                       ? fmt::format("{}: losses: {} says not which target it judges: `with:` one of {}", loss.place,
+                                     loss.word, fmt::join(names, ", "))
+                       : fmt::format("{}: losses: the data have no target {}, but {}", loss.place, loss.target,
+                                     fmt::join(names, ", ")));
+}
+
+void require_columns(const DeclaredLoss& loss, const Target& target, const model::Network& network) {
+  if (loss.of.empty()) return;
+  const std::optional<Columns> columns = network.columns_of(loss.of);
+  if (!columns) {
+    throw UsageError(
+        fmt::format("{}: losses: {} is no output of the network: give the name of its last layer, or of a "
+                    "value that its last `concatenate` joins",
+                    loss.place, loss.of));
+  }
+  const std::int64_t outputs = network.sample_shape().outputs;
+  if (columns->first == target.columns.first && columns->count == target.columns.count) return;
+  const auto text = [outputs](const Columns& range) {
+    return fmt::format("{} to {} of {}", range.first + 1, range.first + range.count, outputs);
+  };
+  throw UsageError(fmt::format(
+      "{}: losses: {} is columns {} of the output, and the target{}{} columns {}: --y names the "
+      "targets in the order of the outputs, each as wide as its own",
+      loss.place, loss.of, text(*columns), target.name.empty() ? "" : " ", target.name, text(target.columns)));
+}
+
+/// One target goes by one name.
+void require_targets_for_names(std::span<const DeclaredLoss> losses, const std::vector<Target>& targets) {
+  if (targets.size() > 1) return;
+  const DeclaredLoss* named = nullptr;
+  for (const DeclaredLoss& loss : losses) {
+    if (loss.target.empty()) continue;
+    if (named == nullptr) named = &loss;
+    if (loss.target == named->target) continue;
+    throw UsageError(
+        fmt::format("{}: losses: {} judges {} and {} judges {}, and the data have one target: --y names "
+                    "several",
+                    loss.place, named->word, named->target, loss.word, loss.target));
+  }
+}
+
+/// Losses of one meaning may judge the same outputs: as numbers, as logits of classes, of labels, or of probabilities.
+LossKind meaning_of(LossKind kind) {
+  if (model::is_of_numbers(kind)) return LossKind::mean_squared_error;
+  return model::takes_classes(kind) ? LossKind::softmax_cross_entropy : kind;
+}
+
+/// The metric is that of the main loss: of numbers the mean over all columns of numbers.
+void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
+  std::vector<model::LossTerm*> counted;
+  double columns = 0;
+  for (model::LossTerm& term : terms) {
+    const bool fits = term.kind == main || (model::is_of_numbers(main) && model::is_of_numbers(term.kind));
+    if (!fits || std::ranges::any_of(counted, [&](const auto* other) { return other->first == term.first; })) continue;
+    counted.push_back(&term);
+    columns += static_cast<double>(term.columns);
+  }
+  for (model::LossTerm* term : counted) term->share.metric = static_cast<double>(term->columns) / columns;
+}
+
+}  // namespace
+
+LossKind main_loss(std::span<const DeclaredLoss> losses, std::optional<LossKind> option) {
+  const auto first_of = [&](auto is) {
+    return std::ranges::find_if(losses, [&](const DeclaredLoss& loss) { return is(loss.kind); });
+  };
+  const auto other = [&](const DeclaredLoss& one) {
+    return std::ranges::find_if(losses, [&](const DeclaredLoss& loss) {
+      return model::takes_classes(loss.kind) != model::takes_classes(one.kind);
+    });
+  };
+  if (const auto found = other(losses[0]); found != losses.end()) {
+    throw UsageError(fmt::format("{}: losses: {} wants classes and {} numbers, and a sample has one of them",
+                                 found->place, model::takes_classes(found->kind) ? found->word : losses[0].word,
+                                 model::takes_classes(found->kind) ? losses[0].word : found->word));
+  }
+  auto main = first_of(model::is_of_numbers);
+  if (main == losses.end()) main = first_of([](LossKind kind) { return kind == LossKind::softmax_cross_entropy; });
+  if (main == losses.end()) main = losses.begin();
+  if (option && *option != main->kind) {
+    throw UsageError(fmt::format("--loss {}: {} names its losses itself: leave --loss out", word_of(option),
+                                 losses[0].place.substr(0, losses[0].place.rfind(':'))));
+  }
+  return main->kind;
+}
+
+NetworkLosses losses_for(std::span<const DeclaredLoss> losses, LossKind main, const io::DatasetInfo& info,
+                         const model::Network& network) {
+  NetworkLosses result;
+  if (losses.empty()) return result;
+  const bool has_targets = !info.y.name.empty();
+  const std::vector<Target> targets = targets_of(losses, info, network);
+  require_targets_for_names(losses, targets);
+  for (const DeclaredLoss& loss : losses) {
+    if (has_targets && loss.ignored && info.ignored_label != loss.ignored) {
+      throw UsageError(
+          fmt::format("{}: losses: {} ignores the label {}, and the data {}: --ignore-label says it once, "
+                      "for `pack`, or for `train` with files that are not packed",
+                      loss.place, loss.word, *loss.ignored,
+                      info.ignored_label ? fmt::format("have {} for that", *info.ignored_label)
+                                         : std::string("know of no such label")));
+    }
+    const Target& target = target_of(loss, targets);
+    if (has_targets) require_columns(loss, target, network);
+    result.terms.push_back({.kind = loss.kind,
+                            .first = target.columns.first,
+                            .columns = target.columns.count,
+                            .share = {.loss = loss.weight, .metric = 0}});
+    result.names.push_back(targets.size() == 1 ? loss.word : fmt::format("{} {}", target.name, loss.word));
+    if (std::ranges::count(result.names, result.names.back()) > 1) {
+      throw UsageError(
+          fmt::format("{}: losses: {} is there twice: give it one weight", loss.place, result.names.back()));
+    }
+    if (loss.kind == LossKind::soft_cross_entropy && target.columns.count < 2) {
+      throw UsageError(
+          fmt::format("{}: losses: soft-cross-entropy needs a probability for each of two classes or more, "
+                      "and {} has one number",
+                      loss.place, target.name));
+    }
+    const auto is_other = [&](const model::LossTerm& term) {
+      return term.first == target.columns.first && meaning_of(term.kind) != meaning_of(loss.kind);
+    };
+    if (const auto found = std::ranges::find_if(result.terms, is_other); found != result.terms.end()) {
+      throw UsageError(
+          fmt::format("{}: losses: {} and {} judge one target, and the outputs mean one thing or the other", loss.place,
+                      word_of(std::optional(found->kind)), loss.word));
+    }
+    if (main == LossKind::soft_cross_entropy && targets.size() > 1) {
+      throw UsageError(
+          fmt::format("{}: losses: soft-cross-entropy judges the only target, or one beside numbers that "
+                      "another loss judges, and the data have {}",
+                      loss.place, targets.size()));
+    }
+  }
+  for (const Target& target : targets) {
+    const auto is_of = [&](const model::LossTerm& term) { return term.first == target.columns.first; };
+    if (has_targets && std::ranges::none_of(result.terms, is_of)) {
+      throw UsageError(fmt::format("{}: losses: no loss judges the target {}: add one, or name the targets with --y",
+                                   losses[0].place, target.name));
+    }
+  }
+  share_metric(main, result.terms);
+  return result;
+}
+
+io::DatasetInfo with_targets(const io::DatasetInfo& info, std::span<const std::string> names,
+                             std::span<const DeclaredLoss> losses) {
+  io::DatasetInfo known = info;
+  for (std::size_t i = 0; i < names.size();) {
+    const auto is_of = [&](const std::string& target, std::size_t at) {
+      return names[at] == target || names[at] == fmt::format("{}_{}", target, at - i);
+    };
+    const auto loss = std::ranges::find_if(
+        losses, [&](const DeclaredLoss& each) { return !each.target.empty() && is_of(each.target, i); });
+    if (loss == losses.end()) return info;
+    std::size_t end = i + 1;
+    while (names[i] != loss->target && end < names.size() && is_of(loss->target, end)) ++end;
+    io::FieldRange target{.field = {}, .first = static_cast<std::int64_t>(i)};
+    target.field.name = loss->target;
+    if (names[i] != loss->target) target.field.sample_shape = {static_cast<std::int64_t>(end - i)};
+    known.targets.push_back(std::move(target));
+    i = end;
+  }
+  if (!known.targets.empty()) known.y.name = "y";
+  return known;
+}
+
+std::string losses_text(std::span<const DeclaredLoss> losses) {
+  std::string text;
+  for (const DeclaredLoss& loss : losses) {
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : " + ", loss.weight == 1 ? "" : fmt::format("{} ", loss.weight),
+                        loss.word, loss.target.empty() ? "" : " of " + loss.target);
+  }
+  return text;
+}
+
+}  // namespace lockstep::app

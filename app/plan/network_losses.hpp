@@ -1,0 +1,40 @@
+/// \file
+/// The losses that a network's file names, and the data: which targets and which columns of the output each one reads.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/options/train_options.hpp"
+#include "io/datasets/dataset.hpp"
+#include "model/model_options.hpp"
+#include "model/network.hpp"
+
+namespace lockstep::app {
+
+/// The loss that says what the targets are: the first one of numbers, else of classes, else the first one. Throws
+/// UsageError for losses that want targets of several kinds, or if `option`, the value of --loss, is another one.
+model::LossKind main_loss(std::span<const model::DeclaredLoss> losses, std::optional<model::LossKind> option);
+
+/// Several losses, and the name of each: "dice", or with several targets "flags huber".
+struct NetworkLosses {
+  std::vector<model::LossTerm> terms;
+  std::vector<std::string> names;
+};
+
+/// main: main_loss(). Throws UsageError for an output or a target that does not exist, for columns of the output that
+/// are not those of the target, for a target without a loss, and for a loss that is there twice. Data without targets
+/// (of predictions) have any.
+NetworkLosses losses_for(std::span<const model::DeclaredLoss> losses, model::LossKind main, const io::DatasetInfo& info,
+                         const model::Network& network);
+
+/// Data without targets, with those that the network has learnt: names are of all their numbers (names_of_targets()).
+io::DatasetInfo with_targets(const io::DatasetInfo& info, std::span<const std::string> names,
+                             std::span<const model::DeclaredLoss> losses);
+
+/// The losses in words: "softmax-cross-entropy + 0.5 dice".
+std::string losses_text(std::span<const model::DeclaredLoss> losses);
+
+}  // namespace lockstep::app
