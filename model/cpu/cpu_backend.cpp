@@ -191,7 +191,19 @@ void CpuBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& tar
 
 void CpuBackend::do_soft_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                                        const Tensor& sums) {
-  add_loss_of_outputs(logits, targets, options, sums, cpu::soft_cross_entropy);
+  const auto classes = static_cast<std::size_t>(logits.columns);
+  const auto z = logits.elements<float>(), t = targets.elements<float>();
+  const auto loss_of_rows = [&](std::size_t begin, std::size_t count, const LossOptions& of_rows) {
+    return cpu::soft_cross_entropy(z.subspan(begin * classes, count * classes),
+                                   t.subspan(begin * classes, count * classes), classes, of_rows);
+  };
+  const auto loss_of_row = [&](std::size_t row, const LossOptions& of_row) { return loss_of_rows(row, 1, of_row); };
+  add(sum_of_blocks<LossSums>(static_cast<std::size_t>(logits.rows), rows_threshold(logits),
+                              [&](std::size_t begin, std::size_t count) {
+                                return options.weights.present() ? weighted_rows(begin, count, options, loss_of_row)
+                                                                 : loss_of_rows(begin, count, options);
+                              }),
+      sums);
 }
 
 void CpuBackend::do_soft_dice(const Tensor& logits, const Tensor& labels, const LossOptions& options,
