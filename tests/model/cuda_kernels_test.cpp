@@ -391,6 +391,7 @@ TEST(ReportLoss, CopiesAndCountsWhatIsNotFinite) {
 TEST(ReportLoss, CopiesTheSumsOfSeveralLosses) {
   GuardedTensor sums(ElementType::float64, 1, 5), status(ElementType::float64, 1, kStepStatusSize);
   for (std::size_t i = 0; i < 5; ++i) sums.set(i, static_cast<double>(i + 1));
+  for (std::size_t i = 0; i < kStepStatusSize; ++i) status.set(i, 0);
   report_loss(nullptr, sums.tensor(), status.tensor());
   const Tensor losses = status.tensor().slice({offsetof(StepStatus, losses) / sizeof(double), kMaxLosses});
   EXPECT_EQ(losses.elements<double>()[0], 4);
