@@ -138,8 +138,8 @@ std::string format_training(const Plan& plan) {
   std::string text =
       fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}{}\ninput: {}\n{}", optimizer_text(settings.optimizer),
                   schedule_text(settings.schedule, settings.work.reference_batch, plan.workload.work.global_batch),
-                  loss_text(settings.network, settings.loss, settings.optimizer.l2), weights_text(plan.workload), input_text(plan),
-                  sampling_text(plan));
+                  loss_text(settings.network, settings.loss, settings.optimizer.l2), weights_text(plan.workload),
+                  input_text(plan), sampling_text(plan));
   text += format_tuning(settings.tuning, *plan.workload.network);
   std::vector<std::string> usual;
   for (const std::string& name : settings.from_network) {
