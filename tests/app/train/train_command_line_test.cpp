@@ -385,8 +385,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
                     Enumerated{"loss", "mean-square-error", "mean-squared-error",
-                               "auto, softmax-cross-entropy, mean-squared-error, mean-absolute-error, huber and "
-                               "binary-cross-entropy"}));
+                               "auto, softmax-cross-entropy, mean-squared-error, mean-absolute-error, huber, "
+                               "binary-cross-entropy, soft-cross-entropy and dice"}));
 
 TEST(TrainOptionsTest, ClassesHaveWeights) {
   EXPECT_EQ(parse({}).loss.class_weights, ClassWeights{});

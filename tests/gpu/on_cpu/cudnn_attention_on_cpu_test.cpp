@@ -164,7 +164,7 @@ TEST(AttentionOnCpu, ComesFromOurOwnKernelsWhereTheLibraryHasNothing) {
 
   static_cast<void>(take_graphs());
   const auto other = cuda::make_attention_library(memory, [] {});
-  const Attention short_context{.context = 96, .heads = 2, .head_size = 16, .dropout = {}};
+  const Attention short_context{.context = 60, .heads = 2, .head_size = 16, .dropout = {}};
   const Call of_short(*backend, short_context);
   EXPECT_FALSE(other->forward(stream, short_context, of_short.forward()));
   Attention drops = kShape;
