@@ -19,8 +19,8 @@
 #include "app/report/figures.hpp"
 #include "app/report/machine.hpp"
 #include "app/report/program_build.hpp"
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "comm/device_communicator.hpp"
 #include "comm/session/launcher.hpp"
 #include "comm/session/rendezvous.hpp"
@@ -173,7 +173,7 @@ std::vector<std::string> differences(comm::Communicator& communicator, const Req
   try {
     comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"command", request.command}});
     comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"command line", request.job.options}});
-  } catch (const comm::AgreedError& error) {
+  } catch (const comm::ConsensusError& error) {
     return {error.what()};
   }
   return {};
@@ -220,7 +220,7 @@ class FailedEnd {
     } catch (const UsageError& error) {  // an error that appears only when the job runs, alike on all ranks
       if (speaks) say_usage_errors(request_, {error.what()});
       return kExitWrongUsage;
-    } catch (const comm::AgreedError& error) {
+    } catch (const comm::ConsensusError& error) {
       if (speaks) complain("{}: error: {}\n", speaker(request_), error.what());
       return kExitFailed;
     } catch (const std::bad_alloc&) {

@@ -94,7 +94,7 @@ class Communicator {
   /// Memory that this communicator reduces in place without a copy (the shared-memory window, the GPU's memory, plain
   /// aligned memory otherwise). Collective: every rank passes the same `bytes`. The resource hands out at most `bytes`
   /// in total (each allocation rounded up to 256), lives as long as the caller keeps it, and must be destroyed before
-  /// the communicator. Throws AgreedError if any rank cannot allocate it.
+  /// the communicator. Throws ConsensusError if any rank cannot allocate it.
   std::unique_ptr<std::pmr::memory_resource> reduction_memory(std::size_t bytes, MemoryUse use = MemoryUse::reduced);
 
   /// Addresses, in this process, of each rank's copy of `data`, which all ranks have allocated at the same position of
@@ -250,7 +250,7 @@ class LongOperation {
 /// The factory of the implementations for hosts. Collective. A world of one is serial with any `options`.
 /// Transport::automatic selects shared memory if all ranks share a machine, two-level if some do, and otherwise the
 /// ring; it also selects the ring, with a transport_note(), if ranks of a machine cannot share memory. Throws
-/// AgreedError if the options demand shared memory and the ranks cannot share it.
+/// ConsensusError if the options demand shared memory and the ranks cannot share it.
 std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options);
 
 }  // namespace lockstep::comm

@@ -55,7 +55,7 @@ inline std::size_t device_communicator_bytes(int ranks, const DeviceCommunicator
 
 /// Collective. Starts NCCL over all ranks of the session. `host` carries the start-up (rank 0 makes the id and
 /// broadcasts it), watches over the peers, and must outlive the result. A world of one needs no NCCL. Throws
-/// AgreedError on every rank if any rank cannot start it (names rank, host, device and NCCL's message), also if
+/// ConsensusError on every rank if any rank cannot start it (names rank, host, device and NCCL's message), also if
 /// lockstep was built without CUDA.
 std::unique_ptr<Communicator> make_device_communicator(MpiSession& session, Communicator& host,
                                                        const DeviceCommunicatorOptions& options);

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/mpi_communicator.hpp"
 #include "comm/host/ring_communicator.hpp"
 #include "comm/host/serial_communicator.hpp"
@@ -91,7 +91,7 @@ Made make_in_session(MpiSession& session, const CommunicatorOptions& options) {
     return {std::make_unique<RingCommunicator>(state, std::move(peers), options)};
   }
   if (transport == Transport::shared_memory && machines.size() > 1) {
-    throw AgreedError(fmt::format(
+    throw ConsensusError(fmt::format(
         "no communication through shared memory: {} is not on the machine of {}. Use the ring or two-level.",
         peers.describe(machines[1].front()), peers.describe(0)));
   }
@@ -116,7 +116,7 @@ Made make_in_session(MpiSession& session, const CommunicatorOptions& options) {
     note = fmt::format("{} share a host but not its memory ({}: {})", machines.size() == 1 ? "the ranks" : "some ranks",
                        peers.describe(static_cast<int>(first_failure - all.begin())), first_failure->text.data());
     if (options.transport != Transport::automatic) {
-      throw AgreedError(fmt::format("no communication through shared memory: {}. Use the ring.", note));
+      throw ConsensusError(fmt::format("no communication through shared memory: {}. Use the ring.", note));
     }
     // Each rank of such a host counts as a host of its own; the other hosts stay unchanged.
     for (const std::vector<int>& ranks : machines) {

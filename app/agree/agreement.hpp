@@ -83,8 +83,8 @@ class AgreementRounds {
     take_over(start);
   }
   /// Collective. A step of all ranks, or a round: steps that ranks make apart, up to `until` steps in all, and the
-  /// agreement after them. The figures are those not yet reported. Throws Divergence, comm::AgreedError if a rank has
-  /// failed between steps, and comm::PeerError if one has failed in a step of which the others do not know.
+  /// agreement after them. The figures are those not yet reported. Throws Divergence, comm::ConsensusError if a rank
+  /// has failed between steps, and comm::PeerError if one has failed in a step of which the others do not know.
   virtual StepResult advance(Trainer& trainer, std::int64_t until, const LoopCalls& calls) = 0;
   /// Seconds until a stop can take effect, if `steps` steps have taken `seconds`.
   virtual double seconds_to_stop(double seconds, std::int64_t steps) const;

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "app/options/choices.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/reduction_memory.hpp"
 #include "comm/session/launcher.hpp"
 #include "comm/survey/mpi_all_reduce.hpp"

@@ -52,7 +52,7 @@ class AllReduce {
 
 /// Collective: the algorithms of these kinds, each with memory for `count` elements. options.wire applies to Lockstep's
 /// own algorithms that send messages, and to NCCL. A world of one has at most one between host memories, "serial",
-/// besides MPI's. `control` outlives them, and also serves as one of them if it fits. Throws comm::AgreedError if a
+/// besides MPI's. `control` outlives them, and also serves as one of them if it fits. Throws comm::ConsensusError if a
 /// kind is not available.
 std::vector<std::unique_ptr<AllReduce>> make_all_reduces(comm::MpiSession& session, comm::Communicator& control,
                                                          std::span<const AllReduceAlgorithm> kinds, const Place& place,

@@ -20,7 +20,7 @@
 #include "app/report/figures.hpp"
 #include "app/report/record_file.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
 #include "comm/survey/topology.hpp"
@@ -118,7 +118,7 @@ std::vector<AllReduceAlgorithm> chosen_algorithms(const BenchAllReduceOptions& o
   if (options.algorithms.empty()) return usual_algorithms(control.transport(), gpu, options.execution.device);
   std::vector<AllReduceAlgorithm> kinds = options.algorithms;
   if (!gpu && std::find(kinds.begin(), kinds.end(), AllReduceAlgorithm::nccl) != kinds.end()) {
-    throw comm::AgreedError(
+    throw comm::ConsensusError(
         fmt::format("--algorithms nccl needs a GPU for every rank{}{}", place.note.empty() ? "" : "; ", place.note));
   }
   return kinds;
@@ -185,7 +185,7 @@ void require_right(std::span<const AllReduceRow> rows) {
     if (row.wrong > 0) guilty.push_back(row);
   }
   if (wrong == 0) return;
-  throw comm::AgreedError(
+  throw comm::ConsensusError(
       fmt::format("wrong elements: {}, by {} (see #wrong above): a device, a link or a library computes wrongly",
                   with_commas(wrong), fmt::join(algorithms_of(guilty), ", ")));
 }

@@ -36,7 +36,7 @@ std::vector<std::int64_t> bench_sizes(std::int64_t min, std::int64_t max, std::i
 std::vector<AllReduceRow> measure_size(comm::Communicator& control,
                                        std::span<const std::unique_ptr<AllReduce>> algorithms, std::int64_t count,
                                        const KnownSums& terms, const Repetitions& repetitions);
-/// Throws comm::AgreedError if any element is wrong.
+/// Throws comm::ConsensusError if any element is wrong.
 void require_right(std::span<const AllReduceRow> rows);
 
 }  // namespace lockstep::app

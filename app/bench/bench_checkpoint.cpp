@@ -21,7 +21,7 @@
 #include "app/report/record_file.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/runs/metrics_log.hpp"
 

@@ -17,7 +17,7 @@
 #include "app/report/record_file.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/survey/topology.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "io/files/raw_reader.hpp"

@@ -2,7 +2,7 @@
 
 #include "app/engine/snapshot.hpp"
 #include "app/options/usage_error.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/session/deadline.hpp"
 
 namespace lockstep::app {
@@ -23,7 +23,7 @@ void FirstRanks::run(int workers, const std::function<void()>& work) {
   } catch (const UsageError& misuse) {
     error = misuse.what();
     words[kMisused] = 1;
-  } catch (const comm::AgreedError& failure) {
+  } catch (const comm::ConsensusError& failure) {
     error = failure.what();
     words[kFailed] = 1;
   }
@@ -58,7 +58,7 @@ void FirstRanks::wait() {
 /// All ranks know the outcome by now; rank 0, which is a worker, knows the text.
 void FirstRanks::conclude(const Words& words, const std::string& error) {
   if (words[kMisused] > 0) throw UsageError(broadcast_text(everybody_, error));
-  if (words[kFailed] > 0) throw comm::AgreedError(broadcast_text(everybody_, error));
+  if (words[kFailed] > 0) throw comm::ConsensusError(broadcast_text(everybody_, error));
 }
 
 }  // namespace lockstep::app

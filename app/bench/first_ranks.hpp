@@ -19,7 +19,7 @@ class FirstRanks {
 
   /// Collective over everybody. Calls `work` on ranks 0 … workers - 1; the others sleep, for as long as a long
   /// operation may take or as the workers have announced. If all workers throw the same UsageError or
-  /// comm::AgreedError, every rank throws it.
+  /// comm::ConsensusError, every rank throws it.
   void run(int workers, const std::function<void()>& work);
 
   /// Collective over the workers, inside their work, with equal `seconds` on all of them: reports that they work

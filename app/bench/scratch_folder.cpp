@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "app/engine/snapshot.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/runs/metrics_log.hpp"
 

@@ -14,7 +14,7 @@ namespace lockstep::app {
 class ScratchFolder {
  public:
   /// Collective: in `parent` (empty: the working folder), with the name NAME- and eight random letters. `deadline`: for
-  /// creating and removing it; outlives it. Throws comm::AgreedError.
+  /// creating and removing it; outlives it. Throws comm::ConsensusError.
   ScratchFolder(comm::Communicator& communicator, const std::filesystem::path& parent, const std::string& name,
                 io::IoDeadline& deadline);
   ~ScratchFolder();

@@ -22,7 +22,8 @@ class ResidentInput;
 class TimedSteps {
  public:
   /// Collective. Prepares data or synthetic samples, network, engine and trainer; makes no step. Throws UsageError and
-  /// comm::AgreedError, alike on every rank. `deadline`: of the data's files. The references must outlive the object.
+  /// comm::ConsensusError, alike on every rank. `deadline`: of the data's files. The references must outlive the
+  /// object.
   TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place, const StepWork& work,
              io::IoDeadline& deadline);
   ~TimedSteps();
@@ -62,7 +63,7 @@ class TimedSteps {
 };
 
 /// Collective: data or synthetic samples, and the network, without its memory. `deadline` outlives the data. Throws
-/// UsageError and comm::AgreedError, alike on every rank.
+/// UsageError and comm::ConsensusError, alike on every rank.
 Workload prepare_steps(comm::Communicator& communicator, const StepWork& work, io::IoDeadline& deadline);
 
 }  // namespace lockstep::app

@@ -33,7 +33,7 @@
 #include "app/report/program_build.hpp"
 #include "app/report/record_file.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/survey/network_probe.hpp"
 #include "comm/survey/topology.hpp"
@@ -124,7 +124,7 @@ class Check {
 void Check::find_place() {
   try {
     place_ = choose_place(communicator_, train_);
-  } catch (const comm::AgreedError& error) {  // the same on every rank, as is a UsageError here
+  } catch (const comm::ConsensusError& error) {  // the same on every rank, as is a UsageError here
     place_findings_.push_back({.severity = Severity::error,
                                .what = error.what(),
                                .where = "devices",
@@ -139,9 +139,9 @@ void Check::open_weights() {
     weights_.emplace(communicator_, CheckpointChoice{.path = train_.start.from}, &deadline_,
                      CheckpointOnRank0::Accept::weights);
     all_succeed_or_usage(communicator_, [&] { train_ = options_of_start(train_, {.weights = weights_->record()}); });
-  } catch (const UsageError& error) {  // the same on every rank, as is an AgreedError
+  } catch (const UsageError& error) {  // the same on every rank, as is an ConsensusError
     blame_weights(error.what(), "give the options of the network");
-  } catch (const comm::AgreedError& error) {
+  } catch (const comm::ConsensusError& error) {
     blame_weights(error.what(), "name a run folder, a checkpoint or a .safetensors file that is there and whole");
   }
 }
@@ -156,7 +156,7 @@ void Check::look_at_weights() {
       weights_->beginnings(plan_->workload.network->parameters(), train_.start.reinitialize);
     } catch (const UsageError& error) {
       blame_weights(error.what(), "correct --reinitialize");
-    } catch (const comm::AgreedError& error) {
+    } catch (const comm::ConsensusError& error) {
       blame_weights(error.what(), "give the options of its network, or --reinitialize what is to be new");
     }
   }
@@ -322,7 +322,7 @@ void Check::look_at_memory() {
     try {
       require_gpu_memory(communicator_, place_, plan_->memory, plan_->workload.model.max_batch,
                          [&](std::int64_t batch) { return memory_with(*plan_, communicator_, batch); });
-    } catch (const comm::AgreedError& error) {
+    } catch (const comm::ConsensusError& error) {
       of_gpu.push_back({.severity = Severity::error,
                         .what = error.what(),
                         .where = "GPUs",
@@ -388,7 +388,7 @@ int Check::conclude() {
   // MPI could not end in order.
   if (unreached_) session_.abort(1, io::visible_text(fmt::format("lockstep check: error: {}", error)));
   if (error.empty()) return 0;
-  throw comm::AgreedError(error);
+  throw comm::ConsensusError(error);
 }
 
 }  // namespace

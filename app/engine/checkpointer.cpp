@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
 #include "io/files/durable_file.hpp"

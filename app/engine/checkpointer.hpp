@@ -46,7 +46,7 @@ class Checkpointer {
     std::pmr::memory_resource* memory;       ///< host memory for the copy; pinned if a device fills it
     double patience = 600;                   ///< seconds beyond the estimate for the number of bytes
   };
-  /// Collective. Allocates the copy on the ranks that write. Throws comm::AgreedError if there is too little memory.
+  /// Collective. Allocates the copy on the ranks that write. Throws comm::ConsensusError if there is too little memory.
   explicit Checkpointer(const Context& context);
 
   /// On every rank, once, before the first write(); rank 0 takes the folder over from earlier writers. `deadline`,
@@ -66,10 +66,10 @@ class Checkpointer {
   /// True while a checkpoint is being written, as far as this rank knows.
   bool under_way() const noexcept { return parts_are_written_ || work_.under_way(); }
   /// Collective if several ranks write. When the last part is written rank 0 begins to join the parts; never waits for
-  /// that. Throws comm::AgreedError if a part could not be written.
+  /// that. Throws comm::ConsensusError if a part could not be written.
   void advance();
   /// Collective if several ranks write. Waits for the checkpoint under way, if any, inside a long operation
-  /// (Communicator). Throws io::FileError if its file system does not answer in time, and comm::AgreedError like
+  /// (Communicator). Throws io::FileError if its file system does not answer in time, and comm::ConsensusError like
   /// advance().
   void wait();
   /// Rank 0: the checkpoint that has been completed since the last call; never waits. Rethrows its error.

@@ -8,7 +8,7 @@
 
 #include "app/plan/host_memory.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/reduction_memory.hpp"
 
 namespace lockstep::app {

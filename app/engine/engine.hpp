@@ -25,8 +25,8 @@ namespace lockstep::app {
 
 class Engine {
  public:
-  /// Collective. Allocates all memory for training. Throws comm::AgreedError if a rank's device has too little memory
-  /// or NCCL does not start. All references must outlive the engine. `communicator` is from connect_ranks().
+  /// Collective. Allocates all memory for training. Throws comm::ConsensusError if a rank's device has too little
+  /// memory or NCCL does not start. All references must outlive the engine. `communicator` is from connect_ranks().
   Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan);
   ~Engine();
 
@@ -85,7 +85,7 @@ class Engine {
   int rank_ = 0;  ///< value at the start of the job
 };
 
-/// Collective: the backend of a place. Throws comm::AgreedError on every rank if a rank cannot make one.
+/// Collective: the backend of a place. Throws comm::ConsensusError on every rank if a rank cannot make one.
 std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
                                                     const ExecutionOptions& options);
 

@@ -9,7 +9,7 @@
 #include "app/engine/answer_metric.hpp"
 #include "app/engine/mask_labels.hpp"
 #include "app/plan/workload.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 

@@ -14,7 +14,7 @@
 #include "app/options/train_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/messages.hpp"
 
 namespace lockstep::app {

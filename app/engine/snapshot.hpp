@@ -101,7 +101,7 @@ class Snapshot {
 /// A checkpoint that rank 0 has read and verified. Every rank knows its record.
 class CheckpointOnRank0 {
  public:
-  /// Collective. Throws comm::AgreedError on every rank if rank 0 cannot read one. `deadline` limits reading: the
+  /// Collective. Throws comm::ConsensusError on every rank if rank 0 cannot read one. `deadline` limits reading: the
   /// longest expected time for its bytes, plus the deadline itself. `accept`: `weights` accepts weights alone (a
   /// .safetensors file), whose record is empty.
   enum class Accept { checkpoints, weights };
@@ -122,8 +122,8 @@ class CheckpointOnRank0 {
   /// Better or newer checkpoints that did not verify, one sentence each; on rank 0.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
-  /// Collective: fills every group of `parameters`, by broadcast. Throws comm::AgreedError if the checkpoint belongs to
-  /// another network (names the first tensor that differs) or lacks a group. `carried`: groups that the checkpoint
+  /// Collective: fills every group of `parameters`, by broadcast. Throws comm::ConsensusError if the checkpoint belongs
+  /// to another network (names the first tensor that differs) or lacks a group. `carried`: groups that the checkpoint
   /// lacks stay unchanged.
   void restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried = {});
   /// Collective: restores the parameters, and their average if both have one (otherwise the average begins with the
@@ -134,10 +134,10 @@ class CheckpointOnRank0 {
   /// beginnings().
   void initialize(model::ParameterState& parameters, std::span<const std::string> reinitialize);
   /// Collective: the source of the weights and a table of the initial value of each tensor of such a network. Throws
-  /// comm::AgreedError if shapes differ or if no tensor would be taken, UsageError if a pattern matches nothing.
+  /// comm::ConsensusError if shapes differ or if no tensor would be taken, UsageError if a pattern matches nothing.
   std::string beginnings(const model::ParameterTable& network, std::span<const std::string> reinitialize);
   /// Collective: restores this rank's sequences of the recurrent state. Call before restore(), which discards the
-  /// tensors read. Throws comm::AgreedError if the checkpoint has another number of sequences.
+  /// tensors read. Throws comm::ConsensusError if the checkpoint has another number of sequences.
   void restore_recurrent_state(model::RecurrentState& recurrent, const SequenceShare& own);
 
  private:

@@ -11,7 +11,7 @@
 
 #include "app/engine/divergence.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 
@@ -236,10 +236,10 @@ StepOutcome Trainer::wait(const RankStatus& own) {
   }
   const StepOutcome outcome = outcome_of(context_.training.status.posted(), own, context_.communicator.size());
   if (outcome.failed_ranks > 0) {
-    throw comm::AgreedError(comm::gather_distinct(context_.communicator, input_.error()));
+    throw comm::ConsensusError(comm::gather_distinct(context_.communicator, input_.error()));
   }
   if (outcome.diverged) {
-    throw comm::AgreedError(
+    throw comm::ConsensusError(
         fmt::format("step {}: the ranks are not in the same step of the same schedule; this is a bug in "
                     "lockstep, please report it with the run folder's log.txt",
                     steps_done_ + 1));

@@ -44,7 +44,7 @@ class Trainer {
   using Result = StepResult;
 
   /// Next batch, forward, backward (reducing gradients as they become final), update. Collective. Throws
-  /// comm::AgreedError, without an update, if a rank failed or a number is not finite.
+  /// comm::ConsensusError, without an update, if a rank failed or a number is not finite.
   Result step(const Request& request);
 
   std::int64_t steps_done() const noexcept { return steps_done_; }

@@ -12,7 +12,7 @@
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/result_file.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 
@@ -50,7 +50,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   const Score result = evaluate(subject.model(), subject.dataset_as_learnt(), *communicator, subject.weights(),
                                 subject.trained().validation.batch, subject.task());
   if (!std::isfinite(result.loss)) {  // the same on all ranks
-    throw comm::AgreedError(
+    throw comm::ConsensusError(
         fmt::format("{}: the loss on {} is not finite: {}", subject.source().file().string(), subject.data().string(),
                     subject.finite().all()
                         ? "the weights are too large for these data, or the data hold numbers that are not finite"

@@ -16,7 +16,7 @@
 #include "app/report/chart.hpp"
 #include "app/report/chart_matrix.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/text/visible_text.hpp"
 
 namespace lockstep::app {

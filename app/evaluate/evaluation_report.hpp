@@ -31,7 +31,7 @@ struct EvaluationReport {
 void require_reportable(const TrainedModel& subject);
 
 /// Collective. All samples are scored, in chunks that do not depend on the ranks: the same bits at any number of them.
-/// Throws comm::AgreedError when a rank cannot read its samples.
+/// Throws comm::ConsensusError when a rank cannot read its samples.
 EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator);
 
 /// A table, for people.

@@ -18,7 +18,7 @@
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/text/tokenizer.hpp"
 #include "io/text/tokenizer_files.hpp"
 #include "io/text/visible_text.hpp"

@@ -20,7 +20,7 @@
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
 #include "app/report/result_file.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/runs/prediction_file.hpp"
 
 namespace lockstep::app {

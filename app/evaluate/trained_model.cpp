@@ -23,7 +23,7 @@
 #include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/standardized_dataset.hpp"
 #include "io/image_dataset.hpp"

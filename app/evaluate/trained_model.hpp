@@ -29,7 +29,7 @@ class TrainedModel {
  public:
   enum class Labels { required, as_they_come };
   /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
-  /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.
+  /// UsageError and comm::ConsensusError, alike on all ranks. All references must outlive it.
   TrainedModel(comm::Communicator& communicator, Console& console, const TrainedModelOptions& request, Labels labels,
                const ExecutionOptions& execution, io::IoDeadline& deadline);
   ~TrainedModel();

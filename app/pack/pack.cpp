@@ -17,8 +17,8 @@
 #include "app/report/figures.hpp"
 #include "app/report/machine.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "io/datasets/dataset_source.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
@@ -327,7 +327,7 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     }
   } catch (const Cancelled&) {
     return cancelled();
-  } catch (const comm::AgreedError&) {  // from a rank that has received the same signal
+  } catch (const comm::ConsensusError&) {  // from a rank that has received the same signal
     if (signals.stop_requested()) return cancelled();
     throw;
   }

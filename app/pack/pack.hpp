@@ -10,7 +10,7 @@ namespace lockstep::app {
 
 /// Runs in one process (no session), or in all ranks of a session, each of which writes a part of the shards. Returns
 /// the exit code: 0 done, 1 stopped by a signal (no files remain). Notes `signals` from the first byte that it writes.
-/// Throws UsageError and io::FileError, with several ranks comm::AgreedError.
+/// Throws UsageError and io::FileError, with several ranks comm::ConsensusError.
 int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

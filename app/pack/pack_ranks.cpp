@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 

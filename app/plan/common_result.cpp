@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/usage_error.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/text/visible_text.hpp"
 
 namespace lockstep::app {

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "app/plan/sections.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "model/formulas/losses.hpp"
 
 namespace lockstep::app {

@@ -8,8 +8,8 @@
 
 #include "app/plan/network_defaults.hpp"
 #include "app/plan/sections.hpp"
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 

@@ -26,7 +26,7 @@ std::int64_t features_of(const io::DatasetInfo& info);
 
 /// Collective. Each rank reads a part; more than 4 GiB are sampled evenly. The same bits at any number of ranks: the
 /// data are cut into sections that do not depend on it, and the sections' sums are added in order. Throws
-/// comm::AgreedError for errors of reading.
+/// comm::ConsensusError for errors of reading.
 FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data);
 
 }  // namespace lockstep::app

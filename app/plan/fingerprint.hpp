@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/plan/plan.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 

@@ -13,7 +13,7 @@
 
 #include "app/plan/control_group.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
 #include "comm/survey/topology.hpp"
@@ -199,7 +199,7 @@ void require_host_memory(comm::Communicator& communicator, const HostMemoryPlan&
     ranks.push_back(view_from_text(texts[rank], places[rank].host));
   }
   const std::string complaint = host_memory_complaint(ranks);
-  if (!complaint.empty()) throw comm::AgreedError(fmt::format("out of memory before the start: {}", complaint));
+  if (!complaint.empty()) throw comm::ConsensusError(fmt::format("out of memory before the start: {}", complaint));
 }
 
 }  // namespace lockstep::app

@@ -60,7 +60,7 @@ MemoryView look_at_memory(const HostMemoryPlan& wanted);
 /// each rank's own address space. Otherwise says which ranks lack what, and what to do.
 std::string host_memory_complaint(std::span<const MemoryView> ranks);
 
-/// Collective, before any of the memory is allocated. Throws comm::AgreedError with the complaint, if there is one.
+/// Collective, before any of the memory is allocated. Throws comm::ConsensusError with the complaint, if there is one.
 void require_host_memory(comm::Communicator& communicator, const HostMemoryPlan& wanted);
 
 }  // namespace lockstep::app

@@ -10,7 +10,7 @@
 #include "app/plan/common_result.hpp"
 #include "app/plan/training_labels.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 

@@ -32,7 +32,7 @@ class LossWeights {
   std::vector<float> of_classes_, of_samples_;
 };
 
-/// Collective. Counts the samples of each class: every rank reads the labels of a part. Throws comm::AgreedError for
+/// Collective. Counts the samples of each class: every rank reads the labels of a part. Throws comm::ConsensusError for
 /// errors of reading.
 std::vector<std::int64_t> count_classes(comm::Communicator& communicator, const io::Dataset& data);
 
@@ -40,7 +40,7 @@ std::vector<std::int64_t> count_classes(comm::Communicator& communicator, const 
 std::vector<double> balanced_weights(std::span<const std::int64_t> samples_of_classes);
 
 /// Collective. The weights that the options request for these training data. Throws UsageError if options and data do
-/// not fit together, and comm::AgreedError, both alike on all ranks.
+/// not fit together, and comm::ConsensusError, both alike on all ranks.
 LossWeights gather_loss_weights(comm::Communicator& communicator, const LossOptions& options,
                                 const io::Dataset& training);
 

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/messages.hpp"
 #include "comm/session/network_interfaces.hpp"
 #include "comm/survey/topology.hpp"
@@ -131,7 +131,7 @@ Place find_place(comm::Communicator& communicator, const ExecutionOptions& optio
     try {
       views.push_back(view_from(texts[rank]));
     } catch (const std::invalid_argument&) {
-      throw comm::AgreedError(
+      throw comm::ConsensusError(
           fmt::format("rank {} on {} tells of its devices in words that this lockstep does not know: "
                       "do all hosts run the same program?",
                       rank, known[rank].host));
@@ -142,7 +142,7 @@ Place find_place(comm::Communicator& communicator, const ExecutionOptions& optio
   Place place = decide_places(views, options)[own];
   if (place.gpu && communicator.size() > 1) {
     const std::vector<comm::RankText> errors = comm::gather_distinct(communicator, comm::nccl_environment_error());
-    if (!errors.empty()) throw comm::AgreedError(errors);
+    if (!errors.empty()) throw comm::ConsensusError(errors);
   }
   return place;
 }

@@ -60,7 +60,7 @@ struct Place {
 /// GPU per task that is device 0), or, if a lower rank has that one, the next free device. `auto` takes GPUs if every
 /// rank has one and the CPU if none has; precision `auto` takes the best that all GPUs support, and fp32 on CPUs.
 /// Throws UsageError if the options contradict each other (a precision or wire format without effect on a CPU), and if
-/// CPUs do not multiply faster in bf16, or not by the same instructions. Throws comm::AgreedError if they do not fit
+/// CPUs do not multiply faster in bf16, or not by the same instructions. Throws comm::ConsensusError if they do not fit
 /// the machines, with ranks, hosts and what to do: --device gpu and a rank without a GPU (with its obstacle), some
 /// ranks with and some without a GPU, two ranks on one GPU without --share-gpu, a precision that a GPU does not
 /// support.
@@ -96,7 +96,7 @@ std::string beside_arenas(const model::MemoryPlan& plan);
 /// the largest --batch that fits everywhere, found by bisection over `plan_for`.
 std::string memory_complaint(std::span<const GpuMemory> ranks, const model::MemoryPlan& plan, std::int64_t batch,
                              const std::function<model::MemoryPlan(std::int64_t)>& plan_for);
-/// Collective. Throws comm::AgreedError with the complaint, if there is one. `plan` and `plan_for` are the same on
+/// Collective. Throws comm::ConsensusError with the complaint, if there is one. `plan` and `plan_for` are the same on
 /// every rank. Does nothing on CPUs: see require_host_memory() (host_memory.hpp).
 void require_gpu_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,
                         std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for);

@@ -8,7 +8,7 @@
 
 #include "app/plan/placement.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/messages.hpp"
 #include "comm/survey/topology.hpp"
 
@@ -101,7 +101,7 @@ void require_gpu_memory(comm::Communicator& communicator, const Place& place, co
     std::getline(words, memory.gpu);
   }
   const std::string complaint = memory_complaint(ranks, plan, batch, plan_for);
-  if (!complaint.empty()) throw comm::AgreedError(complaint);
+  if (!complaint.empty()) throw comm::ConsensusError(complaint);
 }
 
 }  // namespace lockstep::app

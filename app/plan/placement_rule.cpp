@@ -8,7 +8,7 @@
 
 #include "app/options/choices.hpp"
 #include "app/plan/placement.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/survey/topology.hpp"
 
 namespace lockstep::app {
@@ -146,7 +146,7 @@ std::vector<Place> on_cpus(const Views& views, const ExecutionOptions& options) 
   }
   const std::string why = fmt::format("{}", fmt::join(reasons, "; "));
   const std::string refused = refused_on_cpu(options, fmt::format("there is none ({})", why));
-  if (!refused.empty()) throw comm::AgreedError(refused);
+  if (!refused.empty()) throw comm::ConsensusError(refused);
   return cpus(views, options, why);
 }
 
@@ -276,7 +276,7 @@ ChosenPrecision choose_precision(const Views& views, const std::vector<model::De
   const Precision wanted = *options.precision;
   const std::string lack = lacking(views, devices, wanted);
   if (!lack.empty()) {
-    throw comm::AgreedError(
+    throw comm::ConsensusError(
         fmt::format("--precision {}: {}; --precision fp32 runs everywhere, without --precision all take the best that "
                     "all have",
                     model::name_of(wanted), lack));
@@ -300,7 +300,7 @@ std::vector<Place> on_gpus(const Views& views, const ExecutionOptions& options) 
   const std::vector<model::Device> devices = choose_devices(views);
   const std::vector<Ranks> shared = sharing(views, devices, board_of);
   if (!shared.empty() && !options.share_gpu) {
-    throw comm::AgreedError(shared_gpus(views, devices, shared, options));
+    throw comm::ConsensusError(shared_gpus(views, devices, shared, options));
   }
   const ChosenPrecision precision = choose_precision(views, devices, options);
   const int processors =
@@ -327,7 +327,7 @@ std::vector<Place> decide_places(const std::vector<RankView>& ranks, const Execu
   const std::size_t with = ranks_where(ranks, has_gpu).size();
   if (options.device == DeviceChoice::cpu || (options.device == DeviceChoice::automatic && with == 0))
     return on_cpus(ranks, options);
-  if (with < ranks.size()) throw comm::AgreedError(without_gpu(ranks, options));
+  if (with < ranks.size()) throw comm::ConsensusError(without_gpu(ranks, options));
   return on_gpus(ranks, options);
 }
 

@@ -19,7 +19,7 @@
 #include "app/plan/target_check.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/device_communicator.hpp"
 
 namespace lockstep::app {

@@ -47,7 +47,7 @@ struct Plan {
 };
 
 /// Collective: the only function that turns options into a plan. A resumed run keeps the options of its checkpoint,
-/// unless the user gives others (going_on()). Throws UsageError and comm::AgreedError, alike on every rank.
+/// unless the user gives others (going_on()). Throws UsageError and comm::ConsensusError, alike on every rank.
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const Origin& origin);
 /// The rest of the planning once workload and place are known; no communication. `agreement`: nullptr for that of the
 /// options. Throws UsageError.
@@ -90,12 +90,13 @@ struct BackwardLayer {
   std::vector<std::size_t> slice_ends;  ///< ends of its gradient slices in the arena, elements, ascending; may be empty
 };
 
-/// Operations in the order of the backward pass: after one everything up to its last slice end is final. A gradient that
-/// lies behind one which a later operation completes is the later one's. The last entry stands for what only the whole
-/// pass completes, too: the statistics.
+/// Operations in the order of the backward pass: after one everything up to its last slice end is final. A gradient
+/// that lies behind one which a later operation completes is the later one's. The last entry stands for what only the
+/// whole pass completes, too: the statistics.
 std::vector<BackwardLayer> backward_plan(const model::Network& network);
 
-/// Collective. Writes the same to a file, one JSON object per line. Throws comm::AgreedError if it cannot be written.
+/// Collective. Writes the same to a file, one JSON object per line. Throws comm::ConsensusError if it cannot be
+/// written.
 void write_backward_plan(comm::Communicator& communicator, const std::filesystem::path& file,
                          const model::Network& network);
 

@@ -10,7 +10,7 @@ namespace lockstep::app {
 
 /// Collective. Makes the workload's training data those that --sampling draws: each sample once, as they are, or
 /// balanced, which reads the labels of all samples. Throws UsageError if the two do not go together, and
-/// comm::AgreedError, alike on all ranks.
+/// comm::ConsensusError, alike on all ranks.
 void apply_sampling(comm::Communicator& communicator, ClassSampling sampling, Workload& workload);
 
 }  // namespace lockstep::app

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/messages.hpp"
 
 namespace lockstep::app {

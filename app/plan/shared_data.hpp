@@ -18,7 +18,7 @@ using SharedData = std::map<std::filesystem::path, std::shared_ptr<io::SharedSha
 
 /// Collective, with the same number of folders on every rank; "": none. Data that are not packed, or missing, are left
 /// to the code that opens them, and so is everything in a world of one. `deadline` outlives the data. Throws
-/// comm::AgreedError.
+/// comm::ConsensusError.
 SharedData open_together(comm::Communicator& communicator, std::span<const std::filesystem::path> folders,
                          io::IoDeadline* deadline);
 

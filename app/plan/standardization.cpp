@@ -18,7 +18,7 @@
 #include "app/plan/feature_statistics.hpp"
 #include "app/plan/network_defaults.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/datasets/standardized_dataset.hpp"
 #include "io/shards/data_description.hpp"
 

@@ -26,7 +26,7 @@ KnownScales known_scales(const GivenOptions& given, const StartOptions& start, c
 /// Collective. Gathers the statistics that the options request, decides automatic values, and puts the scales into the
 /// workload's data, model and task. Scales of a checkpoint are kept. Also warns of numbers that are too large for plain
 /// gradient descent, and of numbers unlike those that the weights were trained on. Throws UsageError,
-/// comm::AgreedError.
+/// comm::ConsensusError.
 void standardize(comm::Communicator& communicator, const DataOptions& options, const KnownScales& known,
                  Workload& workload);
 

@@ -12,7 +12,7 @@
 
 #include "app/options/usage_error.hpp"
 #include "app/plan/sections.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "io/datasets/dataset.hpp"
 
 namespace lockstep::app {
@@ -17,7 +17,7 @@ namespace lockstep::app {
 void require_classes(std::string_view option, const io::DatasetInfo& info);
 
 /// Collective. One value for each sample, all of them on every rank, each of which reads a part: read(numbers of
-/// samples, their values). Throws comm::AgreedError: what reading throws.
+/// samples, their values). Throws comm::ConsensusError: what reading throws.
 template <class Value, class Read>
 std::vector<Value> read_everywhere(comm::Communicator& communicator, std::int64_t samples, const char* what,
                                    const Read& read) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 

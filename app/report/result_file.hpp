@@ -14,8 +14,8 @@
 
 namespace lockstep::app {
 
-/// Collective, at the end of a command whose result is rank 0's output: throws comm::AgreedError if standard output did
-/// not accept it (a full disk).
+/// Collective, at the end of a command whose result is rank 0's output: throws comm::ConsensusError if standard output
+/// did not accept it (a full disk).
 void require_output(comm::Communicator& communicator, const Console& console);
 
 /// A file that rank 0 writes if its name is given; all ranks learn of a failure. It is opened at once, so that an
@@ -24,7 +24,7 @@ void require_output(comm::Communicator& communicator, const Console& console);
 class ResultFile {
  public:
   /// Collective, like write(). `file` empty: never writes. `deadline`: for each access, nullptr: none; it and
-  /// `communicator` outlive this object. Throws comm::AgreedError.
+  /// `communicator` outlive this object. Throws comm::ConsensusError.
   ResultFile(comm::Communicator& communicator, const std::filesystem::path& file, io::IoDeadline* deadline = nullptr);
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;

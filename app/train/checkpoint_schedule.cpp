@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/train/resume.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {

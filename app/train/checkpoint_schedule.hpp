@@ -28,7 +28,7 @@ namespace lockstep::app {
 class CheckpointSchedule {
  public:
   /// Collective. Allocates the copies that checkpoints are written from. `written` is called on rank 0 when one is
-  /// complete. All references must outlive this. Throws comm::AgreedError.
+  /// complete. All references must outlive this. Throws comm::ConsensusError.
   CheckpointSchedule(const Plan& plan, comm::Communicator& communicator, Engine& engine, PendingError& error,
                      std::function<void(const WrittenCheckpoint&)> written);
 

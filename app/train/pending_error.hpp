@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 
@@ -33,7 +33,7 @@ class PendingError {
   void keep_on_rank0(Work work) {
     if (communicator_.rank() == 0 && text_.empty()) keep(work);
   }
-  /// Collective. Throws comm::AgreedError if a rank has failed.
+  /// Collective. Throws comm::ConsensusError if a rank has failed.
   void raise() const {
     comm::all_succeed(communicator_, [&] {
       if (!text_.empty()) throw std::runtime_error(text_);

@@ -20,7 +20,7 @@
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/report/figures.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
@@ -342,7 +342,7 @@ void restore(comm::Communicator& communicator, Console& console, Plan& plan, Eng
 
 RollBack roll_back_after(const Divergence& divergence, const Standing& from, const RunOptions& options) {
   if (from.roll_backs >= options.roll_back) {
-    throw comm::AgreedError(
+    throw comm::ConsensusError(
         fmt::format("{}. The run went back {} before, at last with {:.4g} times the learning rate, and --roll-back {} "
                     "allows no more",
                     divergence.what(), counted(from.roll_backs, "time"), from.rate_factor, options.roll_back));

@@ -28,9 +28,9 @@ struct RestorePoint : Origin {
   bool rolled_back = false;                      ///< this process has made steps before
   std::vector<io::MetricRecord> events;          ///< events that no checkpoint contains yet
 
-  /// Collective. The run goes on from this checkpoint. Throws comm::AgreedError.
+  /// Collective. The run goes on from this checkpoint. Throws comm::ConsensusError.
   void open(comm::Communicator& communicator, const CheckpointChoice& choice);
-  /// Collective. Throws comm::AgreedError.
+  /// Collective. Throws comm::ConsensusError.
   void open_weights(comm::Communicator& communicator, const StartOptions& options);
 };
 
@@ -45,11 +45,11 @@ std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Conso
                                          const Plan& plan);
 
 /// Collective. Restores the checkpoint of `origin`, which it closes, or initialises the weights; the plan begins there.
-/// `rolled_back`: the roll-back of this process that returns there. Throws comm::AgreedError.
+/// `rolled_back`: the roll-back of this process that returns there. Throws comm::ConsensusError.
 void restore(comm::Communicator& communicator, Console& console, Plan& plan, Engine& engine, RestorePoint& origin,
              const std::optional<RollBack>& rolled_back = {});
 
-/// The roll-back after a divergence of steps that began at `from`. Throws comm::AgreedError if --roll-back allows no
+/// The roll-back after a divergence of steps that began at `from`. Throws comm::ConsensusError if --roll-back allows no
 /// more.
 RollBack roll_back_after(const Divergence& divergence, const Standing& from, const RunOptions& options);
 
@@ -77,7 +77,7 @@ void record_unrecorded_checkpoints(io::MetricsLog& metrics, const std::filesyste
 /// True if `file` is in the run's own checkpoints folder (a resume from elsewhere begins a new run folder).
 bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& run);
 
-/// Collective. Throws comm::AgreedError if the checkpoint belongs to another network, optimiser or dataset, and
+/// Collective. Throws comm::ConsensusError if the checkpoint belongs to another network, optimiser or dataset, and
 /// UsageError if it lacks a requested average; reports options that changed.
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
                      const Plan& plan);

@@ -37,7 +37,7 @@
 #include "app/train/train_command_line.hpp"
 #include "app/train/validation.hpp"
 #include "app/train/wall_time.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "io/runs/run_folder.hpp"
 
@@ -60,15 +60,15 @@ struct Job {
 /// The steps from a start to the end of the run, or to a divergence, and everything between them.
 class TrainingLoop {
  public:
-  /// Collective. Allocates the copies that checkpoints are written from. Throws comm::AgreedError.
+  /// Collective. Allocates the copies that checkpoints are written from. Throws comm::ConsensusError.
   TrainingLoop(const Job& job, const RestorePoint& start);
 
-  /// Collective. Opens the run's folder. `taken`: rank 0's if it owns it already. Throws comm::AgreedError.
+  /// Collective. Opens the run's folder. `taken`: rank 0's if it owns it already. Throws comm::ConsensusError.
   void open_folder(std::optional<io::RunFolder> taken);
   /// Collective. Returns the exit code. Throws Divergence.
   int run();
   /// Collective, after a Divergence: waits for the checkpoint under way. Returns the folder on rank 0, for the next
-  /// loop. Throws comm::AgreedError if something else has failed, too.
+  /// loop. Throws comm::ConsensusError if something else has failed, too.
   std::optional<io::RunFolder> leave();
   /// The run so far. Rank 0's record is complete; others have only the step.
   io::TrainingRecord record() const;

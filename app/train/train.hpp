@@ -15,7 +15,7 @@ namespace lockstep::app {
 TrainOptions read_train_command(const std::vector<std::string>& arguments);
 
 /// Collective over all ranks. Returns the exit code: 0 done, 75 stopped on request, with a checkpoint or before the
-/// first step. `signals` are ignored after the last checkpoint. Throws comm::AgreedError for errors that all ranks
+/// first step. `signals` are ignored after the last checkpoint. Throws comm::ConsensusError for errors that all ranks
 /// know, other exceptions for errors of this rank alone.
 int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals);
 

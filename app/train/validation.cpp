@@ -14,7 +14,7 @@
 #include "app/plan/constant_predictor.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -100,7 +100,7 @@ std::optional<Validation::Result> Validation::evaluate(std::int64_t step) {
                     step, workload_.paths.validation.string()));
   }
   if (std::isnan(score.best)) {
-    throw comm::AgreedError(fmt::format(
+    throw comm::ConsensusError(fmt::format(
         "--best-by {}: {} is not defined where all samples are of one class, as in {}: give another metric or other "
         "validation data",
         word_of(options_.best_by), workload_.task->metric_words(), workload_.paths.validation.string()));

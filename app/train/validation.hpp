@@ -44,7 +44,7 @@ class Validation {
     double seconds = 0;
   };
   /// Collective. Evaluates the weights after `step`; nullopt: there are no validation data, or it has done so before.
-  /// Throws Divergence, comm::AgreedError.
+  /// Throws Divergence, comm::ConsensusError.
   std::optional<Result> evaluate(std::int64_t step);
 
   double seconds() const noexcept { return seconds_; }  ///< duration of all evaluations

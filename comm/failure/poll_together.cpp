@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/session/backoff.hpp"
 #include "comm/session/deadline.hpp"
 #include "comm/session/peers.hpp"
@@ -48,7 +48,7 @@ void poll_together(Communicator& communicator, double deadline_seconds, std::str
     std::array<double, 2> sums{error.empty() ? 0.0 : 1.0, done ? 0.0 : 1.0};
     communicator.all_reduce(sums);
     communicator.wait();
-    if (sums[0] > 0) throw AgreedError(gather_distinct(communicator, error));
+    if (sums[0] > 0) throw ConsensusError(gather_distinct(communicator, error));
     if (sums[1] == 0) return;
   }
 }

@@ -12,7 +12,7 @@ namespace lockstep::comm {
 
 /// Collective. Calls `ready` on every rank until it has returned true on all of them; a rank on which it was true is
 /// not asked again. It must not block and not communicate. If it throws on any rank, or some rank is not ready after
-/// `deadline_seconds`, every rank throws AgreedError within about kPollRoundSeconds, with each distinct text and the
+/// `deadline_seconds`, every rank throws ConsensusError within about kPollRoundSeconds, with each distinct text and the
 /// ranks it came from; `what` completes "… is not ready after 60 s". The caller must then undo the work that it has
 /// started.
 void poll_together(Communicator& communicator, double deadline_seconds, std::string_view what,

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/summation.hpp"
 #include "comm/host/tree_sum.hpp"
 
@@ -192,7 +192,7 @@ void SharedMemoryCommunicator::fill_bounce_buffers(std::vector<T*>& buffers) con
 std::unique_ptr<std::pmr::memory_resource> SharedMemoryCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
   std::string error;
   auto memory = group_.take_memory(bytes, error);
-  if (!memory) throw AgreedError(error);
+  if (!memory) throw ConsensusError(error);
   return memory;
 }
 

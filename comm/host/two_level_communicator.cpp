@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/summation.hpp"
 #include "comm/session/rendezvous.hpp"
 
@@ -378,9 +378,9 @@ std::unique_ptr<ReductionMemory> TwoLevelCommunicator::take_memory(std::size_t b
   exchange_bytes(detector().state(), std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)),
                  detector().deadline_seconds());
   for (const Text& text : all) {
-    if (text[0] != '\0') throw AgreedError(text.data());
+    if (text[0] != '\0') throw ConsensusError(text.data());
   }
-  throw AgreedError("a machine has no memory to share");
+  throw ConsensusError("a machine has no memory to share");
 }
 
 }  // namespace lockstep::comm

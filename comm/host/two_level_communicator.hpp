@@ -49,7 +49,7 @@ namespace lockstep::comm {
 class TwoLevelCommunicator final : public NetworkCommunicator {
  public:
   /// Collective. The session owns `state` and outlives this; `shared`: segments of the ranks on this machine. Throws
-  /// AgreedError if the staging window cannot be allocated.
+  /// ConsensusError if the staging window cannot be allocated.
   TwoLevelCommunicator(MpiSession::State& state, PeerTable peers, SharedGroup::Shared shared,
                        const CommunicatorOptions& options);
   ~TwoLevelCommunicator() override { stop(); }
@@ -63,7 +63,7 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
   int ranks_sharing_memory() const noexcept override { return static_cast<int>(machines_[own_machine_].size()); }
 
  private:
-  /// Memory that all ranks of the machine map. Throws AgreedError on all ranks if some machine cannot allocate it.
+  /// Memory that all ranks of the machine map. Throws ConsensusError on all ranks if some machine cannot allocate it.
   std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes) override;
   void do_map(std::span<std::byte> data, std::vector<std::byte*>& everywhere) const override;
   void run_all_reduce(std::span<float> data) override;

@@ -9,7 +9,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/reduction_memory.hpp"
 #include "comm/host/serial_communicator.hpp"
 #include "comm/nccl/device_handles.hpp"

@@ -14,7 +14,7 @@
 #include <fmt/ranges.h>
 #include <nccl.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/failure/poll_together.hpp"
 #include "comm/host/reduction_memory.hpp"
 #include "comm/messages.hpp"

@@ -62,7 +62,7 @@ namespace lockstep::comm {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// Collective. The device is set, and `host` has more than one rank. Throws AgreedError.
+  /// Collective. The device is set, and `host` has more than one rank. Throws ConsensusError.
   NcclCommunicator(Communicator& host, const std::string& host_name, const DeviceCommunicatorOptions& options);
 
   Transport transport() const noexcept override { return Transport::nccl; }

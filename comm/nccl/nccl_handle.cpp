@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/nccl/nccl_log.hpp"
 #include "comm/session/network_interfaces.hpp"
 

@@ -25,7 +25,7 @@ class NcclError : public std::runtime_error {
 struct NcclId {
   std::array<std::byte, 128> bytes{};
 };
-/// Collective: rank 0 makes it and sends it to all. Needs no device. Throws AgreedError.
+/// Collective: rank 0 makes it and sends it to all. Needs no device. Throws ConsensusError.
 NcclId make_nccl_id(Communicator& host);
 
 /// Settings that take effect unless an environment variable has set them. Must come before any other call of NCCL.

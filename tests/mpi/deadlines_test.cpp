@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/failure/failure_detector.hpp"
 #include "comm/failure/urgency.hpp"
 #include "support/message_of.hpp"

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "world.hpp"
 
 namespace {
@@ -70,7 +70,7 @@ TEST_F(Demotion, WhereNobodyElseSharesItIsTheRing) {
   EXPECT_EQ(communicator->transport(), Transport::ring);
   EXPECT_THAT(communicator->transport_note(), testing::HasSubstr("they talk through the ring, which is slower"));
   expect_sums(*communicator);
-  EXPECT_THROW(communicator_over({Transport::shared_memory, ""}), AgreedError);
+  EXPECT_THROW(communicator_over({Transport::shared_memory, ""}), ConsensusError);
 }
 
 TEST(Namespaces, RanksOfOneHostShareMemoryWhateverUserNamespaceTheyAreIn) {

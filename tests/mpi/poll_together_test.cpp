@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/messages.hpp"
 #include "world.hpp"
 
@@ -23,10 +23,10 @@ class PollTogether : public OverEveryTransport {
   /// The error that all ranks threw, the same on each, within seconds.
   std::string agreed(double deadline, const std::function<bool()>& ready) {
     const auto start = std::chrono::steady_clock::now();
-    std::string text = "no AgreedError";
+    std::string text = "no ConsensusError";
     try {
       poll_together(*communicator_, deadline, "the device", ready);
-    } catch (const AgreedError& error) {
+    } catch (const ConsensusError& error) {
       text = error.what();
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));

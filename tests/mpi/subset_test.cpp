@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {

@@ -13,7 +13,7 @@
 #include "app/engine/divergence.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 namespace lockstep::app {
 
@@ -93,7 +93,7 @@ StepResult LocalRounds::make_step(Trainer& trainer) {
     if (divergence_.empty()) return trainer.step({});
   } catch (const Divergence& divergence) {
     divergence_ = divergence.what();
-  } catch (const comm::AgreedError& error) {
+  } catch (const comm::ConsensusError& error) {
     if (islands_.count() == 1) throw;
     throw comm::PeerError(error.what());  // the other islands are in the middle of their rounds
   }
@@ -237,7 +237,7 @@ StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const 
   if (speaks_) own.add(result.figures);
   own.add(wanted);
   const RoundSums sums = sum_over_ranks(context_.communicator, own, "agreeing on a round", trainer.steps_done());
-  if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(context_.communicator, wanted.error));
+  if (sums.failed > 0) throw comm::ConsensusError(comm::gather_distinct(context_.communicator, wanted.error));
   context_.communicator.set_deadline(plan_.settings.execution.deadline);
   trainer.add_communication(agreeing.seconds());
   StepFigures figures = sums.figures(result.figures.step);

@@ -35,7 +35,7 @@ namespace lockstep::app {
 /// the end cuts short, all islands agree on the mean of all.
 class LocalRounds : public AgreementRounds {
  public:
-  /// Collective. Both outlive the rounds. Throws comm::AgreedError if --delay asks for sums beside messages.
+  /// Collective. Both outlive the rounds. Throws comm::ConsensusError if --delay asks for sums beside messages.
   LocalRounds(const RoundsContext& context, const Islands& islands);
 
   /// Also chooses the ranks of the next step: all (--agree-after), or an island.

@@ -14,7 +14,7 @@
 #include "app/engine/divergence.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/servers/changed_blocks.hpp"
 
 namespace lockstep::app {
@@ -105,7 +105,7 @@ void ServerRounds::follow_scripts() {
   context_.communicator.wait();
   const auto end = static_cast<std::int64_t>(*std::ranges::min_element(ends));
   if (!sums_ && end % servers_.workers != 0) {
-    throw comm::AgreedError(
+    throw comm::ConsensusError(
         fmt::format("--replay {}: it ends after {}, in the middle of a step of {}: take the record of a whole run",
                     plan_.replay.string(), counted(end, "gradient"), counted(servers_.workers, "worker")));
   }
@@ -299,7 +299,7 @@ Trainer::Result ServerRounds::make_step(Trainer& trainer) {
     if (divergence_.empty()) return trainer.step({});
   } catch (const Divergence& divergence) {
     divergence_ = divergence.what();
-  } catch (const comm::AgreedError& error) {
+  } catch (const comm::ConsensusError& error) {
     throw comm::PeerError(error.what());  // the others are in the middle of their steps
   }
   std::ranges::fill(context_.training.parameters.gradient_elements(), 0.0f);
@@ -394,7 +394,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   const auto agree = [&] {
     context_.communicator.set_deadline(patience);
     sums = sum_over_ranks(context_.communicator, own, "agreeing on a round", before);
-    if (sums.failed > 0) throw comm::AgreedError(comm::gather_distinct(context_.communicator, wanted.error));
+    if (sums.failed > 0) throw comm::ConsensusError(comm::gather_distinct(context_.communicator, wanted.error));
     collect();
     recorded = share_records(record);
     if (sums.diverged > 0) {

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "app/options/choices.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/serial_communicator.hpp"
 #include "support/message_of.hpp"
 
@@ -310,7 +310,7 @@ TEST_F(Measurements, AWrongElementEndsTheBenchmark) {
   EXPECT_EQ(rows[0].wrong, 0);
   EXPECT_EQ(rows[1].wrong, 1);
   EXPECT_EQ(rows[2].wrong, 0);
-  EXPECT_THAT(test::message_of<comm::AgreedError>([&] { require_right(rows); }),
+  EXPECT_THAT(test::message_of<comm::ConsensusError>([&] { require_right(rows); }),
               HasSubstr("wrong elements: 1, by two"));
 }
 

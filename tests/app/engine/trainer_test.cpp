@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "app/engine/allocation_count.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/serial_communicator.hpp"
 #include "model/cpu/cpu_backend.hpp"
 #include "support/message_of.hpp"
@@ -83,7 +83,7 @@ class TrainerTest : public testing::Test {
     return values;
   }
   std::string failure(const Trainer::Request& request = {}) {
-    return test::message_of<comm::AgreedError>([&] { trainer_->step(request); });
+    return test::message_of<comm::ConsensusError>([&] { trainer_->step(request); });
   }
 
   comm::SerialCommunicator communicator_;

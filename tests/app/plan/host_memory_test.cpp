@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/serial_communicator.hpp"
 
 namespace lockstep::app {
@@ -71,7 +71,7 @@ TEST(HostMemory, ThatNobodyKnowsIsNoReason) {
 TEST(HostMemory, IsLookedAtHere) {
   comm::SerialCommunicator alone;
   EXPECT_NO_THROW(require_host_memory(alone, {.arenas = 1 << 20}));
-  EXPECT_THROW(require_host_memory(alone, {.arenas = std::uint64_t{1} << 60}), comm::AgreedError);
+  EXPECT_THROW(require_host_memory(alone, {.arenas = std::uint64_t{1} << 60}), comm::ConsensusError);
 }
 
 TEST(HostMemory, OfTrainingHasActivationsBatchesAndTheCopyOfRankZero) {

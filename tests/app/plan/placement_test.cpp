@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "app/options/choices.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/serial_communicator.hpp"
 
 namespace lockstep::app {
@@ -105,7 +105,7 @@ Complaint complaint(const std::vector<RankView>& views, const ExecutionOptions& 
     decide_places(views, options);
   } catch (const UsageError& error) {
     return {error.what(), true};
-  } catch (const comm::AgreedError& error) {
+  } catch (const comm::ConsensusError& error) {
     return {error.what(), false};
   }
   return {"no complaint", false};
@@ -585,7 +585,7 @@ TEST(FindPlace, TakesWhatIsThere) {
   EXPECT_EQ(place.gpu.has_value(), !model::survey_devices().devices.empty());
   EXPECT_THAT(place.note, HasSubstr(place.gpu ? "device: gpu (precision " : "device: cpu ("));
   if (!place.gpu) {
-    EXPECT_THROW(find_place(alone, {.device = DeviceChoice::gpu}), comm::AgreedError);
+    EXPECT_THROW(find_place(alone, {.device = DeviceChoice::gpu}), comm::ConsensusError);
   }
 }
 

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/serial_communicator.hpp"
 #include "model/backend.hpp"
 #include "model/model.hpp"
@@ -94,7 +94,7 @@ TEST(BackwardPlan, IsWrittenALayerALine) {
   EXPECT_THAT(line, testing::EndsWith(",\"slice_ends\":[192,320]}"));
   EXPECT_FALSE(std::getline(stream, line));
   EXPECT_TRUE(std::filesystem::remove(file));
-  EXPECT_THROW(write_backward_plan(alone, testing::TempDir() + "/none/plan.jsonl", *network), comm::AgreedError);
+  EXPECT_THROW(write_backward_plan(alone, testing::TempDir() + "/none/plan.jsonl", *network), comm::ConsensusError);
 }
 
 }  // namespace

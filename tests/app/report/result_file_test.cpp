@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/host/serial_communicator.hpp"
 #include "support/message_of.hpp"
 
@@ -40,10 +40,10 @@ TEST(ResultFiles, SayWhatCannotBeWritten) {
   ResultFile nothing(alone, "");
   EXPECT_FALSE(nothing.wanted());
   nothing.write("to nowhere");
-  EXPECT_THAT(test::message_of<comm::AgreedError>([&] { ResultFile result(alone, "/nowhere/at all.csv"); }),
+  EXPECT_THAT(test::message_of<comm::ConsensusError>([&] { ResultFile result(alone, "/nowhere/at all.csv"); }),
               testing::HasSubstr("cannot write /nowhere/at all.csv: No such file"));
   ResultFile full(alone, "/dev/full");
-  EXPECT_THROW(full.write("x"), comm::AgreedError);
+  EXPECT_THROW(full.write("x"), comm::ConsensusError);
   ResultFile device(alone, "/dev/null");
   device.write("x");
 }

@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "comm/failure/urgency.hpp"
 #include "comm/messages.hpp"
 #include "comm/survey/mpi_all_reduce.hpp"

@@ -17,8 +17,8 @@
 
 #include <unistd.h>
 
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "comm/servers/host_window.hpp"
 #include "comm/servers/survivor_communicator.hpp"
 #include "comm/servers/survivor_work.hpp"

@@ -21,8 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "comm/device_communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/messages.hpp"
@@ -356,7 +356,7 @@ int main(int argc, char** argv) {
     try {
       work(session, *host, argv[2]);
       return 0;
-    } catch (const AgreedError& error) {
+    } catch (const ConsensusError& error) {
       for (const std::string& other : all_gather_text(*host, error.what()))
         require(other == error.what(), "same words");
       fmt::print("rank {}: refused: {}\n", session.rank(), error.what());

@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
-#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/consensus.hpp"
 #include "comm/device_communicator.hpp"
 #include "comm/failure/poll_together.hpp"
 #include "comm/messages.hpp"
@@ -65,7 +65,7 @@ std::string work(MpiSession& session, Communicator& host, const std::string& wha
       const NcclLog log;
       try {
         start_nccl(host);
-      } catch (const AgreedError&) {  // no device, or the same for two ranks
+      } catch (const ConsensusError&) {  // no device, or the same for two ranks
       }
       if (log.text().find(" NCCL ") == std::string::npos) throw std::runtime_error("heard: \"" + log.text() + "\"");
     }
@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
       const std::string result = work(session, *host, argv[2]);
       fmt::print("rank {}: {}\n", session.rank(), result);
       return 0;
-    } catch (const AgreedError& error) {
+    } catch (const ConsensusError& error) {
       fmt::print("rank {}: refused: {}\n", session.rank(), agreed(*host, error.what()));
       host->barrier();
       host->wait();

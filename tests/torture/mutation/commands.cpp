@@ -14,7 +14,7 @@
 #include "app/runs/run_history.hpp"
 #include "app/runs/sweep_folder.hpp"
 #include "app/train/train.hpp"
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 #include "comm/session/mpi_session.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/files/file_error.hpp"
@@ -59,7 +59,7 @@ void train(std::vector<std::string> options) {
   const Silence silence;
   try {
     app::run_train(session, app::read_train_command(options), signals);
-  } catch (const comm::AgreedError& error) {  // a FileError that all ranks know, or another refusal
+  } catch (const comm::ConsensusError& error) {  // a FileError that all ranks know, or another refusal
     throw io::FileError(error.what());
   }
 }

@@ -1,4 +1,4 @@
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 #include <algorithm>
 #include <array>
@@ -112,7 +112,7 @@ std::string with_ranks(const RankText& said) {
 
 std::string with_ranks_unless_all(const RankText& said) { return said.all ? said.text : with_ranks(said); }
 
-AgreedError::AgreedError(std::span<const RankText> said) : std::runtime_error(lines_of(said)) {}
+ConsensusError::ConsensusError(std::span<const RankText> said) : std::runtime_error(lines_of(said)) {}
 
 void require_equal(Communicator& communicator, std::span<const FingerprintItem> items) {
   if (grouped(all_gather_text(communicator, fmt::format("{:016x}", hash(items)))).size() == 1) return;
@@ -130,7 +130,7 @@ void require_equal(Communicator& communicator, std::span<const FingerprintItem> 
       if (groups.size() > 1) differences.push_back(difference(item.name, groups));
     }
   }
-  throw AgreedError(fmt::format("{}", fmt::join(differences, "\n")));
+  throw ConsensusError(fmt::format("{}", fmt::join(differences, "\n")));
 }
 
 void all_succeed(Communicator& communicator, const std::function<void()>& work) {
@@ -138,7 +138,7 @@ void all_succeed(Communicator& communicator, const std::function<void()>& work) 
   try {
     const LongOperation long_operation(communicator);  // opening a thousand shards may take a while
     work();
-  } catch (const AgreedError& failure) {  // a line for each group of ranks
+  } catch (const ConsensusError& failure) {  // a line for each group of ranks
     error = failure.what();
   } catch (const std::exception& failure) {
     error = in_one_line(failure.what());
@@ -147,7 +147,7 @@ void all_succeed(Communicator& communicator, const std::function<void()>& work) 
     error = "an error of unknown kind";
   }
   const std::vector<RankText> errors = gather_distinct(communicator, error);
-  if (!errors.empty()) throw AgreedError(errors);
+  if (!errors.empty()) throw ConsensusError(errors);
 }
 
 std::vector<RankText> gather_distinct(Communicator& communicator, std::string_view text) {

@@ -27,11 +27,11 @@ std::string with_ranks_unless_all(const RankText& said);
 
 /// An error that every rank knows and throws with the same text: rank 0 prints it once, all exit with the same code,
 /// without an abort.
-class AgreedError : public std::runtime_error {
+class ConsensusError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   /// One line for each, as by with_ranks().
-  explicit AgreedError(std::span<const RankText> said);
+  explicit ConsensusError(std::span<const RankText> said);
 };
 
 /// An item that must be equal on all ranks at start.
@@ -40,13 +40,13 @@ struct FingerprintItem {
   std::string value;  ///< compared as text; short values are quoted in the message
 };
 
-/// Compares the items over all ranks; throws AgreedError on every rank naming item, ranks (grouped by value) and
+/// Compares the items over all ranks; throws ConsensusError on every rank naming item, ranks (grouped by value) and
 /// values.
 void require_equal(Communicator& communicator, std::span<const FingerprintItem> items);
 
-/// Runs `work` on every rank. If it throws on any, throws AgreedError on every rank with each distinct text once and
+/// Runs `work` on every rank. If it throws on any, throws ConsensusError on every rank with each distinct text once and
 /// the ranks it came from ("rank 1: …", "ranks 0-3: …" — no prefix in a world of one). `work` must not communicate, and
-/// never needs to throw an AgreedError itself.
+/// never needs to throw an ConsensusError itself.
 void all_succeed(Communicator& communicator, const std::function<void()>& work);
 
 /// The distinct texts of all ranks, in the order of the lowest rank with each. Empty texts are dropped. Same result on

@@ -1,4 +1,4 @@
-#include "comm/agreement.hpp"
+#include "comm/consensus.hpp"
 
 #include <cmath>
 #include <limits>
@@ -19,17 +19,17 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class Agreement : public OverEveryTransport {
+class Consensus : public OverEveryTransport {
  protected:
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
 
   /// The error that all ranks throw; checks that all throw the same.
   std::string agreed(const std::function<void()>& call) {
-    std::string text = "no AgreedError";
+    std::string text = "no ConsensusError";
     try {
       call();
-    } catch (const AgreedError& error) {
+    } catch (const ConsensusError& error) {
       text = error.what();
     }
     for (const std::string& other : all_gather_text(*communicator_, text)) EXPECT_EQ(other, text);
@@ -41,13 +41,13 @@ class Agreement : public OverEveryTransport {
   }
 };
 
-TEST_P(Agreement, EqualItemsPass) {
+TEST_P(Consensus, EqualItemsPass) {
   const std::string longer(100'000, 'x');
   require_equal(*communicator_, std::vector<FingerprintItem>{{"program", "1.0"}, {"configuration", longer}});
   require_equal(*communicator_, {});
 }
 
-TEST_P(Agreement, TheDifferingItemIsNamedWithRanksAndValues) {
+TEST_P(Consensus, TheDifferingItemIsNamedWithRanksAndValues) {
   if (size() == 1) return;  // one rank agrees with itself
   const std::string text = agreed([&] {
     require_equal(*communicator_,
@@ -62,7 +62,7 @@ TEST_P(Agreement, TheDifferingItemIsNamedWithRanksAndValues) {
   EXPECT_THAT(text, testing::Not(HasSubstr("program")));
 }
 
-TEST_P(Agreement, OfLongValuesTheDifferingLineIsShown) {
+TEST_P(Consensus, OfLongValuesTheDifferingLineIsShown) {
   if (size() == 1) return;
   std::string configuration;
   for (int line = 0; line < 200; ++line) configuration += "option-" + std::to_string(line) + " = value\n";
@@ -74,20 +74,20 @@ TEST_P(Agreement, OfLongValuesTheDifferingLineIsShown) {
               AllOf(HasSubstr("\"batch = 128\""), HasSubstr("\"batch = 64\""), testing::Not(HasSubstr("option-10 "))));
 }
 
-TEST_P(Agreement, DifferentItemsAreADifferenceToo) {
+TEST_P(Consensus, DifferentItemsAreADifferenceToo) {
   if (size() == 1) return;
   std::vector<FingerprintItem> items{{"program", "1.0"}};
   if (rank() == 0) items.push_back({"threads", "4"});
   EXPECT_THAT(agreed([&] { require_equal(*communicator_, items); }), HasSubstr("the list of things compared differs"));
 }
 
-TEST_P(Agreement, WorkThatSucceedsEverywhereIsSilent) {
+TEST_P(Consensus, WorkThatSucceedsEverywhereIsSilent) {
   int calls = 0;
   all_succeed(*communicator_, [&] { ++calls; });
   EXPECT_EQ(calls, 1);
 }
 
-TEST_P(Agreement, AnErrorOnOneRankIsKnownToAll) {
+TEST_P(Consensus, AnErrorOnOneRankIsKnownToAll) {
   const int culprit = size() - 1;
   const std::string text = agreed([&] {
     all_succeed(*communicator_, [&] {
@@ -97,12 +97,12 @@ TEST_P(Agreement, AnErrorOnOneRankIsKnownToAll) {
   EXPECT_EQ(text, size() == 1 ? "disk full" : "rank " + std::to_string(culprit) + ": disk full");
 }
 
-TEST_P(Agreement, TheSameErrorOnAllRanksIsSaidOnce) {
+TEST_P(Consensus, TheSameErrorOnAllRanksIsSaidOnce) {
   EXPECT_EQ(agreed([&] { all_succeed(*communicator_, [] { throw std::runtime_error("no such folder"); }); }),
             all_ranks() + "no such folder");
 }
 
-TEST_P(Agreement, DifferentErrorsAreSaidWithTheirRanks) {
+TEST_P(Consensus, DifferentErrorsAreSaidWithTheirRanks) {
   if (size() < 4) return;  // needs four ranks
   const std::string text = agreed([&] {
     all_succeed(*communicator_, [&] {
@@ -113,18 +113,18 @@ TEST_P(Agreement, DifferentErrorsAreSaidWithTheirRanks) {
   EXPECT_EQ(text, "ranks 0,2: first\nrank 3: second");
 }
 
-TEST_P(Agreement, ErrorsWithoutTextOrTypeCount) {
+TEST_P(Consensus, ErrorsWithoutTextOrTypeCount) {
   EXPECT_THAT(agreed([&] { all_succeed(*communicator_, [] { throw std::runtime_error(""); }); }),
               HasSubstr("an error"));
   EXPECT_THAT(agreed([&] { all_succeed(*communicator_, [] { throw 42; }); }), HasSubstr("an error"));
 }
 
-TEST_P(Agreement, WorkThatCommunicatesIsRefused) {
+TEST_P(Consensus, WorkThatCommunicatesIsRefused) {
   EXPECT_THAT(agreed([&] { all_succeed(*communicator_, [&] { communicator_->barrier(); }); }),
               HasSubstr("long operation"));
 }
 
-TEST_P(Agreement, TextsAreGatheredOnce) {
+TEST_P(Consensus, TextsAreGatheredOnce) {
   EXPECT_THAT(gather_distinct(*communicator_, ""), ElementsAre());
   const std::vector<RankText> same = gather_distinct(*communicator_, "same");
   ASSERT_EQ(same.size(), 1u);
@@ -138,7 +138,7 @@ TEST_P(Agreement, TextsAreGatheredOnce) {
   EXPECT_EQ(with_ranks_unless_all(one[0]), "rank 1: mine");
 }
 
-TEST_P(Agreement, TheTopologyIsTheSameOnAllRanks) {
+TEST_P(Consensus, TheTopologyIsTheSameOnAllRanks) {
   const std::vector<RankPlace> places =
       gather_topology(*communicator_, "cpu of rank " + std::to_string(rank()), "number " + std::to_string(rank()));
   ASSERT_EQ(places.size(), static_cast<std::size_t>(size()));
@@ -157,7 +157,7 @@ TEST_P(Agreement, TheTopologyIsTheSameOnAllRanks) {
   for (const std::string& other : all_gather_text(*communicator_, table)) EXPECT_EQ(other, table);
 }
 
-LOCKSTEP_OVER_EVERY_TRANSPORT(Agreement);
+LOCKSTEP_OVER_EVERY_TRANSPORT(Consensus);
 
 }  // namespace
 }  // namespace lockstep::comm
