@@ -171,6 +171,16 @@ NetworkLosses losses_for(std::span<const DeclaredLoss> losses, LossKind main, co
                       "and {} has one number",
                       loss.place, target.name));
     }
+    const auto is_beside = [&](const model::LossTerm& term) {
+      return term.first != target.columns.first && !model::is_of_numbers(term.kind) &&
+             !model::is_of_numbers(loss.kind) && meaning_of(term.kind) != meaning_of(loss.kind);
+    };
+    if (const auto found = std::ranges::find_if(result.terms, is_beside); found != result.terms.end()) {
+      throw UsageError(
+          fmt::format("{}: losses: {} and {} judge targets of two kinds, of which a sample has one, and "
+                      "numbers beside it: leave one of them out",
+                      loss.place, word_of(std::optional(found->kind)), loss.word));
+    }
     const auto is_other = [&](const model::LossTerm& term) {
       return term.first == target.columns.first && meaning_of(term.kind) != meaning_of(loss.kind);
     };

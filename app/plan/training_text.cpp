@@ -95,6 +95,14 @@ std::string weights_text(const Workload& workload) {
                      fmt::join(parts, "; times "));
 }
 
+/// Targets that are labels or probabilities keep mean 0 and deviation 1.
+std::string scaled_targets_text(const io::FeatureScale& scale) {
+  const std::size_t all = scale.mean.size();
+  std::size_t scaled = 0;
+  for (std::size_t i = 0; i < all; ++i) scaled += scale.mean[i] != 0 || scale.deviation[i] != 1 ? 1 : 0;
+  return scaled == all ? counted(all, "target") : fmt::format("{} of {}", scaled, counted(all, "target"));
+}
+
 std::string input_text(const Plan& plan) {
   const DataOptions& data = plan.settings.data;
   if (plan.workload.network->sample_shape().tokens) {
@@ -112,7 +120,7 @@ std::string input_text(const Plan& plan) {
       workload.targets.empty()
           ? ""
           : fmt::format("\ntargets: {} to mean 0, deviation 1; the loss is of those, errors are {}",
-                        counted(workload.targets.mean.size(), "target"),
+                        scaled_targets_text(workload.targets),
                         workload.targets.mean.size() > 1 ? "in standard deviations" : "in the units of the data"));
 }
 

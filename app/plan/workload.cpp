@@ -118,6 +118,10 @@ bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& op
 model::LossKind loss_kind(const TrainOptions& trained, const io::DatasetInfo& info) {
   const std::vector<model::DeclaredLoss>& declared = model::network_kind(trained.network).losses;
   if (declared.empty()) return loss_kind(trained.loss, info);
+  if (trained.is_given("loss")) {
+    throw UsageError(fmt::format("--loss {}: {} names its losses itself: leave --loss out", word_of(trained.loss.kind),
+                                 declared[0].place.substr(0, declared[0].place.rfind(':'))));
+  }
   const model::LossKind main = main_loss(declared, trained.loss.kind);
   for (const model::DeclaredLoss& loss : declared) {
     LossOptions one = trained.loss;

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -16,6 +17,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/options/choices.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
@@ -208,6 +210,30 @@ bool is_of_run(const fs::path& file, const fs::path& run) {
   return fs::equivalent(fs::absolute(file).parent_path(), run / "checkpoints", unknown);
 }
 
+namespace {
+
+/// Losses of one meaning read the outputs alike, and have one metric.
+int meaning_of(model::LossKind loss) {
+  if (model::is_of_numbers(loss)) return static_cast<int>(model::LossKind::mean_squared_error);
+  return static_cast<int>(model::takes_classes(loss) ? model::LossKind::softmax_cross_entropy : loss);
+}
+
+/// before: the run's --loss; nullopt: what its targets are by themselves.
+void require_same_meaning(const std::string& source, std::optional<model::LossKind> before, const Plan& plan) {
+  const model::LossKind now = plan.workload.model.loss;
+  if (!model::network_kind(plan.settings.network).losses.empty()) return;  // the checkpoint's network names them
+  const model::LossKind usual = plan.workload.training->info().labels_are_classes
+                                    ? model::LossKind::softmax_cross_entropy
+                                    : model::LossKind::mean_squared_error;
+  if (meaning_of(before.value_or(usual)) == meaning_of(now)) return;
+  throw UsageError(fmt::format(
+      "{}: the checkpoint's outputs mean something else: it learnt by {}, and --loss {} has another metric. "
+      "Leave --loss out, or start a new run from its weights with --initialize-from",
+      source, word_of(std::optional(before.value_or(usual))), word_of(std::optional(now))));
+}
+
+}  // namespace
+
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
                      const Plan& plan) {
   const io::TrainingRecord& wanted = plan.record;
@@ -245,6 +271,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
                       plan.workload.paths.training.string(), source));
     }
     const TrainOptions before = train_options_of(record);
+    require_same_meaning(source, before.loss.kind, plan);
     warning = check_resumed_mode(source, before.agree, plan.settings.agree, record.step);
     if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0 && !new_optimizer) {
       throw UsageError(fmt::format(

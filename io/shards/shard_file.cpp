@@ -124,7 +124,9 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& wante
   const std::vector<std::string> inputs = datasets_named(file, x), targets = datasets_named(file, y);
   const auto is_there = [&](const std::string& name) { return file.has(name) || !file.dangling(name).empty(); };
   const bool labelled =
-      !targets.empty() && (unlabelled == Unlabelled::refused || std::ranges::any_of(targets, is_there));
+      !targets.empty() && (unlabelled == Unlabelled::refused || std::ranges::all_of(targets, [&](const auto& name) {
+                             return is_there(name) && std::ranges::find(inputs, name) == inputs.end();
+                           }));
   describe_all(file, inputs, labelled ? targets : std::vector<std::string>{});
   file.close();
   for (const StoredField& stored : fields_) {

@@ -58,8 +58,8 @@ double real(const NetworkValue& value) {
 const NetworkValue& find_in(const Scope& scope, std::string_view name) {
   if (const NetworkValue* const found = scope.find(name)) return *found;
   const std::vector<std::string> names = scope.names();
-  refuse(fmt::format("${}: nothing has that name{}; there are {}", name, did_you_mean(name, names),
-                     list_names(names, "and")));
+  refuse(fmt::format("${}: nothing has that name{}{}", name, did_you_mean(name, names),
+                     names.empty() ? " here" : "; there are " + list_names(names, "and")));
 }
 
 /// Recursive descent over the text between $( and ).

@@ -336,8 +336,10 @@ class NetworkReader {
       const auto* const whole = std::get_if<std::int64_t>(&value.data);
       const auto* const number = std::get_if<double>(&value.data);
       loss.weight = whole != nullptr ? static_cast<double>(*whole) : number != nullptr ? *number : 0;
-      if (!(loss.weight > 0) || !std::isfinite(loss.weight)) {
-        refuse(weight->line, fmt::format("losses: weight: {} is no number above 0", weight->text));
+      constexpr double kMinWeight = 1e-6, kMaxWeight = 1e6;  // gradients of others are float32, and their squares
+      if (!(loss.weight >= kMinWeight && loss.weight <= kMaxWeight)) {
+        refuse(weight->line,
+               fmt::format("losses: weight: {} is no number from {:g} to {:g}", weight->text, kMinWeight, kMaxWeight));
       }
     }
     if (const YamlNode* const ignored = node.find("ignore")) {

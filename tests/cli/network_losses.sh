@@ -254,8 +254,8 @@ refused "losses: huber judges mass and huber judges flags, and the data have one
   "$two"$'\n''- {loss: huber, with: flags}' "${tables[@]}" --y mass
 refused 'wrong.yaml:5: losses: head is columns 1 to 3 of 3 of the output, and the target mass columns 1 to 1' \
   '- {loss: huber, with: mass, of: head}' "${tables[@]}" --y mass,flags
-refused 'wrong.yaml:5: losses: weight: 0 is no number above 0' '- {loss: huber, weight: 0}' "${tables[@]}" --y mass
-refused 'wrong.yaml:5: losses: weight: -1 is no number above 0' '- {loss: huber, weight: -1}' "${tables[@]}" --y mass
+refused 'wrong.yaml:5: losses: weight: 0 is no number from 1e-06 to 1e+06' '- {loss: huber, weight: 0}' "${tables[@]}" --y mass
+refused 'wrong.yaml:5: losses: weight: -1 is no number from 1e-06 to 1e+06' '- {loss: huber, weight: -1}' "${tables[@]}" --y mass
 refused 'losses: hubber is no loss; did you mean huber' '- {loss: hubber}' "${tables[@]}" --y mass
 refused 'losses: mass huber is there twice' "$two"$'\n'"$two"$'\n''- {loss: huber, with: flags}' "${tables[@]}" --y mass,flags
 refused 'losses: dice wants classes and huber numbers' "- {loss: huber}"$'\n''- {loss: dice}' "${tables[@]}" --y mass
