@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fields of samples: types that differ between training and validation, runs that go on with other fields, predictions of data without
 # targets, orders of extents by name, fields that are called x, windows without labels, masks beside several inputs.
+# label: more
 # seconds: 150
 . "$(dirname "$0")/harness.sh"
 
@@ -97,8 +98,19 @@ for data in inputs.h5 inputs; do
     head -n 1 p.csv | grep -qx 'index,predicted_mass,predicted_place_0,predicted_place_1' || failed "$(head -n 1 p.csv)"
   done
 done
-run predict runs/direct --data part.h5 --out p.h5 --force
-expect_error 1 "part.h5: has no dataset place; it holds a, b, mass"
+run predict runs/direct --data part.h5 --csv p.csv --out p.h5 --force
+expect_status 0
+head -n 1 p.csv | grep -qx 'index,predicted_mass,predicted_place_0,predicted_place_1' || failed "some of the targets count as none: $(head -n 1 p.csv)"
+python3 -c "
+import h5py
+with h5py.File('two.h5') as f, h5py.File('xy.h5', 'w') as all, h5py.File('xy-alone.h5', 'w') as alone:
+    for g in (all, alone): g['x'], g['y'] = f['a'][:], f['b'][:]
+    all['lab'] = f['mass'][:]"
+sed 's/inputs: .*/inputs: {x: [5], y: [3]}/; s/from: a$/from: x/; s/from: b$/from: y/; s/\[a, b\]/[x, y]/' two.yaml >xy.yaml
+must_run pack --x xy.h5 --x-name x,y --y-name lab --out xy
+must_run train xy --model xy.yaml "${common[@]}" --run runs/xy
+run predict runs/xy --data xy-alone.h5 --out p.h5 --force  # y, which usually names the targets, is an input
+expect_status 0
 run pack --x inputs.h5 --x-name a,b --y-name mass,place --out none
 expect_error 1 "inputs.h5: has no dataset mass; it holds a, b"
 

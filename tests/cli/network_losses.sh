@@ -20,7 +20,9 @@ def tables(name, samples):
     x = r.normal(size=(samples, 5)).astype("f4")
     mass = (3 * x[:, 0] + 40 + r.normal(size=samples)).astype("f4")
     flags = np.stack([x[:, 1] > 0, x[:, 2] > 0.5], 1).astype("f4")
-    with h5py.File(name, "w") as f: f["x"], f["mass"], f["flags"], f["halves"] = x, mass, flags, flags / 2
+    with h5py.File(name, "w") as f:
+        f["x"], f["mass"], f["flags"], f["halves"] = x, mass, flags, flags / 2
+        f["chances"] = np.abs(x[:, :3]) / np.abs(x[:, :3]).sum(1, keepdims=True)
 tables("tables.h5", 48)
 tables("tables-test.h5", 21)
 END
@@ -254,14 +256,20 @@ refused "losses: huber judges mass and huber judges flags, and the data have one
   "$two"$'\n''- {loss: huber, with: flags}' "${tables[@]}" --y mass
 refused 'wrong.yaml:5: losses: head is columns 1 to 3 of 3 of the output, and the target mass columns 1 to 1' \
   '- {loss: huber, with: mass, of: head}' "${tables[@]}" --y mass,flags
-refused 'wrong.yaml:5: losses: weight: 0 is no number from 1e-06 to 1e+06' '- {loss: huber, weight: 0}' "${tables[@]}" --y mass
-refused 'wrong.yaml:5: losses: weight: -1 is no number from 1e-06 to 1e+06' '- {loss: huber, weight: -1}' "${tables[@]}" --y mass
+refused 'wrong.yaml:5: losses: weight: 0 is no number from 1e-06 to 1e\+06' '- {loss: huber, weight: 0}' "${tables[@]}" --y mass
+refused 'wrong.yaml:5: losses: weight: -1 is no number from 1e-06 to 1e\+06' '- {loss: huber, weight: -1}' "${tables[@]}" --y mass
 refused 'losses: hubber is no loss; did you mean huber' '- {loss: hubber}' "${tables[@]}" --y mass
 refused 'losses: mass huber is there twice' "$two"$'\n'"$two"$'\n''- {loss: huber, with: flags}' "${tables[@]}" --y mass,flags
 refused 'losses: dice wants classes and huber numbers' "- {loss: huber}"$'\n''- {loss: dice}' "${tables[@]}" --y mass
 refused 'losses: --loss softmax-cross-entropy needs class labels' '- {loss: softmax-cross-entropy}' "${tables[@]}" --y mass
 refused 'targets 2 to 3 of sample [0-9]+ hold 0\.5, and binary-cross-entropy needs labels of 0 and 1' \
   "$two"$'\n''- {loss: binary-cross-entropy, with: halves}' "${tables[@]}" --y mass,halves
+refused 'binary-cross-entropy and soft-cross-entropy judge targets of two kinds' \
+  '- {loss: binary-cross-entropy, with: flags}'$'\n''- {loss: soft-cross-entropy, with: chances}' "${tables[@]}" --y flags,chances
+refused 'soft-cross-entropy and binary-cross-entropy judge targets of two kinds|soft-cross-entropy judges the only target' \
+  '- {loss: soft-cross-entropy, with: chances}'$'\n''- {loss: binary-cross-entropy, with: flags}' "${tables[@]}" --y chances,flags
+refused 'wrong.yaml:5: losses: weight: 1e39 is no number from 1e-06 to 1e\+06' '- {loss: huber, weight: 1e39}' "${tables[@]}" --y mass
+refused '--loss huber: wrong.yaml names its losses itself: leave --loss out' '- {loss: huber}' "${tables[@]}" --y mass --loss huber
 refused '--loss huber: wrong.yaml names its losses itself: leave --loss out' '- {loss: mean-squared-error}' "${tables[@]}" --y mass --loss huber
 refused "a network's file with several losses.*servers know the sum of them alone" "$two"$'\n''- {loss: mean-absolute-error, with: mass}' \
   "${tables[@]}" --y mass --agree quorum=1

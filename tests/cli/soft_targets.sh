@@ -105,6 +105,12 @@ expect_status 0
 run train --resume --run runs/1 --steps 7
 expect_status 0; expect_out 'continuing after step 5'
 
+check "a run does not go on with a loss of another metric"
+for n in 1 3; do
+  run -n $n train --resume --run runs/1 --steps 9 --loss mean-squared-error
+  expect_error 2 "the checkpoint's outputs mean something else: it learnt by soft-cross-entropy, and --loss mean-squared-error has another metric"
+done
+
 check "probabilities with few digits are accepted"
 run train --data rounded.h5 "${plain[@]}" --steps 1 --run runs/rounded
 expect_status 0
