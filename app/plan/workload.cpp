@@ -118,10 +118,6 @@ bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& op
 model::LossKind loss_kind(const TrainOptions& trained, const io::DatasetInfo& info) {
   const std::vector<model::DeclaredLoss>& declared = model::network_kind(trained.network).losses;
   if (declared.empty()) return loss_kind(trained.loss, info);
-  if (trained.is_given("loss")) {
-    throw UsageError(fmt::format("--loss {}: {} names its losses itself: leave --loss out", word_of(trained.loss.kind),
-                                 declared[0].place.substr(0, declared[0].place.rfind(':'))));
-  }
   const model::LossKind main = main_loss(declared, trained.loss.kind);
   for (const model::DeclaredLoss& loss : declared) {
     LossOptions one = trained.loss;
@@ -568,6 +564,14 @@ void require_windows_of_series(const TrainOptions& options) {
     throw UsageError("--augment is for images, and --window reads series");
 }
 
+/// A network's file that names its losses leaves no choice.
+void require_no_other_loss(const TrainOptions& options) {
+  const std::vector<model::DeclaredLoss>& losses = model::network_kind(options.network).losses;
+  if (losses.empty() || !options.is_given("loss")) return;
+  throw UsageError(fmt::format("--loss {}: {} names its losses itself: leave --loss out", word_of(options.loss.kind),
+                               losses[0].place.substr(0, losses[0].place.rfind(':'))));
+}
+
 /// Splits a share of the training samples off for validation.
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
@@ -667,6 +671,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
+  require_no_other_loss(options);
   workload.model.loss = loss_kind(options, info);
   if (std::string note = fit_network_defaults(info, workload.model.loss, options); !note.empty()) {
     workload.notes.push_back(std::move(note));
