@@ -27,7 +27,7 @@ with h5py.File(sys.argv[1], "w") as file:
     for i, (log_a, n) in enumerate(parameters):
         modes = np.fft.rfftn(random.normal(size=(side, side, side))) * np.exp((log_a + n * log_k) / 2)
         modes[0, 0, 0] = 0
-        volumes[i, ..., 0] = np.fft.irfftn(modes, s=(side, side, side))
+        volumes[i, ..., 0] = np.fft.irfftn(modes, s=(side, side, side), axes=(0, 1, 2))
     file["unitPar"] = parameters.astype("f4")
 
 all_k = np.sqrt(sum(axis**2 for axis in np.meshgrid(frequency, frequency, frequency, indexing="ij"))).ravel()
