@@ -91,7 +91,7 @@ def run_lockstep(program, ranks, ours, repeat, precision):
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "step.json")
         command = [str(HERE.parent.parent / "app" / "launch"), str(ranks), program, "bench", "step", *ours.split(),
-                   "--warmup", str(max(3, repeat // 20)), "--repeat", str(repeat), "--precision", precision, "--json",
+                   "--device", "cpu", "--warmup", str(max(3, repeat // 20)), "--repeat", str(repeat), "--precision", precision, "--json",
                    result]
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
             sys.exit(f"lockstep bench step --precision {precision} failed, see above")
