@@ -93,12 +93,6 @@ void require_targets_for_names(std::span<const DeclaredLoss> losses, const std::
   }
 }
 
-/// Losses of one meaning may judge the same outputs: as numbers, as logits of classes, of labels, or of probabilities.
-LossKind meaning_of(LossKind kind) {
-  if (model::is_of_numbers(kind)) return LossKind::mean_squared_error;
-  return model::takes_classes(kind) ? LossKind::softmax_cross_entropy : kind;
-}
-
 /// The metric is that of the main loss: of numbers the mean over all columns of numbers.
 void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
   std::vector<model::LossTerm*> counted;
@@ -113,6 +107,11 @@ void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
 }
 
 }  // namespace
+
+LossKind meaning_of(LossKind loss) noexcept {
+  if (model::is_of_numbers(loss)) return LossKind::mean_squared_error;
+  return model::takes_classes(loss) ? LossKind::softmax_cross_entropy : loss;
+}
 
 LossKind main_loss(std::span<const DeclaredLoss> losses, std::optional<LossKind> option) {
   const auto first_of = [&](auto is) {

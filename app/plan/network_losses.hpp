@@ -14,6 +14,10 @@
 
 namespace lockstep::app {
 
+/// The loss that stands for all that read the outputs alike: as numbers, as logits of classes, of labels, or of
+/// probabilities. Those of one meaning may judge the same outputs, and have one metric.
+model::LossKind meaning_of(model::LossKind loss) noexcept;
+
 /// The loss that says what the targets are: the first one of numbers, else of classes, else the first one. Throws
 /// UsageError for losses that want targets of several kinds, or if `option`, the value of --loss, is another one.
 model::LossKind main_loss(std::span<const model::DeclaredLoss> losses, std::optional<model::LossKind> option);

@@ -21,6 +21,7 @@
 #include "app/options/stored_options.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
+#include "app/plan/network_losses.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
 #include "io/files/durable_file.hpp"
@@ -211,12 +212,6 @@ bool is_of_run(const fs::path& file, const fs::path& run) {
 }
 
 namespace {
-
-/// Losses of one meaning read the outputs alike, and have one metric.
-int meaning_of(model::LossKind loss) {
-  if (model::is_of_numbers(loss)) return static_cast<int>(model::LossKind::mean_squared_error);
-  return static_cast<int>(model::takes_classes(loss) ? model::LossKind::softmax_cross_entropy : loss);
-}
 
 /// before: the run's --loss; nullopt: what its targets are by themselves.
 void require_same_meaning(const std::string& source, std::optional<model::LossKind> before, const Plan& plan) {
