@@ -126,6 +126,9 @@ void CudaSequences::do_attention_backward(const Attention& shape, const Attentio
 void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const auto& [gates, recurrent, cells, hidden] = operands;
   if (shape.sequences == 0) return;
+  if (takes_whole_layer(operands.hidden)) {
+    return cuda::lstm_layer_forward(tools_.stream_of(shape.queue), shape, operands);
+  }
   const cudaStream_t stream = tools_.stream_of(shape.queue);
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
@@ -140,6 +143,9 @@ void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands
 void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
   const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
   if (shape.sequences == 0) return;
+  if (takes_whole_layer(operands.cells)) {
+    return cuda::lstm_layer_backward(tools_.stream_of(shape.queue), shape, operands);
+  }
   const cudaStream_t stream = tools_.stream_of(shape.queue);
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
@@ -163,6 +169,9 @@ void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperan
 void CudaSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& operands) {
   const auto& [gates, recurrent, bias, products, hidden] = operands;
   if (shape.sequences == 0) return;
+  if (takes_whole_layer(operands.hidden)) {
+    return cuda::gru_layer_forward(tools_.stream, shape, operands);
+  }
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
@@ -177,6 +186,9 @@ void CudaSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& o
 void CudaSequences::do_gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
   const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
   if (shape.sequences == 0) return;
+  if (takes_whole_layer(operands.hidden)) {
+    return cuda::gru_layer_backward(tools_.stream, shape, operands);
+  }
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };

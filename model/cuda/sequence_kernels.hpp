@@ -70,6 +70,15 @@ void gru_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& pr
 void gru_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& products, const Tensor& hidden_before,
                        const Tensor& d_hidden, const Tensor& d_before);
 
+/// True if one kernel takes all steps of a recurrent layer with these states: bfloat16, an even number of units, 128 at
+/// most. Sums of products stay in float there.
+bool takes_whole_layer(const Tensor& hidden);
+/// SequenceOperations' operations in that kernel, for at least one sequence and one step.
+void gru_layer_forward(cudaStream_t stream, const Gru& shape, const GruForwardOperands& operands);
+void gru_layer_backward(cudaStream_t stream, const Gru& shape, const GruBackwardOperands& operands);
+void lstm_layer_forward(cudaStream_t stream, const Lstm& shape, const LstmForwardOperands& operands);
+void lstm_layer_backward(cudaStream_t stream, const Lstm& shape, const LstmBackwardOperands& operands);
+
 inline constexpr std::int64_t kMaxHeadSize = 128;
 /// Head sizes up to kMaxHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor
 /// cores, all else in plain fp32 arithmetic (in tiles too): a static rule.

@@ -2,8 +2,7 @@
 /// One unit of a GRU over one step (the formulas of Gru in sequence_operations.hpp), forwards and back.
 #pragma once
 
-#include <cmath>
-
+#include "model/formulas/gate_functions.hpp"
 #include "model/formulas/host_device.hpp"
 
 namespace lockstep::model::formulas {
@@ -14,17 +13,12 @@ struct GruGates {
   T reset, update, candidate;
 };
 
-template <class T>
-LOCKSTEP_HOST_DEVICE T gru_sigmoid(T v) {
-  return 1 / (1 + std::exp(-v));
-}
-
 /// Turns the sums of the input and the products with the state into gates.
-template <class T>
+template <class T, class Functions = GateFunctions>
 LOCKSTEP_HOST_DEVICE GruGates<T> gru_activate(const GruGates<T>& inputs, const GruGates<T>& products) {
-  const T reset = gru_sigmoid(inputs.reset + products.reset);
-  return {reset, gru_sigmoid(inputs.update + products.update),
-          std::tanh(inputs.candidate + reset * products.candidate)};
+  const T reset = Functions::sigmoid(inputs.reset + products.reset);
+  return {reset, Functions::sigmoid(inputs.update + products.update),
+          Functions::tanh(inputs.candidate + reset * products.candidate)};
 }
 
 /// The unit's state after the step.

@@ -2,8 +2,7 @@
 /// One unit of an LSTM over one step (the formulas of Lstm in sequence_operations.hpp), forwards and back.
 #pragma once
 
-#include <cmath>
-
+#include "model/formulas/gate_functions.hpp"
 #include "model/formulas/host_device.hpp"
 
 namespace lockstep::model::formulas {
@@ -28,22 +27,18 @@ struct LstmState {
   T cell, hidden;
 };
 
-template <class T>
-LOCKSTEP_HOST_DEVICE T lstm_sigmoid(T v) {
-  return 1 / (1 + std::exp(-v));
-}
-
 /// Turns sums into gates.
-template <class T>
+template <class T, class Functions = GateFunctions>
 LOCKSTEP_HOST_DEVICE LstmGates<T> lstm_activate(const LstmGates<T>& z) {
-  return {lstm_sigmoid(z.input), lstm_sigmoid(z.forget), std::tanh(z.cell), lstm_sigmoid(z.output)};
+  return {Functions::sigmoid(z.input), Functions::sigmoid(z.forget), Functions::tanh(z.cell),
+          Functions::sigmoid(z.output)};
 }
 
 /// The unit's state after the step.
-template <class T>
+template <class T, class Functions = GateFunctions>
 LOCKSTEP_HOST_DEVICE LstmState<T> lstm_step(const LstmGates<T>& gates, T cell_before) {
   const T cell = gates.forget * cell_before + gates.input * gates.cell;
-  return {cell, gates.output * std::tanh(cell)};
+  return {cell, gates.output * Functions::tanh(cell)};
 }
 
 /// Results of a backward step: gradients of the sums before the gates, and of the cell before the step.
@@ -55,10 +50,10 @@ struct LstmGradients {
 
 /// d_hidden: the whole gradient of h(t), from above and from the next step. d_cell: gradient of c(t) from the next
 /// step.
-template <class T>
+template <class T, class Functions = GateFunctions>
 LOCKSTEP_HOST_DEVICE LstmGradients<T> lstm_step_back(const LstmGates<T>& gates, T cell_before, T cell, T d_hidden,
                                                      T d_cell) {
-  const T shown = std::tanh(cell);
+  const T shown = Functions::tanh(cell);
   const T d = d_cell + d_hidden * gates.output * (1 - shown * shown);
   return {{d * gates.cell * (gates.input * (1 - gates.input)), d * cell_before * (gates.forget * (1 - gates.forget)),
            d * gates.input * (1 - gates.cell * gates.cell), d_hidden * shown * (gates.output * (1 - gates.output))},

@@ -8,6 +8,7 @@
 #include "model/formulas/gru.hpp"
 #include "model/formulas/lstm.hpp"
 #include "model/kernel_harness.hpp"
+#include "model/lstm_parts.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -565,6 +566,82 @@ TEST(GruSteps, MatchTheFormulas) {
       }
     }
   }
+}
+
+/// A whole layer runs in every order of its block's threads; cuda_sequences_test.cpp judges what it computes.
+TEST(RecurrentLayers, MakeTheSameBitsInEveryOrder) {
+  struct LayerSize {
+    std::int64_t steps, sequences, units;
+  };
+  for (const LayerSize& at : {LayerSize{3, 9, 20}, {4, 3, 34}, {3, 8, 128}}) {
+    const std::int64_t rows = at.steps * at.sequences, states = rows + at.sequences;
+    const ElementType type = ElementType::bfloat16;
+    in_every_order(
+        0,
+        [&](Tensors& t) {
+          const auto filled = [&](const char* name, std::int64_t of_rows, std::int64_t columns) {
+            return t.add_filled(name, type, of_rows, columns).tensor();
+          };
+          const Tensor d_hidden = filled("d_hidden", rows, at.units);
+          {
+            const Gru shape{.steps = at.steps, .sequences = at.sequences, .hidden = at.units};
+            const Tensor gates = filled("gru gates", rows, 3 * at.units), hidden = filled("gru", states, at.units);
+            const Tensor recurrent = filled("gru recurrent", at.units, 3 * at.units);
+            const Tensor products = filled("products", rows, 3 * at.units), bias = filled("bias", 1, 3 * at.units);
+            ASSERT_TRUE(takes_whole_layer(hidden));
+            gru_layer_forward(
+                nullptr, shape,
+                {.gates = gates, .recurrent = recurrent, .bias = bias, .products = products, .hidden = hidden});
+            gru_layer_backward(
+                nullptr, shape,
+                {.gates = gates, .recurrent = recurrent, .products = products, .hidden = hidden, .d_hidden = d_hidden});
+          }
+          const Lstm shape{.steps = at.steps, .sequences = at.sequences, .hidden = at.units};
+          const Tensor gates = filled("gates", rows, 4 * at.units), hidden = filled("hidden", states, at.units);
+          const Tensor recurrent = filled("recurrent", at.units, 4 * at.units),
+                       cells = filled("cells", states, at.units);
+          const Tensor d_cell = filled("d_cell", at.sequences, at.units);
+          lstm_layer_forward(nullptr, shape,
+                             {.gates = gates, .recurrent = recurrent, .cells = cells, .hidden = hidden});
+          lstm_layer_backward(
+              nullptr, shape,
+              {.gates = gates, .recurrent = recurrent, .cells = cells, .d_hidden = d_hidden, .d_cell = d_cell});
+        },
+        [&](Tensors& t) {
+          for (const char* const name : {"gru gates", "products", "gru", "gates", "cells", "hidden"}) {
+            for (const double value : t[name].values()) ASSERT_TRUE(std::isfinite(value)) << name;
+          }
+        });
+  }
+}
+
+/// Calls for some of the steps make the bits of one call for all of them.
+TEST(RecurrentLayers, LstmInPartsMakesTheSameBits) {
+  const Lstm shape{.steps = 7, .sequences = 5, .hidden = 40};
+  const std::int64_t rows = shape.steps * shape.sequences, states = rows + shape.sequences;
+  Tensors t(0);
+  const auto backward = [&](const std::string& name, std::int64_t steps_of_part) {
+    const auto filled = [&](const char* part, std::int64_t of_rows, std::int64_t columns) {
+      GuardedTensor& tensor = t.add(name + part, ElementType::bfloat16, of_rows, columns);
+      fill(tensor, part);
+      return tensor.tensor();
+    };
+    const LstmBackwardOperands whole{.gates = filled("gates", rows, 4 * shape.hidden),
+                                     .recurrent = filled("recurrent", shape.hidden, 4 * shape.hidden),
+                                     .cells = filled("cells", states, shape.hidden),
+                                     .d_hidden = filled("d_hidden", rows, shape.hidden),
+                                     .d_cell = filled("d_cell", shape.sequences, shape.hidden)};
+    struct Layer {
+      void lstm_backward(const Lstm& of, const LstmBackwardOperands& operands) {
+        lstm_layer_backward(nullptr, of, operands);
+      }
+    } layer;
+    model::test::lstm_backward_in_parts(layer, shape, whole, steps_of_part);
+    return t[name + "gates"].values();
+  };
+  const std::vector<double> at_once = backward("at once ", shape.steps);
+  EXPECT_EQ(backward("by three ", 3), at_once);
+  EXPECT_EQ(backward("one by one ", 1), at_once);
 }
 
 }  // namespace

@@ -195,14 +195,19 @@ TEST_P(CudaSequencesTest, AttendsOverContextsThatGrow) {
   }
 }
 
+/// Weights of a layer whose sums do not drown its inputs.
+double recurrent_scale(std::int64_t units) { return 3 / std::sqrt(static_cast<double>(units)); }
+
 TEST_P(CudaSequencesTest, RunsAnLstmThereAndBackInOneCallAndInParts) {
   for (const std::int64_t steps_of_part : {6, 4, 1}) {
     for (const Lstm& shape :
          {Lstm{.steps = 3, .sequences = 0, .hidden = 4}, Lstm{.steps = 1, .sequences = 2, .hidden = 3},
-          Lstm{.steps = 6, .sequences = 5, .hidden = 20}}) {
+          Lstm{.steps = 6, .sequences = 5, .hidden = 20}, Lstm{.steps = 6, .sequences = 9, .hidden = 34},
+          Lstm{.steps = 6, .sequences = 2, .hidden = 21}, Lstm{.steps = 6, .sequences = 8, .hidden = 128},
+          Lstm{.steps = 2, .sequences = 3, .hidden = 130}}) {
       const std::int64_t rows = shape.steps * shape.sequences;
       const Pair &gates = filled(type(), rows, 4 * shape.hidden),
-                 &recurrent = filled(type(), shape.hidden, 4 * shape.hidden);
+                 &recurrent = filled(type(), shape.hidden, 4 * shape.hidden, recurrent_scale(shape.hidden));
       // The state before the steps is given; the rest is written.
       Pair &cells = filled(type(), rows + shape.sequences, shape.hidden),
            &hidden = filled(type(), rows + shape.sequences, shape.hidden);
@@ -233,12 +238,15 @@ TEST_P(CudaSequencesTest, RunsAnLstmThereAndBackInOneCallAndInParts) {
 }
 
 TEST_P(CudaSequencesTest, RunsAGruThereAndBack) {
-  for (const Gru& shape : {Gru{.steps = 3, .sequences = 0, .hidden = 4}, Gru{.steps = 1, .sequences = 2, .hidden = 3},
-                           Gru{.steps = 6, .sequences = 5, .hidden = 20}}) {
+  for (const Gru& shape :
+       {Gru{.steps = 3, .sequences = 0, .hidden = 4}, Gru{.steps = 1, .sequences = 2, .hidden = 3},
+        Gru{.steps = 6, .sequences = 5, .hidden = 20}, Gru{.steps = 4, .sequences = 9, .hidden = 34},
+        Gru{.steps = 6, .sequences = 2, .hidden = 21}, Gru{.steps = 3, .sequences = 8, .hidden = 128},
+        Gru{.steps = 2, .sequences = 3, .hidden = 130}}) {
     const std::int64_t rows = shape.steps * shape.sequences;
     const Pair &gates = filled(type(), rows, 3 * shape.hidden),
-               &recurrent = filled(type(), shape.hidden, 3 * shape.hidden), &bias = filled(type(), 1, 3 * shape.hidden),
-               &products = workspace(type(), rows, 3 * shape.hidden);
+               &recurrent = filled(type(), shape.hidden, 3 * shape.hidden, recurrent_scale(shape.hidden)),
+               &bias = filled(type(), 1, 3 * shape.hidden), &products = workspace(type(), rows, 3 * shape.hidden);
     Pair& hidden = filled(type(), rows + shape.sequences, shape.hidden);
     const Pair& d_hidden = filled(type(), rows, shape.hidden);
     for (std::size_t i = static_cast<std::size_t>(shape.sequences * shape.hidden); i < hidden.device.count(); ++i) {
