@@ -119,6 +119,26 @@ void Backend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Ten
   sequences().gelu_forward(z, bias, y);
 }
 
+void Backend::linear_add_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& added,
+                                 const Tensor& y) {
+  const ElementType type = compute_type();
+  const char* const operation = "linear_add_forward";
+  require(is(x, type, x.rows, w.rows), operation, "x must be [batch, inputs] in the compute type");
+  require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, operation,
+          "w must be [inputs, outputs] in the compute type");
+  require(is(bias, type, 1, w.columns), operation, "bias must be [1, outputs]");
+  require(is(added, type, x.rows, w.columns) && is(y, type, x.rows, w.columns), operation,
+          "added and y must be [batch, outputs] in the compute type");
+  require(apart(y, added) && apart(y, x), operation, "y must have memory of its own");
+  do_linear_add_forward(x, w, bias, added, y);
+}
+
+void Backend::do_linear_add_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& added,
+                                    const Tensor& y) {
+  linear_forward(x, w, bias, Activation::none, y);
+  add(added, y);
+}
+
 void Backend::linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
                                            Accumulate accumulate, const Tensor& d_z_sums) {
   require_linear_backward(operands, Activation::none, compute_type(), master_type());

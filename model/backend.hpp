@@ -234,6 +234,10 @@ class Backend {
   /// z = x w + bias, y = gelu(z) as in SequenceOperations::gelu_forward: one call, for devices that fuse them into one
   /// kernel.
   void linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z, const Tensor& y);
+  /// y = added + x w + bias; y has memory of its own. Where fuses_sums(), that is one kernel, which rounds once.
+  void linear_add_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& added, const Tensor& y);
+  /// True if a product had better make the sum behind it: linear_add_forward() instead of a pass over memory.
+  virtual bool fuses_sums() const noexcept { return false; }
   /// As linear_backward of a layer without an activation, whose x is gelu(z): d_x becomes the gradient of z, and
   /// d_z_sums (master type [1, inputs], may be empty) = or += its column sums.
   void linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
@@ -325,6 +329,8 @@ class Backend {
   /// Default: one call after the other, for devices without a fused kernel.
   virtual void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                                       const Tensor& y);
+  virtual void do_linear_add_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& added,
+                                     const Tensor& y);
   virtual void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
                                                Accumulate accumulate, const Tensor& d_z_sums);
 

@@ -191,15 +191,21 @@ void CudaBackend::do_linear_backward(const LinearBackwardOperands& operands, Act
 
 void CudaBackend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                                          const Tensor& y) {
-  if (fuses_gelu() && matmul_.multiply_with_gelu(stream_.get(), {x}, {w}, bias, z, y)) return;
+  if (fuses_epilogues() && matmul_.multiply_with_gelu(stream_.get(), {x}, {w}, bias, z, y)) return;
   Backend::do_linear_gelu_forward(x, w, bias, z, y);
+}
+
+void CudaBackend::do_linear_add_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& added,
+                                        const Tensor& y) {
+  if (fuses_sums() && matmul_.multiply_with_sum(stream_.get(), {x}, {w}, bias, added, y)) return;
+  Backend::do_linear_add_forward(x, w, bias, added, y);
 }
 
 void CudaBackend::do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
                                                   Accumulate accumulate, const Tensor& d_z_sums) {
   const Tensor& d_z = operands.d_x;
-  const bool fused = fuses_gelu() && matmul_.multiply_through_gelu(stream_.get(), {operands.d_y},
-                                                                   {operands.w, Matmul::Transposed::yes}, z, d_z);
+  const bool fused = fuses_epilogues() && matmul_.multiply_through_gelu(stream_.get(), {operands.d_y},
+                                                                        {operands.w, Matmul::Transposed::yes}, z, d_z);
   if (!fused || d_z.count() == 0) return Backend::do_linear_backward_through_gelu(operands, z, accumulate, d_z_sums);
   LinearBackwardOperands others = operands;
   others.d_x = {};

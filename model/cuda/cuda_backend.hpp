@@ -39,6 +39,7 @@ class CudaBackend final : public Backend {
   std::pmr::memory_resource* host_memory() noexcept override { return &pinned_; }
   bool is_host() const noexcept override { return false; }
   void* stream() noexcept override { return stream_.get(); }
+  bool fuses_sums() const noexcept override { return fuses_epilogues(); }
   void order(Queue before, Queue after) override { queues_.order(before, after); }
   void use_processors(Processors processors) noexcept override;
 
@@ -64,6 +65,8 @@ class CudaBackend final : public Backend {
   LOCKSTEP_OPERATIONS(void, override)
   void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                               const Tensor& y) override;
+  void do_linear_add_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& added,
+                             const Tensor& y) override;
   void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                        const Tensor& d_z_sums) override;
   void do_combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums) override;
@@ -76,7 +79,7 @@ class CudaBackend final : public Backend {
   void do_read(const Tensor& from, std::span<std::byte> host) override;
 
   /// True from Hopper on; before it a separate pass is faster than the product's epilogue (as llm.c found on the A100).
-  bool fuses_gelu() const noexcept { return device_.major >= 9 && precision_ == Precision::bf16; }
+  bool fuses_epilogues() const noexcept { return device_.major >= 9 && precision_ == Precision::bf16; }
   Scratch scratch() const noexcept { return {scratch_.data(), scratch_.bytes()}; }
 
   // In this order: a member outlives the later ones that use it.

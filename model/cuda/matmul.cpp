@@ -150,6 +150,13 @@ bool Matmul::multiply_with_bias(cudaStream_t stream, const Operand& a, const Ope
   return multiply_with(stream, a, b, {.kind = CUBLASLT_EPILOGUE_BIAS, .bias = bias}, out);
 }
 
+bool Matmul::multiply_with_sum(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                               const Tensor& added, const Tensor& out) {
+  if (out.count() == 0) return true;
+  if (alignment_of(bias.data) < kBiasAlignment || !has_packed_rows(out) || !has_packed_rows(added)) return false;
+  return multiply_with(stream, a, b, {.kind = CUBLASLT_EPILOGUE_BIAS, .bias = bias, .added = added}, out);
+}
+
 bool Matmul::multiply_with_gelu(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
                                 const Tensor& z, const Tensor& y) {
   if (y.count() == 0) return true;
@@ -171,13 +178,13 @@ bool Matmul::multiply_with(cudaStream_t stream, const Operand& a, const Operand&
   const auto& [left, right, result] = product.made;
   Tensor bias = epilogue.bias;
   if (product.padded.copies_out) {
-    if (epilogue.kind != CUBLASLT_EPILOGUE_BIAS) return false;
+    if (epilogue.kind != CUBLASLT_EPILOGUE_BIAS || epilogue.added.present()) return false;
     bias = {product.bias_room, bias.type, 1, result.columns};
   }
-  const Problem problem =
-      problem_of({left, a.transposed}, {right, b.transposed},
-                 {.kind = epilogue.kind, .bias = bias, .aux = epilogue.aux}, Accumulate::no, result);
-  const Pointers pointers{right.data, left.data, result.data, bias.data, epilogue.aux.data};
+  const Problem problem = problem_of(
+      {left, a.transposed}, {right, b.transposed},
+      {.kind = epilogue.kind, .bias = bias, .aux = epilogue.aux, .added = epilogue.added}, Accumulate::no, result);
+  const Pointers pointers{right.data, left.data, result.data, bias.data, epilogue.aux.data, epilogue.added.data};
   Plan& plan = plan_for(stream, problem, pointers);
   if (!plan.found()) return false;
   if (product.padded.copies_out) copy_rows(stream, epilogue.bias, bias);
@@ -207,11 +214,13 @@ Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Epi
                         .out = out.type,
                         .epilogue = epilogue.kind,
                         .accumulate = accumulate == Accumulate::yes,
+                        .adds = epilogue.added.present(),
                         .left_alignment = alignment_of(b.tensor.data),
                         .right_alignment = alignment_of(a.tensor.data),
                         .out_alignment = alignment_of(out.data),
                         .bias_alignment = !epilogue.bias.present() ? 0 : alignment_of(epilogue.bias.data),
                         .aux_alignment = !epilogue.aux.present() ? 0 : alignment_of(epilogue.aux.data),
+                        .added_alignment = !epilogue.added.present() ? 0 : alignment_of(epilogue.added.data),
                         .processors = processors_};
   if (std::max({problem.rows, problem.columns, problem.terms}) > std::numeric_limits<std::int32_t>::max()) {
     throw std::invalid_argument(describe(problem) + ": cuBLASLt counts to 2^31 - 1 in each direction");
@@ -223,7 +232,7 @@ std::string Matmul::describe(const Problem& problem) {
   return fmt::format("a product [{}, {}]{} x [{}, {}]{}, {} to {}{}{}", problem.columns, problem.terms,
                      problem.right_transposed ? " (first transposed)" : "", problem.terms, problem.rows,
                      problem.left_transposed ? " (second transposed)" : "", name_of(problem.in), name_of(problem.out),
-                     name_of_epilogue(problem.epilogue),
+                     problem.adds ? ", added to another matrix with its bias" : name_of_epilogue(problem.epilogue),
                      problem.parts == 1 ? "" : fmt::format(", {} at once", problem.parts));
 }
 
@@ -326,7 +335,8 @@ void Matmul::propose(const Problem& problem, std::uint32_t reductions, Plan& pla
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem.left_alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.right_alignment);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.out_alignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      problem.adds ? problem.added_alignment : problem.out_alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.out_alignment);
 
   std::array<cublasLtMatmulHeuristicResult_t, kTimedProposals> results{};
@@ -345,18 +355,19 @@ void Matmul::propose(const Problem& problem, std::uint32_t reductions, Plan& pla
 }
 
 cublasStatus_t Matmul::launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
-                              bool accumulate, const Pointers& pointers) {
-  const float alpha = 1, beta = accumulate ? 1 : 0;
+                              const Problem& problem, const Pointers& pointers) {
+  const float alpha = 1, beta = problem.accumulate || problem.adds ? 1 : 0;
+  const void* const added = problem.adds ? pointers.added : pointers.out;
   const Block& workspace = room_of(stream).workspace;
   return cublasLtMatmul(handle_.get(), plan.operation.get(), &alpha, pointers.left, plan.left.get(), pointers.right,
-                        plan.right.get(), &beta, pointers.out, plan.out.get(), pointers.out, plan.out.get(), &algorithm,
+                        plan.right.get(), &beta, added, plan.out.get(), pointers.out, plan.out.get(), &algorithm,
                         workspace.data(), workspace.bytes(), stream);
 }
 
 bool Matmul::run(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers) {
   const bool was_found = plan.found();
   while (plan.found()) {
-    const cublasStatus_t status = launch(stream, plan, plan.algorithms.front(), problem.accumulate, pointers);
+    const cublasStatus_t status = launch(stream, plan, plan.algorithms.front(), problem, pointers);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
     if (!is_refusal(status)) check(status, describe(problem).c_str());
     plan.refuse_first(status);
@@ -385,7 +396,7 @@ void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& 
   std::vector<Timed> timed;
   while (plan.found()) {
     const cublasLtMatmulAlgo_t algorithm = plan.algorithms.front();
-    const cublasStatus_t status = launch(stream, plan, algorithm, problem.accumulate, trial);
+    const cublasStatus_t status = launch(stream, plan, algorithm, problem, trial);
     if (is_refusal(status)) {
       plan.refuse_first(status);
       continue;
@@ -393,7 +404,7 @@ void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& 
     if (status != CUBLAS_STATUS_SUCCESS) check(status, describe(problem).c_str());
     plan.algorithms.erase(plan.algorithms.begin());
     timed.push_back({algorithm, time_of(stream, kRounds, [&] {
-                       check(launch(stream, plan, algorithm, problem.accumulate, trial), "timing algorithms");
+                       check(launch(stream, plan, algorithm, problem, trial), "timing algorithms");
                      })});
   }
   std::ranges::stable_sort(timed, {}, &Timed::time);

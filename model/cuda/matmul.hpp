@@ -74,6 +74,10 @@ class Matmul {
   [[nodiscard]] bool multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
                                         const Tensor& out);
 
+  /// The same with one more matrix: out = added + a b + bias.
+  [[nodiscard]] bool multiply_with_sum(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                                       const Tensor& added, const Tensor& out);
+
   /// z = a b + bias, rounded, and y = gelu of that sum before it is rounded (formulas/gelu.hpp); or out = (a b)
   /// gelu'(z). Runs in one kernel, if there is one and all operands are bfloat16 in rows of whole 16 bytes; otherwise
   /// returns false and does nothing.
@@ -109,10 +113,11 @@ class Matmul {
     ElementType in = ElementType::float32, out = ElementType::float32;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     bool accumulate = false;
+    bool adds = false;  ///< another matrix than the result
     Sums sums = Sums::may_be_split;
     int parts = 1;  ///< number of ranges of the terms: as many products, one below the other
     std::uint32_t left_alignment = 0, right_alignment = 0, out_alignment = 0;  ///< bytes
-    std::uint32_t bias_alignment = 0, aux_alignment = 0;
+    std::uint32_t bias_alignment = 0, aux_alignment = 0, added_alignment = 0;
     int processors = 0;
 
     /// Otherwise the caller runs its own.
@@ -125,6 +130,7 @@ class Matmul {
     void* out;
     const void* bias;
     const void* aux;
+    const void* added = nullptr;  ///< null: the result itself, where it is added to
   };
   struct Plan {
     Owned<cublasLtMatmulDescOpaque_t> operation;
@@ -151,10 +157,10 @@ class Matmul {
   void multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out,
                      Sums sums);
 
-  /// Work on a product before it is stored; `aux` has the shape of the product.
+  /// Work on a product before it is stored; `aux` and `added` have the shape of the product.
   struct Epilogue {
     cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
-    Tensor bias = {}, aux = {};
+    Tensor bias = {}, aux = {}, added = {};
   };
   Problem problem_of(const Operand& a, const Operand& b, const Epilogue& epilogue, Accumulate accumulate,
                      const Tensor& out) const;
@@ -168,8 +174,8 @@ class Matmul {
   Plan make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   /// Appends the heuristics' proposals with these reduction schemes.
   void propose(const Problem& problem, std::uint32_t reductions, Plan& plan) const;
-  cublasStatus_t launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, bool accumulate,
-                        const Pointers& pointers);
+  cublasStatus_t launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                        const Problem& problem, const Pointers& pointers);
   /// Returns false and does nothing if cuBLASLt refuses each of its proposals.
   [[nodiscard]] bool run(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers);
   /// Puts the fastest algorithm first and drops refused ones. Does nothing if it cannot measure.

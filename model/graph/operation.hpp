@@ -55,6 +55,8 @@ struct OperationNeeds {
   bool is_sum = false;              ///< the output is the sum of two inputs
   /// Forward can also make input 0, if that is a sum that the call before it leaves to it: NodePass::addend().
   bool makes_sum = false;
+  bool adds_in_product =
+      false;  ///< forward can add another value in the product that makes its output: NodePass::added()
 };
 
 /// Takes the declarations of one node.
@@ -131,6 +133,8 @@ class NodePass {
   Tensor in_of_all_positions(std::size_t i = 0) const;
   /// Input 0 is the sum of these two, and forward makes it (OperationNeeds::makes_sum); else absent.
   Tensor addend(std::size_t i) const;
+  /// To be added to the output (OperationNeeds::adds_in_product); else absent.
+  Tensor added() const;
   /// The output with the rows before it (Declarations::margin).
   Tensor out_with_margin() const;
   /// A tensor in rows of whole samples of `elements`.

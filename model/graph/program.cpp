@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "model/graph/lifetimes.hpp"
 
@@ -159,6 +160,12 @@ class Program::Planning {
     if (i > 0 && is_made_behind_[i - 1]) {
       places.addends = program_.places_[i - 1].inputs;
       ++program_.fused_sums_;
+      if (const std::optional<std::size_t> product = product_of_sum(i - 1)) {
+        const std::vector<std::size_t>& operands = nodes_[i - 1].inputs;
+        const std::size_t other = operands[0] == *product + 1 ? operands[1] : operands[0];
+        program_.places_[*product].added = other == 0 ? kNetworkInput : program_.places_[other - 1].output;
+        places.product_makes_sum = true;
+      }
     }
     const std::int32_t last = std::max(tick, reads_[i + 1].last());
     const Lifetime lifetime = last == kForever ? Lifetime{} : Lifetime{tick, last};
@@ -174,6 +181,17 @@ class Program::Planning {
       places.saved.push_back(add(saved, {tick, goes_backward_[i] ? tick_of_backward(i) : tick}));
     }
     if (!is_view(i) && !is_made_behind_[i]) program_.forward_.push_back(i);
+  }
+
+  /// The node directly before a sum whose output has the sum's memory, so that its product can make the sum.
+  std::optional<std::size_t> product_of_sum(std::size_t sum) const {
+    if (sum == 0 || !needs_[sum - 1].adds_in_product) return std::nullopt;
+    const std::vector<std::size_t>& operands = nodes_[sum].inputs;
+    const bool reads_one = operands.size() == 2 && operands[0] != operands[1] &&
+                           std::ranges::find(operands, sum) != operands.end();  // value `sum` is that of node sum - 1
+    const bool is_alone = graph_.values()[sum].readers.size() == 1 && margin_of(sum) == 0;
+    if (!reads_one || !is_alone || memory_of_[sum + 1] != memory_of_[sum]) return std::nullopt;
+    return sum - 1;
   }
 
   /// The loss reads targets in the order of the output's rows.
@@ -432,7 +450,11 @@ Tensor NodePass::in(std::size_t i) const { return tensor_at(pass, places_.inputs
 Tensor NodePass::out() const { return tensor_at(pass, places_.output, *places_.shapes.back()); }
 Tensor NodePass::in_of_all_positions(std::size_t i) const { return pass.whole(places_.inputs[i]); }
 Tensor NodePass::addend(std::size_t i) const {
-  return places_.addends.empty() ? Tensor{} : tensor_at(pass, places_.addends[i], *places_.shapes[0]);
+  if (places_.addends.empty() || (places_.product_makes_sum && pass.backend.fuses_sums())) return {};
+  return tensor_at(pass, places_.addends[i], *places_.shapes[0]);
+}
+Tensor NodePass::added() const {
+  return pass.backend.fuses_sums() ? tensor_at(pass, places_.added, *places_.shapes.back()) : Tensor{};
 }
 Tensor NodePass::out_with_margin() const {
   return pass.memory.layout->with_margin(places_.output, pass.memory.activations, pass.batch);

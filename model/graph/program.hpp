@@ -35,6 +35,10 @@ struct NodePlaces {
   std::size_t d_output = kAbsent;
   std::vector<std::size_t> d_inputs, sums;
   std::vector<std::size_t> addends;  ///< operands of the sum that is input 0, if this node makes it
+  /// The other operand of a sum in the memory of this node's output: on devices that prefer it (Backend::fuses_sums)
+  /// this node makes the sum, and not the one that has the addends.
+  std::size_t added = kAbsent;
+  bool product_makes_sum = false;    ///< the node of `addends`: one of them is the output of a node with `added`
   std::vector<const Shape*> shapes;  ///< shapes of the inputs and the output, for those that are the network's input
   std::uint64_t written = 0;         ///< bit k: nodes behind it have written the gradient of parameter k
   /// Before this element the node's own gradients are the last to become final.

@@ -31,7 +31,8 @@ class DenseOperation final : public Operation {
   OperationNeeds needs() const override {
     return {.reads_inputs = 1,
             .reads_output = activation_.fused != Activation::none,
-            .overwrites_gradient = !activation_.is_none()};
+            .overwrites_gradient = !activation_.is_none(),
+            .adds_in_product = activation_.is_none()};
   }
   bool takes_positions() const override { return true; }
 
@@ -50,6 +51,10 @@ class DenseOperation final : public Operation {
 
   void forward(const NodePass& node) const override {
     const Tensor y = node.out(), product = activation_.gelu ? node.saved(0) : y;
+    if (const Tensor added = node.added(); added.present()) {
+      return node.pass.backend.linear_add_forward(node.in(), node.weight(kWeight), node.vector(kBias, y.columns), added,
+                                                  y);
+    }
     node.pass.backend.linear_forward(node.in(), node.weight(kWeight), node.vector(kBias, product.columns),
                                      activation_.fused, product);
     if (activation_.gelu) node.pass.sequences().gelu_forward(product, {}, y);

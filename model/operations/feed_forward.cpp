@@ -33,7 +33,7 @@ class FeedForwardOperation final : public Operation {
     return {.shape = inputs[0].shape.with_last(units_), .order = inputs[0].order};
   }
 
-  OperationNeeds needs() const override { return {.reads_inputs = 1}; }
+  OperationNeeds needs() const override { return {.reads_inputs = 1, .adds_in_product = true}; }
   bool takes_positions() const override { return true; }
 
   LayerPlan plan(const NodeView& node) const override {
@@ -56,8 +56,11 @@ class FeedForwardOperation final : public Operation {
   void forward(const NodePass& node) const override {
     node.pass.backend.linear_gelu_forward(node.in(), node.weight(kExpand), node.weight(kExpand + 1),
                                           node.saved(kExpanded), node.saved(kActive));
-    node.pass.backend.linear_forward(node.saved(kActive), node.weight(kContract), node.weight(kContract + 1),
-                                     Activation::none, node.out());
+    const Tensor active = node.saved(kActive), weight = node.weight(kContract), bias = node.weight(kContract + 1);
+    if (const Tensor added = node.added(); added.present()) {
+      return node.pass.backend.linear_add_forward(active, weight, bias, added, node.out());
+    }
+    node.pass.backend.linear_forward(active, weight, bias, Activation::none, node.out());
   }
 
   void backward(const NodePass& node) const override {

@@ -200,6 +200,23 @@ TEST_P(Sequences, LinearMapsAroundAGelu) {
   }
 }
 
+/// A device runs this in one kernel, or (rows of no whole 16 bytes) in two.
+TEST_P(Sequences, LinearMapsAddedToAStream) {
+  struct Case {
+    std::int64_t rows, width, outputs;
+  };
+  for (const Case& at : {Case{64, 48, 192}, {3, 7, 28}, {130, 256, 64}, {1, 16, 64}, {33, 64, 30}}) {
+    SCOPED_TRACE(fmt::format("[{}, {}] -> {}", at.rows, at.width, at.outputs));
+    const Twin x = activations(at.rows, at.width), bias = activations(1, at.outputs);
+    const Twin w = activations(at.width, at.outputs, 1 / std::sqrt(static_cast<double>(at.width)));
+    const Twin stream = activations(at.rows, at.outputs), y = poison(Holds::activations, at.rows, at.outputs);
+    both([&](Backend& backend, const auto& of) {
+      backend.linear_add_forward(of(x), of(w), of(bias), of(stream), of(y));
+    });
+    expect_close(y, "the stream + x w + bias");
+  }
+}
+
 TEST_P(Sequences, Dropout) {
   struct Case {
     std::int64_t samples, positions, columns;
@@ -390,6 +407,48 @@ TEST_P(Sequences, Lstm) {
                              steps_of_part);
     });
     expect_close(given_gates, "gradients before the gates", 0.01, slack);
+  }
+}
+
+TEST_P(Sequences, Gru) {
+  struct Case {
+    std::int64_t steps, sequences, hidden;
+  };
+  std::vector<Case> cases{{5, 20, 64}, {1, 1, 1}, {3, 7, 33}, {12, 4, 100}, {2, 129, 16}, {35, 2, 40}, {4, 9, 128}};
+  if (!subject().quick) cases.push_back({4, 70, 520});
+  for (const Case& at : cases) {
+    SCOPED_TRACE(fmt::format("{} steps of {} sequences, {} hidden", at.steps, at.sequences, at.hidden));
+    const ::lockstep::model::Gru shape{.steps = at.steps, .sequences = at.sequences, .hidden = at.hidden};
+    const std::int64_t rows = at.steps * at.sequences;
+    const double fan = std::sqrt(static_cast<double>(at.hidden));
+    std::vector<float> states(static_cast<std::size_t>((at.steps + 1) * at.sequences * at.hidden),
+                              std::numeric_limits<float>::quiet_NaN());
+    std::ranges::copy(random_.numbers(at.sequences * at.hidden, precision_), states.begin());
+    const Twin gates = activations(rows, 3 * at.hidden, 2), products = poison(Holds::activations, rows, 3 * at.hidden);
+    const Twin hidden = given(Holds::activations, (at.steps + 1) * at.sequences, at.hidden, states);
+    const Twin recurrent = activations(at.hidden, 3 * at.hidden, 1 / fan), bias = activations(1, 3 * at.hidden);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().gru_forward(shape, {.gates = of(gates),
+                                              .recurrent = of(recurrent),
+                                              .bias = of(bias),
+                                              .products = of(products),
+                                              .hidden = of(hidden)});
+    });
+    const double slack = 2;  // each step reads rounded results of the preceding one
+    expect_close(gates, "gates", 0.05, slack);
+    expect_close(hidden, "hidden", 0.05, slack);
+
+    const Twin given_gates = settled(gates), given_hidden = settled(hidden);
+    const Twin back = activations(rows, 3 * at.hidden), d_hidden = activations(rows, at.hidden);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().gru_backward(shape, {.gates = of(given_gates),
+                                               .recurrent = of(recurrent),
+                                               .products = of(back),
+                                               .hidden = of(given_hidden),
+                                               .d_hidden = of(d_hidden)});
+    });
+    expect_close(given_gates, "gradients before the gates", 0.01, slack);
+    expect_close(back, "gradients of the products", 0.01, slack);
   }
 }
 

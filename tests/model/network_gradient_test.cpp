@@ -158,6 +158,36 @@ TEST_P(WholeNetwork, GradientsOfTrainedOnesMatchFiniteDifferences) {
   }
 }
 
+TEST_P(WholeNetwork, ProductsMayMakeTheSumsBehindThem) {
+  NetworkInDoubles net = make(GetParam().batch);
+  const SampleBatch batch(GetParam().shape, GetParam().batch);
+  const double loss = step(net, GetParam(), batch, Accumulate::no);
+  const std::vector<double> gradients = net.gradients;
+  net.backend = std::make_unique<ReferenceBackend>(true);
+  EXPECT_NEAR(step(net, GetParam(), batch, Accumulate::no), loss, 1e-12);
+  for (const Parameter& parameter : net.table().all()) {
+    for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
+      ASSERT_NEAR(net.gradients[i], gradients[i], 1e-12) << parameter.name;
+    }
+  }
+}
+
+TEST(Program, LeavesBothSumsOfABlockToProducts) {
+  const auto sums_of = [](double dropout) {
+    const GradientCase gpt{"gpt",
+                           {.name = "gpt", .values = {{"layers", 3}, {"width", 8}, {"heads", 2}, {"dropout", dropout}}},
+                           tokens(5, 7)};
+    NetworkInDoubles net(make_network(gpt.options, gpt.shape), gpt.batch);
+    auto backend = std::make_unique<ReferenceBackend>(true);
+    const ReferenceBackend& made = *backend;
+    net.backend = std::move(backend);
+    step(net, gpt, SampleBatch(gpt.shape, gpt.batch), Accumulate::no);
+    return made.sums_in_products;
+  };
+  EXPECT_EQ(sums_of(0), 6);
+  EXPECT_EQ(sums_of(0.5), 0) << "what is dropped is not the product";
+}
+
 /// Excludes batch norm, which mixes samples.
 TEST_P(WholeNetwork, TwoHalvesAreOneBatch) {
   NetworkInDoubles net = make(GetParam().batch);
