@@ -6,9 +6,30 @@
 
 namespace lockstep::model::cuda {
 
+namespace {
+
+/// Returns false and does nothing if packs are no whole pixels of kChannels.
+template <class T, int kChannels>
+bool gather_few_channels(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches) {
+  if (shape.in.channels != kChannels || patches.columns % kWideWidth<T> != 0) return false;
+  const GatherFewChannels<T, kChannels> body{static_cast<const T*>(x.data), static_cast<T*>(patches.data),
+                                             SlideOfVolumes(shape.in, shape.out, shape.window), patches.columns,
+                                             shape.patch()};
+  run_rows<T>("gather_patches", stream, body, x.rows * shape.out.pixels(), patches.columns, patches.columns,
+              take_packs(body.x, body.patches));
+  return true;
+}
+
+}  // namespace
+
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches) {
   with_compute_type("gather_patches", x, [&]<class T>() {
     if (!Slide::is_for(shape.in, shape.window)) {
+      if (gather_few_channels<T, 1>(stream, shape, x, patches) ||
+          gather_few_channels<T, 2>(stream, shape, x, patches) ||
+          gather_few_channels<T, 4>(stream, shape, x, patches)) {
+        return;
+      }
       const GatherVolumePatches<T> body{static_cast<const T*>(x.data),
                                         static_cast<T*>(patches.data),
                                         SlideOfVolumes(shape.in, shape.out, shape.window),

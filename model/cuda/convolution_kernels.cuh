@@ -189,6 +189,55 @@ struct GatherVolumePatches {
   }
 };
 
+/// The same where a pack of the patches has several pixels of few channels.
+template <class T, int kChannels>
+struct GatherFewChannels {
+  const T* x;
+  T* patches;
+  SlideOfVolumes slide;
+  std::int64_t patch, elements;  ///< as above
+
+  template <int kWidth>
+  struct Positions {
+    static constexpr int kPixels = kWidth < kChannels ? 1 : kWidth / kChannels;
+    struct {
+      int h, i, j;
+    } of[kPixels];
+    int count, channel;  ///< pixels within the patch; the first element's
+  };
+  template <int kWidth>
+  __device__ Positions<kWidth> columns(std::int64_t column, bool) const {
+    Positions<kWidth> positions;
+    const auto first = static_cast<int>(column) / kChannels;
+    positions.channel = static_cast<int>(column) % kChannels;
+    const int left = static_cast<int>(elements) / kChannels - first;
+    positions.count = left < 0 ? 0 : left;
+#pragma unroll
+    for (int p = 0; p < Positions<kWidth>::kPixels; ++p) {
+      const int position = first + p, line = position / slide.width.size;
+      positions.of[p] = {line / slide.height.size, line % slide.height.size, position % slide.width.size};
+    }
+    return positions;
+  }
+  template <int kWidth>
+  __device__ void at(const Positions<kWidth>& positions, std::uint32_t row, std::int64_t column, bool wide) const {
+    constexpr int kOfPixel = kWidth < kChannels ? kWidth : kChannels;
+    const SlideOfVolumes::Place out = slide.out_place(row);
+    Pack<T, kOfPixel> pixels[Positions<kWidth>::kPixels];
+#pragma unroll
+    for (int p = 0; p < Positions<kWidth>::kPixels; ++p) {
+      const auto& at = positions.of[p];
+      const std::int64_t from = p < positions.count ? slide.source(out, at.h, at.i, at.j) : -1;
+      pixels[p] = {};
+      if (from >= 0) pixels[p] = load_pack<kOfPixel>(x + from * kChannels + positions.channel, wide);
+    }
+    Pack<T, kWidth> pack;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) pack.values[k] = pixels[k / kOfPixel].values[k % kOfPixel];
+    store_pack(pack, wide, patches + row * patch + column);
+  }
+};
+
 /// AddPatches for any window in up to three directions.
 template <class T>
 struct AddVolumePatches {

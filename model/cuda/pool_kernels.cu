@@ -87,9 +87,31 @@ void average_pool_forward(cudaStream_t stream, const AveragePool& shape, const T
   });
 }
 
+namespace {
+
+/// True if the windows lie side by side and leave no pixel out.
+bool covers_once(const Pool& pool) {
+  const auto covers = [](const Sweep& sweep, std::int64_t in, std::int64_t out) {
+    return sweep.size == sweep.stride && sweep.dilation == 1 && sweep.before == 0 && out * sweep.size == in;
+  };
+  return covers(pool.window.depth, pool.in.depth, pool.out.depth) &&
+         covers(pool.window.height, pool.in.height, pool.out.height) &&
+         covers(pool.window.width, pool.in.width, pool.out.width);
+}
+
+}  // namespace
+
 void average_pool_backward(cudaStream_t stream, const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
   with_compute_type("average_pool_backward", d_x, [&]<class T>() {
     const Pool& pool = shape.pool;
+    if (covers_once(pool)) {
+      const bool divides = shape.divisor != AveragePool::Divisor::one;
+      const AverageTilesBackward<T> body{static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
+                                         SlideOfVolumes(pool.in, pool.out, pool.window), pool.in.channels,
+                                         divides ? 1.0f / static_cast<float>(pool.window.positions()) : 1.0f};
+      return run_rows<T>("average_pool_backward", stream, body, d_y.rows * pool.out.pixels(), pool.in.channels,
+                         pool.in.channels, take_packs(body.d_y, body.d_x));
+    }
     const AveragePoolBackward<T> body{static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
                                       SlideOfVolumes(pool.in, pool.out, pool.window), pool.in.channels,
                                       PoolDivisor(shape)};

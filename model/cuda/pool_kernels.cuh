@@ -286,6 +286,29 @@ struct AveragePoolBackward {
   }
 };
 
+/// The same for windows that cover every input pixel once. Rows: output pixels.
+template <class T>
+struct AverageTilesBackward {
+  const T* d_y;
+  T* d_x;
+  SlideOfVolumes slide;
+  std::int64_t channels;
+  float share;
+
+  template <int kWidth>
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
+    float values[kWidth];
+    load<kWidth>(d_y + row * channels + column, wide, values);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[k] *= share;
+    slide.each_pixel(slide.out_place(row),
+                     [&](std::int64_t in, int) { store<kWidth>(values, wide, d_x + in * channels + column); });
+  }
+};
+
+/// Pixels whose loads are under way together.
+inline constexpr int kPixelsAtOnce = 8;
+
 /// Rows: images. Columns: channels.
 template <class T>
 struct GlobalMaxForward {
@@ -296,17 +319,25 @@ struct GlobalMaxForward {
 
   template <int kWidth>
   __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
-    const T* from = x + static_cast<std::int64_t>(row) * pixels * channels + column;
+    const T* const from = x + static_cast<std::int64_t>(row) * pixels * channels + column;
     float greatest[kWidth];
     load<kWidth>(from, wide, greatest);
-    for (int pixel = 1; pixel < pixels; ++pixel) {
-      from += channels;
-      float values[kWidth];
-      load<kWidth>(from, wide, values);
+    // Some pixels at a time: their loads are under way together.
+    for (int pixel = 1; pixel < pixels; pixel += kPixelsAtOnce) {
+      Pack<T, kWidth> ahead[kPixelsAtOnce];
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) {
-        // Not <=: greater, or a NaN, which then stays.
-        if (!(values[k] <= greatest[k]) && greatest[k] == greatest[k]) greatest[k] = values[k];
+      for (int p = 0; p < kPixelsAtOnce; ++p) {
+        const int at = pixel + p < pixels ? pixel + p : pixels - 1;  // the last one once more changes nothing
+        ahead[p] = load_pack<kWidth>(from + at * channels, wide);
+      }
+#pragma unroll
+      for (int p = 0; p < kPixelsAtOnce; ++p) {
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) {
+          const float value = to_float(ahead[p].values[k]);
+          // Not <=: greater, or a NaN, which then stays.
+          if (!(value <= greatest[k]) && greatest[k] == greatest[k]) greatest[k] = value;
+        }
       }
     }
     store<kWidth>(greatest, wide, y + row * channels + column);
@@ -329,16 +360,25 @@ struct GlobalMaxBackward {
     float greatest[kWidth], gradients[kWidth];
     load<kWidth>(y + row * channels + column, wide, greatest);
     load<kWidth>(d_y + row * channels + column, wide, gradients);
-    for (int pixel = 0; pixel < pixels; ++pixel) {
-      float values[kWidth], to[kWidth];
-      load<kWidth>(x + first + pixel * channels, wide, values);
+    for (int pixel = 0; pixel < pixels; pixel += kPixelsAtOnce) {
+      Pack<T, kWidth> ahead[kPixelsAtOnce];
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) {
-        const bool is_it = values[k] == greatest[k] || (values[k] != values[k] && greatest[k] != greatest[k]);
-        to[k] = is_it ? gradients[k] : 0.0f;
-        if (is_it) gradients[k] = 0.0f;
+      for (int p = 0; p < kPixelsAtOnce; ++p) {
+        if (pixel + p < pixels) ahead[p] = load_pack<kWidth>(x + first + (pixel + p) * channels, wide);
       }
-      store<kWidth>(to, wide, d_x + first + pixel * channels);
+#pragma unroll
+      for (int p = 0; p < kPixelsAtOnce; ++p) {
+        if (pixel + p >= pixels) break;
+        float to[kWidth];
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) {
+          const float value = to_float(ahead[p].values[k]);
+          const bool is_it = value == greatest[k] || (value != value && greatest[k] != greatest[k]);
+          to[k] = is_it ? gradients[k] : 0.0f;
+          if (is_it) gradients[k] = 0.0f;
+        }
+        store<kWidth>(to, wide, d_x + first + (pixel + p) * channels);
+      }
     }
   }
 };

@@ -37,6 +37,7 @@ inline std::vector<Convolution> convolutions_of_any_windows() {
       convolution_of(series(10, 3), {.width = {.size = 3, .dilation = 4, .before = 4, .after = 4}}, 2),
       convolution_of(volume(3, 4, 2, 1), three, 2),
       convolution_of(volume(4, 3, 5, 8), three, 16),
+      convolution_of(volume(3, 4, 3, 4), three, 8),
       convolution_of(volume(2, 2, 2, 16), three, 8),
       convolution_of(volume(4, 4, 4, 3), cube({.size = 2, .stride = 2}), 5),
       convolution_of(volume(5, 4, 3, 2), uneven, 3),
