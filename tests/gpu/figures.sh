@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # figures.sh NAME: one measurement of tests/gpu/run, which sets the variables; NAME is WORKLOAD[.PRECISION][.VARIANT],
-# all_reduce, torch (all of PyTorch's), warm_torch or ncu.WORKLOAD. Adds to figures.jsonl, torch.jsonl or more/. Exit: 0
+# all_reduce, torch (all of PyTorch's), warm_torch or kernels.WORKLOAD. Adds to figures.jsonl, torch.jsonl or more/. Exit: 0
 # measured, 77 not run, else failed; the last line of output is the finding.
 set -u
 : "${work:?tests/gpu/run calls this}" "${out:?}" "${here:?}" "${subject:?}" "${quick?}" "${python?}" "${LAUNCHER:?}"
@@ -94,6 +94,24 @@ make_small() {
   esac
 }
 
+# pack_images: shards of random images and labels for $options, some batches of them; small ones with --quick.
+pack_images() {
+  local image batches=12
+  [ -z "$quick" ] || options=${options//224x224/32x32} batches=1
+  image=$(sed -n 's/.*--image \([0-9x]*\).*/\1/p' <<<"$options")
+  [ -n "$python" ] && "$python" -c 'import numpy' 2>/dev/null || not_run "no python3 here has numpy"
+  "$python" -B - "${image//x/ }" $((batches * batch)) <<'END' || failed "no images"
+import sys, numpy
+extents, images = [int(word) for word in sys.argv[1].split()], int(sys.argv[2])
+random = numpy.random.default_rng(1)
+numpy.save("x.npy", random.integers(0, 256, (images, *extents), dtype=numpy.uint8))
+numpy.save("y.npy", random.integers(0, 10, images))
+END
+  launch 1 lockstep pack --x x.npy --y y.npy --out shards --shards 4 >pack.out 2>&1 || failed "$(tail -n 1 pack.out)"
+  rm x.npy y.npy
+  options=$(sed 's/ --image [0-9x]*//; s/ --outputs [0-9]*//' <<<"$options")
+}
+
 # number KEY: its value in the first JSON object on standard input.
 number() { sed -n "s/.*\"$1\": *\([^,} ]*\).*/\1/p" | head -n 1; }
 
@@ -107,6 +125,7 @@ step() {
       fp32|tf32|bf16) precision=$word ;;
       tuned) variant=$word more+=(--tune) ;;
       plain) variant=$word more+=(--no-graph) ;;
+      files) variant=$word more+=(--input data --data shards) && pack_images ;;
       batch_*) batch=${word#batch_} ;;
     esac
   done
@@ -189,20 +208,21 @@ warm_torch() {  # fills the cache of torch.compile
   exec "$python" -B "$here/../peers/torch_gpu_step.py" <requests >"$work/more/warm.jsonl"
 }
 
-ncu_of() {  # kernels of a step with their times and traffic, as far as one pass collects
-  local metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,launch__registers_per_thread
+kernels_of() {  # kernels of recorded steps, their times and the gaps between them
+  local table=$work/more/kernels.$1.txt
   [ "$subject" = gpu ] || not_run "needs a GPU"
-  command -v ncu >/dev/null || not_run "ncu is not installed"
+  [ -f "$KERNEL_TIMES_LIBRARY" ] || not_run "kernel_times.so was not built: no CUPTI was found"
   describe "$1"
   # shellcheck disable=SC2086  # the options are words
-  eval "ncu --clock-control none --cache-control none --metrics $metrics --csv --page raw --target-processes all \
-    --log-file '$work/more/ncu.$1.csv' $LAUNCHER 1 lockstep bench step $options --device gpu --batch $batch --no-graph \
-    --no-roof --warmup 1 --repeat 1" || failed "ncu failed: $(tail -n 1 "$work/more/ncu.$1.csv" 2>/dev/null)"
-  echo "$(grep -c '^"[0-9]' "$work/more/ncu.$1.csv") kernels"
+  CUDA_INJECTION64_PATH=$KERNEL_TIMES_LIBRARY KERNEL_TIMES=$table launch 1 lockstep bench step $options --device gpu \
+    --batch "$batch" --learning-rate 0.00001 --no-roof --warmup 3 --repeat 3 >kernels.out 2>&1 ||
+    failed "bench step failed: $(tail -n 1 kernels.out)"
+  [ -s "$table" ] || failed "$(grep -m 1 kernel_times kernels.out || echo "no table")"
+  echo "$(sed -n '2,/^us of/p' "$table" | grep -c '^ *[0-9]') kinds of kernels, copies and fills"
 }
 
 case $1 in
   all_reduce|torch|warm_torch) "$1" ;;
-  ncu.*) ncu_of "${1#ncu.}" ;;
+  kernels.*) kernels_of "${1#kernels.}" ;;
   *) step "$1" ;;
 esac

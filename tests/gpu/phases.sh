@@ -85,7 +85,7 @@ describe_machine() {
   fi
   echo "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}"
   cat "${bundle:-.}/.found_folders" 2>/dev/null
-  for tool in python3 nvcc g++ cmake ncu compute-sanitizer cuobjdump flock xz mpirun; do
+  for tool in python3 nvcc g++ cmake compute-sanitizer cuobjdump flock xz mpirun; do
     echo "$tool: $(command -v $tool)"
   done
   ls -d /usr/local/cuda* 2>/dev/null
