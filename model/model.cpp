@@ -71,6 +71,7 @@ Pass Model::pass(const Batch& batch, Weights weights, Purpose purpose) {
                      .first_sequence = batch.first_sequence},
           .batch = batch.count(),
           .input = stage_.network_input(batch),
+          .samples = batch.x,
           .keys = batch.keys,
           .training = purpose == Purpose::training};
 }

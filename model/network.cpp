@@ -80,6 +80,17 @@ std::optional<Network::Columns> Network::columns_of(std::string_view name) const
   return std::nullopt;
 }
 
+std::vector<TokenRange> Network::token_ranges() const {
+  std::vector<TokenRange> ranges;
+  for (const Call& call : description_.calls) {
+    if (call.kind != "tokens") continue;
+    ranges.push_back({.first = call.get<std::int64_t>("first"),
+                      .count = call.get<std::int64_t>("count"),
+                      .vocabulary = call.get<std::int64_t>("vocabulary")});
+  }
+  return ranges;
+}
+
 void Network::compile() {
   training_.emplace(graph_, parameters_, Purpose::training);
   evaluation_.emplace(graph_, parameters_, Purpose::evaluation);

@@ -124,6 +124,8 @@ class Network {
   /// Those that are the value `name`: all for the last layer, some for a value that it concatenates; nullopt: no such
   /// value is in the output.
   std::optional<Columns> columns_of(std::string_view name) const;
+  /// Numbers of a sample that the network reads as tokens.
+  std::vector<TokenRange> token_ranges() const;
   /// True if training passes sum over ranks (Pass::sum_over_ranks): then every rank must make them, even with an empty
   /// batch.
   bool synchronizes() const noexcept { return synchronizes_; }

@@ -44,6 +44,7 @@ struct Pass {
   PassMemory memory;
   std::int64_t batch = 0;  ///< samples
   Tensor input;          ///< images or features: [batch, features] in the compute type; tokens: int32 [batch, context]
+  Tensor samples = {};   ///< [batch, numbers] as they were read, for tokens among them; the input may be rounded
   Tensor keys;           ///< uint64 [batch, 1]; empty: nothing is random (evaluation)
   bool training = true;  ///< batch statistics, dropout; false: fixed statistics
   double share = 1;      ///< this batch's share of the step's samples over all ranks

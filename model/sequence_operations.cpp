@@ -63,6 +63,19 @@ void SequenceOperations::to_time_major(const Tensor& tokens, const Tensor& out) 
   do_to_time_major(tokens, out);
 }
 
+void SequenceOperations::to_tokens(const Tensor& samples, const TokenRange& range, const Tensor& tokens) {
+  const char* const operation = "to_tokens";
+  require(samples.type == ElementType::uint8 || samples.type == ElementType::float32 ||
+              samples.type == ElementType::float64,
+          operation, "samples must be uint8, float32 or float64");
+  require(is(samples, samples.type, samples.rows, samples.columns), operation, "samples must be [samples, numbers]");
+  require(range.first >= 0 && range.count > 0 && range.first + range.count <= samples.columns && range.vocabulary > 0,
+          operation, "the range must lie within a sample, and a vocabulary must have tokens");
+  require(is(tokens, ElementType::int32, samples.rows, range.count), operation,
+          "tokens must be int32 [samples, numbers of the range]");
+  do_to_tokens(samples, range, tokens);
+}
+
 void SequenceOperations::embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
                                            const Tensor& y) {
   const char* const operation = "embedding_forward";

@@ -60,6 +60,11 @@ struct LayerNormBackwardOperands {
   Tensor d_residual = {};  ///< may be absent
   Tensor d_scale, d_shift, d_x;
 };
+/// Tokens among the numbers of a sample.
+struct TokenRange {
+  std::int64_t first = 0, count = 0;  ///< numbers of the sample
+  std::int64_t vocabulary = 0;        ///< tokens are 0 to vocabulary - 1
+};
 struct AttentionForwardOperands {
   Tensor joint;
   Tensor dropout_keys = {};  ///< uint64 [samples, 1]; may be absent if nothing is dropped
@@ -90,6 +95,7 @@ struct GruBackwardOperands {
 /// them declares them by (void, override). One that a device lacks throws std::logic_error.
 #define LOCKSTEP_SEQUENCE_OPERATIONS(VOID, BODY)                                                                  \
   VOID do_to_time_major(const Tensor&, const Tensor&) BODY;                                                       \
+  VOID do_to_tokens(const Tensor&, const TokenRange&, const Tensor&) BODY;                                        \
   VOID do_embedding_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&) BODY;                     \
   VOID do_embedding_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&) BODY;        \
   VOID do_project_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                      \
@@ -115,6 +121,10 @@ class SequenceOperations {
 
   /// int32 [samples, positions] -> int32 [positions * samples, 1], time-major.
   void to_time_major(const Tensor& tokens, const Tensor& out);
+  /// tokens = the whole numbers of a range of each sample's row. samples: uint8, float32 or float64 [samples, numbers];
+  /// tokens int32 [samples, range.count]. Numbers outside the vocabulary become its nearest token: data are checked as
+  /// they are read.
+  void to_tokens(const Tensor& samples, const TokenRange& range, const Tensor& tokens);
 
   /// y[r] = table[tokens[r]] (+ positions[r % positions.rows]); tokens int32 [R, 1] in [0, table rows), table
   /// [vocabulary, width], positions [P, width] may be empty, y [R, width]; compute type.

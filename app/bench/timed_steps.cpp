@@ -79,13 +79,27 @@ class ResidentInput {
       numbers ? fill_random(values, stream) : fill_random_indices(values, stream, shape.outputs);
       ++stream;
     };
+    const std::vector<model::TokenRange> tokens = network.token_ranges();
     for (std::uint32_t i = 0; i < kResidentBatches; ++i) {
       fill(x_.emplace_back(rows * static_cast<std::size_t>(features_), memory), !shape.tokens);
+      for (const model::TokenRange& range : tokens) put_tokens(range, x_.back(), stream);
       fill(y_.emplace_back(rows * static_cast<std::size_t>(targets_), memory), options.regression);
     }
     keys_.resize(rows);
     for (std::size_t i = 0; i < rows; ++i)
       keys_[i] = random_bits(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(i));
+  }
+
+  /// Random tokens in a range of each sample's numbers.
+  void put_tokens(const model::TokenRange& range, std::span<float> x, std::uint32_t stream) const {
+    for (std::size_t at = static_cast<std::size_t>(range.first); at < x.size();
+         at += static_cast<std::size_t>(features_)) {
+      for (std::size_t i = at; i < at + static_cast<std::size_t>(range.count); ++i) {
+        const auto token =
+            random_bits(stream, static_cast<std::uint32_t>(i)) % static_cast<std::uint64_t>(range.vocabulary);
+        x[i] = static_cast<float>(token);
+      }
+    }
   }
 
   MicroBatch next() {

@@ -19,6 +19,7 @@
 #include "app/plan/network_losses.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/target_check.hpp"
+#include "app/plan/token_inputs.hpp"
 #include "app/plan/verify_data.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
@@ -187,6 +188,9 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
       network_ = model::make_network(trained_.network, shape);
     } catch (const std::invalid_argument& error) {
       throw UsageError(fmt::format("{} does not fit the network: {}", data().string(), error.what()));
+    }
+    if (std::vector<io::TokenNumbers> tokens = tokens_of(*network_, info, data()); !tokens.empty()) {
+      dataset_ = std::make_shared<io::CheckedTokensDataset>(dataset_, std::move(tokens), data());
     }
     model_options_ = {.loss = loss,
                       .augmentation = spec,

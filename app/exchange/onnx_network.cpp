@@ -69,6 +69,7 @@ class Conversion {
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
     std::vector<Name> rows;
     std::size_t feature = 0;
+    std::int64_t first = 0;
     for (std::size_t i = 0; i < trained_.shape.inputs.size(); ++i) {
       const model::SampleInput& input = trained_.shape.inputs[i];
       std::vector<io::OnnxExtent> extents{"batch"};
@@ -80,8 +81,8 @@ class Conversion {
       // Names of outputs are taken.
       const bool is_taken = input.name == "logits" || input.name == "probabilities" || input.name == "predictions";
       Name x = is_taken ? input.name + "_input" : input.name;
-      model_.inputs.push_back({x, io::OnnxType::float32, std::move(extents)});
-      x = graph_.reshape(x, {-1, elements});
+      x = graph_.reshape(take_input(x, std::move(extents), first), {-1, elements});
+      first += elements;
       if (per_feature) {
         const std::size_t features = data_scale_.features.parts.empty()
                                          ? static_cast<std::size_t>(elements)
@@ -93,6 +94,16 @@ class Conversion {
     }
     const Name row = graph_.node("Concat", rows, {{"axis", std::int64_t{1}}});
     operations_.set_rows(kInput, per_feature ? row : scaled(row));
+  }
+
+  /// An input of the graph; tokens are int64, and float32 behind it. first: the first of its numbers in a sample.
+  Name take_input(const Name& name, std::vector<io::OnnxExtent> extents, std::int64_t first) {
+    const std::vector<model::TokenRange> ranges = trained_.network->token_ranges();
+    const bool is_tokens = std::ranges::find(ranges, first, &model::TokenRange::first) != ranges.end();
+    model_.inputs.push_back({name, is_tokens ? io::OnnxType::int64 : io::OnnxType::float32, std::move(extents)});
+    if (!is_tokens) return name;
+    operations_.tokens_from[first] = name;
+    return graph_.node("Cast", {name}, {{"to", static_cast<std::int64_t>(io::OnnxType::float32)}});
   }
 
   /// The affine normalisation of all numbers.
@@ -135,7 +146,7 @@ class Conversion {
       model_.inputs.push_back({x, io::OnnxType::float32, {"batch", data_scale_.window, numbers}});
       if (per_feature) x = standardized(x, static_cast<std::size_t>(numbers), 0, features, "");
     } else {
-      model_.inputs.push_back({x, io::OnnxType::float32, {"batch", shape.features}});
+      x = take_input(x, {"batch", shape.features}, 0);
       if (per_feature) x = standardized(x, static_cast<std::size_t>(shape.features), 0, features, "");
     }
     if (per_image) {

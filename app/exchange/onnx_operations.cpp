@@ -324,9 +324,16 @@ void emit_time_major(OnnxEmission& to, const Node& node) {
   to.set_rows(to.output_of(node), to.onnx.reshape(to.onnx.transpose(to.rows(node.inputs[0]), {1, 0}), {-1}));
 }
 
+void emit_tokens(OnnxEmission& to, const Node& node) {
+  to.set_rows(to.output_of(node), to.onnx.reshape(to.tokens_from.at(node.call.get<std::int64_t>("first")), {-1}));
+}
+
 void emit_embedding(OnnxEmission& to, const Node& node) {
   Name y = to.onnx.node("Gather", {to.weight(node, 0), to.rows(node.inputs[0])});
-  if (node.call.get<bool>("positions")) {  // [batch, sequence, width] here
+  if (node.call.get<bool>("positions") && to.sequence.empty()) {
+    const model::Shape& shape = to.type(to.output_of(node)).shape;
+    y = to.onnx.node("Add", {to.onnx.reshape(y, {-1, shape.places(), shape.last()}), to.weight(node, 1)});
+  } else if (node.call.get<bool>("positions")) {  // [batch, sequence, width] here
     y = to.onnx.node("Add", {y, to.onnx.slice(to.weight(node, 1), to.onnx.numbers({0}), to.sequence, {0}, {1})});
   }
   to.set_rows(to.output_of(node), to.onnx.reshape(y, {-1, node.call.get<std::int64_t>("width")}));
@@ -508,6 +515,7 @@ constexpr std::array kEmitters{
     OnnxEmitter{"response-norm", emit_response_norm},
     OnnxEmitter{"subsample", emit_subsample},
     OnnxEmitter{"time-major", emit_time_major},
+    OnnxEmitter{"tokens", emit_tokens},
     OnnxEmitter{"upsample", emit_upsample},
 };
 

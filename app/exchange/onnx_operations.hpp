@@ -29,6 +29,8 @@ class OnnxEmission {
   OnnxGraph& onnx;
   /// Sizes of tokens, int64: [batch, sequence] and each alone.
   Name sizes, batch, sequence;
+  /// Inputs of tokens among numbers, int64, by the first of them in a sample.
+  std::map<std::int64_t, Name> tokens_from;
   /// Names of recurrent states, by the name in the network: before and after the batch.
   std::map<std::string, Name, std::less<>> state_before, state_after;
 

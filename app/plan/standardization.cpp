@@ -17,6 +17,7 @@
 #include "app/plan/data_match.hpp"
 #include "app/plan/feature_statistics.hpp"
 #include "app/plan/network_defaults.hpp"
+#include "app/plan/token_inputs.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
 #include "io/datasets/standardized_dataset.hpp"
@@ -90,24 +91,27 @@ void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> 
 }
 
 /// Each of several inputs gets its own scale: bytes are brought to [0, 1] as those of one input are, other numbers to
-/// mean 0 and deviation 1 if their spread requires it, or if the user does.
-io::FeatureScale scale_of_inputs(const io::DatasetInfo& info, std::span<const io::FeatureSpread> features,
-                                 const Wish& wish, io::FileType type) {
+/// mean 0 and deviation 1 if their spread requires it, or if the user does. Tokens stay as they are.
+io::FeatureScale scale_of_inputs(const Workload& workload, std::span<const io::FeatureSpread> features,
+                                 const Wish& wish) {
   if (!wish.x && !wish.x_if_asked) return {};
+  const io::DatasetInfo& info = workload.training->info();
   io::FeatureScale scale{.mean = {}, .deviation = {}, .parts = feature_parts(info)};
   bool is_scaled = false;
   for (std::size_t i = 0; i < info.inputs.size(); ++i) {
     const auto own = features.first(static_cast<std::size_t>(scale.parts[i].features));
     features = features.subspan(own.size());
-    const bool bytes = info.inputs[i].field.type == io::FileType::uint8 && !wish.x;
+    const bool tokens = are_tokens(*workload.network, info.inputs[i].first);
+    const bool bytes = info.inputs[i].field.type == io::FileType::uint8 && !wish.x && !tokens;
+    const bool is_asked = !tokens && (wish.x || io::asks_for_scale(own));
     io::FeatureScale part{.mean = std::vector<double>(own.size(), 0), .deviation = std::vector<double>(own.size(), 1)};
     if (bytes) {
       constexpr double kGreatestByte = 255;
       part.deviation.assign(own.size(), kGreatestByte);
-    } else if (wish.x || io::asks_for_scale(own)) {
-      part = io::scale_of(own, type);
+    } else if (is_asked) {
+      part = io::scale_of(own, workload.training->x_type());
     }
-    is_scaled = is_scaled || bytes || wish.x || io::asks_for_scale(own);
+    is_scaled = is_scaled || bytes || is_asked;
     scale.mean.insert(scale.mean.end(), part.mean.begin(), part.mean.end());
     scale.deviation.insert(scale.deviation.end(), part.deviation.begin(), part.deviation.end());
   }
@@ -134,16 +138,38 @@ io::FeatureScale scale_of_targets(std::span<const io::FeatureSpread> targets, co
   return scale;
 }
 
+/// Ranges of the inputs that are no tokens, as far as they are known.
+std::vector<ValueRange> ranges_of_numbers(const Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
+  std::vector<ValueRange> ranges;
+  if (workload.network->token_ranges().empty()) {
+    ranges.push_back(known_range(info).value_or(ValueRange{}));
+    if (!known_range(info)) ranges.back() = measured_range(*workload.training);
+  }
+  for (const io::FieldRange& input : ranges.empty() ? info.inputs : std::vector<io::FieldRange>{}) {
+    if (!input.has_statistics || are_tokens(*workload.network, input.first)) continue;
+    ranges.push_back({.least = input.value_min, .greatest = input.value_max});
+  }
+  return ranges;
+}
+
+/// A scale of its only input would not reach a network that reads tokens.
+void require_numbers_to_scale(Kind normalize, const Workload& workload) {
+  const bool only_tokens = workload.training->info().inputs.empty() && !workload.network->token_ranges().empty();
+  if (!only_tokens || normalize == Kind::automatic || normalize == Kind::none || normalize == Kind::affine) return;
+  throw UsageError("--normalize scales numbers, and the network reads tokens: leave it out");
+}
+
 /// Collective.
 void warn_of_large_inputs(comm::Communicator& communicator, Kind normalize, Workload& workload) {
   if (!is_plain(workload.optimizer.kind) || !workload.features.empty() || normalize == Kind::per_image) return;
   const model::InputTransform& transform = workload.model.input_transform;
   double largest = 0;
   comm::all_succeed(communicator, [&] {
-    const std::optional<ValueRange> known = known_range(workload.training->info());
-    const ValueRange range = known ? *known : measured_range(*workload.training);
-    for (const double end : {range.least, range.greatest}) {
-      largest = std::max(largest, std::abs(transform.scale * end + transform.shift));
+    for (const ValueRange& range : ranges_of_numbers(workload)) {
+      for (const double end : {range.least, range.greatest}) {
+        largest = std::max(largest, std::abs(transform.scale * end + transform.shift));
+      }
     }
   });
   if (largest < kLarge) return;
@@ -277,7 +303,9 @@ void standardize(comm::Communicator& communicator, const DataOptions& options, c
                  Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   if (info.tokens) return;
+  require_numbers_to_scale(options.normalize.kind, workload);
   Wish wish = wish_of(options, workload);
+  if (info.inputs.empty() && !workload.network->token_ranges().empty()) wish.x = wish.x_if_asked = false;
   const io::FileType x_type = workload.training->x_type();
   if (wish.x && features_of(info) > kMaxFeatures) {
     throw UsageError(
@@ -299,7 +327,7 @@ void standardize(comm::Communicator& communicator, const DataOptions& options, c
   if (wish.any()) {
     const FeatureStatistics found = gather_statistics(communicator, *workload.training);
     if (!info.inputs.empty()) {
-      workload.features = scale_of_inputs(info, found.x, wish, x_type);
+      workload.features = scale_of_inputs(workload, found.x, wish);
     } else if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {
       standardize_volumes(info.x, found.x, workload);
     } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) {

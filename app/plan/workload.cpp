@@ -13,6 +13,7 @@
 #include "app/plan/data_match.hpp"
 #include "app/plan/network_defaults.hpp"
 #include "app/plan/network_losses.hpp"
+#include "app/plan/token_inputs.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/figures.hpp"
 #include "comm/summation_tree.hpp"
@@ -572,6 +573,21 @@ void require_no_other_loss(const TrainOptions& options) {
                                losses[0].place.substr(0, losses[0].place.rfind(':'))));
 }
 
+/// Tokens among the numbers of a sample are checked as they are read.
+void check_tokens(Workload& workload) {
+  const auto check = [&](std::unique_ptr<io::Dataset>& data, const fs::path& path) {
+    if (!data) return;
+    std::vector<io::TokenNumbers> tokens = tokens_of(*workload.network, data->info(), path);
+    if (tokens.empty()) return;
+    data = std::make_unique<io::CheckedTokensDataset>(std::move(data), std::move(tokens), path);
+  };
+  check(workload.training, workload.paths.training);
+  check(workload.validation, workload.paths.validation.empty() ? workload.paths.training : workload.paths.validation);
+  if (workload.model.augmentation && !workload.network->token_ranges().empty()) {
+    throw UsageError("--augment is for images, and the network reads tokens: leave it out");
+  }
+}
+
 /// Splits a share of the training samples off for validation.
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
@@ -734,6 +750,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
+  check_tokens(workload);
   apply_tuning(options.tuning, *workload.network);
   workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
   const NetworkLosses losses = losses_for(kind.losses, workload.model.loss, info, *workload.network);

@@ -9,6 +9,7 @@
 #include "model/cpu/gru.hpp"
 #include "model/cpu/lstm.hpp"
 #include "model/cpu/sequence_loops.hpp"
+#include "model/formulas/token.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -41,6 +42,25 @@ void CpuSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
   const auto from = tokens.elements<std::int32_t>(), to = out.elements<std::int32_t>();
   for (std::size_t p = 0; p < positions; ++p) {
     for (std::size_t s = 0; s < samples; ++s) to[p * samples + s] = from[s * positions + p];
+  }
+}
+
+void CpuSequences::do_to_tokens(const Tensor& samples, const TokenRange& range, const Tensor& tokens) {
+  const std::size_t numbers = size(samples.columns), count = size(range.count);
+  const auto to = tokens.elements<std::int32_t>();
+  const auto take = [&](auto from) {
+    for (std::size_t s = 0; s < size(samples.rows); ++s) {
+      for (std::size_t i = 0; i < count; ++i) {
+        to[s * count + i] = formulas::token(from[s * numbers + size(range.first) + i], range.vocabulary);
+      }
+    }
+  };
+  if (samples.type == ElementType::uint8) {
+    take(samples.elements<std::uint8_t>());
+  } else if (samples.type == ElementType::float32) {
+    take(samples.elements<float>());
+  } else {
+    take(samples.elements<double>());
   }
 }
 

@@ -43,6 +43,10 @@ void CudaSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
   cuda::to_time_major(tools_.stream, tokens, out);
 }
 
+void CudaSequences::do_to_tokens(const Tensor& samples, const TokenRange& range, const Tensor& tokens) {
+  cuda::to_tokens(tools_.stream, samples, range, tokens);
+}
+
 void CudaSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
                                          const Tensor& y) {
   cuda::embedding_forward(tools_.stream, tokens, table, positions, y);

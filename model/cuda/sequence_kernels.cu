@@ -38,6 +38,22 @@ void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out)
               tokens.count(), false);
 }
 
+void to_tokens(cudaStream_t stream, const Tensor& samples, const TokenRange& range, const Tensor& tokens) {
+  const auto take = [&]<class T>() {
+    run_each<1>("to_tokens", stream,
+                ToTokens<T>{data_of<const T>(samples) + range.first, data_of<std::int32_t>(tokens), samples.columns,
+                            range.vocabulary, static_cast<unsigned>(range.count)},
+                tokens.count(), false);
+  };
+  if (samples.type == ElementType::uint8) {
+    take.template operator()<std::uint8_t>();
+  } else if (samples.type == ElementType::float32) {
+    take.template operator()<float>();
+  } else {
+    take.template operator()<double>();
+  }
+}
+
 void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
   if (x.count() == 0) return;
   with_compute_type("gelu_forward", x, [&]<class T>() {

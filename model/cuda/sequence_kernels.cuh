@@ -12,6 +12,7 @@
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/gru.hpp"
 #include "model/formulas/lstm.hpp"
+#include "model/formulas/token.hpp"
 
 namespace lockstep::model::cuda {
 
@@ -25,6 +26,21 @@ struct TimeMajor {
   __device__ void at(std::int64_t i) const {
     const auto to = static_cast<unsigned>(i);
     out[to] = in[static_cast<std::size_t>(to % samples) * positions + to / samples];
+  }
+};
+
+/// out[s * count + i] = the token in[s * numbers + i]; fewer than 2^32 tokens.
+template <class T>
+struct ToTokens {
+  const T* in;
+  std::int32_t* out;
+  std::int64_t numbers, vocabulary;
+  unsigned count;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    const auto to = static_cast<unsigned>(i);
+    out[to] = formulas::token(in[to / count * numbers + to % count], vocabulary);
   }
 };
 

@@ -21,6 +21,7 @@ T* data_of(const Tensor& tensor) {
 }
 
 void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out);
+void to_tokens(cudaStream_t stream, const Tensor& samples, const TokenRange& range, const Tensor& tokens);
 
 /// A token outside the table gives a row of NaN, and no gradient.
 void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& table, const Tensor& positions,

@@ -117,7 +117,7 @@ void require_readable(const OperationKind& kind, const ValueType& input) {
     throw std::invalid_argument(
         input.holds == Holds::tokens
             ? fmt::format("reads tokens, and {} reads numbers: an embedding makes numbers of tokens", kind.name)
-            : fmt::format("reads numbers, and {} reads tokens", kind.name));
+            : fmt::format("reads numbers, and {} reads tokens: from: names an input of whole numbers", kind.name));
   }
   if (kind.rows == ReadsRows::either || kind.rows == ReadsRows::steps) return;
   const bool is_time_major = input.order == RowOrder::time_major;

@@ -59,6 +59,7 @@ class Expander {
                                       "is the output",
                                       current_, calls_.back().name));
     }
+    drop_numbers_of_tokens();
     description.calls = std::move(calls_);
     description.groups = std::move(groups_);
     return description;
@@ -71,6 +72,7 @@ class Expander {
                             .input_holds = shape_.tokens ? Holds::tokens : Holds::activations,
                             .calls = {}};
     names_[input.name] = input.name;
+    if (!shape_.tokens) numbers_of_[input.name] = {.row = input.name, .first = 0, .count = shape_.features};
     current_ = input.name;
     directions_ = description.input_shape.count() - 1;
     return description;
@@ -119,6 +121,7 @@ class Expander {
       Call& part = add_call("slice", is_row ? name : name + "/part", {description.input}, declared[i].line);
       part.arguments["begin"] = first;
       part.arguments["end"] = first + shape->elements();
+      numbers_of_[name] = {.row = description.input, .first = first, .count = shape->elements()};
       first += shape->elements();
       if (!is_row) {
         Call& shaped = add_call("reshape", name, {name + "/part"}, declared[i].line);
@@ -129,6 +132,30 @@ class Expander {
     }
     current_.clear();  // no layer reads several inputs unless it names them
     return description;
+  }
+
+  /// An embedding of an input reads its numbers as tokens.
+  void read_as_tokens(std::vector<std::string>& from, const std::string& name, const Call& embedding, int line) {
+    const auto input = from.size() == 1 ? numbers_of_.find(from[0]) : numbers_of_.end();
+    if (input == numbers_of_.end()) return;
+    Call& tokens = add_call("tokens", name + "/tokens", {input->second.row}, line);
+    tokens.arguments["first"] = input->second.first;
+    tokens.arguments["count"] = input->second.count;
+    tokens.arguments["vocabulary"] = embedding.get<std::int64_t>("vocabulary");
+    input->second.are_tokens = true;
+    from = {tokens.name};
+  }
+
+  /// Inputs that are read as tokens alone need no numbers.
+  void drop_numbers_of_tokens() {
+    for (const auto& [name, numbers] : numbers_of_) {
+      if (!numbers.are_tokens) continue;
+      for (const std::string& value : {name, name + "/part"}) {
+        const bool is_read =
+            std::ranges::any_of(calls_, [&](const Call& call) { return std::ranges::count(call.from, value) > 0; });
+        if (!is_read) std::erase_if(calls_, [&](const Call& call) { return call.name == value; });
+      }
+    }
   }
 
   /// Inputs are matched by their names, or by their order if no name is the same.
@@ -241,8 +268,11 @@ class Expander {
            std::ranges::find(functions_, word) != functions_.end() || operation_named(word) != nullptr;
   }
 
+  /// Functions are words of their own, and an embedding brings its tokens.
+  static bool is_hidden(std::string_view operation) { return operation == kElementwise || operation == "tokens"; }
+
   const OperationKind* operation_named(std::string_view word) const {
-    if (word == kElementwise) return nullptr;  // its functions are words of their own
+    if (is_hidden(word)) return nullptr;
     for (const OperationKind* operation : operations_) {
       if (operation->name == word) return operation;
     }
@@ -253,7 +283,7 @@ class Expander {
     std::vector<std::string> names(functions_);
     for (const std::string_view structure : kStructures) names.emplace_back(structure);
     for (const OperationKind* operation : operations_) {
-      if (operation->name != kElementwise) names.emplace_back(operation->name);
+      if (!is_hidden(operation->name)) names.emplace_back(operation->name);
     }
     for (const auto& [name, block] : blocks_) names.push_back(name);
     return names;
@@ -714,6 +744,7 @@ class Expander {
     const YamlNode* const norm = layer.find("norm");
     if (norm != nullptr) prepare_for_norm(operation, arguments);
     apply_user_initializers(operation, arguments);
+    if (operation.name == "embedding") read_as_tokens(from, name, arguments, layer.line);
     add_call(layer.kind, name, std::move(from), layer.line).arguments = std::move(arguments.arguments);
     if (norm != nullptr) add_norm(name, *norm, scope);
     const bool applied =
@@ -807,9 +838,16 @@ class Expander {
   std::vector<Call> calls_;
   std::vector<CallGroup> groups_;
   std::map<std::string, std::string> names_;  ///< value of each name that the file can read
-  std::set<std::string> flat_names_;          ///< names of calls
-  std::map<std::string, int> counts_;         ///< automatic names so far, by group and kind
-  std::string current_, prefix_;              ///< the value before the next layer; names of the groups, each with a /
+  /// Numbers of a sample that are an input.
+  struct InputNumbers {
+    std::string row;  ///< the value that they are part of
+    std::int64_t first = 0, count = 0;
+    bool are_tokens = false;
+  };
+  std::map<std::string, InputNumbers> numbers_of_;  ///< by the value
+  std::set<std::string> flat_names_;                ///< names of calls
+  std::map<std::string, int> counts_;               ///< automatic names so far, by group and kind
+  std::string current_, prefix_;  ///< the value before the next layer; names of the groups, each with a /
   std::size_t visits_ = 0, depth_ = 0;
   std::size_t directions_ = 1;  ///< the input's extents but the last
   int calls_line_ = 1;

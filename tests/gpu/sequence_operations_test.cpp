@@ -2,6 +2,7 @@
 // poisoned outputs.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <vector>
@@ -26,6 +27,20 @@ TEST_P(Sequences, ToTimeMajor) {
     const Twin in = tokens(samples, positions, 50257), out = poison(Holds::tokens, samples * positions, 1);
     both([&](Backend& backend, const auto& of) { backend.sequences().to_time_major(of(in), of(out)); });
     expect_equal(out, fmt::format("{} samples of {} positions", samples, positions));
+  }
+}
+
+TEST_P(Sequences, TokensAmongNumbers) {
+  for (const std::int64_t samples : {0, 1, 33, 1000}) {
+    std::vector<float> values(static_cast<std::size_t>(samples * 11));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7 % 200);
+    std::vector<std::byte> bytes(values.size() * sizeof(float));
+    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+    const Twin in(*device_, ElementType::float32, samples, 11, bytes), out = poison(Holds::tokens, samples, 6);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().to_tokens(of(in), {.first = 4, .count = 6, .vocabulary = 150}, of(out));
+    });
+    expect_equal(out, fmt::format("{} samples", samples));
   }
 }
 

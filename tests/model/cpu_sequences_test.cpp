@@ -52,6 +52,20 @@ TEST_F(CpuSequencesTest, TokensTurnTimeMajor) {
   }
 }
 
+TEST_F(CpuSequencesTest, TokensAmongNumbers) {
+  for (const std::int64_t samples : {0, 1, 7}) {
+    for (const auto holds : {Operand::values, Operand::bytes, Operand::sums}) {  // float32, uint8, float64
+      compare(
+          {{.name = "samples", .rows = samples, .columns = 11, .holds = holds, .scale = 40, .shift = 20},
+           {.name = "out", .rows = samples, .columns = 6, .holds = Operand::tokens, .scale = 1}},
+          [](SequenceOperations& s, const std::vector<Tensor>& t) {
+            s.to_tokens(t[0], {.first = 4, .count = 6, .vocabulary = 30}, t[1]);
+          },
+          "to_tokens");
+    }
+  }
+}
+
 TEST_F(CpuSequencesTest, Embeddings) {
   struct Case {
     std::int64_t rows, vocabulary, width, positions;

@@ -48,6 +48,27 @@ void fill(GuardedTensor& tensor, const char* name, double scale = 1) {
   for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, scale * sample(name, i));
 }
 
+TEST(ToTokens, TakesWholeNumbersOfTheVocabulary) {
+  for (const ElementType type : {ElementType::float32, ElementType::uint8, ElementType::float64}) {
+    for (const std::int64_t samples : {0, 1, 300}) {
+      in_every_order(
+          0,
+          [&](Tensors& t) {
+            GuardedTensor& in = t.add("in", type, samples, 11);
+            for (std::size_t i = 0; i < in.count(); ++i) in.set(i, static_cast<double>(i * 7 % 200));
+            to_tokens(nullptr, in.tensor(), {.first = 4, .count = 6, .vocabulary = 150},
+                      t.add("out", ElementType::int32, samples, 6).tensor());
+          },
+          [&](Tensors& t) {
+            for (std::size_t i = 0; i < static_cast<std::size_t>(samples) * 6; ++i) {
+              const std::size_t at = i / 6 * 11 + 4 + i % 6;
+              ASSERT_EQ(t["out"].get(i), std::min(static_cast<double>(at * 7 % 200), 149.0));
+            }
+          });
+    }
+  }
+}
+
 TEST(ToTimeMajor, Transposes) {
   for (const auto& [samples, positions] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 5}, {1, 7}, {20, 35}}) {

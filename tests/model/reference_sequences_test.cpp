@@ -37,6 +37,14 @@ TEST(ReferenceTokens, TurnToTimeMajor) {
   sequences.to_time_major(view(none, 0, 3), view(none, 0, 1));
 }
 
+TEST(ReferenceTokens, AreWholeNumbersOfTheVocabulary) {
+  ReferenceSequences sequences;
+  std::vector<double> row{9, 0, 3, 6, 7, -2, 9, 2, 1, 400, 5, 9};
+  std::vector<std::int32_t> out(8);
+  sequences.to_tokens(view(row, 2, 6), {.first = 1, .count = 4, .vocabulary = 7}, view(out, 2, 4));
+  EXPECT_EQ(out, (std::vector<std::int32_t>{0, 3, 6, 6, 2, 1, 6, 5}));
+}
+
 TEST(ReferenceEmbedding, GradientsMatchFiniteDifferences) {
   ReferenceSequences sequences;
   for (const auto& [rows, vocabulary, width, positions] :

@@ -32,6 +32,25 @@ TEST(SequenceChecks, TokensAndTables) {
            [&](const Tensors& t) { sequences.to_time_major(t[0], t[1]); },
            {1},
            {0}});
+  examine({"to_tokens",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{.name = "samples",
+                                           .type = ElementType::float32,
+                                           .rows = b,
+                                           .columns = 9,
+                                           .any_columns = true,
+                                           .also = {ElementType::uint8, ElementType::float64}},
+                                          {"tokens", kTokens, b, 4}};
+           },
+           [&](const Tensors& t) { sequences.to_tokens(t[0], {.first = 3, .count = 4, .vocabulary = 5}, t[1]); },
+           {},
+           {}});
+  const Tensors both = tensors_for({{"samples", ElementType::float32, 2, 9}, {"tokens", kTokens, 2, 4}});
+  for (const TokenRange& wrong :
+       {TokenRange{.first = 6, .count = 4, .vocabulary = 5}, TokenRange{.first = -1, .count = 4, .vocabulary = 5},
+        TokenRange{.first = 3, .count = 4, .vocabulary = 0}}) {
+    EXPECT_THROW(sequences.to_tokens(both[0], wrong, both[1]), std::invalid_argument);
+  }
   examine({"embedding_forward",
            [](std::int64_t b) {
              return std::vector<Argument>{

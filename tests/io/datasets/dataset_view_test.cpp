@@ -2,6 +2,7 @@
 #include "io/datasets/dataset_view.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "io/datasets/balanced_dataset.hpp"
+#include "io/datasets/checked_tokens_dataset.hpp"
 #include "io/datasets/rearranged_dataset.hpp"
 #include "io/datasets/relabelled_dataset.hpp"
 #include "io/datasets/split_dataset.hpp"
@@ -122,6 +124,11 @@ const std::vector<View>& views() {
          return std::make_unique<StandardizedDataset>(data, FeatureScale{.mean = {1, 1}, .deviation = {2, 2}},
                                                       FeatureScale{});
        }},
+      {"checked tokens", false,
+       [](auto data) -> std::unique_ptr<Dataset> {
+         return std::make_unique<CheckedTokensDataset>(
+             data, std::vector<TokenNumbers>{{.input = "x", .first = 0, .count = 1, .vocabulary = kTalks}}, "talk");
+       }},
       {"balanced", true,  // a single class: an epoch is all of its samples
        [](auto data) -> std::unique_ptr<Dataset> {
          return std::make_unique<BalancedDataset>(data, std::vector<std::int32_t>(kTalks, 0), 1);
@@ -136,6 +143,32 @@ const std::vector<View>& views() {
        }},
   };
   return all;
+}
+
+TEST(DatasetViewTest, NumbersThatAreNoTokensAreRefused) {
+  const auto data = std::make_shared<TalkingDataset>(false);  // sample i is [i, -i]
+  const auto refusal = [&](std::int64_t first, std::int64_t sample) {
+    const CheckedTokensDataset view(data, {{.input = "ids", .first = first, .count = 1, .vocabulary = 7}}, "talk.h5");
+    std::vector<float> x(4);
+    std::vector<std::byte> y(8);
+    const std::vector<std::int64_t> samples{0, sample};
+    try {
+      view.read(samples, 0, std::as_writable_bytes(std::span(x)), y);
+    } catch (const FileError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(0, 6), "");
+  EXPECT_EQ(refusal(0, 7),
+            "talk.h5: ids holds 7, and its embedding has the tokens 0 to 6: give the embedding a vocabulary of 8 or "
+            "more, or map rare words to one token");
+  EXPECT_THAT(refusal(1, 1), testing::HasSubstr("ids holds -1, and its embedding has the tokens 0 to 6: give padding"));
+  const TokenNumbers tokens{.input = "ids", .first = 0, .count = 1, .vocabulary = 7};
+  EXPECT_THAT(tokens.objection(2.5),
+              testing::EndsWith("holds 2.5, and its embedding has the tokens 0 to 6: tokens are whole numbers"));
+  EXPECT_FALSE(tokens.takes(2.5));
+  EXPECT_FALSE(tokens.takes(std::nan("")));
 }
 
 TEST(DatasetViewTest, WhatAViewDoesNotChangeIsWhatTheDataSay) {

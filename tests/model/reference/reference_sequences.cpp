@@ -39,6 +39,22 @@ void ReferenceSequences::do_to_time_major(const Tensor& tokens, const Tensor& ou
   }
 }
 
+void ReferenceSequences::do_to_tokens(const Tensor& samples, const TokenRange& range, const Tensor& tokens) {
+  const auto number = [&](std::int64_t row, std::int64_t column) -> double {
+    const auto i = static_cast<std::size_t>(row * samples.columns + column);
+    if (samples.type == ElementType::uint8) return samples.elements<std::uint8_t>()[i];
+    return samples.type == ElementType::float32 ? double(samples.elements<float>()[i]) : samples.elements<double>()[i];
+  };
+  for (std::int64_t row = 0; row < samples.rows; ++row) {
+    for (std::int64_t i = 0; i < range.count; ++i) {
+      const double value = number(row, range.first + i), last = static_cast<double>(range.vocabulary - 1);
+      const double token = value > 0 ? std::min(std::floor(value), last) : 0;
+      tokens.elements<std::int32_t>()[static_cast<std::size_t>(row * range.count + i)] =
+          static_cast<std::int32_t>(token);
+    }
+  }
+}
+
 void ReferenceSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
                                               const Tensor& y) {
   for (std::int64_t r = 0; r < y.rows; ++r) {

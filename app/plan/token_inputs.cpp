@@ -1,0 +1,36 @@
+#include "app/plan/token_inputs.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/options/usage_error.hpp"
+
+namespace lockstep::app {
+
+bool are_tokens(const model::Network& network, std::int64_t first) {
+  const std::vector<model::TokenRange> ranges = network.token_ranges();
+  return std::ranges::find(ranges, first, &model::TokenRange::first) != ranges.end();
+}
+
+std::vector<io::TokenNumbers> tokens_of(const model::Network& network, const io::DatasetInfo& info,
+                                        const std::filesystem::path& path) {
+  std::vector<io::TokenNumbers> tokens;
+  for (const model::TokenRange& range : network.token_ranges()) {
+    const auto input = std::ranges::find(info.inputs, range.first, &io::FieldRange::first);
+    const bool is_one = input == info.inputs.end();
+    tokens.push_back({.input = is_one ? info.x.name : input->field.name,
+                      .first = range.first,
+                      .count = range.count,
+                      .vocabulary = range.vocabulary});
+    if (is_one ? !info.has_statistics : !input->has_statistics) continue;
+    for (const double end : {is_one ? info.value_min : input->value_min, is_one ? info.value_max : input->value_max}) {
+      if (tokens.back().takes(end)) continue;
+      throw UsageError(fmt::format("{}: {}", path.string(), tokens.back().objection(end)));
+    }
+  }
+  return tokens;
+}
+
+}  // namespace lockstep::app
