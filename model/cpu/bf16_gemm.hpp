@@ -17,7 +17,7 @@ namespace lockstep::model::cpu {
 /// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps memory for its panels (2.5 MiB)
 /// from its first product until it ends. No extent may be zero.
 void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate,
-               float* c, std::size_t stride);
+               float* c, std::size_t stride, const Finish& finish = {});
 
 /// A right factor [inner, columns] in panels that many GEMMs share; the caller owns the memory.
 struct Bf16PackedFactor {

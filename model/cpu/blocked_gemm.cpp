@@ -289,7 +289,7 @@ bool is_read_in_place(const Factor& a, std::size_t columns) {
 
 /// The contribution of the panels' first steps to a block of c, for all rows. `a` begins at the block's first step.
 void add_block(const Factor& a, const ProductShape& block, const Panels& panels, bool accumulate, float* c,
-               std::size_t stride) {
+               std::size_t stride, const Finish& finish) {
   const Kernels& kernel = kernels();
   const bool in_place = is_read_in_place(a, block.columns);
   const std::size_t height = panel_height(block.rows), block_rows = kBlockRows / height * height;
@@ -324,6 +324,7 @@ void add_block(const Factor& a, const ProductShape& block, const Panels& panels,
         }
       }
     }
+    finish(c + first * stride, rows, block.columns);
   }
 }
 
@@ -332,7 +333,7 @@ void add_block(const Factor& a, const ProductShape& block, const Panels& panels,
 const char* blocked_gemm_instruction_set() noexcept { return kernels().instruction_set; }
 
 void blocked_gemm(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
-                  std::size_t stride) {
+                  std::size_t stride, const Finish& finish) {
   const std::size_t step = block_inner(shape.inner);
   float* const right = workspace().b.get();
   for (std::size_t o = 0; o < shape.columns; o += kBlockColumns) {
@@ -341,7 +342,7 @@ void blocked_gemm(const ProductShape& shape, const Factor& a, const Factor& b, A
       const std::size_t inner = std::min(step, shape.inner - p);
       pack_columns(b.from(p, o), inner, columns, right);
       add_block(a.from(0, p), {shape.rows, columns, inner}, {right, inner, columns},
-                accumulate == Accumulate::yes || p > 0, c + o, stride);
+                accumulate == Accumulate::yes || p > 0, c + o, stride, p + inner == shape.inner ? finish : Finish());
     }
   }
 }
@@ -367,7 +368,7 @@ void product_with_packed(const ProductShape& shape, const Factor& a, const Packe
     const std::size_t steps = std::min(step, b.inner - p);
     const Panels panels{b.data + p * padded + begin * steps, steps, b.columns - begin};
     add_block(a.from(0, p), {shape.rows, shape.columns, std::min(steps, shape.inner - p)}, panels,
-              accumulate == Accumulate::yes || p > 0, c, stride);
+              accumulate == Accumulate::yes || p > 0, c, stride, Finish());
   }
 }
 

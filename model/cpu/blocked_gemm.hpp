@@ -39,6 +39,26 @@ struct ProductShape {
   std::size_t rows = 0, columns = 0, inner = 0;
 };
 
+/// Work of a product on c before that leaves the caches: work(part, rows, columns) is called for parts whose sums are
+/// whole. They are disjoint and cover c, and those of one column come in the order of their rows. The work must outlive
+/// this object.
+class Finish {
+ public:
+  Finish() = default;
+  template <class Work>
+  explicit Finish(const Work& work)
+      : context_(&work), call_([](const void* context, float* part, std::size_t rows, std::size_t columns) {
+          (*static_cast<const Work*>(context))(part, rows, columns);
+        }) {}
+  void operator()(float* part, std::size_t rows, std::size_t columns) const {
+    if (call_ != nullptr) call_(context_, part, rows, columns);
+  }
+
+ private:
+  const void* context_ = nullptr;
+  void (*call_)(const void* context, float* part, std::size_t rows, std::size_t columns) = nullptr;
+};
+
 /// The instruction set of the tiles for this processor: "x86-64-v4", "x86-64-v3"; nullptr: none, the functions below
 /// must not be called.
 const char* blocked_gemm_instruction_set() noexcept;
@@ -46,7 +66,7 @@ const char* blocked_gemm_instruction_set() noexcept;
 /// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps memory for its panels (3.5 MiB)
 /// from its first product until it ends. No extent may be zero.
 void blocked_gemm(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
-                  std::size_t stride);
+                  std::size_t stride, const Finish& finish = {});
 
 /// A right factor [inner, columns] in panels that many GEMMs share; the caller owns the memory.
 struct PackedFactor {

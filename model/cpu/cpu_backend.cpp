@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include "model/cpu/bf16_gradients.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
+#include "model/cpu/sequence_loops.hpp"
+#include "model/cpu/thin_gemm.hpp"
 #include "model/cpu_code.hpp"
 #include "model/formulas/update.hpp"
 
@@ -49,6 +52,16 @@ LossSums weighted_rows(std::size_t begin, std::size_t count, const LossOptions& 
   return sums;
 }
 
+/// Calls work(begin, count, column) for the rows of a part of a matrix: `count` elements from `begin` on, whose first
+/// is in `column`. Whole rows come in one call.
+template <class Work>
+void for_each_run(const Tensor& matrix, const float* part, std::size_t rows, std::size_t columns, const Work& work) {
+  const auto width = static_cast<std::size_t>(matrix.columns);
+  const auto first = static_cast<std::size_t>(part - matrix.elements<float>().data());
+  if (columns == width) return work(first, rows * columns, std::size_t{0});
+  for (std::size_t row = 0; row < rows; ++row) work(first + row * width, columns, first % width);
+}
+
 UpdateSpans part_of(const UpdateSpans& spans, std::size_t begin, std::size_t end) {
   const auto part = [&](std::span<float> all) { return all.empty() ? all : all.subspan(begin, end - begin); };
   return {.parameters = part(spans.parameters),
@@ -79,30 +92,87 @@ void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transf
 
 void CpuBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                    const Tensor& y) {
-  gemm({x}, {w}, Accumulate::no, y, threads_, unit_);
-  const auto columns = static_cast<std::size_t>(y.columns);
   const auto shift = bias.elements<float>();
-  threads_.split(static_cast<std::size_t>(y.rows), 1, rows_threshold(y), [&](std::size_t begin, std::size_t end) {
-    add_bias_and_activate(y.elements<float>().subspan(begin * columns, (end - begin) * columns), columns, shift,
-                          activation);
-  });
+  const auto finish = [&](float* part, std::size_t rows, std::size_t columns) {
+    for_each_run(y, part, rows, columns, [&](std::size_t begin, std::size_t count, std::size_t column) {
+      add_bias_and_activate(y.elements<float>().subspan(begin, count), columns,
+                            shift.empty() ? shift : shift.subspan(column, columns), activation);
+    });
+  };
+  gemm({x}, {w}, Accumulate::no, y, threads_, unit_, Finish(finish));
+}
+
+void CpuBackend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
+                                        const Tensor& y) {
+  const auto finish = [&](float* part, std::size_t rows, std::size_t columns) {
+    for_each_run(z, part, rows, columns, [&](std::size_t begin, std::size_t count, std::size_t column) {
+      gelu(z.elements<float>().subspan(begin, count), columns, bias.elements<float>().subspan(column, columns),
+           y.elements<float>().subspan(begin, count));
+    });
+  };
+  gemm({x}, {w}, Accumulate::no, z, threads_, unit_, Finish(finish));
 }
 
 void CpuBackend::do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
                                     Accumulate accumulate) {
+  linear_gradients(operands, activation, accumulate, {});
+}
+
+void CpuBackend::do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
+                                                 Accumulate accumulate, const Tensor& d_z_sums) {
+  const auto columns = static_cast<std::size_t>(z.columns);
+  const auto value = z.elements<float>(), gradient = operands.d_x.elements<float>();
+  const auto sums = d_z_sums.elements<float>();
+  if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
+  // Several threads may share the rows, and a sum over them has one order.
+  const bool adds_at_once = threads_.size() == 1;
+  const auto finish = [&](float* part, std::size_t rows, std::size_t count) {
+    const auto offset = static_cast<std::size_t>(part - gradient.data());
+    const std::size_t first = offset / columns * columns, begin = offset % columns;
+    gelu_gradient(value.subspan(first, rows * columns), gradient.subspan(first, rows * columns), columns, begin,
+                  begin + count, adds_at_once ? sums : std::span<float>());
+  };
+  linear_gradients(operands, Activation::none, accumulate, Finish(finish));
+  if (adds_at_once || sums.empty()) return;
+  threads_.split(columns, kLine, gradient.size() < kThreadingElements ? columns + 1 : 2 * kLine,
+                 [&](std::size_t begin, std::size_t end) { add_column_sums(gradient, columns, begin, end, sums); });
+}
+
+void CpuBackend::linear_gradients(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate,
+                                  const Finish& finish) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const auto sums = d_bias.elements<float>();
   if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
   const auto columns = static_cast<std::size_t>(d_y.columns);
   const auto gradient = d_y.elements<float>();
-  const auto value = y.elements<float>();
+  const auto value = activation == Activation::none ? std::span<float>() : y.elements<float>();
+  const auto of_rows = [&](std::span<float> all, std::size_t row, std::size_t rows) {
+    return all.empty() ? all : all.subspan(row * columns, rows * columns);
+  };
+  const bool is_wanted = d_w.present() || d_x.present();
+  if (unit_ != Bf16Unit::none && columns >= kThin && columns <= kMaxSharedOutputs && is_wanted && !gradient.empty()) {
+    const auto prepare = [&](std::size_t row, std::size_t rows, std::size_t begin, std::size_t end) {
+      activation_gradient(activation, of_rows(value, row, rows), of_rows(gradient, row, rows), columns, begin, end,
+                          sums);
+    };
+    return bf16_gradients(unit_,
+                          {.rows = static_cast<std::size_t>(d_y.rows),
+                           .inputs = static_cast<std::size_t>(x.columns),
+                           .outputs = columns,
+                           .x = x.elements<float>().data(),
+                           .w = w.elements<float>().data(),
+                           .d_y = gradient.data(),
+                           .d_w = d_w.elements<float>().data(),
+                           .d_x = d_x.elements<float>().data()},
+                          accumulate, Prepare(prepare), finish, panels_, threads_);
+  }
   // Partitioned by columns: each sum over the samples has one order, for any number of threads.
   threads_.split(columns, kLine, gradient.size() < kThreadingElements ? columns + 1 : 2 * kLine,
                  [&](std::size_t begin, std::size_t end) {
                    activation_gradient(activation, value, gradient, columns, begin, end, sums);
                  });
   if (d_w.present()) gemm({x, true}, {d_y}, accumulate, d_w, threads_, unit_);
-  if (d_x.present()) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_, unit_);
+  if (d_x.present()) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_, unit_, finish);
 }
 
 template <class Part, class Block>

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "model/cpu/arena_memory.hpp"
+#include "model/cpu/bf16_panels.hpp"
+#include "model/cpu/blocked_gemm.hpp"
 #include "model/cpu/cpu_images.hpp"
 #include "model/cpu/cpu_sequences.hpp"
 #include "model/cpu/element_loops.hpp"
@@ -30,6 +32,14 @@ class CpuBackend : public HostBackend {
 
  private:
   LOCKSTEP_OPERATIONS(void, override)
+  void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
+                              const Tensor& y) override;
+  void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
+                                       const Tensor& d_z_sums) override;
+
+  /// `finish` gets parts of d_x.
+  void linear_gradients(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate,
+                        const Finish& finish);
 
   /// Sum over blocks of [0, count) of at least `smallest`: block(begin, count) is one block's part. The number of
   /// blocks depends on count alone and the parts are added in order, so the number of threads does not change the
@@ -45,6 +55,7 @@ class CpuBackend : public HostBackend {
   ArenaMemory memory_;
   const Bf16Unit unit_;
   ThreadPool threads_;
+  PanelMemory panels_;
   CpuImages images_{threads_, unit_};
   CpuSequences sequences_{threads_, unit_};
 };

@@ -30,23 +30,24 @@ Factor factor_of(const Operand& operand) {
 }  // namespace
 
 void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
-              std::size_t stride, Bf16Unit unit) {
-  if (unit != Bf16Unit::none) return bf16_gemm(unit, shape, a, b, accumulate, c, stride);
-  if (blocked_gemm_instruction_set() != nullptr) return blocked_gemm(shape, a, b, accumulate, c, stride);
+              std::size_t stride, Bf16Unit unit, const Finish& finish) {
+  if (unit != Bf16Unit::none) return bf16_gemm(unit, shape, a, b, accumulate, c, stride, finish);
+  if (blocked_gemm_instruction_set() != nullptr) return blocked_gemm(shape, a, b, accumulate, c, stride, finish);
   cblas_sgemm(CblasRowMajor, blas_transpose(a), blas_transpose(b), blas_size(shape.rows), blas_size(shape.columns),
               blas_size(shape.inner), 1.0f, a.data, blas_size(a.stride), b.data, blas_size(b.stride),
               accumulate == Accumulate::yes ? 1.0f : 0.0f, c, blas_size(stride));
+  finish(c, shape.rows, shape.columns);
 }
 
 void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads,
-          Bf16Unit unit) {
+          Bf16Unit unit, const Finish& finish) {
   const auto rows = static_cast<std::size_t>(c.rows), columns = static_cast<std::size_t>(c.columns);
   const auto inner = static_cast<std::size_t>(a.columns());
   const auto out = c.elements<float>();
   if (rows == 0 || columns == 0) return;
   if (inner == 0) {
     if (accumulate == Accumulate::no) std::ranges::fill(out, 0.0f);
-    return;
+    return finish(out.data(), rows, columns);
   }
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner);
   const bool thin_result = columns < kThin && !b.transposed;
@@ -62,6 +63,7 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
                            } else {
                              thin_product(left, right, out, inner, columns, begin, end, accumulate);
                            }
+                           finish(out.data() + begin * columns, end - begin, columns);
                          });
   }
   const Factor left = factor_of(a), right = factor_of(b);
@@ -71,13 +73,13 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
     return threads.split(columns, kColumnGranule, is_small ? columns + 1 : 2 * kColumnGranule,
                          [&](std::size_t begin, std::size_t end) {
                            multiply({rows, end - begin, inner}, left, right.from(0, begin), accumulate,
-                                    out.data() + begin, columns, unit);
+                                    out.data() + begin, columns, unit, finish);
                          });
   }
   const std::size_t granule = unit == Bf16Unit::none ? kRowGranule : kPackedGranule;
   threads.split(rows, granule, is_small ? rows + 1 : 2 * granule, [&](std::size_t begin, std::size_t end) {
     multiply({end - begin, columns, inner}, left.from(begin, 0), right, accumulate, out.data() + begin * columns,
-             columns, unit);
+             columns, unit, finish);
   });
 }
 

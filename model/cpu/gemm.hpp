@@ -29,13 +29,14 @@ struct Operand {
 /// becomes zero or stays. The threads share the rows or the columns of c. The kernel depends on the shape and the
 /// processor alone, never on timing, so that equal calls give equal bits; our own kernels give the same bits with any
 /// number of threads.
+/// `finish` may run on several threads at once.
 void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads,
-          Bf16Unit unit);
+          Bf16Unit unit, const Finish& finish = {});
 
 /// The same for any submatrix, on the calling thread: c [rows, columns] = or += a b; rows of c are `stride` elements
 /// apart. No extent may be zero.
 void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
-              std::size_t stride, Bf16Unit unit);
+              std::size_t stride, Bf16Unit unit, const Finish& finish = {});
 
 /// A right factor b [inner, columns] that many GEMMs share. Our own GEMM packs it once, into memory that the caller
 /// keeps until the last of them; the BLAS reads it in place.

@@ -1,0 +1,59 @@
+/// \file
+/// Gradients of a linear map in bf16: the two products that share the gradient of its output. It goes from memory
+/// through the caches once: block by block it is prepared, rounded, and multiplied twice.
+///
+///   pack w^T
+///   for rows of d_y:   prepare (bias, activation), pack them as left and as right factor
+///     d_x of these rows = d_y w^T
+///     d_w = or += x^T d_y of these rows
+///
+/// Sums are in ascending order over the inner dimension, as in bf16_gemm.hpp, and have the same bits.
+#pragma once
+
+#include <cstddef>
+
+#include "model/bf16_unit.hpp"
+#include "model/cpu/bf16_panels.hpp"
+#include "model/cpu/thread_pool.hpp"
+#include "model/operation_types.hpp"
+
+namespace lockstep::model::cpu {
+
+/// x [rows, inputs], w [inputs, outputs], d_y [rows, outputs], d_w [inputs, outputs], d_x [rows, inputs]; row-major.
+struct Bf16Gradients {
+  std::size_t rows = 0, inputs = 0, outputs = 0;
+  const float* x = nullptr;
+  const float* w = nullptr;
+  const float* d_y = nullptr;
+  float* d_w = nullptr;  ///< nullptr: not wanted
+  float* d_x = nullptr;  ///< likewise
+};
+
+/// Called once for each part of d_y before it is read: rows [row, row + rows), columns [begin, end). The calls for one
+/// column come in the order of the rows, on one thread at a time.
+class Prepare {
+ public:
+  template <class Work>
+  explicit Prepare(const Work& work)
+      : context_(&work),
+        call_([](const void* context, std::size_t row, std::size_t rows, std::size_t begin, std::size_t end) {
+          (*static_cast<const Work*>(context))(row, rows, begin, end);
+        }) {}
+  void operator()(std::size_t row, std::size_t rows, std::size_t begin, std::size_t end) const {
+    call_(context_, row, rows, begin, end);
+  }
+
+ private:
+  const void* context_;
+  void (*call_)(const void* context, std::size_t row, std::size_t rows, std::size_t begin, std::size_t end);
+};
+
+/// Most outputs: rows of d_y that are longer would make blocks of too few rows.
+inline constexpr std::size_t kMaxSharedOutputs = 1024;
+
+/// `accumulate` is about d_w; d_x is overwritten. `finish` gets parts of d_x, on several threads at once. No extent may
+/// be zero. Memory: a block of d_y twice (1 MiB), and w in bf16.
+void bf16_gradients(Bf16Unit unit, const Bf16Gradients& operands, Accumulate accumulate, const Prepare& prepare,
+                    const Finish& finish, PanelMemory& memory, ThreadPool& threads);
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,174 @@
+// A linear map on the CPU: bias, activation and their gradients are computed where products have their blocks, and
+// products share a factor. The bits are those of products and passes one after the other.
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cpu_against_reference.hpp"
+#include "model/backend.hpp"
+#include "model/cpu/element_loops.hpp"
+#include "model/cpu/gemm.hpp"
+#include "model/cpu/sequence_loops.hpp"
+#include "sample_data.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using Floats = std::vector<float>;
+
+struct LinearExtents {
+  std::int64_t rows, inputs, outputs;
+};
+std::string name_of(const LinearExtents& extents) {
+  return fmt::format("{} x {} -> {}", extents.rows, extents.inputs, extents.outputs);
+}
+
+/// Some with several blocks of rows, of columns and of the inner dimension; others smaller than a panel or a thin one.
+constexpr LinearExtents kLinearExtents[] = {
+    {1, 1, 1},     {5, 7, 16},      {33, 31, 17},   {64, 65, 33},  {20, 300, 40},  {130, 40, 300}, {600, 33, 10},
+    {530, 70, 20}, {290, 34, 1024}, {40, 20, 1030}, {70, 800, 50}, {1100, 33, 40}, {33, 1030, 70}};
+
+struct LinearOperands {
+  explicit LinearOperands(const LinearExtents& extents)
+      : size(extents),
+        x(test::samples<float>("x", size.rows * size.inputs)),
+        w(test::samples<float>("w", size.inputs * size.outputs)),
+        bias(test::samples<float>("bias", size.outputs)),
+        y(test::samples<float>("stale", size.rows * size.outputs)),
+        z(y),
+        d_y(test::samples<float>("d_y", size.rows * size.outputs)),
+        d_w(test::samples<float>("d_w", size.inputs * size.outputs)),
+        d_bias(test::samples<float>("d_bias", size.outputs)),
+        d_x(test::samples<float>("stale d_x", size.rows * size.inputs)),
+        before(test::samples<float>("before", size.rows * size.inputs)),
+        d_before(test::samples<float>("d_before", size.inputs)) {}
+  Tensor of_inputs(Floats& values) const { return test::view(values, size.rows, size.inputs); }
+  Tensor of_outputs(Floats& values) const { return test::view(values, size.rows, size.outputs); }
+  Tensor of_weights(Floats& values) const { return test::view(values, size.inputs, size.outputs); }
+  auto results() const { return std::tie(y, z, d_y, d_w, d_bias, d_x, d_before); }
+
+  LinearExtents size;
+  Floats x, w, bias, y, z, d_y, d_w, d_bias, d_x;
+  Floats before, d_before;  ///< input of the GELU that made x, and the sums of its gradient
+};
+
+struct LinearCase {
+  Activation activation;
+  bool with_bias, with_d_w, with_d_x;
+  Accumulate accumulate;
+};
+constexpr LinearCase kLinearCases[] = {
+    {Activation::none, true, true, true, Accumulate::no},   {Activation::relu, true, true, true, Accumulate::yes},
+    {Activation::tanh, false, true, false, Accumulate::no}, {Activation::sigmoid, true, false, true, Accumulate::yes},
+    {Activation::relu, true, false, false, Accumulate::no}, {Activation::none, false, true, true, Accumulate::yes}};
+
+class CpuLinear : public ::testing::TestWithParam<Bf16Unit> {
+ protected:
+  LinearBackwardOperands operands(LinearOperands& of, const LinearCase& how) const {
+    return {.x = of.of_inputs(of.x),
+            .w = of.of_weights(of.w),
+            .y = of.of_outputs(of.y),
+            .d_y = of.of_outputs(of.d_y),
+            .d_w = how.with_d_w ? of.of_weights(of.d_w) : Tensor{},
+            .d_bias = how.with_bias ? test::view(of.d_bias, 1, of.size.outputs) : Tensor{},
+            .d_x = how.with_d_x ? of.of_inputs(of.d_x) : Tensor{}};
+  }
+  /// The gradients, pass after pass.
+  void backward_in_passes(LinearOperands& of, const LinearCase& how) {
+    const auto columns = static_cast<std::size_t>(of.size.outputs);
+    std::span<float> sums = how.with_bias ? std::span(of.d_bias) : std::span<float>();
+    if (how.accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
+    cpu::activation_gradient(how.activation, of.y, of.d_y, columns, 0, columns, sums);
+    const Tensor x = of.of_inputs(of.x), w = of.of_weights(of.w), d_y = of.of_outputs(of.d_y);
+    if (how.with_d_w) cpu::gemm({x, true}, {d_y}, how.accumulate, of.of_weights(of.d_w), one_, GetParam());
+    if (how.with_d_x) cpu::gemm({d_y}, {w, true}, Accumulate::no, of.of_inputs(of.d_x), one_, GetParam());
+  }
+  void product(LinearOperands& of, Floats& y) {
+    cpu::gemm({of.of_inputs(of.x)}, {of.of_weights(of.w)}, Accumulate::no, of.of_outputs(y), one_, GetParam());
+  }
+  /// Calls test(backend, threads).
+  template <class Test>
+  void with_threads(const Test& test) {
+    for (const int threads : {1, 2, 3}) {
+      const auto backend = make_backend("cpu", {.threads = threads, .bf16_unit = GetParam()});
+      test(*backend, fmt::format("{} threads", threads));
+    }
+  }
+
+  cpu::ThreadPool one_{1};
+};
+
+TEST_P(CpuLinear, ForwardHasTheBitsOfItsPasses) {
+  for (const LinearExtents& extents : kLinearExtents) {
+    for (const LinearCase& how : kLinearCases) {
+      LinearOperands expected(extents);
+      product(expected, expected.y);
+      cpu::add_bias_and_activate(expected.y, static_cast<std::size_t>(extents.outputs),
+                                 how.with_bias ? std::span(expected.bias) : std::span<float>(), how.activation);
+      with_threads([&](Backend& backend, const std::string& threads) {
+        LinearOperands got(extents);
+        backend.linear_forward(got.of_inputs(got.x), got.of_weights(got.w),
+                               how.with_bias ? test::view(got.bias, 1, extents.outputs) : Tensor{}, how.activation,
+                               got.of_outputs(got.y));
+        EXPECT_EQ(got.y, expected.y) << name_of(extents) << " " << name_of(how.activation) << ", " << threads;
+      });
+    }
+  }
+}
+
+TEST_P(CpuLinear, BackwardHasTheBitsOfItsPasses) {
+  for (const LinearExtents& extents : kLinearExtents) {
+    for (const LinearCase& how : kLinearCases) {
+      LinearOperands expected(extents);
+      backward_in_passes(expected, how);
+      with_threads([&](Backend& backend, const std::string& threads) {
+        LinearOperands got(extents);
+        backend.linear_backward(operands(got, how), how.activation, how.accumulate);
+        EXPECT_EQ(got.results(), expected.results())
+            << name_of(extents) << " " << name_of(how.activation) << ", " << threads;
+      });
+    }
+  }
+}
+
+TEST_P(CpuLinear, GeluHasTheBitsOfItsPasses) {
+  for (const LinearExtents& extents : kLinearExtents) {
+    for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
+      const LinearCase how{Activation::none, true, true, true, accumulate};
+      const auto inputs = static_cast<std::size_t>(extents.inputs), outputs = static_cast<std::size_t>(extents.outputs);
+      LinearOperands expected(extents);
+      product(expected, expected.z);
+      cpu::gelu(expected.z, outputs, expected.bias, expected.y);
+      backward_in_passes(expected, how);
+      if (accumulate == Accumulate::no) std::ranges::fill(expected.d_before, 0.0f);
+      cpu::gelu_gradient(expected.before, expected.d_x, inputs, 0, inputs, expected.d_before);
+      with_threads([&](Backend& backend, const std::string& threads) {
+        LinearOperands got(extents);
+        backend.linear_gelu_forward(got.of_inputs(got.x), got.of_weights(got.w),
+                                    test::view(got.bias, 1, extents.outputs), got.of_outputs(got.z),
+                                    got.of_outputs(got.y));
+        backend.linear_backward_through_gelu(operands(got, how), got.of_inputs(got.before), accumulate,
+                                             test::view(got.d_before, 1, extents.inputs));
+        EXPECT_EQ(got.results(), expected.results()) << name_of(extents) << ", " << threads;
+      });
+    }
+  }
+}
+
+std::vector<Bf16Unit> all_units() {
+  std::vector<Bf16Unit> all = test::bf16_units();
+  all.push_back(Bf16Unit::none);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, CpuLinear, ::testing::ValuesIn(all_units()), [](const auto& unit) {
+  std::string name(name_of(unit.param));
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace lockstep::model
