@@ -2,10 +2,10 @@
 /// Gradients of a linear map in bf16: the two products that share the gradient of its output. It goes from memory
 /// through the caches once: block by block it is prepared, rounded, and multiplied twice.
 ///
-///   pack w^T
-///   for rows of d_y:   prepare (bias, activation), pack them as left and as right factor
-///     d_x of these rows = d_y w^T
-///     d_w = or += x^T d_y of these rows
+///   for columns of d_y, if rows are long:   pack w^T
+///     for rows of d_y:                      prepare (bias, activation), pack the block as left and as right factor
+///       d_x of these rows = or += block w^T
+///       d_w of these columns = or += x^T block
 ///
 /// Sums are in ascending order over the inner dimension, as in bf16_gemm.hpp, and have the same bits.
 #pragma once
@@ -48,11 +48,9 @@ class Prepare {
   void (*call_)(const void* context, std::size_t row, std::size_t rows, std::size_t begin, std::size_t end);
 };
 
-/// Most outputs: rows of d_y that are longer would make blocks of too few rows.
-inline constexpr std::size_t kMaxSharedOutputs = 1024;
-
 /// `accumulate` is about d_w; d_x is overwritten. `finish` gets parts of d_x, on several threads at once. No extent may
-/// be zero. Memory: a block of d_y twice (1 MiB), and w in bf16.
+/// be zero. Memory: a block of d_y twice (1.5 MiB), the part of w that its columns meet, and a block of x or, of up to
+/// 768 long rows, all of it, in bf16.
 void bf16_gradients(Bf16Unit unit, const Bf16Gradients& operands, Accumulate accumulate, const Prepare& prepare,
                     const Finish& finish, PanelMemory& memory, ThreadPool& threads);
 

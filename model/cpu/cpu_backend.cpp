@@ -52,6 +52,12 @@ LossSums weighted_rows(std::size_t begin, std::size_t count, const LossOptions& 
   return sums;
 }
 
+/// Asks for the elements [begin, begin + count), if they are there: work on one part of a matrix has time for the
+/// memory of the next part.
+void prefetch_row(std::span<const float> all, std::size_t begin, std::size_t count) {
+  for (std::size_t i = begin; i < std::min(begin + count, all.size()); i += kLine) __builtin_prefetch(&all[i]);
+}
+
 /// Calls work(begin, count, column) for the rows of a part of a matrix: `count` elements from `begin` on, whose first
 /// is in `column`. Whole rows come in one call.
 template <class Work>
@@ -128,9 +134,12 @@ void CpuBackend::do_linear_backward_through_gelu(const LinearBackwardOperands& o
   const bool adds_at_once = threads_.size() == 1;
   const auto finish = [&](float* part, std::size_t rows, std::size_t count) {
     const auto offset = static_cast<std::size_t>(part - gradient.data());
-    const std::size_t first = offset / columns * columns, begin = offset % columns;
-    gelu_gradient(value.subspan(first, rows * columns), gradient.subspan(first, rows * columns), columns, begin,
-                  begin + count, adds_at_once ? sums : std::span<float>());
+    const std::size_t begin = offset % columns;
+    for (std::size_t row = offset - begin; row < offset - begin + rows * columns; row += columns) {
+      prefetch_row(value, row + rows * columns + begin, count);
+      gelu_gradient(value.subspan(row, columns), gradient.subspan(row, columns), columns, begin, begin + count,
+                    adds_at_once ? sums : std::span<float>());
+    }
   };
   linear_gradients(operands, Activation::none, accumulate, Finish(finish));
   if (adds_at_once || sums.empty()) return;
@@ -150,7 +159,7 @@ void CpuBackend::linear_gradients(const LinearBackwardOperands& operands, Activa
     return all.empty() ? all : all.subspan(row * columns, rows * columns);
   };
   const bool is_wanted = d_w.present() || d_x.present();
-  if (unit_ != Bf16Unit::none && columns >= kThin && columns <= kMaxSharedOutputs && is_wanted && !gradient.empty()) {
+  if (unit_ != Bf16Unit::none && columns >= kThin && is_wanted && !gradient.empty()) {
     const auto prepare = [&](std::size_t row, std::size_t rows, std::size_t begin, std::size_t end) {
       activation_gradient(activation, of_rows(value, row, rows), of_rows(gradient, row, rows), columns, begin, end,
                           sums);

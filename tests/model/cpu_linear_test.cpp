@@ -27,9 +27,10 @@ std::string name_of(const LinearExtents& extents) {
 }
 
 /// Some with several blocks of rows, of columns and of the inner dimension; others smaller than a panel or a thin one.
-constexpr LinearExtents kLinearExtents[] = {
-    {1, 1, 1},     {5, 7, 16},      {33, 31, 17},   {64, 65, 33},  {20, 300, 40},  {130, 40, 300}, {600, 33, 10},
-    {530, 70, 20}, {290, 34, 1024}, {40, 20, 1030}, {70, 800, 50}, {1100, 33, 40}, {33, 1030, 70}};
+constexpr LinearExtents kLinearExtents[] = {{1, 1, 1},       {5, 7, 16},     {33, 31, 17},   {64, 65, 33},
+                                            {20, 300, 40},   {130, 40, 300}, {600, 33, 10},  {530, 70, 20},
+                                            {290, 34, 1024}, {40, 20, 1030}, {70, 800, 50},  {1100, 33, 40},
+                                            {33, 1030, 70},  {780, 3, 1060}, {20, 200, 1060}};
 
 struct LinearOperands {
   explicit LinearOperands(const LinearExtents& extents)
