@@ -258,8 +258,9 @@ void Backend::elementwise_backward(const Elementwise& f, const Tensor& read, con
 }
 
 void Backend::add(const Tensor& x, const Tensor& to) {
-  require(is(x, compute_type(), x.rows, x.columns) && is(to, compute_type(), x.rows, x.columns), "add",
-          "x and to must have one shape and the compute type");
+  require((x.type == compute_type() || x.type == image_type()) && is(x, x.type, x.rows, x.columns) &&
+              is(to, x.type, x.rows, x.columns),
+          "add", "x and to must have one shape and one type, the compute type or that of images");
   require(x.count() == 0 || x.data != to.data, "add", "to must have memory of its own");
   do_add(x, to);
 }
@@ -317,6 +318,7 @@ void Backend::update(const UpdateArenas& arenas, OptimizerKind kind, Averaging a
 void Backend::cast(const Tensor& in, const Tensor& out) {
   require(is_number(in) && is_number(out) && in.rows == out.rows && in.columns == out.columns, "cast",
           "in and out must have one shape and the compute or the master type");
+  require(!is_host() || in.type == out.type, "cast", "a host has one type of numbers on both sides");
   do_cast(in, out);
 }
 
@@ -352,7 +354,8 @@ void Backend::repeat(std::span<const std::int64_t>, const std::function<void()>&
 
 bool Backend::is_number(const Tensor& x) const noexcept {
   const bool of_gpus = x.type == ElementType::bfloat16 && !is_host();
-  return is(x, x.type, x.rows, x.columns) && (x.type == compute_type() || x.type == master_type() || of_gpus);
+  return is(x, x.type, x.rows, x.columns) &&
+         (x.type == compute_type() || x.type == master_type() || x.type == image_type() || of_gpus);
 }
 
 void Backend::upload(std::span<const float> host, const Tensor& to) {

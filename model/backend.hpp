@@ -186,8 +186,10 @@ class Backend {
   /// Remarks for users about slow implementations that operations fell back to, one sentence each. Complete once each
   /// operation has run.
   virtual std::vector<std::string> notes() const { return {}; }
-  virtual ElementType compute_type() const noexcept = 0;     ///< float32, bfloat16 or float64
-  virtual ElementType master_type() const noexcept = 0;      ///< float32 or float64
+  virtual ElementType compute_type() const noexcept = 0;  ///< float32, bfloat16 or float64
+  virtual ElementType master_type() const noexcept = 0;   ///< float32 or float64
+  /// OperationTypes::images: add(), cast() and sum_of_squares() take such tensors, too.
+  virtual ElementType image_type() const noexcept { return compute_type(); }
   virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< memory of tensors, 256-byte aligned
   /// Host memory from which copies to and from the device are fastest (pinned); any other host memory works, too.
   virtual std::pmr::memory_resource* host_memory() noexcept = 0;
@@ -272,7 +274,7 @@ class Backend {
   void elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y);
   /// d_x[i] = d_y[i] f'(x[i]), from x or y: `read` is what slope_reads() says (absent for nothing). d_x may be d_y.
   void elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x);
-  /// to += x; both in the compute type.
+  /// to += x; both in the compute type, or both in the type of images.
   void add(const Tensor& x, const Tensor& to);
   /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or
   /// compute type.

@@ -18,7 +18,7 @@ namespace lockstep::model {
 namespace {
 
 bool has_pixels(const ImageShape& shape) { return std::ranges::min(shape.extents()) > 0; }
-bool is_image(const ImageShape& shape) { return has_pixels(shape) && shape.channels > 0; }
+bool is_shape(const ImageShape& shape) { return has_pixels(shape) && shape.channels > 0; }
 
 std::int64_t ceiling(std::int64_t extent, std::int64_t stride) { return (extent + stride - 1) / stride; }
 
@@ -31,7 +31,7 @@ void require_window(const Sliding& window, const char* operation) {
 }
 
 void require_shape(const Convolution& shape, const char* operation) {
-  require(is_image(shape.in) && is_image(shape.out), operation, "images must have pixels and channels");
+  require(is_shape(shape.in) && is_shape(shape.out), operation, "images must have pixels and channels");
   require(shape.out == slide(shape.in, shape.window, shape.out.channels), operation,
           "out must be what the window makes of in");
   require(shape.groups > 0 && shape.in.channels % shape.groups == 0 && shape.out.channels % shape.groups == 0,
@@ -51,7 +51,7 @@ bool all_see(std::int64_t extent, const Sweep& sweep, std::int64_t count) {
 
 void require_shape(const Pool& shape, const char* operation) {
   const Sliding& window = shape.window;
-  require(is_image(shape.in), operation, "images must have pixels and channels");
+  require(is_shape(shape.in), operation, "images must have pixels and channels");
   require(shape.out == slide(shape.in, window, shape.in.channels), operation,
           "out must be what the window makes of in, with the same channels");
   require(all_see_pixels(shape), operation, "each window must see a pixel");
@@ -80,12 +80,10 @@ void require_shape(const BatchNorm& norm, const char* operation) {
 }
 
 /// Checks for the shape [batch, pixels * channels].
-bool has_channels(const Tensor& x, ElementType type, std::int64_t channels) {
-  return is(x, type, x.rows, x.columns) && x.columns > 0 && x.columns % channels == 0;
-}
+bool has_channels(const Tensor& x, std::int64_t channels) { return x.columns > 0 && x.columns % channels == 0; }
 
 void require_subsampling(const ImageShape& in, const ImageShape& out, std::int64_t stride, const char* operation) {
-  require(is_image(in) && in.depth == 1 && out.depth == 1 && stride > 0, operation,
+  require(is_shape(in) && in.depth == 1 && out.depth == 1 && stride > 0, operation,
           "the image must have pixels and channels, and the stride be 1 or more");
   require(out.height == ceiling(in.height, stride) && out.width == ceiling(in.width, stride), operation,
           "out must be ceil(in / stride) high and wide");
@@ -94,7 +92,7 @@ void require_subsampling(const ImageShape& in, const ImageShape& out, std::int64
 }
 
 void require_spec(const Augmentation& spec, const char* operation) {
-  require(is_image(spec.in) && is_image(spec.out) && spec.in.channels == spec.out.channels, operation,
+  require(is_shape(spec.in) && is_shape(spec.out) && spec.in.channels == spec.out.channels, operation,
           "images must have pixels, and as many channels before as after");
   require(spec.in.depth == 1 && spec.out.depth == 1, operation, "volumes cannot be augmented");
   const std::int64_t longest = std::max({spec.in.height, spec.in.width, spec.out.height, spec.out.width, spec.pad});
@@ -220,17 +218,20 @@ void ImageOperations::augment(const Tensor& images, const Tensor& keys, const Au
   do_augment(images, keys, spec, out);
 }
 
+bool ImageOperations::is_image(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const {
+  return is(tensor, types_.compute, rows, columns) || is(tensor, types_.images, rows, columns);
+}
+
 void ImageOperations::convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w,
                                           const Tensor& bias, Activation activation, const Tensor& y) {
   const char* const operation = "convolution_forward";
   require_shape(shape, operation);
-  require(is(x, types_.compute, x.rows, shape.in.elements()), operation,
-          "x must be [batch, in.elements()] in the compute type");
+  require(is_image(x, x.rows, shape.in.elements()), operation, "x must be [batch, in.elements()] in a type of images");
   require(is(w, types_.compute, shape.patch(), shape.out.channels), operation,
           "w must be [patch, out channels] in the compute type");
   require(absent_or(bias, types_.compute, 1, shape.out.channels), operation, "bias must be [1, out channels]");
-  require(is(y, types_.compute, x.rows, shape.out.elements()), operation,
-          "y must be [batch, out.elements()] in the compute type");
+  require(is_image(y, x.rows, shape.out.elements()), operation,
+          "y must be [batch, out.elements()] in a type of images");
   require(apart(x, y), operation, "y must have memory of its own");
   do_convolution_forward(shape, x, w, bias, activation, y);
 }
@@ -241,19 +242,20 @@ void ImageOperations::convolution_backward(const Convolution& shape, const Linea
   const char* const operation = "convolution_backward";
   const std::int64_t batch = d_y.rows;
   require_shape(shape, operation);
-  require((!x.present() && !d_w.present() && batch > 0) || is(x, types_.compute, batch, shape.in.elements()), operation,
-          "x must be [batch, in.elements()] in the compute type");
+  require((!x.present() && !d_w.present() && batch > 0) || is_image(x, batch, shape.in.elements()), operation,
+          "x must be [batch, in.elements()] in a type of images");
   require(is(w, types_.compute, shape.patch(), shape.out.channels), operation,
           "w must be [patch, out channels] in the compute type");
-  require(is(d_y, types_.compute, batch, shape.out.elements()), operation,
-          "d_y must be [batch, out.elements()] in the compute type");
-  require(activation == Activation::none || is(y, types_.compute, batch, shape.out.elements()), operation,
-          "y must be [batch, out.elements()] where there is an activation");
+  require(is_image(d_y, batch, shape.out.elements()), operation,
+          "d_y must be [batch, out.elements()] in a type of images");
+  require(activation == Activation::none || is(y, d_y.type, batch, shape.out.elements()), operation,
+          "y must have the shape and the type of d_y where there is an activation");
   require(absent_or(d_w, types_.master, shape.patch(), shape.out.channels), operation,
           "d_w must have the shape of w and the master type");
   require(absent_or(d_bias, types_.master, 1, shape.out.channels), operation,
           "d_bias must be [1, out channels] in the master type");
-  require(absent_or(d_x, types_.compute, batch, shape.in.elements()), operation, "d_x must have the shape of x");
+  require(!d_x.present() || is_image(d_x, batch, shape.in.elements()), operation,
+          "d_x must have the shape of x, in a type of images");
   require(apart(d_x, x) && apart(d_x, d_y), operation, "d_x must have memory of its own");
   do_convolution_backward(shape, operands, activation, accumulate);
 }
@@ -275,10 +277,10 @@ void ImageOperations::add_image_gradient(const Convolution& shape, const Tensor&
 
 void ImageOperations::max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   require_max_pool(shape, "max_pool_forward");
-  require(is(x, types_.compute, x.rows, shape.in.elements()), "max_pool_forward",
-          "x must be [batch, in.elements()] in the compute type");
-  require(is(y, types_.compute, x.rows, shape.out.elements()), "max_pool_forward",
-          "y must be [batch, out.elements()] in the compute type");
+  require(is_image(x, x.rows, shape.in.elements()), "max_pool_forward",
+          "x must be [batch, in.elements()] in a type of images");
+  require(is_image(y, x.rows, shape.out.elements()), "max_pool_forward",
+          "y must be [batch, out.elements()] in a type of images");
   require(is(chosen, ElementType::uint8, x.rows, shape.out.elements()), "max_pool_forward",
           "chosen must be uint8 [batch, out.elements()]");
   require(apart(x, y), "max_pool_forward", "y must have memory of its own");
@@ -289,10 +291,10 @@ void ImageOperations::max_pool_backward(const Pool& shape, const Tensor& chosen,
   require_max_pool(shape, "max_pool_backward");
   require(is(chosen, ElementType::uint8, d_y.rows, shape.out.elements()), "max_pool_backward",
           "chosen must be uint8 [batch, out.elements()]");
-  require(is(d_y, types_.compute, d_y.rows, shape.out.elements()), "max_pool_backward",
-          "d_y must be [batch, out.elements()] in the compute type");
-  require(is(d_x, types_.compute, d_y.rows, shape.in.elements()), "max_pool_backward",
-          "d_x must be [batch, in.elements()] in the compute type");
+  require(is_image(d_y, d_y.rows, shape.out.elements()), "max_pool_backward",
+          "d_y must be [batch, out.elements()] in a type of images");
+  require(is_image(d_x, d_y.rows, shape.in.elements()), "max_pool_backward",
+          "d_x must be [batch, in.elements()] in a type of images");
   require(apart(d_y, d_x), "max_pool_backward", "d_x must have memory of its own");
   do_max_pool_backward(shape, chosen, d_y, d_x);
 }
@@ -300,10 +302,10 @@ void ImageOperations::max_pool_backward(const Pool& shape, const Tensor& chosen,
 void ImageOperations::average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y) {
   const char* const operation = "average_pool_forward";
   require_shape(shape.pool, operation);
-  require(is(x, types_.compute, x.rows, shape.pool.in.elements()), operation,
-          "x must be [batch, in.elements()] in the compute type");
-  require(is(y, types_.compute, x.rows, shape.pool.out.elements()), operation,
-          "y must be [batch, out.elements()] in the compute type");
+  require(is_image(x, x.rows, shape.pool.in.elements()), operation,
+          "x must be [batch, in.elements()] in a type of images");
+  require(is_image(y, x.rows, shape.pool.out.elements()), operation,
+          "y must be [batch, out.elements()] in a type of images");
   require(apart(x, y), operation, "y must have memory of its own");
   do_average_pool_forward(shape, x, y);
 }
@@ -311,17 +313,17 @@ void ImageOperations::average_pool_forward(const AveragePool& shape, const Tenso
 void ImageOperations::average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
   const char* const operation = "average_pool_backward";
   require_shape(shape.pool, operation);
-  require(is(d_y, types_.compute, d_y.rows, shape.pool.out.elements()), operation,
-          "d_y must be [batch, out.elements()] in the compute type");
-  require(is(d_x, types_.compute, d_y.rows, shape.pool.in.elements()), operation,
-          "d_x must be [batch, in.elements()] in the compute type");
+  require(is_image(d_y, d_y.rows, shape.pool.out.elements()), operation,
+          "d_y must be [batch, out.elements()] in a type of images");
+  require(is_image(d_x, d_y.rows, shape.pool.in.elements()), operation,
+          "d_x must be [batch, in.elements()] in a type of images");
   require(apart(d_y, d_x), operation, "d_x must have memory of its own");
   do_average_pool_backward(shape, d_y, d_x);
 }
 
 void ImageOperations::global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
   const char* const operation = "global_max_forward";
-  require(is_image(in), operation, "images must have pixels and channels");
+  require(is_shape(in), operation, "images must have pixels and channels");
   require(is(x, types_.compute, x.rows, in.elements()) && is(y, types_.compute, x.rows, in.channels), operation,
           "x must be [batch, in.elements()], y [batch, channels], in the compute type");
   require(apart(x, y), operation, "y must have memory of its own");
@@ -331,7 +333,7 @@ void ImageOperations::global_max_forward(const ImageShape& in, const Tensor& x, 
 void ImageOperations::global_max_backward(const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
                                           const Tensor& d_x) {
   const char* const operation = "global_max_backward";
-  require(is_image(in), operation, "images must have pixels and channels");
+  require(is_shape(in), operation, "images must have pixels and channels");
   require(is(x, types_.compute, x.rows, in.elements()) && is(y, types_.compute, x.rows, in.channels) &&
               is(d_y, types_.compute, x.rows, in.channels) && is(d_x, types_.compute, x.rows, in.elements()),
           operation, "x and d_x must be [batch, in.elements()], y and d_y [batch, channels], in the compute type");
@@ -444,17 +446,17 @@ void ImageOperations::bias_backward(Activation activation, const Tensor& y, cons
 }
 
 void ImageOperations::global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
-  require(is_image(in), "global_average_forward", "images must have pixels and channels");
-  require(is(x, types_.compute, x.rows, in.elements()) && is(y, types_.compute, x.rows, in.channels),
-          "global_average_forward", "x must be [batch, in.elements()], y [batch, channels], in the compute type");
+  require(is_shape(in), "global_average_forward", "images must have pixels and channels");
+  require(is_image(x, x.rows, in.elements()) && is_image(y, x.rows, in.channels), "global_average_forward",
+          "x must be [batch, in.elements()], y [batch, channels], in a type of images");
   require(apart(x, y), "global_average_forward", "y must have memory of its own");
   do_global_average_forward(in, x, y);
 }
 
 void ImageOperations::global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) {
-  require(is_image(in), "global_average_backward", "images must have pixels and channels");
-  require(is(d_y, types_.compute, d_y.rows, in.channels) && is(d_x, types_.compute, d_y.rows, in.elements()),
-          "global_average_backward", "d_y must be [batch, channels], d_x [batch, in.elements()], in the compute type");
+  require(is_shape(in), "global_average_backward", "images must have pixels and channels");
+  require(is_image(d_y, d_y.rows, in.channels) && is_image(d_x, d_y.rows, in.elements()), "global_average_backward",
+          "d_y must be [batch, channels], d_x [batch, in.elements()], in a type of images");
   require(apart(d_y, d_x), "global_average_backward", "d_x must have memory of its own");
   do_global_average_backward(in, d_y, d_x);
 }
@@ -463,9 +465,9 @@ void ImageOperations::response_normalization_forward(const ResponseNormalization
                                                      const Tensor& y) {
   const char* const operation = "response_normalization_forward";
   require_shape(norm, operation);
-  require(has_channels(x, types_.compute, norm.channels), operation,
-          "x must be [batch, pixels * channels] in the compute type");
-  require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
+  require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
+          "x must be [batch, pixels * channels] in a type of images");
+  require(is(y, x.type, x.rows, x.columns), operation, "y must have the shape and the type of x");
   require(apart(x, y), operation, "y must have memory of its own");
   do_response_normalization_forward(norm, x, y);
 }
@@ -474,11 +476,10 @@ void ImageOperations::response_normalization_backward(const ResponseNormalizatio
                                                       const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
   const char* const operation = "response_normalization_backward";
   require_shape(norm, operation);
-  require(has_channels(x, types_.compute, norm.channels), operation,
-          "x must be [batch, pixels * channels] in the compute type");
-  require(is(y, types_.compute, x.rows, x.columns) && is(d_y, types_.compute, x.rows, x.columns) &&
-              is(d_x, types_.compute, x.rows, x.columns),
-          operation, "y, d_y and d_x must have the shape of x");
+  require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
+          "x must be [batch, pixels * channels] in a type of images");
+  require(is(y, x.type, x.rows, x.columns) && is(d_y, x.type, x.rows, x.columns) && is(d_x, x.type, x.rows, x.columns),
+          operation, "y, d_y and d_x must have the shape and the type of x");
   require(apart(d_x, x) && apart(d_x, y) && same_or_apart(d_x, d_y), operation,
           "d_x must have memory of its own, or all of that of d_y");
   do_response_normalization_backward(norm, x, y, d_y, d_x);
@@ -487,8 +488,8 @@ void ImageOperations::response_normalization_backward(const ResponseNormalizatio
 void ImageOperations::subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
                                         const Tensor& x, const Tensor& y) {
   require_subsampling(in, out, stride, "subsample_forward");
-  require(is(x, types_.compute, x.rows, in.elements()) && is(y, types_.compute, x.rows, out.elements()),
-          "subsample_forward", "x must be [batch, in.elements()], y [batch, out.elements()], in the compute type");
+  require(is_image(x, x.rows, in.elements()) && is(y, x.type, x.rows, out.elements()), "subsample_forward",
+          "x must be [batch, in.elements()], y [batch, out.elements()], in one type of images");
   require(apart(x, y), "subsample_forward", "y must have memory of its own");
   do_subsample_forward(in, out, stride, x, y);
 }
@@ -496,16 +497,16 @@ void ImageOperations::subsample_forward(const ImageShape& in, const ImageShape& 
 void ImageOperations::subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
                                          const Tensor& d_y, const Tensor& d_x) {
   require_subsampling(in, out, stride, "subsample_backward");
-  require(is(d_y, types_.compute, d_y.rows, out.elements()) && is(d_x, types_.compute, d_y.rows, in.elements()),
-          "subsample_backward", "d_y must be [batch, out.elements()], d_x [batch, in.elements()], in the compute type");
+  require(is_image(d_y, d_y.rows, out.elements()) && is(d_x, d_y.type, d_y.rows, in.elements()), "subsample_backward",
+          "d_y must be [batch, out.elements()], d_x [batch, in.elements()], in one type of images");
   require(apart(d_y, d_x), "subsample_backward", "d_x must have memory of its own");
   do_subsample_backward(in, out, stride, d_y, d_x);
 }
 
 void ImageOperations::batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) {
   require_shape(norm, "batch_norm_sums");
-  require(has_channels(x, types_.compute, norm.channels), "batch_norm_sums",
-          "x must be [batch, pixels * channels] in the compute type");
+  require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), "batch_norm_sums",
+          "x must be [batch, pixels * channels] in a type of images");
   require(is(sums, ElementType::float64, 1, 2 * norm.channels + 1), "batch_norm_sums",
           "sums must be float64 [1, 2 * channels + 1]");
   do_batch_norm_sums(norm, x, sums);
@@ -515,16 +516,16 @@ void ImageOperations::batch_norm_forward(const BatchNorm& norm, const BatchNormF
   const auto& [x, sums, scale, shift, residual, mean, inverse, y] = operands;
   const char* const operation = "batch_norm_forward";
   require_shape(norm, operation);
-  require(has_channels(x, types_.compute, norm.channels), operation,
-          "x must be [batch, pixels * channels] in the compute type");
+  require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
+          "x must be [batch, pixels * channels] in a type of images");
   require(is(sums, ElementType::float64, 1, 2 * norm.channels + 1), operation,
           "sums must be float64 [1, 2 * channels + 1]");
   require(is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels), operation,
           "scale and shift must be [1, channels] in the compute type");
-  require(absent_or(residual, types_.compute, x.rows, x.columns), operation, "residual must have the shape of x");
+  require(absent_or(residual, x.type, x.rows, x.columns), operation, "residual must have the shape and the type of x");
   require(is(mean, types_.master, 1, norm.channels) && is(inverse, types_.master, 1, norm.channels), operation,
           "mean and inverse must be [1, channels] in the master type");
-  require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
+  require(is(y, x.type, x.rows, x.columns), operation, "y must have the shape and the type of x");
   require(apart(x, y) && same_or_apart(residual, y), operation,
           "y must have memory of its own, or all of that of the residual");
   do_batch_norm_forward(norm, operands);
@@ -544,13 +545,13 @@ void ImageOperations::batch_norm_inference(const BatchNorm& norm, const BatchNor
   const auto& [x, mean, variance, scale, shift, residual, y] = operands;
   const char* const operation = "batch_norm_inference";
   require_shape(norm, operation);
-  require(has_channels(x, types_.compute, norm.channels), operation,
-          "x must be [batch, pixels * channels] in the compute type");
+  require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
+          "x must be [batch, pixels * channels] in a type of images");
   require(is(mean, types_.compute, 1, norm.channels) && is(variance, types_.compute, 1, norm.channels) &&
               is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels),
           operation, "mean, variance, scale and shift must be [1, channels] in the compute type");
-  require(absent_or(residual, types_.compute, x.rows, x.columns), operation, "residual must have the shape of x");
-  require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
+  require(absent_or(residual, x.type, x.rows, x.columns), operation, "residual must have the shape and the type of x");
+  require(is(y, x.type, x.rows, x.columns), operation, "y must have the shape and the type of x");
   require(same_or_apart(x, y) && same_or_apart(residual, y), operation,
           "y must have memory of its own, or all of that of x or of the residual");
   do_batch_norm_inference(norm, operands);
@@ -561,13 +562,13 @@ void ImageOperations::batch_norm_inference_backward(const BatchNorm& norm,
   const auto& [y, d_y, variance, scale, d_x] = operands;
   const char* const operation = "batch_norm_inference_backward";
   require_shape(norm, operation);
-  require(has_channels(d_y, types_.compute, norm.channels), operation,
-          "d_y must be [batch, pixels * channels] in the compute type");
-  require(!norm.relu || is(y, types_.compute, d_y.rows, d_y.columns), operation,
-          "y must have the shape of d_y where there is a relu");
+  require(is_image(d_y, d_y.rows, d_y.columns) && has_channels(d_y, norm.channels), operation,
+          "d_y must be [batch, pixels * channels] in a type of images");
+  require(!norm.relu || is(y, d_y.type, d_y.rows, d_y.columns), operation,
+          "y must have the shape and the type of d_y where there is a relu");
   require(is(variance, types_.compute, 1, norm.channels) && is(scale, types_.compute, 1, norm.channels), operation,
           "variance and scale must be [1, channels] in the compute type");
-  require(is(d_x, types_.compute, d_y.rows, d_y.columns), operation, "d_x must have the shape of d_y");
+  require(is(d_x, d_y.type, d_y.rows, d_y.columns), operation, "d_x must have the shape and the type of d_y");
   require(apart(d_y, y) && apart(d_x, y) && same_or_apart(d_x, d_y), operation,
           "d_x must have memory of its own, or all of that of d_y");
   do_batch_norm_inference_backward(norm, operands);
@@ -579,11 +580,11 @@ void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const Batc
   const char* const operation = "batch_norm_backward_sums";
   const bool recomputed = norm.relu && recomputes_relu() && shift.present();
   require_shape(norm, operation);
-  require(has_channels(x, types_.compute, norm.channels), operation,
-          "x must be [batch, pixels * channels] in the compute type");
-  require(is(d_y, types_.compute, x.rows, x.columns), operation, "d_y must have the shape of x");
-  require(!norm.relu || recomputed || is(y, types_.compute, x.rows, x.columns), operation,
-          "y must have the shape of x where there is a relu");
+  require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
+          "x must be [batch, pixels * channels] in a type of images");
+  require(is(d_y, x.type, x.rows, x.columns), operation, "d_y must have the shape and the type of x");
+  require(!norm.relu || recomputed || is(y, x.type, x.rows, x.columns), operation,
+          "y must have the shape and the type of x where there is a relu");
   require(recomputed ? is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels)
                      : !scale.present() && !shift.present(),
           operation,
@@ -603,10 +604,10 @@ void ImageOperations::batch_norm_backward(const BatchNorm& norm, const BatchNorm
   require(!shift.present() || (norm.relu && recomputes_relu() && is(shift, types_.compute, 1, norm.channels)),
           operation, "shift must be [1, channels] in the compute type where a relu is recomputed, else absent");
   require_shape(norm, operation);
-  require(has_channels(x, types_.compute, norm.channels), operation,
-          "x must be [batch, pixels * channels] in the compute type");
-  require(is(d_y, types_.compute, x.rows, x.columns) && is(d_x, types_.compute, x.rows, x.columns), operation,
-          "d_y and d_x must have the shape of x");
+  require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
+          "x must be [batch, pixels * channels] in a type of images");
+  require(is(d_y, x.type, x.rows, x.columns) && is(d_x, x.type, x.rows, x.columns), operation,
+          "d_y and d_x must have the shape and the type of x");
   require(is(mean, types_.master, 1, norm.channels) && is(inverse, types_.master, 1, norm.channels), operation,
           "mean and inverse must be [1, channels] in the master type");
   require(is(scale, types_.compute, 1, norm.channels), operation, "scale must be [1, channels] in the compute type");

@@ -4,6 +4,10 @@
 /// [kernel depth, kernel height, kernel width, in channels, out channels] row-major, which is the [inputs, outputs]
 /// matrix of a dense layer over a patch. One layout from end to end.
 ///
+/// A device may have a type of images besides the compute type (OperationTypes::images). Convolutions, batch norms,
+/// pools, global averages, response normalisations and subsamplings then take values and gradients of either type.
+/// Norms and subsamplings take all of one type. Sums and statistics stay as they are.
+///
 /// The conventions of backend.hpp hold: operations are enqueued, parameter gradients are written or added in the master
 /// type, activation gradients always written, every sum has a fixed order, all shapes are checked here, and an empty
 /// batch is welcome everywhere.
@@ -300,6 +304,9 @@ class ImageOperations {
   const OperationTypes& types() const noexcept { return types_; }
 
  private:
+  /// Checks for a shape, in the compute type or the type of images.
+  bool is_image(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const;
+
   LOCKSTEP_IMAGE_OPERATIONS(virtual void, { missing_operation(__func__); })
   virtual void do_add_image_gradient(const Convolution&, const Tensor& /*w*/, const Tensor& /*d_y*/,
                                      const Tensor& /*d_x*/) {

@@ -234,7 +234,9 @@ comm::BucketRule bucket_rule(std::int64_t elements, const Place& place, const co
 }
 
 model::MemoryTypes memory_types(const Place& place) {
-  return place.gpu ? model::memory_types_on_gpu(place.precision) : model::MemoryTypes{};
+  if (place.gpu) return model::memory_types_on_gpu(place.precision);
+  const bool multiplies_bf16 = place.bf16_unit != model::Bf16Unit::none;
+  return {.images = multiplies_bf16 ? model::ElementType::bfloat16 : model::ElementType::float32};
 }
 
 }  // namespace lockstep::app

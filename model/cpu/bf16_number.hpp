@@ -26,5 +26,12 @@ LOCKSTEP_INLINE float to_float(Bf16 value) { return std::bit_cast<float>(std::ui
 /// Rounds `from`; `to` is as long, and is not `from`.
 void round_to_bf16(std::span<const float> from, std::span<Bf16> to);
 void round_to_bf16(std::span<const float> from, std::span<float> to);
+/// The inverse, exact.
+void widen(std::span<const Bf16> from, std::span<float> to);
+
+/// to[i] += x[i], rounded.
+void add_bf16(std::span<const Bf16> x, std::span<Bf16> to);
+/// The sum in double, in order.
+double sum_of_bf16_squares(std::span<const Bf16> x);
 
 }  // namespace lockstep::model::cpu

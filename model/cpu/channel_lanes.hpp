@@ -1,12 +1,15 @@
 /// \file
-/// Sixteen channels side by side, for loops that keep several values of each channel in registers.
+/// Sixteen channels side by side, for loops that keep several values of each channel in registers. In memory they are
+/// floats or bf16 numbers, in registers floats.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "model/cpu/bf16_number.hpp"
 #include "model/cpu/clones.hpp"
+#include "model/tensor.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -44,6 +47,80 @@ LOCKSTEP_INLINE void store(const Lanes& lanes, Element* to, std::size_t count) {
   } else {
     for (std::size_t i = 0; i < count; ++i) to[i] = lanes[i];
   }
+}
+
+/// Vectors of integers with as many elements as a vector of floats.
+template <class Lanes>
+struct BitsOf;
+template <>
+struct BitsOf<Floats> {
+  typedef Bf16 Halves __attribute__((vector_size(kLanes * sizeof(Bf16))));
+  typedef std::uint32_t Words __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+  typedef std::int32_t Signed __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
+};
+template <>
+struct BitsOf<HalfFloats> {
+  typedef Bf16 Halves __attribute__((vector_size(kHalf * sizeof(Bf16))));
+  typedef std::uint32_t Words __attribute__((vector_size(kHalf * sizeof(std::uint32_t))));
+  typedef std::int32_t Signed __attribute__((vector_size(kHalf * sizeof(std::int32_t))));
+};
+
+/// The same for lanes of floats and memory of bf16 numbers.
+template <bool kWhole, class Lanes>
+LOCKSTEP_INLINE void load(Lanes& lanes, const Bf16* from, std::size_t count) {
+  typename BitsOf<Lanes>::Halves halves{};
+  if constexpr (kWhole) {
+    std::memcpy(&halves, from, sizeof(halves));
+  } else {
+    for (std::size_t i = 0; i < count; ++i) halves[i] = from[i];
+  }
+  const auto words = __builtin_convertvector(halves, typename BitsOf<Lanes>::Words) << 16;
+  std::memcpy(&lanes, &words, sizeof(lanes));
+}
+/// Rounds as to_bf16() does. Masks by shifts: GCC 12 makes sixteen branches of a comparison on some processors.
+template <bool kWhole, class Lanes>
+LOCKSTEP_INLINE void store(const Lanes& lanes, Bf16* to, std::size_t count) {
+  using Words = typename BitsOf<Lanes>::Words;
+  using Signed = typename BitsOf<Lanes>::Signed;
+  Words bits;
+  std::memcpy(&bits, &lanes, sizeof(bits));
+  const Words upper = bits >> 16;
+  const auto magnitude = __builtin_convertvector(bits & 0x7FFFFFFF, Signed);
+  const auto is_nan = __builtin_convertvector((0x7F800000 - magnitude) >> 31, Words),
+             is_tiny = __builtin_convertvector((magnitude - 0x00800000) >> 31, Words);
+  Words rounded = (bits + 0x7FFF + (upper & 1)) >> 16;
+  rounded = (rounded & ~is_nan) | ((upper | 0x40) & is_nan);
+  rounded &= ~is_tiny | 0x8000;
+  const auto halves = __builtin_convertvector(rounded, typename BitsOf<Lanes>::Halves);
+  if constexpr (kWhole) {
+    std::memcpy(to, &halves, sizeof(halves));
+  } else {
+    for (std::size_t i = 0; i < count; ++i) to[i] = halves[i];
+  }
+}
+
+/// One element as a float, and back.
+LOCKSTEP_INLINE float number_of(float element) { return element; }
+LOCKSTEP_INLINE float number_of(Bf16 element) { return to_float(element); }
+LOCKSTEP_INLINE void put(float number, float& element) { element = number; }
+LOCKSTEP_INLINE void put(float number, Bf16& element) { element = to_bf16(number); }
+
+/// Calls work(elements of a tensor...) with float* for each that is float32 and Bf16* for each that is bfloat16.
+template <class Work>
+LOCKSTEP_INLINE void with_elements(const Tensor& a, const Work& work) {
+  if (a.type == ElementType::bfloat16) {
+    work(static_cast<Bf16*>(a.data));
+  } else {
+    work(static_cast<float*>(a.data));
+  }
+}
+template <class Work>
+LOCKSTEP_INLINE void with_elements(const Tensor& a, const Tensor& b, const Work& work) {
+  with_elements(
+      a, [&](auto* first) __attribute__((always_inline)) {
+        with_elements(
+            b, [&](auto* second) __attribute__((always_inline)) { work(first, second); });
+      });
 }
 
 template <bool kValue>

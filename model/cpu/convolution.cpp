@@ -46,9 +46,10 @@ struct Cuts {
   std::size_t block = 1;        ///< images
   std::size_t run = 1;          ///< images, a multiple of `block`
 
-  explicit Cuts(const Convolution& shape)
+  /// element_bytes: of x and y.
+  Cuts(const Convolution& shape, std::size_t element_bytes)
       : in(static_cast<std::size_t>(shape.in.elements())), out(static_cast<std::size_t>(shape.out.elements())) {
-    block = std::clamp<std::size_t>(kBlockBytes / ((in + out) * sizeof(float)), 1, kMaxBlockImages);
+    block = std::clamp<std::size_t>(kBlockBytes / ((in + out) * element_bytes), 1, kMaxBlockImages);
     const auto filters = static_cast<std::size_t>(shape.patch() * shape.out.channels);
     const std::size_t images = (kRunFactor * filters + in + out - 1) / (in + out);
     run = (std::max<std::size_t>(images, 1) + block - 1) / block * block;
@@ -68,11 +69,30 @@ bool is_fallback(std::string_view implementation) noexcept {
 /// The steps of one shape. A direction has one step for a whole piece and one for each size of a last piece that has
 /// occurred; all of them take filters in the format of the first.
 struct Steps {
-  explicit Steps(const Convolution& convolution) : cuts(convolution), shape(convolution) {}
+  Steps(const Convolution& convolution, std::size_t element_bytes)
+      : cuts(convolution, element_bytes), shape(convolution) {}
+  using OfDirection = std::vector<std::unique_ptr<ConvolutionStep>>;
+  /// The steps that write results of this type.
+  OfDirection& of(Direction direction, ElementType result) {
+    return all[static_cast<std::size_t>(direction)][result == ElementType::bfloat16 ? 1 : 0];
+  }
   Cuts cuts;
   Convolution shape;
-  std::array<std::vector<std::unique_ptr<ConvolutionStep>>, 3> of_direction;
+  std::array<std::array<OfDirection, 2>, 3> all;
 };
+
+/// Elements of an image that a pass of our own widens, works on and rounds in the first-level cache.
+constexpr std::size_t kChunk = 2048;
+
+/// Runs work(first element, elements) over chunks of whole pixels.
+template <class Work>
+void for_chunks(std::size_t elements, std::size_t channels, const Work& work) {
+  const std::size_t chunk = std::max<std::size_t>(kChunk / channels, 1) * channels;
+  for (std::size_t at = 0; at < elements; at += chunk) work(at, std::min(chunk, elements - at));
+}
+
+bool is_bf16(const Tensor& image) { return image.type == ElementType::bfloat16; }
+Bf16* bf16(const Tensor& image) { return static_cast<Bf16*>(image.data); }
 
 class Convolver::Library {
  public:
@@ -81,9 +101,11 @@ class Convolver::Library {
         type_(unit == Bf16Unit::none                        ? FactorType::fp32
               : !is_emulated(unit) && use_onednn_bf16(unit) ? FactorType::bf16
                                                             : FactorType::rounded),
+        element_bytes_(unit == Bf16Unit::none ? sizeof(float) : sizeof(Bf16)),
         workspace_(threads.size()),
         x_factors_(threads.size()),
-        y_factors_(threads.size()) {}
+        y_factors_(threads.size()),
+        results_(threads.size()) {}
 
   void forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                const Tensor& y);
@@ -93,24 +115,27 @@ class Convolver::Library {
 
  private:
   /// The step for `images` images; made if there is none.
-  ConvolutionStep& step(Steps& steps, Direction direction, std::size_t images);
+  ConvolutionStep& step(Steps& steps, Direction direction, ElementType result, std::size_t images);
   /// Makes the steps for a batch in pieces of `piece` images, before threads need them.
-  void prepare(Steps& steps, Direction direction, std::size_t images, std::size_t piece);
+  void prepare(Steps& steps, Direction direction, ElementType result, std::size_t images, std::size_t piece);
   Steps& steps_of(const Convolution& shape);
-  /// A factor as the products read it: itself, or rounded in `scratch`.
+  /// A factor as the products read it: itself, or converted in `scratch`.
   const void* factor(std::span<const float> plain, ScratchFloats& scratch) const;
+  const void* factor(const Tensor& image, std::size_t first, std::size_t count, ScratchFloats& scratch) const;
   /// The filters in the library's format, valid until the next call.
   const void* arrange(const ConvolutionStep& like, const Tensor& w);
-  const ConvolutionStep& first(const Steps& steps, Direction direction) const {
-    return *steps.of_direction[static_cast<std::size_t>(direction)].front();
-  }
+  /// The gradient before the activation of some elements of d_y, and its sums per channel.
+  void through_activation(std::size_t thread, Activation activation, const Tensor& y, const Tensor& d_y, Slice elements,
+                          std::size_t channels, std::span<float> sums);
 
   ThreadPool& threads_;
   std::map<std::array<std::int64_t, 21>, std::unique_ptr<Steps>> steps_;  ///< by numbers_of()
   std::vector<std::string> notes_;
   const FactorType type_;
+  const std::size_t element_bytes_;  ///< size of an element of most images
   OnednnWorkspace workspace_;
-  std::vector<ScratchFloats> x_factors_, y_factors_;  ///< rounded, by thread
+  std::vector<ScratchFloats> x_factors_, y_factors_;  ///< converted, by thread
+  std::vector<ScratchFloats> results_;                ///< images and chunks of them before they are rounded, by thread
   ScratchFloats rounded_filters_;
   ScratchFloats filters_;        ///< w in the library's format; in backward, for the gradient of x
   ScratchFloats run_gradients_;  ///< one gradient of w per thread
@@ -131,6 +156,15 @@ const void* Convolver::Library::factor(std::span<const float> plain, ScratchFloa
   return to.data();
 }
 
+const void* Convolver::Library::factor(const Tensor& image, std::size_t first, std::size_t count,
+                                       ScratchFloats& scratch) const {
+  if (!is_bf16(image)) return factor(image.elements<float>().subspan(first, count), scratch);
+  if (type_ == FactorType::bf16) return bf16(image) + first;
+  const std::span<float> to = scratch.at_least(count);
+  widen({bf16(image) + first, count}, to);
+  return to.data();
+}
+
 const void* Convolver::Library::arrange(const ConvolutionStep& like, const Tensor& w) {
   const std::span<const float> plain = w.elements<float>();
   const void* const from = type_ == FactorType::rounded ? factor(plain, rounded_filters_) : plain.data();
@@ -139,16 +173,16 @@ const void* Convolver::Library::arrange(const ConvolutionStep& like, const Tenso
 
 Steps& Convolver::Library::steps_of(const Convolution& shape) {
   auto& found = steps_[numbers_of(shape)];
-  if (!found) found = std::make_unique<Steps>(shape);
+  if (!found) found = std::make_unique<Steps>(shape, element_bytes_);
   return *found;
 }
 
-ConvolutionStep& Convolver::Library::step(Steps& steps, Direction direction, std::size_t images) {
-  auto& all = steps.of_direction[static_cast<std::size_t>(direction)];
+ConvolutionStep& Convolver::Library::step(Steps& steps, Direction direction, ElementType result, std::size_t images) {
+  auto& all = steps.of(direction, result);
   const auto found = std::ranges::find(all, images, [](const auto& step) { return step->images(); });
   if (found != all.end()) return **found;
   const ConvolutionStep* const like = all.empty() ? nullptr : all.front().get();
-  all.push_back(std::make_unique<ConvolutionStep>(workspace_, steps.shape, type_, direction, images, like));
+  all.push_back(std::make_unique<ConvolutionStep>(workspace_, steps.shape, type_, direction, result, images, like));
   const std::string& implementation = all.back()->implementation();
   if (is_fallback(implementation) && (like == nullptr || !is_fallback(like->implementation()))) {
     notes_.push_back(fmt::format("oneDNN has no direct code for {} of a {}: it runs as {}, slower", name_of(direction),
@@ -157,9 +191,10 @@ ConvolutionStep& Convolver::Library::step(Steps& steps, Direction direction, std
   return *all.back();
 }
 
-void Convolver::Library::prepare(Steps& steps, Direction direction, std::size_t images, std::size_t piece) {
-  if (images >= piece) step(steps, direction, piece);
-  if (images % piece != 0) step(steps, direction, images % piece);
+void Convolver::Library::prepare(Steps& steps, Direction direction, ElementType result, std::size_t images,
+                                 std::size_t piece) {
+  if (images >= piece) step(steps, direction, result, piece);
+  if (images % piece != 0) step(steps, direction, result, images % piece);
 }
 
 void Convolver::Library::forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
@@ -168,21 +203,60 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
   if (images == 0) return;
   Steps& steps = steps_of(shape);
   const Cuts& cuts = steps.cuts;
-  prepare(steps, Direction::forward, images, cuts.block);
-  const void* const filters = arrange(first(steps, Direction::forward), w);
-  const auto from = x.elements<float>();
-  const auto to = y.elements<float>();
   const auto shift = bias.elements<float>();
+  const bool has_epilogue = !shift.empty() || activation != Activation::none;
+  const ElementType result =
+      is_bf16(y) && type_ == FactorType::bf16 && !has_epilogue ? ElementType::bfloat16 : ElementType::float32;
+  prepare(steps, Direction::forward, result, images, cuts.block);
+  const void* const filters = arrange(*steps.of(Direction::forward, result).front(), w);
   const auto channels = static_cast<std::size_t>(shape.out.channels);
   threads_.run([&](std::size_t thread) {
     const Slice mine = part_of(cuts.blocks(images), 1, thread, threads_.size());
     for (std::size_t block = mine.offset; block < mine.end(); ++block) {
-      const std::size_t image = block * cuts.block, count = std::min(cuts.block, images - image);
-      const auto out = to.subspan(image * cuts.out, count * cuts.out);
-      const void* const in = factor(from.subspan(image * cuts.in, count * cuts.in), x_factors_[thread]);
-      step(steps, Direction::forward, count).run(thread, in, filters, out.data());
-      if (!shift.empty() || activation != Activation::none) add_bias_and_activate(out, channels, shift, activation);
+      const std::size_t image = block * cuts.block, count = std::min(cuts.block, images - image),
+                        begin = image * cuts.out, elements = count * cuts.out;
+      const void* const in = factor(x, image * cuts.in, count * cuts.in, x_factors_[thread]);
+      ConvolutionStep& run = step(steps, Direction::forward, result, count);
+      if (result == ElementType::bfloat16) {
+        run.run(thread, in, filters, bf16(y) + begin);
+        continue;
+      }
+      const auto out = is_bf16(y) ? results_[thread].at_least(elements) : y.elements<float>().subspan(begin, elements);
+      run.run(thread, in, filters, out.data());
+      if (is_bf16(y)) {
+        for_chunks(elements, channels, [&](std::size_t at, std::size_t size) {
+          const auto chunk = out.subspan(at, size);
+          if (has_epilogue) add_bias_and_activate(chunk, channels, shift, activation);
+          round_to_bf16(chunk, std::span(bf16(y) + begin + at, size));
+        });
+      } else if (has_epilogue) {
+        add_bias_and_activate(out, channels, shift, activation);
+      }
     }
+  });
+}
+
+void Convolver::Library::through_activation(std::size_t thread, Activation activation, const Tensor& y,
+                                            const Tensor& d_y, Slice elements, std::size_t channels,
+                                            std::span<float> sums) {
+  const auto [first, count] = elements;
+  if (!is_bf16(d_y)) {
+    const auto value = y.elements<float>(), gradient = d_y.elements<float>();
+    return activation_gradient(activation, value.empty() ? value : value.subspan(first, count),
+                               gradient.subspan(first, count), channels, 0, channels, sums);
+  }
+  if (activation == Activation::none && sums.empty()) return;
+  for_chunks(count, channels, [&, first = first](std::size_t at, std::size_t size) {
+    const auto scratch = results_[thread].at_least(2 * size), gradient = scratch.first(size);
+    const std::span<Bf16> stored(bf16(d_y) + first + at, size);
+    widen(stored, gradient);
+    std::span<float> value;
+    if (activation != Activation::none) {
+      value = scratch.last(size);
+      widen({bf16(y) + first + at, size}, value);
+    }
+    activation_gradient(activation, value, gradient, channels, 0, channels, sums);
+    if (activation != Activation::none) round_to_bf16(gradient, stored);
   });
 }
 
@@ -199,32 +273,34 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
     }
     return;
   }
+  constexpr auto kFilters = Direction::backward_filters, kInput = Direction::backward_input;
+  constexpr auto kFloat = ElementType::float32;
   Steps& steps = steps_of(shape);
   const Cuts& cuts = steps.cuts;
   const auto channels = static_cast<std::size_t>(shape.out.channels);
-  const auto input_gradient = d_x.elements<float>();
+  const ElementType result = is_bf16(d_x) && type_ == FactorType::bf16 ? ElementType::bfloat16 : kFloat;
   const void* filters = nullptr;
-  if (!input_gradient.empty()) {
-    prepare(steps, Direction::backward_input, images, cuts.block);
-    filters = arrange(first(steps, Direction::backward_input), w);
+  if (d_x.present()) {
+    prepare(steps, kInput, result, images, cuts.block);
+    filters = arrange(*steps.of(kInput, result).front(), w);
   }
   const std::size_t blocks = cuts.blocks(images);
   const auto bias_gradients = bias_gradients_.at_least(bias_gradient.empty() ? 0 : blocks * channels);
-  const auto value = y.elements<float>(), gradient = d_y.elements<float>();
-  const auto from = x.elements<float>();
 
   const auto do_block = [&](std::size_t thread, std::size_t block) {
     const std::size_t image = block * cuts.block, count = std::min(cuts.block, images - image);
-    const auto piece = [&](std::span<float> all) {
-      return all.empty() ? all : all.subspan(image * cuts.out, count * cuts.out);
-    };
     const auto sums = bias_gradient.empty() ? bias_gradient : bias_gradients.subspan(block * channels, channels);
     std::ranges::fill(sums, 0.0f);
-    activation_gradient(activation, piece(value), piece(gradient), channels, 0, channels, sums);
-    if (filters != nullptr) {
-      step(steps, Direction::backward_input, count)
-          .run(thread, input_gradient.data() + image * cuts.in, filters, factor(piece(gradient), y_factors_[thread]));
-    }
+    through_activation(thread, activation, y, d_y, {image * cuts.out, count * cuts.out}, channels, sums);
+    if (filters == nullptr) return;
+    const void* const out = factor(d_y, image * cuts.out, count * cuts.out, y_factors_[thread]);
+    ConvolutionStep& run = step(steps, kInput, result, count);
+    const std::size_t begin = image * cuts.in, elements = count * cuts.in;
+    if (result == ElementType::bfloat16) return run.run(thread, bf16(d_x) + begin, filters, out);
+    if (!is_bf16(d_x)) return run.run(thread, d_x.elements<float>().data() + begin, filters, out);
+    const auto sum = results_[thread].at_least(elements);
+    run.run(thread, sum.data(), filters, out);
+    round_to_bf16(sum, std::span(bf16(d_x) + begin, elements));
   };
   const bool run_is_block = cuts.run == cuts.block && !filter_gradient.empty();
   if (!run_is_block) {
@@ -243,8 +319,8 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
     }
   };
   if (filter_gradient.empty()) return sum_bias();
-  prepare(steps, Direction::backward_filters, images, cuts.run);
-  const ConvolutionStep& like = first(steps, Direction::backward_filters);
+  prepare(steps, kFilters, kFloat, images, cuts.run);
+  const ConvolutionStep& like = *steps.of(kFilters, kFloat).front();
   const std::size_t runs = cuts.runs(images), parts = cuts.parts(images), size = like.filter_elements();
   const auto run_gradients = run_gradients_.at_least(threads_.size() * size);
   const auto part_gradients = part_gradients_.at_least(parts * size);
@@ -257,9 +333,9 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
         if (run_is_block) do_block(thread, run);
         const std::size_t image = run * cuts.run, count = std::min(cuts.run, images - image);
         const auto one = run == my_runs.offset ? total : run_gradients.subspan(thread * size, size);
-        const void* const in = factor(from.subspan(image * cuts.in, count * cuts.in), x_factors_[thread]);
-        const void* const out = factor(gradient.subspan(image * cuts.out, count * cuts.out), y_factors_[thread]);
-        step(steps, Direction::backward_filters, count).run(thread, in, one.data(), out);
+        const void* const in = factor(x, image * cuts.in, count * cuts.in, x_factors_[thread]);
+        const void* const out = factor(d_y, image * cuts.out, count * cuts.out, y_factors_[thread]);
+        step(steps, kFilters, kFloat, count).run(thread, in, one.data(), out);
         if (run != my_runs.offset) add_scaled(one, 1, total);
       }
     }

@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "model/cpu/bf16_gradients.hpp"
+#include "model/cpu/bf16_number.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
 #include "model/cpu/sequence_loops.hpp"
@@ -329,6 +330,14 @@ void CpuBackend::do_elementwise_backward(const Elementwise& f, const Tensor& rea
 }
 
 void CpuBackend::do_add(const Tensor& x, const Tensor& to) {
+  if (x.type == ElementType::bfloat16) {
+    const auto* const from = static_cast<const Bf16*>(x.data);
+    auto* const sum = static_cast<Bf16*>(to.data);
+    return threads_.split(static_cast<std::size_t>(x.count()), kLine, kThreadingElements,
+                          [&](std::size_t begin, std::size_t end) {
+                            add_bf16({from + begin, end - begin}, {sum + begin, end - begin});
+                          });
+  }
   const auto from = x.elements<float>(), sum = to.elements<float>();
   threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
     add_scaled(from.subspan(begin, end - begin), 1, sum.subspan(begin, end - begin));
@@ -336,10 +345,13 @@ void CpuBackend::do_add(const Tensor& x, const Tensor& to) {
 }
 
 void CpuBackend::do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) {
-  const auto elements = x.elements<float>();
-  put(sum_of_blocks<double>(
-          elements.size(), kThreadingElements,
-          [&](std::size_t begin, std::size_t count) { return cpu::sum_of_squares(elements.subspan(begin, count)); }),
+  put(sum_of_blocks<double>(static_cast<std::size_t>(x.count()), kThreadingElements,
+                            [&](std::size_t begin, std::size_t count) {
+                              if (x.type == ElementType::bfloat16) {
+                                return sum_of_bf16_squares({static_cast<const Bf16*>(x.data) + begin, count});
+                              }
+                              return cpu::sum_of_squares(x.elements<float>().subspan(begin, count));
+                            }),
       accumulate, out);
 }
 

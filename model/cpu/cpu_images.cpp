@@ -1,7 +1,9 @@
 #include "model/cpu/cpu_images.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
+#include "model/cpu/channel_lanes.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/image_loops.hpp"
 #include "model/formulas/normalization.hpp"
@@ -25,7 +27,7 @@ void put(float value, Accumulate accumulate, float& to) { to = accumulate == Acc
 }  // namespace
 
 CpuImages::CpuImages(ThreadPool& threads, Bf16Unit unit)
-    : ImageOperations({.compute = ElementType::float32, .master = ElementType::float32}),
+    : ImageOperations({.compute = ElementType::float32, .master = ElementType::float32, .images = image_type(unit)}),
       threads_(threads),
       convolver_(threads, unit) {}
 
@@ -87,25 +89,24 @@ void CpuImages::do_convolution_backward(const Convolution& shape, const LinearBa
 
 void CpuImages::do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   split(size(y.rows * shape.out.depth * shape.out.height), size(shape.out.width * shape.out.channels),
-        [&](Slice rows) { max_pool(shape, floats(x), floats(y), chosen.elements<std::uint8_t>().data(), rows); });
+        [&](Slice rows) { max_pool(shape, x, y, chosen.elements<std::uint8_t>().data(), rows); });
 }
 
 void CpuImages::do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) {
-  split(size(d_x.rows * shape.in.depth * shape.in.height), size(shape.in.width * shape.in.channels), [&](Slice rows) {
-    max_pool_gradient(shape, chosen.elements<std::uint8_t>().data(), floats(d_y), floats(d_x), rows);
-  });
+  split(size(d_x.rows * shape.in.depth * shape.in.height), size(shape.in.width * shape.in.channels),
+        [&](Slice rows) { max_pool_gradient(shape, chosen.elements<std::uint8_t>().data(), d_y, d_x, rows); });
 }
 
 void CpuImages::do_average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y) {
   const ImageShape& out = shape.pool.out;
   split(size(y.rows * out.depth * out.height), size(out.width * out.channels),
-        [&](Slice rows) { average_pool(shape, floats(x), floats(y), rows); });
+        [&](Slice rows) { average_pool(shape, x, y, rows); });
 }
 
 void CpuImages::do_average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x) {
   const ImageShape& in = shape.pool.in;
   split(size(d_x.rows * in.depth * in.height), size(in.width * in.channels),
-        [&](Slice rows) { average_pool_gradient(shape, floats(d_y), floats(d_x), rows); });
+        [&](Slice rows) { average_pool_gradient(shape, d_y, d_x, rows); });
 }
 
 void CpuImages::do_global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
@@ -189,8 +190,10 @@ void CpuImages::do_group_norm_forward(const GroupNorm& norm, const GroupNormForw
           of.gain[c] = static_cast<float>(static_cast<double>(scales[c]) * one);
         }
       }
-      normalize({.channels = norm.channels},
-                {.x = from, .mean = of.mean.data(), .gain = of.gain.data(), .shift = shifts, .y = to}, here);
+      normalize(
+          {.channels = norm.channels},
+          NormalizeArrays<float>{.x = from, .mean = of.mean.data(), .gain = of.gain.data(), .shift = shifts, .y = to},
+          here);
     }
   });
 }
@@ -214,7 +217,8 @@ void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBac
       const Slice here{b * places, places};
       for (std::size_t c = 0; c < channels; ++c) of.mean[c] = means[b * groups + c / each];
       double* const own = of_channels + b * width;
-      normalize_gradient_sums(plain, {.x = from, .d_y = gradient, .mean = of.mean.data(), .sums = own}, here);
+      normalize_gradient_sums(
+          plain, NormalizeGradientSums<float>{.x = from, .d_y = gradient, .mean = of.mean.data(), .sums = own}, here);
       for (std::size_t g = 0; g < groups; ++g) {
         const auto one = static_cast<double>(inverses[b * groups + g]);
         double first = 0, second = 0;
@@ -231,13 +235,13 @@ void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBac
       }
       if (to == nullptr) continue;
       normalize_gradient(plain,
-                         {.x = from,
-                          .d_y = gradient,
-                          .mean = of.mean.data(),
-                          .gain = of.gain.data(),
-                          .slope = of.slope.data(),
-                          .shift = of.shift.data(),
-                          .d_x = to},
+                         NormalizeGradient<float>{.x = from,
+                                                  .d_y = gradient,
+                                                  .mean = of.mean.data(),
+                                                  .gain = of.gain.data(),
+                                                  .slope = of.slope.data(),
+                                                  .shift = of.shift.data(),
+                                                  .d_x = to},
                          here);
     }
   });
@@ -286,19 +290,18 @@ void CpuImages::do_bias_backward(Activation activation, const Tensor& y, const T
 }
 
 void CpuImages::do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
-  split(size(x.rows), size(in.elements()), [&](Slice images) { global_average(in, floats(x), floats(y), images); });
+  split(size(x.rows), size(in.elements()), [&](Slice images) { global_average(in, x, y, images); });
 }
 
 void CpuImages::do_global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) {
-  split(size(d_x.rows), size(in.elements()),
-        [&](Slice images) { global_average_gradient(in, floats(d_y), floats(d_x), images); });
+  split(size(d_x.rows), size(in.elements()), [&](Slice images) { global_average_gradient(in, d_y, d_x, images); });
 }
 
 void CpuImages::do_response_normalization_forward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y) {
   const std::size_t each = response_scratch(norm), pixels = pixels_of(x, size(norm.channels));
   const auto scratch = at_least(rows_, threads_.size() * each);
   threads_.run([&](std::size_t thread) {
-    response_normalization(norm, floats(x), floats(y), part_of(pixels, 1, thread, threads_.size()),
+    response_normalization(norm, x, y, part_of(pixels, 1, thread, threads_.size()),
                            scratch.subspan(thread * each, each));
   });
 }
@@ -308,28 +311,28 @@ void CpuImages::do_response_normalization_backward(const ResponseNormalization& 
   const std::size_t each = response_scratch(norm), pixels = pixels_of(x, size(norm.channels));
   const auto scratch = at_least(rows_, threads_.size() * each);
   threads_.run([&](std::size_t thread) {
-    response_normalization_gradient(norm, floats(x), floats(y), floats(d_y), floats(d_x),
-                                    part_of(pixels, 1, thread, threads_.size()), scratch.subspan(thread * each, each));
+    response_normalization_gradient(norm, x, y, d_y, d_x, part_of(pixels, 1, thread, threads_.size()),
+                                    scratch.subspan(thread * each, each));
   });
 }
 
 void CpuImages::do_subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
                                      const Tensor& y) {
-  split(size(y.rows), size(out.elements()),
-        [&](Slice images) { subsample(in, out, stride, floats(x), floats(y), images); });
+  split(size(y.rows), size(out.elements()), [&](Slice images) { subsample(in, out, stride, x, y, images); });
 }
 
 void CpuImages::do_subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
                                       const Tensor& d_y, const Tensor& d_x) {
   split(size(d_y.rows), size(out.elements()),
-        [&](Slice images) { subsample_gradient(in, out, stride, floats(d_y), floats(d_x), images); });
+        [&](Slice images) { subsample_gradient(in, out, stride, d_y, d_x, images); });
 }
 
 void CpuImages::do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) {
   const std::size_t channels = size(norm.channels), pixels = pixels_of(x, channels);
   const auto all = sums.elements<double>();
-  sum_of_blocks(pixels, channels, all.first(2 * channels),
-                [&](Slice range, double* part) { channel_sums(channels, floats(x), range, part); });
+  sum_of_blocks(pixels, channels, all.first(2 * channels), [&](Slice range, double* part) {
+    with_elements(x, [&](const auto* from) { channel_sums(channels, from, range, part); });
+  });
   all[2 * channels] = static_cast<double>(pixels);
 }
 
@@ -345,15 +348,15 @@ void CpuImages::do_batch_norm_forward(const BatchNorm& norm, const BatchNormForw
     floats(inverse)[c] = static_cast<float>(one);
     gain[c] = static_cast<float>(static_cast<double>(floats(scale)[c]) * one);
   }
-  split(pixels_of(x, channels), channels, [&](Slice pixels) {
-    normalize(norm,
-              {.x = floats(x),
-               .mean = floats(mean),
-               .gain = gain.data(),
-               .shift = floats(shift),
-               .residual = floats(residual),
-               .y = floats(y)},
-              pixels);
+  with_elements(x, [&](auto* from) {
+    using Element = std::remove_pointer_t<decltype(from)>;
+    const NormalizeArrays<Element> arrays{.x = from,
+                                          .mean = floats(mean),
+                                          .gain = gain.data(),
+                                          .shift = floats(shift),
+                                          .residual = static_cast<Element*>(residual.data),
+                                          .y = static_cast<Element*>(y.data)};
+    split(pixels_of(x, channels), channels, [&](Slice pixels) { normalize(norm, arrays, pixels); });
   });
 }
 
@@ -379,15 +382,15 @@ void CpuImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormIn
         static_cast<double>(floats(scale)[c]) *
         formulas::inverse_deviation(static_cast<double>(floats(variance)[c]), static_cast<double>(norm.epsilon)));
   }
-  split(pixels_of(x, channels), channels, [&](Slice pixels) {
-    normalize(norm,
-              {.x = floats(x),
-               .mean = floats(mean),
-               .gain = gain.data(),
-               .shift = floats(shift),
-               .residual = floats(residual),
-               .y = floats(y)},
-              pixels);
+  with_elements(x, [&](auto* from) {
+    using Element = std::remove_pointer_t<decltype(from)>;
+    const NormalizeArrays<Element> arrays{.x = from,
+                                          .mean = floats(mean),
+                                          .gain = gain.data(),
+                                          .shift = floats(shift),
+                                          .residual = static_cast<Element*>(residual.data),
+                                          .y = static_cast<Element*>(y.data)};
+    split(pixels_of(x, channels), channels, [&](Slice pixels) { normalize(norm, arrays, pixels); });
   });
 }
 
@@ -401,26 +404,45 @@ void CpuImages::do_batch_norm_inference_backward(const BatchNorm& norm,
         static_cast<double>(floats(scale)[c]) *
         formulas::inverse_deviation(static_cast<double>(floats(variance)[c]), static_cast<double>(norm.epsilon)));
   }
-  const float* const value = floats(y);
-  float *const gradient = floats(d_y), *const to = floats(d_x);
-  split(pixels_of(d_y, channels), channels, [&](Slice pixels) {
-    for (std::size_t i = pixels.offset * channels; i < pixels.end() * channels; i += channels) {
-      for (std::size_t c = 0; c < channels; ++c) {
-        if (norm.relu && !(value[i + c] > 0)) gradient[i + c] = 0;
-        to[i + c] = gain[c] * gradient[i + c];
-      }
-    }
+  with_elements(d_y, [&](auto* gradient) {
+    using Element = std::remove_pointer_t<decltype(gradient)>;
+    const NormalizeFixedGradient<Element> arrays{.y = static_cast<Element*>(y.data),
+                                                 .d_y = gradient,
+                                                 .gain = gain.data(),
+                                                 .d_x = static_cast<Element*>(d_x.data)};
+    split(pixels_of(d_y, channels), channels, [&](Slice pixels) { normalize_fixed_gradient(norm, arrays, pixels); });
   });
 }
 
+namespace {
+
+/// scale / deviation of channel c, for gradients.
+float gain_of(const Tensor& scale, const Tensor& inverse, std::size_t c) {
+  return static_cast<float>(static_cast<double>(floats(scale)[c]) * static_cast<double>(floats(inverse)[c]));
+}
+
+}  // namespace
+
 void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                             Accumulate accumulate) {
-  const auto& [x, y, d_y, mean, inverse, no_scale, no_shift, d_scale, d_shift, sums] = operands;
+  const auto& [x, y, d_y, mean, inverse, scale, shift, d_scale, d_shift, sums] = operands;
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
+  const auto gain = at_least(numbers_, channels);
+  for (std::size_t c = 0; c < channels && scale.present(); ++c) gain[c] = gain_of(scale, inverse, c);
   sum_of_blocks(pixels_of(x, channels), channels, all, [&](Slice range, double* part) {
-    normalize_gradient_sums(
-        norm, {.x = floats(x), .y = floats(y), .d_y = floats(d_y), .mean = floats(mean), .sums = part}, range);
+    with_elements(x, [&](auto* from) {
+      using Element = std::remove_pointer_t<decltype(from)>;
+      normalize_gradient_sums(norm,
+                              NormalizeGradientSums<Element>{.x = from,
+                                                             .y = static_cast<Element*>(y.data),
+                                                             .d_y = static_cast<Element*>(d_y.data),
+                                                             .mean = floats(mean),
+                                                             .gain = gain.data(),
+                                                             .relu_shift = floats(shift),
+                                                             .sums = part},
+                              range);
+    });
   });
   for (std::size_t c = 0; c < channels; ++c) {
     all[channels + c] *= static_cast<double>(floats(inverse)[c]);
@@ -430,7 +452,7 @@ void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNo
 }
 
 void CpuImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
-  const auto& [x, d_y, mean, inverse, scale, no_shift, forward_sums, sums, d_x] = operands;
+  const auto& [x, d_y, mean, inverse, scale, relu_shift, forward_sums, sums, d_x] = operands;
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
   const double count = forward_sums.elements<double>()[2 * channels];
@@ -440,20 +462,21 @@ void CpuImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBac
   for (std::size_t c = 0; c < channels; ++c) {
     const auto one = static_cast<double>(floats(inverse)[c]);
     const double factor = static_cast<double>(floats(scale)[c]) * one;
-    gain[c] = static_cast<float>(factor);
+    gain[c] = gain_of(scale, inverse, c);
     slope[c] = static_cast<float>(-factor * one * all[channels + c] / count);
     shift[c] = static_cast<float>(-factor * all[c] / count);
   }
-  split(pixels_of(x, channels), channels, [&](Slice pixels) {
-    normalize_gradient(norm,
-                       {.x = floats(x),
-                        .d_y = floats(d_y),
-                        .mean = floats(mean),
-                        .gain = gain.data(),
-                        .slope = slope.data(),
-                        .shift = shift.data(),
-                        .d_x = floats(d_x)},
-                       pixels);
+  with_elements(x, [&](auto* from) {
+    using Element = std::remove_pointer_t<decltype(from)>;
+    const NormalizeGradient<Element> arrays{.x = from,
+                                            .d_y = static_cast<Element*>(d_y.data),
+                                            .mean = floats(mean),
+                                            .gain = gain.data(),
+                                            .slope = slope.data(),
+                                            .shift = shift.data(),
+                                            .relu_shift = floats(relu_shift),
+                                            .d_x = static_cast<Element*>(d_x.data)};
+    split(pixels_of(x, channels), channels, [&](Slice pixels) { normalize_gradient(norm, arrays, pixels); });
   });
 }
 

@@ -1,6 +1,6 @@
 /// \file
-/// The operations on images of the CPU: fp32, convolutions through oneDNN (which may round to bf16), everything else in
-/// our own vectorised loops.
+/// The operations on images of the CPU: fp32, or with a Bf16Unit images in bf16 and everything else in fp32.
+/// Convolutions through oneDNN, everything else in our own vectorised loops.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,19 @@
 
 namespace lockstep::model::cpu {
 
+/// The type of images: OperationTypes::images.
+constexpr ElementType image_type(Bf16Unit unit) noexcept {
+  return unit == Bf16Unit::none ? ElementType::float32 : ElementType::bfloat16;
+}
+
 class CpuImages final : public ImageOperations {
  public:
   CpuImages(ThreadPool& threads, Bf16Unit unit);
 
   /// Remarks about operations that run slower than expected, found at the first call of a shape; normally empty.
   std::vector<std::string> notes() const { return convolver_.notes(); }
+  /// In fp32 the recomputed values are those of the forward pass but for a rounding: the mask could be another one.
+  bool recomputes_relu() const noexcept override { return types().images == ElementType::bfloat16; }
 
  private:
   LOCKSTEP_IMAGE_OPERATIONS(void, override)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "model/cpu/channel_lanes.hpp"
 
@@ -56,8 +57,9 @@ LOCKSTEP_INLINE bool tiles(const Pool& pool) {
 }
 
 /// The pixels of an image inside a window.
+template <class Element>
 struct Seen {
-  const float* first;             ///< first channel of the first pixel
+  const Element* first;           ///< first channel of the first pixel
   std::size_t plane, row, pixel;  ///< strides in elements
   std::int64_t planes, rows, columns;
   std::int32_t offset, offset_plane, offset_row;  ///< position of the first pixel in the window, and strides
@@ -65,62 +67,68 @@ struct Seen {
 
 /// Channels [c, c + count), count <= kLanes. Loops over plain arrays: GCC 12 keeps these in registers. It splits a
 /// comparison of vectors with two selections on its result into sixteen scalar ones.
-LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count, float* y, std::uint8_t* chosen) {
+template <class X, class Y>
+LOCKSTEP_INLINE void greatest(const Seen<X>& seen, std::size_t c, std::size_t count, Y* y, std::uint8_t* chosen) {
   float best[kLanes];
   std::int32_t offset[kLanes];
   for (std::size_t lane = 0; lane < count; ++lane) {
-    best[lane] = seen.first[c + lane];
+    best[lane] = number_of(seen.first[c + lane]);
     offset[lane] = seen.offset;
   }
   for (std::int64_t h = 0; h < seen.planes; ++h) {
     for (std::int64_t i = 0; i < seen.rows; ++i) {
       for (std::int64_t j = 0; j < seen.columns; ++j) {
-        const float* const value = seen.first + size(h) * seen.plane + size(i) * seen.row + size(j) * seen.pixel + c;
+        const X* const values = seen.first + size(h) * seen.plane + size(i) * seen.row + size(j) * seen.pixel + c;
         const std::int32_t here = seen.offset + static_cast<std::int32_t>(h) * seen.offset_plane +
                                   static_cast<std::int32_t>(i) * seen.offset_row + static_cast<std::int32_t>(j);
 #pragma GCC unroll 1
         for (std::size_t lane = 0; lane < count; ++lane) {
           // Greater, or the first NaN; a NaN stays.
-          const bool keep = (value[lane] <= best[lane]) | (best[lane] != best[lane]);
-          best[lane] = keep ? best[lane] : value[lane];
+          const float value = number_of(values[lane]);
+          const bool keep = (value <= best[lane]) | (best[lane] != best[lane]);
+          best[lane] = keep ? best[lane] : value;
           offset[lane] = keep ? offset[lane] : here;
         }
       }
     }
   }
-  std::memcpy(y, best, count * sizeof(float));  // a loop becomes sixteen scalar loads
+  if constexpr (std::is_same_v<Y, float>) {
+    std::memcpy(y, best, count * sizeof(float));  // a loop becomes sixteen scalar loads
+  } else {
+    for (std::size_t lane = 0; lane < count; ++lane) put(best[lane], y[lane]);
+  }
   for (std::size_t lane = 0; lane < count; ++lane) chosen[lane] = static_cast<std::uint8_t>(offset[lane]);
 }
 
 /// All channels of a window.
-LOCKSTEP_INLINE void greatest_of_channels(const Seen& pixels, std::size_t channels, float* y, std::uint8_t* chosen) {
+template <class X, class Y>
+LOCKSTEP_INLINE void greatest_of_channels(const Seen<X>& pixels, std::size_t channels, Y* y, std::uint8_t* chosen) {
   std::size_t c = 0;
   for (; c + kLanes <= channels; c += kLanes) greatest(pixels, c, kLanes, y + c, chosen + c);
   if (c < channels) greatest(pixels, c, channels - c, y + c, chosen + c);
 }
 
-}  // namespace
-
-LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows) {
+template <class X, class Y>
+LOCKSTEP_INLINE void max_of_windows(const Pool& shape, const X* x, Y* y, std::uint8_t* chosen, Slice rows) {
   const Sweep &depth = shape.window.depth, &height = shape.window.height, &width = shape.window.width;
   const std::size_t channels = size(shape.in.channels), line = size(shape.in.width) * channels,
                     plane = size(shape.in.height) * line;
   const bool is_tiled = tiles(shape);
   for (std::size_t row = rows.offset; row < rows.end(); ++row) {
     const Row at = row_of(row, shape.out);
-    const float* const from = x + at.image * size(shape.in.elements());
+    const X* const from = x + at.image * size(shape.in.elements());
     const std::int64_t front = at.plane * depth.stride - depth.before, top = at.row * height.stride - height.before;
     if (is_tiled) {
-      Seen pixels{from + size(front) * plane + size(top) * line,
-                  plane,
-                  line,
-                  channels,
-                  depth.size,
-                  height.size,
-                  width.size,
-                  0,
-                  static_cast<std::int32_t>(height.size * width.size),
-                  static_cast<std::int32_t>(width.size)};
+      Seen<X> pixels{from + size(front) * plane + size(top) * line,
+                     plane,
+                     line,
+                     channels,
+                     depth.size,
+                     height.size,
+                     width.size,
+                     0,
+                     static_cast<std::int32_t>(height.size * width.size),
+                     static_cast<std::int32_t>(width.size)};
       std::size_t to = row * size(shape.out.width) * channels;
       for (std::int64_t column = 0; column < shape.out.width; ++column) {
         greatest_of_channels(pixels, channels, y + to, chosen + to);
@@ -134,28 +142,27 @@ LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::
       const std::int64_t left = column * width.stride - width.before;
       const Run across = seen(left, width, shape.in.width);
       const std::size_t to = (row * size(shape.out.width) + size(column)) * channels;
-      const Seen pixels{from + size(front + in.begin * depth.dilation) * plane +
-                            size(top + down.begin * height.dilation) * line +
-                            size(left + across.begin * width.dilation) * channels,
-                        size(depth.dilation) * plane,
-                        size(height.dilation) * line,
-                        size(width.dilation) * channels,
-                        in.end - in.begin,
-                        down.end - down.begin,
-                        across.end - across.begin,
-                        static_cast<std::int32_t>((in.begin * height.size + down.begin) * width.size + across.begin),
-                        static_cast<std::int32_t>(height.size * width.size),
-                        static_cast<std::int32_t>(width.size)};
+      const Seen<X> pixels{from + size(front + in.begin * depth.dilation) * plane +
+                               size(top + down.begin * height.dilation) * line +
+                               size(left + across.begin * width.dilation) * channels,
+                           size(depth.dilation) * plane,
+                           size(height.dilation) * line,
+                           size(width.dilation) * channels,
+                           in.end - in.begin,
+                           down.end - down.begin,
+                           across.end - across.begin,
+                           static_cast<std::int32_t>((in.begin * height.size + down.begin) * width.size + across.begin),
+                           static_cast<std::int32_t>(height.size * width.size),
+                           static_cast<std::int32_t>(width.size)};
       greatest_of_channels(pixels, channels, y + to, chosen + to);
     }
   }
 }
 
-namespace {
-
 /// max_pool_gradient() of tiled windows: row `at` of d_x.
-LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, const Row& at,
-                                        float* d_x) {
+template <class Y, class X>
+LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* chosen, const Y* d_y, const Row& at,
+                                        X* d_x) {
   const Sweep &depth = shape.window.depth, &height = shape.window.height;
   const std::size_t channels = size(shape.in.channels), width = size(shape.window.width.size);
   const std::int64_t plane = at.plane / depth.size, line = at.row / height.size;
@@ -185,10 +192,9 @@ LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* c
   }
 }
 
-}  // namespace
-
-LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x,
-                                       Slice rows) {
+template <class Y, class X>
+LOCKSTEP_INLINE void max_gradient_of_rows(const Pool& shape, const std::uint8_t* chosen, const Y* d_y, X* d_x,
+                                          Slice rows) {
   const Sweep &depth = shape.window.depth, &height = shape.window.height, &width = shape.window.width;
   const std::size_t channels = size(shape.in.channels);
   const bool is_tiled = tiles(shape);
@@ -203,7 +209,7 @@ LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* ch
               down = windows_with(at.row, height, shape.out.height);
     for (std::int64_t j = 0; j < shape.in.width; ++j) {
       const Run across = windows_with(j, width, shape.out.width);
-      float* const to = d_x + (row * size(shape.in.width) + size(j)) * channels;
+      X* const to = d_x + (row * size(shape.in.width) + size(j)) * channels;
       for_channels(
           channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
@@ -236,8 +242,6 @@ LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* ch
   }
 }
 
-namespace {
-
 /// 1 / the divisor of a window that sees so many pixels.
 LOCKSTEP_INLINE float share_of(const AveragePool& shape, std::int64_t pixels) {
   if (shape.divisor == AveragePool::Divisor::one) return 1;
@@ -250,14 +254,14 @@ LOCKSTEP_INLINE std::int64_t seen_by(std::int64_t window, const Sweep& sweep, st
 }
 
 /// average_pool() of tiled windows: row `at` of y.
-LOCKSTEP_INLINE void tiled_mean(const AveragePool& shape, const float* x, const Row& at, float* y) {
+template <class X, class Y>
+LOCKSTEP_INLINE void tiled_mean(const AveragePool& shape, const X* x, const Row& at, Y* y) {
   const ImageShape &in = shape.pool.in, &out = shape.pool.out;
   const Sliding& window = shape.pool.window;
   const std::size_t channels = size(in.channels), line = size(in.width) * channels, plane = size(in.height) * line,
                     planes = size(window.depth.size), lines = size(window.height.size), width = size(window.width.size);
   const float share = share_of(shape, window.positions());
-  const float* from =
-      x + at.image * size(in.elements()) + size(at.plane) * planes * plane + size(at.row) * lines * line;
+  const X* from = x + at.image * size(in.elements()) + size(at.plane) * planes * plane + size(at.row) * lines * line;
   for (std::int64_t column = 0; column < out.width; ++column) {
     for_channels(
         channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
@@ -281,13 +285,14 @@ LOCKSTEP_INLINE void tiled_mean(const AveragePool& shape, const float* x, const 
 }
 
 /// average_pool_gradient() of tiled windows: row `at` of d_x.
-LOCKSTEP_INLINE void tiled_mean_gradient(const AveragePool& shape, const float* d_y, const Row& at, float* d_x) {
+template <class Y, class X>
+LOCKSTEP_INLINE void tiled_mean_gradient(const AveragePool& shape, const Y* d_y, const Row& at, X* d_x) {
   const ImageShape& out = shape.pool.out;
   const Sliding& window = shape.pool.window;
   const std::size_t channels = size(out.channels), width = size(window.width.size);
   const float share = share_of(shape, window.positions());
   const std::int64_t plane = at.plane / window.depth.size, line = at.row / window.height.size;
-  const float* from = d_y + at.image * size(out.elements()) + size((plane * out.height + line) * out.width) * channels;
+  const Y* from = d_y + at.image * size(out.elements()) + size((plane * out.height + line) * out.width) * channels;
   for (std::int64_t column = 0; column < out.width; ++column) {
     for_channels(
         channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
@@ -302,9 +307,8 @@ LOCKSTEP_INLINE void tiled_mean_gradient(const AveragePool& shape, const float* 
   }
 }
 
-}  // namespace
-
-LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const float* x, float* y, Slice rows) {
+template <class X, class Y>
+LOCKSTEP_INLINE void means_of_windows(const AveragePool& shape, const X* x, Y* y, Slice rows) {
   const ImageShape &from_shape = shape.pool.in, &to_shape = shape.pool.out;
   const Sweep &depth = shape.pool.window.depth, &height = shape.pool.window.height, &width = shape.pool.window.width;
   const std::size_t channels = size(from_shape.channels), line = size(from_shape.width) * channels,
@@ -316,21 +320,21 @@ LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const float* x, floa
       tiled_mean(shape, x, at, y + row * size(to_shape.width) * channels);
       continue;
     }
-    const float* const from = x + at.image * size(from_shape.elements());
+    const X* const from = x + at.image * size(from_shape.elements());
     const std::int64_t front = at.plane * depth.stride - depth.before, top = at.row * height.stride - height.before;
     const Run in = seen(front, depth, from_shape.depth), down = seen(top, height, from_shape.height);
     for (std::int64_t column = 0; column < to_shape.width; ++column) {
       const std::int64_t left = column * width.stride - width.before;
       const Run across = seen(left, width, from_shape.width);
       const float share = share_of(shape, length(in) * length(down) * length(across));
-      float* const to = y + (row * size(to_shape.width) + size(column)) * channels;
+      Y* const to = y + (row * size(to_shape.width) + size(column)) * channels;
       for_channels(
           channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
             Floats sum{};
             for (std::int64_t h = in.begin; h < in.end; ++h) {
               for (std::int64_t i = down.begin; i < down.end; ++i) {
-                const float* const first =
+                const X* const first =
                     from + size(front + h * depth.dilation) * plane + size(top + i * height.dilation) * line + c;
                 for (std::int64_t j = across.begin; j < across.end; ++j) {
                   Floats value;
@@ -346,7 +350,8 @@ LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const float* x, floa
   }
 }
 
-LOCKSTEP_CLONES void average_pool_gradient(const AveragePool& shape, const float* d_y, float* d_x, Slice rows) {
+template <class Y, class X>
+LOCKSTEP_INLINE void mean_gradient_of_rows(const AveragePool& shape, const Y* d_y, X* d_x, Slice rows) {
   const ImageShape &to_shape = shape.pool.in, &from_shape = shape.pool.out;
   const Sweep &depth = shape.pool.window.depth, &height = shape.pool.window.height, &width = shape.pool.window.width;
   const std::size_t channels = size(to_shape.channels);
@@ -362,7 +367,7 @@ LOCKSTEP_CLONES void average_pool_gradient(const AveragePool& shape, const float
               down = windows_with(at.row, height, from_shape.height);
     for (std::int64_t j = 0; j < to_shape.width; ++j) {
       const Run across = windows_with(j, width, from_shape.width);
-      float* const to = d_x + (row * size(to_shape.width) + size(j)) * channels;
+      X* const to = d_x + (row * size(to_shape.width) + size(j)) * channels;
       for_channels(
           channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
@@ -387,6 +392,131 @@ LOCKSTEP_CLONES void average_pool_gradient(const AveragePool& shape, const float
           });
     }
   }
+}
+
+template <class X, class Y>
+LOCKSTEP_INLINE void means_of_images(const ImageShape& in, const X* x, Y* y, Slice images) {
+  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
+  const double share = 1 / static_cast<double>(pixels);
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
+    const X* const from = x + image * pixels * channels;
+    for_channels(
+        channels, [&](auto whole, std::size_t first, std::size_t all) __attribute__((always_inline)) {
+          constexpr bool kWhole = decltype(whole)::value;
+          for (std::size_t half = 0; half < 2; ++half) {
+            const std::size_t c = first + half * kHalf, count = in_half(all, half);
+            Doubles sum{};
+            for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+              HalfFloats value;
+              load<kWhole>(value, from + pixel * channels + c, count);
+              sum += __builtin_convertvector(value, Doubles);
+            }
+            const HalfFloats mean = __builtin_convertvector(sum * share, HalfFloats);
+            store<kWhole>(mean, y + image * channels + c, count);
+          }
+        });
+  }
+}
+
+template <class Y, class X>
+LOCKSTEP_INLINE void mean_gradient_of_images(const ImageShape& in, const Y* d_y, X* d_x, Slice images) {
+  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
+  const float share = 1 / static_cast<float>(pixels);
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
+    const Y* __restrict from = d_y + image * channels;
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+      X* __restrict to = d_x + (image * pixels + pixel) * channels;
+      for (std::size_t c = 0; c < channels; ++c) put(number_of(from[c]) * share, to[c]);
+    }
+  }
+}
+
+template <class Element>
+LOCKSTEP_INLINE void subsample_images(const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                                      const Element* x, Element* y, Slice images) {
+  const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
+    for (std::int64_t i = 0; i < out.height; ++i) {
+      for (std::int64_t j = 0; j < out.width; ++j) {
+        const Element* const from =
+            x + image * size(in.elements()) + size(i * stride * in.width + j * stride) * channels;
+        Element* const to = y + image * size(out.elements()) + size(i * out.width + j) * wide;
+        std::fill_n(to, before, Element{});
+        std::copy_n(from, channels, to + before);
+        std::fill(to + before + channels, to + wide, Element{});
+      }
+    }
+  }
+}
+
+template <class Element>
+LOCKSTEP_INLINE void add_subsampled(const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                                    const Element* d_y, Element* d_x, Slice images) {
+  const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
+    for (std::int64_t i = 0; i < out.height; ++i) {
+      for (std::int64_t j = 0; j < out.width; ++j) {
+        const Element* __restrict from = d_y + image * size(out.elements()) + size(i * out.width + j) * wide + before;
+        Element* __restrict to =
+            d_x + image * size(in.elements()) + size(i * stride * in.width + j * stride) * channels;
+        for (std::size_t c = 0; c < channels; ++c) put(number_of(to[c]) + number_of(from[c]), to[c]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+LOCKSTEP_CLONES void max_pool(const Pool& shape, const Tensor& x, const Tensor& y, std::uint8_t* chosen, Slice rows) {
+  with_elements(
+      x,
+      y, [&](auto* from, auto* to) __attribute__((always_inline)) { max_of_windows(shape, from, to, chosen, rows); });
+}
+
+LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const Tensor& d_y,
+                                       const Tensor& d_x, Slice rows) {
+  with_elements(
+      d_y, d_x, [&](auto* from, auto* to) __attribute__((always_inline)) {
+        max_gradient_of_rows(shape, chosen, from, to, rows);
+      });
+}
+
+LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows) {
+  with_elements(
+      x, y, [&](auto* from, auto* to) __attribute__((always_inline)) { means_of_windows(shape, from, to, rows); });
+}
+
+LOCKSTEP_CLONES void average_pool_gradient(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x, Slice rows) {
+  with_elements(
+      d_y,
+      d_x, [&](auto* from, auto* to) __attribute__((always_inline)) { mean_gradient_of_rows(shape, from, to, rows); });
+}
+
+LOCKSTEP_CLONES void global_average(const ImageShape& in, const Tensor& x, const Tensor& y, Slice images) {
+  with_elements(
+      x, y, [&](auto* from, auto* to) __attribute__((always_inline)) { means_of_images(in, from, to, images); });
+}
+
+LOCKSTEP_CLONES void global_average_gradient(const ImageShape& in, const Tensor& d_y, const Tensor& d_x, Slice images) {
+  with_elements(
+      d_y,
+      d_x, [&](auto* from, auto* to) __attribute__((always_inline)) { mean_gradient_of_images(in, from, to, images); });
+}
+
+LOCKSTEP_CLONES void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
+                               const Tensor& y, Slice images) {
+  with_elements(
+      x, [&](auto* from) __attribute__((always_inline)) {
+        subsample_images(in, out, stride, from, static_cast<decltype(from)>(y.data), images);
+      });
+}
+
+LOCKSTEP_CLONES void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                                        const Tensor& d_y, const Tensor& d_x, Slice images) {
+  with_elements(
+      d_y, [&](auto* from) __attribute__((always_inline)) {
+        add_subsampled(in, out, stride, from, static_cast<decltype(from)>(d_x.data), images);
+      });
 }
 
 LOCKSTEP_CLONES void global_max(const ImageShape& in, const float* x, float* y, Slice images) {
@@ -421,71 +551,6 @@ LOCKSTEP_CLONES void global_max_gradient(const ImageShape& in, const float* x, c
         ++pixel;
       }
       to[pixel * channels + c] = d_y[image * channels + c];
-    }
-  }
-}
-
-LOCKSTEP_CLONES void global_average(const ImageShape& in, const float* x, float* y, Slice images) {
-  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
-  const double share = 1 / static_cast<double>(pixels);
-  for (std::size_t image = images.offset; image < images.end(); ++image) {
-    const float* const from = x + image * pixels * channels;
-    for_channels(
-        channels, [&](auto whole, std::size_t first, std::size_t all) __attribute__((always_inline)) {
-          constexpr bool kWhole = decltype(whole)::value;
-          for (std::size_t half = 0; half < 2; ++half) {
-            const std::size_t c = first + half * kHalf, count = in_half(all, half);
-            Doubles sum{};
-            for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-              HalfFloats value;
-              load<kWhole>(value, from + pixel * channels + c, count);
-              sum += __builtin_convertvector(value, Doubles);
-            }
-            const HalfFloats mean = __builtin_convertvector(sum * share, HalfFloats);
-            store<kWhole>(mean, y + image * channels + c, count);
-          }
-        });
-  }
-}
-
-LOCKSTEP_CLONES void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Slice images) {
-  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
-  const float share = 1 / static_cast<float>(pixels);
-  for (std::size_t image = images.offset; image < images.end(); ++image) {
-    const float* __restrict from = d_y + image * channels;
-    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-      float* __restrict to = d_x + (image * pixels + pixel) * channels;
-      for (std::size_t c = 0; c < channels; ++c) to[c] = from[c] * share;
-    }
-  }
-}
-
-LOCKSTEP_CLONES void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride, const float* x,
-                               float* y, Slice images) {
-  const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
-  for (std::size_t image = images.offset; image < images.end(); ++image) {
-    for (std::int64_t i = 0; i < out.height; ++i) {
-      for (std::int64_t j = 0; j < out.width; ++j) {
-        const float* const from = x + image * size(in.elements()) + size(i * stride * in.width + j * stride) * channels;
-        float* const to = y + image * size(out.elements()) + size(i * out.width + j) * wide;
-        std::fill_n(to, before, 0.0f);
-        std::copy_n(from, channels, to + before);
-        std::fill(to + before + channels, to + wide, 0.0f);
-      }
-    }
-  }
-}
-
-LOCKSTEP_CLONES void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride,
-                                        const float* d_y, float* d_x, Slice images) {
-  const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
-  for (std::size_t image = images.offset; image < images.end(); ++image) {
-    for (std::int64_t i = 0; i < out.height; ++i) {
-      for (std::int64_t j = 0; j < out.width; ++j) {
-        const float* __restrict from = d_y + image * size(out.elements()) + size(i * out.width + j) * wide + before;
-        float* __restrict to = d_x + image * size(in.elements()) + size(i * stride * in.width + j * stride) * channels;
-        for (std::size_t c = 0; c < channels; ++c) to[c] += from[c];
-      }
     }
   }
 }

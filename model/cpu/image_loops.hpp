@@ -1,6 +1,7 @@
 /// \file
-/// Passes over images that are not convolutions: fp32, NHWC, vectorised over the channels, each written for one thread
-/// and a part of the data. Pointers are to the whole arrays, ranges select the part. A NaN comes through.
+/// Passes over images that are not convolutions: NHWC, fp32 in registers and fp32 or bf16 in memory, vectorised over
+/// the channels, each written for one thread and a part of the data. Pointers are to the whole arrays, ranges select
+/// the part. A NaN comes through.
 ///   image_loops.cpp             pools, averages, shortcuts
 ///   image_loops_response.cpp    local response normalisation
 ///   image_loops_batch_norm.cpp  batch normalisation
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "model/cpu/bf16_number.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/image_operations.hpp"
 
@@ -20,63 +22,86 @@ namespace lockstep::model::cpu {
 // ---- Pools. rows: those of the written images, counted through the batch ((image * depth + plane) * height + row).
 // ----
 
-void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows);
-/// Gathers: each pixel of d_x looks up the windows that contain it, so that d_x is written once and in order.
-void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x, Slice rows);
+// Operands are float32 or bfloat16, each its own way; those of subsample() are of one type.
 
-void average_pool(const AveragePool& shape, const float* x, float* y, Slice rows);
-void average_pool_gradient(const AveragePool& shape, const float* d_y, float* d_x, Slice rows);
+void max_pool(const Pool& shape, const Tensor& x, const Tensor& y, std::uint8_t* chosen, Slice rows);
+/// Gathers: each pixel of d_x looks up the windows that contain it, so that d_x is written once and in order.
+void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const Tensor& d_y, const Tensor& d_x, Slice rows);
+
+void average_pool(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows);
+void average_pool_gradient(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x, Slice rows);
 
 void global_max(const ImageShape& in, const float* x, float* y, Slice images);
 void global_max_gradient(const ImageShape& in, const float* x, const float* y, const float* d_y, float* d_x,
                          Slice images);
 
-void global_average(const ImageShape& in, const float* x, float* y, Slice images);
-void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Slice images);
+void global_average(const ImageShape& in, const Tensor& x, const Tensor& y, Slice images);
+void global_average_gradient(const ImageShape& in, const Tensor& d_y, const Tensor& d_x, Slice images);
 
-void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride, const float* x, float* y,
+void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x, const Tensor& y,
                Slice images);
-void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride, const float* d_y, float* d_x,
-                        Slice images);
+void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& d_y,
+                        const Tensor& d_x, Slice images);
 
 // ---- Local response normalisation. pixels: counted through the batch. ----
 
 /// Elements of scratch that each of the two functions needs per thread.
 std::size_t response_scratch(const ResponseNormalization& norm);
-void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Slice pixels,
+/// x and y: of one type, float32 or bfloat16, and so below.
+void response_normalization(const ResponseNormalization& norm, const Tensor& x, const Tensor& y, Slice pixels,
                             std::span<float> scratch);
 /// d_x may be d_y.
-void response_normalization_gradient(const ResponseNormalization& norm, const float* x, const float* y,
-                                     const float* d_y, float* d_x, Slice pixels, std::span<float> scratch);
+void response_normalization_gradient(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
+                                     const Tensor& d_y, const Tensor& d_x, Slice pixels, std::span<float> scratch);
 
 // ---- Batch normalisation. pixels: counted through the batch; per channel arrays are as long as there are channels.
 // ----
 
 /// sums [2 channels] = sum of x, sum of x^2, in double.
 void channel_sums(std::size_t channels, const float* x, Slice pixels, double* sums);
-/// y = relu?((x - mean) * gain + shift + residual); residual may be nullptr.
+void channel_sums(std::size_t channels, const Bf16* x, Slice pixels, double* sums);
+/// y = relu?((x - mean) * gain + shift + residual); residual may be nullptr. Element: float or Bf16.
+template <class Element>
 struct NormalizeArrays {
-  const float* x = nullptr;
+  const Element* x = nullptr;
   const float *mean = nullptr, *gain = nullptr, *shift = nullptr;  ///< per channel
-  const float* residual = nullptr;
-  float* y = nullptr;
+  const Element* residual = nullptr;
+  Element* y = nullptr;
 };
-void normalize(const BatchNorm& norm, const NormalizeArrays& arrays, Slice pixels);
-/// With relu, d_y becomes 0 where not y > 0. sums [2 channels] = sum of d_y, sum of d_y (x - mean), in double.
+void normalize(const BatchNorm& norm, const NormalizeArrays<float>& arrays, Slice pixels);
+void normalize(const BatchNorm& norm, const NormalizeArrays<Bf16>& arrays, Slice pixels);
+/// With relu, d_y becomes 0 where not y > 0. sums [2 channels] = sum of d_y, sum of d_y (x - mean), in double. If y is
+/// nullptr, the mask of the relu is (x - mean) * gain + relu_shift > 0, and d_y stays; so below.
+template <class Element>
 struct NormalizeGradientSums {
-  const float *x = nullptr, *y = nullptr;
-  float* d_y = nullptr;
-  const float* mean = nullptr;  ///< per channel
+  const Element *x = nullptr, *y = nullptr;
+  Element* d_y = nullptr;
+  const float *mean = nullptr, *gain = nullptr, *relu_shift = nullptr;  ///< per channel
   double* sums = nullptr;
 };
-void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums& arrays, Slice pixels);
-/// d_x = gain * d_y + (x - mean) * slope + shift; d_x may be d_y.
+void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums<float>& arrays, Slice pixels);
+void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums<Bf16>& arrays, Slice pixels);
+/// d_x = gain * d_y + (x - mean) * slope + shift; d_x may be d_y. relu_shift: present if the mask is still to be
+/// applied.
+template <class Element>
 struct NormalizeGradient {
-  const float *x = nullptr, *d_y = nullptr;
+  const Element *x = nullptr, *d_y = nullptr;
   const float *mean = nullptr, *gain = nullptr, *slope = nullptr, *shift = nullptr;  ///< per channel
-  float* d_x = nullptr;
+  const float* relu_shift = nullptr;                                                 ///< per channel
+  Element* d_x = nullptr;
 };
-void normalize_gradient(const BatchNorm& norm, const NormalizeGradient& arrays, Slice pixels);
+void normalize_gradient(const BatchNorm& norm, const NormalizeGradient<float>& arrays, Slice pixels);
+void normalize_gradient(const BatchNorm& norm, const NormalizeGradient<Bf16>& arrays, Slice pixels);
+/// With relu, d_y becomes 0 where not y > 0. d_x = gain * d_y; d_x may be d_y.
+template <class Element>
+struct NormalizeFixedGradient {
+  const Element* y = nullptr;
+  Element* d_y = nullptr;
+  const float* gain = nullptr;  ///< per channel
+  Element* d_x = nullptr;
+};
+void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<float>& arrays, Slice pixels);
+void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<Bf16>& arrays, Slice pixels);
 
 // ---- Channels of places (image_loops_channels.cpp). rows: of a matrix [rows, columns]. ----
 

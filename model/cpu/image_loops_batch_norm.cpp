@@ -24,8 +24,8 @@ LOCKSTEP_INLINE void for_runs(std::size_t channels, Slice pixels, const DoLanes&
   }
 }
 
-template <bool kResidual, bool kRelu>
-LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const NormalizeArrays& arrays, Slice pixels) {
+template <bool kResidual, bool kRelu, class Element>
+LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const NormalizeArrays<Element>& arrays, Slice pixels) {
   const auto [x, mean, gain, shift, residual, y] = arrays;
   for_runs(
       channels, pixels,
@@ -51,19 +51,27 @@ LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const NormalizeArrays&
           });
 }
 
-template <bool kRelu>
-LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const NormalizeGradientSums& arrays, Slice pixels) {
-  const auto [x, y, d_y, mean, sums] = arrays;
+/// The mask of a relu.
+enum class Mask { none, stored, recomputed };
+
+template <Mask kMask, class Element>
+LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const NormalizeGradientSums<Element>& arrays,
+                                           Slice pixels) {
+  const auto [x, y, d_y, mean, gain, relu_shift, sums] = arrays;
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t first, std::size_t all, std::size_t begin, std::size_t end)
           __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
-            HalfFloats means[2];
+            HalfFloats means[2], gains[2], shifts[2];
             Doubles sum[2], products[2];
             for (std::size_t half = 0; half < 2; ++half) {
               const std::size_t c = first + half * kHalf, count = in_half(all, half);
               load<kWhole>(means[half], mean + c, count);
+              if constexpr (kMask == Mask::recomputed) {
+                load<kWhole>(gains[half], gain + c, count);
+                load<kWhole>(shifts[half], relu_shift + c, count);
+              }
               load<kWhole>(sum[half], sums + c, count);
               load<kWhole>(products[half], sums + channels + c, count);
             }
@@ -72,13 +80,16 @@ LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const Normalize
                 const std::size_t at = pixel * channels + first + half * kHalf, count = in_half(all, half);
                 HalfFloats value, gradient;
                 load<kWhole>(gradient, d_y + at, count);
-                if constexpr (kRelu) {
+                if constexpr (kMask == Mask::stored) {
                   load<kWhole>(value, y + at, count);
                   gradient = value > HalfFloats{} ? gradient : HalfFloats{};
                   store<kWhole>(gradient, d_y + at, count);
                 }
                 load<kWhole>(value, x + at, count);
                 value -= means[half];
+                if constexpr (kMask == Mask::recomputed) {
+                  gradient = value * gains[half] + shifts[half] > HalfFloats{} ? gradient : HalfFloats{};
+                }
                 const Doubles wide = __builtin_convertvector(gradient, Doubles);
                 sum[half] += wide;
                 products[half] += wide * __builtin_convertvector(value, Doubles);
@@ -92,9 +103,8 @@ LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const Normalize
           });
 }
 
-}  // namespace
-
-LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Slice pixels, double* sums) {
+template <class Element>
+LOCKSTEP_INLINE void sums_of_channels(std::size_t channels, const Element* x, Slice pixels, double* sums) {
   std::fill_n(sums, 2 * channels, 0.0);
   for_runs(
       channels, pixels,
@@ -124,7 +134,8 @@ LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Slice pi
           });
 }
 
-LOCKSTEP_CLONES void normalize(const BatchNorm& norm, const NormalizeArrays& arrays, Slice pixels) {
+template <class Element>
+LOCKSTEP_INLINE void normalize_pixels(const BatchNorm& norm, const NormalizeArrays<Element>& arrays, Slice pixels) {
   const auto channels = static_cast<std::size_t>(norm.channels);
   if (arrays.residual != nullptr) {
     if (norm.relu) return normalize_runs<true, true>(channels, arrays, pixels);
@@ -134,34 +145,112 @@ LOCKSTEP_CLONES void normalize(const BatchNorm& norm, const NormalizeArrays& arr
   normalize_runs<false, false>(channels, arrays, pixels);
 }
 
-LOCKSTEP_CLONES void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums& arrays, Slice pixels) {
+template <class Element>
+LOCKSTEP_INLINE void gradient_sums_of_pixels(const BatchNorm& norm, const NormalizeGradientSums<Element>& arrays,
+                                             Slice pixels) {
   const auto channels = static_cast<std::size_t>(norm.channels);
   std::fill_n(arrays.sums, 2 * channels, 0.0);
-  if (norm.relu) return gradient_sums_of_runs<true>(channels, arrays, pixels);
-  gradient_sums_of_runs<false>(channels, arrays, pixels);
+  if (!norm.relu) return gradient_sums_of_runs<Mask::none>(channels, arrays, pixels);
+  if (arrays.y == nullptr) return gradient_sums_of_runs<Mask::recomputed>(channels, arrays, pixels);
+  gradient_sums_of_runs<Mask::stored>(channels, arrays, pixels);
 }
 
-LOCKSTEP_CLONES void normalize_gradient(const BatchNorm& norm, const NormalizeGradient& arrays, Slice pixels) {
-  const auto channels = static_cast<std::size_t>(norm.channels);
-  const auto [x, d_y, mean, gain, slope, shift, d_x] = arrays;
+template <bool kMasked, class Element>
+LOCKSTEP_INLINE void gradient_of_runs(std::size_t channels, const NormalizeGradient<Element>& arrays, Slice pixels) {
+  const auto [x, d_y, mean, gain, slope, shift, relu_shift, d_x] = arrays;
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
           __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
-            Floats means, gains, slopes, shifts;
+            Floats means, gains, slopes, shifts, relu_shifts;
             load<kWhole>(means, mean + c, count);
             load<kWhole>(gains, gain + c, count);
             load<kWhole>(slopes, slope + c, count);
             load<kWhole>(shifts, shift + c, count);
+            if constexpr (kMasked) load<kWhole>(relu_shifts, relu_shift + c, count);
             for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
               Floats value, gradient;
               load<kWhole>(value, x + at, count);
               load<kWhole>(gradient, d_y + at, count);
-              value = gains * gradient + (value - means) * slopes + shifts;
+              value -= means;
+              if constexpr (kMasked) gradient = value * gains + relu_shifts > Floats{} ? gradient : Floats{};
+              value = gains * gradient + value * slopes + shifts;
               store<kWhole>(value, d_x + at, count);
             }
           });
+}
+
+template <class Element>
+LOCKSTEP_INLINE void gradient_of_pixels(const BatchNorm& norm, const NormalizeGradient<Element>& arrays, Slice pixels) {
+  const auto channels = static_cast<std::size_t>(norm.channels);
+  if (arrays.relu_shift != nullptr) return gradient_of_runs<true>(channels, arrays, pixels);
+  gradient_of_runs<false>(channels, arrays, pixels);
+}
+
+/// d_y where a relu passed it, and behind fixed statistics d_x.
+template <class Element>
+LOCKSTEP_INLINE void scaled_gradient(const BatchNorm& norm, const NormalizeFixedGradient<Element>& arrays,
+                                     Slice pixels) {
+  const auto channels = static_cast<std::size_t>(norm.channels);
+  const auto [y, d_y, gain, d_x] = arrays;
+  const bool relu = norm.relu;
+  for_runs(
+      channels, pixels,
+      [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
+          __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats gains;
+            load<kWhole>(gains, gain + c, count);
+            for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
+              Floats value, gradient;
+              load<kWhole>(gradient, d_y + at, count);
+              if (relu) {
+                load<kWhole>(value, y + at, count);
+                gradient = value > Floats{} ? gradient : Floats{};
+                store<kWhole>(gradient, d_y + at, count);
+              }
+              gradient *= gains;
+              store<kWhole>(gradient, d_x + at, count);
+            }
+          });
+}
+
+}  // namespace
+
+LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Slice pixels, double* sums) {
+  sums_of_channels(channels, x, pixels, sums);
+}
+LOCKSTEP_CLONES void channel_sums(std::size_t channels, const Bf16* x, Slice pixels, double* sums) {
+  sums_of_channels(channels, x, pixels, sums);
+}
+LOCKSTEP_CLONES void normalize(const BatchNorm& norm, const NormalizeArrays<float>& arrays, Slice pixels) {
+  normalize_pixels(norm, arrays, pixels);
+}
+LOCKSTEP_CLONES void normalize(const BatchNorm& norm, const NormalizeArrays<Bf16>& arrays, Slice pixels) {
+  normalize_pixels(norm, arrays, pixels);
+}
+LOCKSTEP_CLONES void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums<float>& arrays,
+                                             Slice pixels) {
+  gradient_sums_of_pixels(norm, arrays, pixels);
+}
+LOCKSTEP_CLONES void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums<Bf16>& arrays,
+                                             Slice pixels) {
+  gradient_sums_of_pixels(norm, arrays, pixels);
+}
+LOCKSTEP_CLONES void normalize_gradient(const BatchNorm& norm, const NormalizeGradient<float>& arrays, Slice pixels) {
+  gradient_of_pixels(norm, arrays, pixels);
+}
+LOCKSTEP_CLONES void normalize_gradient(const BatchNorm& norm, const NormalizeGradient<Bf16>& arrays, Slice pixels) {
+  gradient_of_pixels(norm, arrays, pixels);
+}
+LOCKSTEP_CLONES void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<float>& arrays,
+                                              Slice pixels) {
+  scaled_gradient(norm, arrays, pixels);
+}
+LOCKSTEP_CLONES void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<Bf16>& arrays,
+                                              Slice pixels) {
+  scaled_gradient(norm, arrays, pixels);
 }
 
 }  // namespace lockstep::model::cpu

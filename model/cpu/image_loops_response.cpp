@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "model/cpu/clones.hpp"
+#include "model/cpu/channel_lanes.hpp"
 #include "model/cpu/image_loops.hpp"
 
 // One pixel at a time: its channels lie beside each other with `radius` zeros on both sides, so that the sum over the
@@ -50,48 +50,50 @@ struct Scratch {
       : padded(scratch.data()), sums(padded + channels + 2 * radius), powers(sums + channels) {}
 };
 
-template <std::size_t kNeighbours>
-LOCKSTEP_INLINE void forward(const ResponseNormalization& norm, const float* x, float* y, Slice pixels,
+template <std::size_t kNeighbours, class Element>
+LOCKSTEP_INLINE void forward(const ResponseNormalization& norm, const Element* x, Element* y, Slice pixels,
                              std::span<float> scratch) {
   const auto channels = static_cast<std::size_t>(norm.channels), radius = static_cast<std::size_t>(norm.radius);
   const Scratch workspace(scratch, channels, radius);
   for (std::size_t pixel = pixels.offset; pixel < pixels.end(); ++pixel) {
-    const float* __restrict from = x + pixel * channels;
-    float* __restrict to = y + pixel * channels;
+    const Element* __restrict from = x + pixel * channels;
+    Element* __restrict to = y + pixel * channels;
     float* __restrict squares = workspace.padded + radius;
-    for (std::size_t c = 0; c < channels; ++c) squares[c] = from[c] * from[c];
+    for (std::size_t c = 0; c < channels; ++c) squares[c] = number_of(from[c]) * number_of(from[c]);
     sum_of_neighbours<kNeighbours>(workspace.padded, 2 * radius + 1, channels, workspace.sums);
     inverse_powers(norm, workspace.sums, channels, workspace.powers);
     const float* __restrict powers = workspace.powers;
-    for (std::size_t c = 0; c < channels; ++c) to[c] = from[c] * powers[c];
+    for (std::size_t c = 0; c < channels; ++c) put(number_of(from[c]) * powers[c], to[c]);
   }
 }
 
 /// d_x[c] = d_y[c] b[c]^-beta - 2 alpha beta x[c] sum over the neighbours j of d_y[j] y[j] / b[j], b = bias + alpha
 /// sum.
-template <std::size_t kNeighbours>
-LOCKSTEP_INLINE void backward(const ResponseNormalization& norm, const float* x, const float* y, const float* d_y,
-                              float* d_x, Slice pixels, std::span<float> scratch) {
+template <std::size_t kNeighbours, class Element>
+LOCKSTEP_INLINE void backward(const ResponseNormalization& norm, const Element* x, const Element* y, const Element* d_y,
+                              Element* d_x, Slice pixels, std::span<float> scratch) {
   const auto channels = static_cast<std::size_t>(norm.channels), radius = static_cast<std::size_t>(norm.radius);
   const Scratch workspace(scratch, channels, radius);
   const float factor = 2 * norm.alpha * norm.beta;
   for (std::size_t pixel = pixels.offset; pixel < pixels.end(); ++pixel) {
-    const float* __restrict input = x + pixel * channels;
-    const float* __restrict value = y + pixel * channels;
-    const float* const gradient = d_y + pixel * channels;  // may be `to`, element for element
-    float* const to = d_x + pixel * channels;
+    const Element* __restrict input = x + pixel * channels;
+    const Element* __restrict value = y + pixel * channels;
+    const Element* const gradient = d_y + pixel * channels;  // may be `to`, element for element
+    Element* const to = d_x + pixel * channels;
     float* __restrict terms = workspace.padded + radius;
     const float* __restrict powers = workspace.powers;
-    for (std::size_t c = 0; c < channels; ++c) terms[c] = input[c] * input[c];
+    for (std::size_t c = 0; c < channels; ++c) terms[c] = number_of(input[c]) * number_of(input[c]);
     sum_of_neighbours<kNeighbours>(workspace.padded, 2 * radius + 1, channels, workspace.sums);
     inverse_powers(norm, workspace.sums, channels, workspace.powers);
     const float* __restrict sums = workspace.sums;
     for (std::size_t c = 0; c < channels; ++c) {
-      terms[c] = gradient[c] * value[c] / (norm.bias + norm.alpha * sums[c]);
+      terms[c] = number_of(gradient[c]) * number_of(value[c]) / (norm.bias + norm.alpha * sums[c]);
     }
     sum_of_neighbours<kNeighbours>(workspace.padded, 2 * radius + 1, channels, workspace.sums);
     LOCKSTEP_INDEPENDENT
-    for (std::size_t c = 0; c < channels; ++c) to[c] = gradient[c] * powers[c] - factor * input[c] * sums[c];
+    for (std::size_t c = 0; c < channels; ++c) {
+      put(number_of(gradient[c]) * powers[c] - factor * number_of(input[c]) * sums[c], to[c]);
+    }
   }
 }
 
@@ -106,19 +108,29 @@ std::size_t response_scratch(const ResponseNormalization& norm) {
   return static_cast<std::size_t>(3 * norm.channels + 2 * norm.radius);
 }
 
-LOCKSTEP_CLONES void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Slice pixels,
-                                            std::span<float> scratch) {
+LOCKSTEP_CLONES void response_normalization(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
+                                            Slice pixels, std::span<float> scratch) {
   clear_padding(norm, scratch);
-  if (norm.radius == 4) return forward<9>(norm, x, y, pixels, scratch);
-  forward<0>(norm, x, y, pixels, scratch);
+  with_elements(
+      x, [&](auto* from) __attribute__((always_inline)) {
+        auto* const to = static_cast<decltype(from)>(y.data);
+        if (norm.radius == 4) return forward<9>(norm, from, to, pixels, scratch);
+        forward<0>(norm, from, to, pixels, scratch);
+      });
 }
 
-LOCKSTEP_CLONES void response_normalization_gradient(const ResponseNormalization& norm, const float* x, const float* y,
-                                                     const float* d_y, float* d_x, Slice pixels,
-                                                     std::span<float> scratch) {
+LOCKSTEP_CLONES void response_normalization_gradient(const ResponseNormalization& norm, const Tensor& x,
+                                                     const Tensor& y, const Tensor& d_y, const Tensor& d_x,
+                                                     Slice pixels, std::span<float> scratch) {
   clear_padding(norm, scratch);
-  if (norm.radius == 4) return backward<9>(norm, x, y, d_y, d_x, pixels, scratch);
-  backward<0>(norm, x, y, d_y, d_x, pixels, scratch);
+  with_elements(
+      x, [&](auto* input) __attribute__((always_inline)) {
+        using Elements = decltype(input);
+        const Elements value = static_cast<Elements>(y.data), gradient = static_cast<Elements>(d_y.data),
+                       to = static_cast<Elements>(d_x.data);
+        if (norm.radius == 4) return backward<9>(norm, input, value, gradient, to, pixels, scratch);
+        backward<0>(norm, input, value, gradient, to, pixels, scratch);
+      });
 }
 
 }  // namespace lockstep::model::cpu

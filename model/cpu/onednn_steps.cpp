@@ -80,12 +80,14 @@ bool use_onednn_bf16(Bf16Unit unit) {
 }
 
 ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, FactorType factors,
-                                 Direction direction, std::size_t images, const ConvolutionStep* like)
+                                 Direction direction, ElementType result, std::size_t images,
+                                 const ConvolutionStep* like)
     : workspace_(workspace), images_(images) {
   workspace.claim_thread();
   constexpr auto kSums = memory::data_type::f32;
   const auto type = factors == FactorType::bf16 ? memory::data_type::bf16 : kSums;
-  const auto type_of = [&](Direction writer) { return direction == writer ? kSums : type; };
+  const auto written = result == ElementType::bfloat16 ? memory::data_type::bf16 : kSums;
+  const auto type_of = [&](Direction writer) { return direction == writer ? written : type; };
   const auto count = static_cast<memory::dim>(images);
   using Tag = memory::format_tag;
   // Series and images have two directions, volumes three.

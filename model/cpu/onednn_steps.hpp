@@ -46,7 +46,7 @@ class OnednnWorkspace {
 enum class Direction : std::size_t { forward, backward_input, backward_filters };
 std::string_view name_of(Direction direction) noexcept;
 
-/// Factors of a convolution's products. Their sums are fp32.
+/// Factors of a convolution's products. Their sums are fp32 until they are written.
 enum class FactorType {
   fp32,
   rounded,  ///< fp32 numbers that bf16 has
@@ -58,9 +58,10 @@ bool use_onednn_bf16(Bf16Unit unit);
 
 class ConvolutionStep {
  public:
-  /// like: the first step of this shape and direction, whose format of filters this one must use; or nullptr.
+  /// result: of an image that the step writes; bf16 only with factors of bf16, and a gradient of filters is fp32. like:
+  /// the first step of this shape, direction and result, whose format of filters this one must use; or nullptr.
   ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, FactorType type, Direction direction,
-                  std::size_t images, const ConvolutionStep* like);
+                  ElementType result, std::size_t images, const ConvolutionStep* like);
 
   std::size_t images() const noexcept { return images_; }
   const std::string& implementation() const noexcept { return implementation_; }
@@ -72,8 +73,8 @@ class ConvolutionStep {
   /// The inverse, of the gradient: plain = or += arranged.
   void return_filters(float* arranged, std::span<float> plain, Accumulate accumulate, ScratchFloats& scratch) const;
 
-  /// Runs on thread number `thread`. The direction determines which of x, w and y is written, in fp32; the two others
-  /// are factors.
+  /// Runs on thread number `thread`. The direction determines which of x, w and y is written; the two others are
+  /// factors.
   void run(std::size_t thread, const void* x, const void* w, const void* y);
 
  private:

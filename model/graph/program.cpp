@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "model/graph/lifetimes.hpp"
 
@@ -34,6 +35,7 @@ class Program::Planning {
   }
 
   void run() {
+    find_images();
     find_lifetimes_of_values();
     share_memory_of_values();
     for (std::size_t i = 0; i < nodes_.size(); ++i) place_forward(i);
@@ -70,7 +72,7 @@ class Program::Planning {
     return {.name = "",
             .rows = type.shape.places(),
             .columns = type.shape.last(),
-            .holds = type.holds,
+            .holds = is_image_[value] ? Holds::images : type.holds,
             .padded_columns = type.padded_columns,
             .margin = graph_.values()[value].margin};
   }
@@ -87,6 +89,34 @@ class Program::Planning {
   std::int32_t tick_of_backward(std::size_t node) const { return 2 * loss_tick_ - static_cast<std::int32_t>(node); }
 
   // ---- values ----
+
+  /// A value is held as an image if each operation that makes or reads it allows that. The network's input and output
+  /// are not: others make and read them.
+  void find_images() {
+    is_image_.resize(graph_.values().size());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const bool is_activation = graph_.values()[i + 1].type.holds == Holds::activations;
+      is_image_[i + 1] = (needs_[i].image_output || is_view(i)) && is_activation && margin_of(i + 1) == 0;
+    }
+    is_image_[graph_.output()] = false;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      for (std::size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
+        const bool allows = is_view(i) || has(needs_[i].image_inputs, k);
+        if (!allows) is_image_[nodes_[i].inputs[k]] = false;
+      }
+    }
+    for (bool changes = true; std::exchange(changes, false);) {
+      for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        if (!is_view(i) && !needs_[i].images_alike) continue;
+        std::vector<std::size_t> values = nodes_[i].inputs;
+        values.push_back(i + 1);
+        const auto is_image = [&](std::size_t value) -> bool { return is_image_[value]; };
+        if (std::ranges::all_of(values, is_image)) continue;
+        changes |= std::ranges::any_of(values, is_image);
+        for (const std::size_t value : values) is_image_[value] = false;
+      }
+    }
+  }
 
   /// When a value is read; `backward` is the latest tick, or kNever.
   struct Reads {
@@ -368,6 +398,7 @@ class Program::Planning {
   const bool trains_;
   const std::vector<bool> wants_;     ///< by value
   std::vector<bool> goes_backward_;   ///< by node
+  std::vector<bool> is_image_;        ///< by value: Holds::images
   std::vector<bool> is_made_behind_;  ///< by node: a sum that the next node makes
   std::vector<OperationNeeds> needs_;
   std::vector<Reads> reads_, group_reads_;

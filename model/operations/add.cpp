@@ -23,7 +23,13 @@ class AddOperation final : public PlainOperation {
   }
 
   OperationNeeds needs() const override {
-    return {.passes_on = (std::uint32_t{1} << count_) - 1, .in_place = 3, .is_sum = count_ == 2};
+    const std::uint32_t all = (std::uint32_t{1} << count_) - 1;
+    return {.passes_on = all,
+            .in_place = 3,
+            .is_sum = count_ == 2,
+            .image_inputs = all,
+            .image_output = true,
+            .images_alike = true};
   }
   bool takes_positions() const override { return true; }
 

@@ -64,7 +64,10 @@ class BatchNormOperation final : public Operation {
             .passes_on = has_residual_ ? 2u : 0u,
             .in_place = has_residual_ ? 2u : 0u,
             .gradient_in_place = 1,
-            .always_writes = 1};
+            .always_writes = 1,
+            .image_inputs = has_residual_ ? 3u : 1u,
+            .image_output = true,
+            .images_alike = true};
   }
 
   LayerPlan plan(const NodeView& node) const override {

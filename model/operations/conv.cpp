@@ -63,7 +63,9 @@ class ConvolutionOperation final : public Operation {
     return {.reads_inputs = 1,
             .reads_output = activation_.fused != Activation::none,
             .overwrites_gradient = !activation_.is_none(),
-            .adds = activation_.is_none() ? 1u : 0u};
+            .adds = activation_.is_none() ? 1u : 0u,
+            .image_inputs = 1,
+            .image_output = !activation_.gelu};
   }
 
   LayerPlan plan(const NodeView& node) const override {

@@ -13,6 +13,7 @@ class GlobalAverageOperation final : public PlainOperation {
     in_ = image_of_places(inputs[0].shape, "a global average");
     return {.shape = {in_.channels}};
   }
+  OperationNeeds needs() const override { return {.image_inputs = 1, .image_output = true}; }
   void forward(const NodePass& node) const override {
     node.pass.images().global_average_forward(in_, node.by_sample(node.in(), in_.elements()), node.out());
   }

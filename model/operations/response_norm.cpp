@@ -17,7 +17,14 @@ class ResponseNormOperation final : public PlainOperation {
     return inputs[0];
   }
 
-  OperationNeeds needs() const override { return {.reads_inputs = 1, .reads_output = true, .gradient_in_place = 1}; }
+  OperationNeeds needs() const override {
+    return {.reads_inputs = 1,
+            .reads_output = true,
+            .gradient_in_place = 1,
+            .image_inputs = 1,
+            .image_output = true,
+            .images_alike = true};
+  }
 
   std::string describe(const NodeView& /*node*/) const override {
     return fmt::format("over {} channels", 2 * norm_.radius + 1);

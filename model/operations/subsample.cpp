@@ -30,7 +30,9 @@ class SubsampleOperation final : public PlainOperation {
     return {.shape = Shape(out_)};
   }
 
-  OperationNeeds needs() const override { return {.adds = 1}; }
+  OperationNeeds needs() const override {
+    return {.adds = 1, .image_inputs = 1, .image_output = true, .images_alike = true};
+  }
 
   void forward(const NodePass& node) const override {
     node.pass.images().subsample_forward(in_, out_, stride_, node.by_sample(node.in(), in_.elements()),

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "model/bf16_unit.hpp"
+#include "model/cpu/bf16_number.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/tensor.hpp"
 #include "sample_data.hpp"
@@ -25,6 +27,8 @@
 namespace lockstep::model::test {
 
 inline constexpr double kUnit = 0x1p-24, kBf16Unit = 0x1p-11;
+/// The error of a number that was rounded to bf16 once or twice on its way, in itself.
+inline constexpr double kStored = 3 * 0x1p-9;
 
 /// Units of bf16 to test here: the emulations, and the processor's own where it has them.
 inline std::vector<Bf16Unit> bf16_units() {
@@ -43,6 +47,7 @@ struct Operand {
   enum Holds { values, sums, choices, keys, bytes, tokens, nothing } holds = values;
   std::int64_t nan_at = -1;  ///< index of a NaN element; -1: none
   double scale = 1, shift = 0;
+  bool image = false;  ///< an image, which the backend may have in another type (OperationTypes::images)
 };
 
 /// An operand's memory for one backend.
@@ -69,9 +74,18 @@ inline ElementType type_of(const Operand& operand, ElementType values) {
   return values;
 }
 
-inline Memory make(const Operand& operand, ElementType values) {
+inline std::uint16_t bf16_of(float value) {
+  std::uint16_t half = 0;
+  cpu::round_to_bf16({&value, 1}, std::span(&half, 1));
+  return half;
+}
+
+/// images: the type of operands that are images; with values of float64, the type that their numbers have.
+inline Memory make(const Operand& operand, ElementType values, ElementType images = ElementType::float32) {
   Memory memory;
-  memory.tensor = {nullptr, type_of(operand, values), operand.rows, operand.columns};
+  const bool rounded = operand.image && images == ElementType::bfloat16;
+  memory.tensor = {nullptr, type_of(operand, rounded && values == ElementType::float32 ? images : values), operand.rows,
+                   operand.columns};
   if (operand.holds == Operand::nothing) return memory;
   const auto count = static_cast<std::size_t>(memory.tensor.count());
   memory.bytes.resize(count * size_of(memory.tensor.type) + 1);
@@ -79,13 +93,17 @@ inline Memory make(const Operand& operand, ElementType values) {
   for (std::size_t i = 0; i < count; ++i) {
     const double uniform = sample(operand.name, i);
     const bool is_nan = static_cast<std::int64_t>(i) == operand.nan_at;
-    const float value = is_nan ? kNan : static_cast<float>(operand.shift + operand.scale * uniform);
+    float value = is_nan ? kNan : static_cast<float>(operand.shift + operand.scale * uniform);
+    if (rounded) value = cpu::to_float(bf16_of(value));
     switch (memory.tensor.type) {
       case ElementType::float32:
         memory.tensor.elements<float>()[i] = value;
         break;
       case ElementType::float64:
         memory.tensor.elements<double>()[i] = static_cast<double>(value);
+        break;
+      case ElementType::bfloat16:
+        static_cast<std::uint16_t*>(memory.tensor.data)[i] = bf16_of(value);
         break;
       case ElementType::uint8:
         memory.tensor.elements<std::uint8_t>()[i] = static_cast<std::uint8_t>(std::abs(uniform) * 255);
@@ -103,19 +121,23 @@ inline Memory make(const Operand& operand, ElementType values) {
 inline double element(const Tensor& tensor, std::size_t i) {
   if (tensor.type == ElementType::float32) return static_cast<double>(tensor.elements<float>()[i]);
   if (tensor.type == ElementType::float64) return tensor.elements<double>()[i];
+  if (tensor.type == ElementType::bfloat16) {
+    return static_cast<double>(cpu::to_float(static_cast<const std::uint16_t*>(tensor.data)[i]));
+  }
   if (tensor.type == ElementType::uint8) return tensor.elements<std::uint8_t>()[i];
   if (tensor.type == ElementType::int32) return tensor.elements<std::int32_t>()[i];
   return static_cast<double>(tensor.elements<std::uint64_t>()[i]);
 }
 
 /// Describes the first result that differs from the expected one by more than the operand's tolerance (a NaN must meet
-/// a NaN); "" if there is none. nan_may_spread: NaNs where the expected result has none are no difference.
+/// a NaN); "" if there is none. nan_may_spread: NaNs where the expected result has none are no difference. stored:
+/// added to what the tolerance allows.
 inline std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected, double unit = kUnit,
-                              bool nan_may_spread = false) {
+                              bool nan_may_spread = false, double stored = 0) {
   if (!expected.present()) return "";
   for (std::size_t i = 0; i < static_cast<std::size_t>(expected.count()); ++i) {
     const double x = element(got, i), y = element(expected, i);
-    const double allowed = operand.tolerance * unit * std::max(1.0, std::abs(y));
+    const double allowed = (operand.tolerance * unit + stored) * std::max(1.0, std::abs(y));
     if (std::isnan(x) && (std::isnan(y) || nan_may_spread)) continue;
     if (std::abs(x - y) <= allowed) continue;
     return fmt::format("{}[{}] is {}, should be {} ({} units)", operand.name, i, x, y, std::abs(x - y) / unit);
@@ -131,12 +153,22 @@ class CpuAgainstReference : public ::testing::Test {
   /// True if the number of threads must not change a bit; otherwise every number of threads must be close.
   virtual bool same_bits() const { return true; }
 
-  /// Runs `call` on both, and expects the same result in every operand.
-  void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what) {
+  /// Runs `call` on both, and expects the same result in every operand. If some are images, compares with images in
+  /// bf16, too, where the tolerance counts in `of_images`.
+  void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what,
+               double of_images = kUnit) {
+    compare(operands, call, what, ElementType::float32, kBf16Unit);
+    if (std::ranges::any_of(operands, &Operand::image)) {
+      compare(operands, call, what + ", images in bf16", ElementType::bfloat16, of_images);
+    }
+  }
+
+  void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what, ElementType images,
+               double unit_of_bf16) {
     const auto run = [&](Operations& operations, ElementType values) {
       std::vector<Memory> memories;
       std::vector<Tensor> tensors;
-      for (const Operand& operand : operands) memories.push_back(make(operand, values));
+      for (const Operand& operand : operands) memories.push_back(make(operand, values, images));
       for (const Memory& memory : memories) tensors.push_back(memory.tensor);
       call(operations, tensors);
       return memories;
@@ -144,14 +176,16 @@ class CpuAgainstReference : public ::testing::Test {
     const auto expected = run(reference_, ElementType::float64);
     for (const auto& [bf16_unit, cpus] : cpu_) {
       const bool fp32 = bf16_unit == Bf16Unit::none;
-      const double unit = fp32 ? kUnit : kBf16Unit;
+      if (fp32 && images == ElementType::bfloat16) continue;
+      const double unit = fp32 ? kUnit : unit_of_bf16;
       // Instructions that take pairs multiply a NaN's neighbours by zero.
       const bool spreads = !fp32 && !is_emulated(bf16_unit) &&
                            std::ranges::any_of(operands, [](const Operand& operand) { return operand.nan_at >= 0; });
+      const double stored = images == ElementType::bfloat16 ? kStored : 0;
       const std::string where = fmt::format("{}, {}", what, describe(bf16_unit));
       const auto got = run(*cpus[0], ElementType::float32);
       for (std::size_t k = 0; k < operands.size(); ++k) {
-        EXPECT_EQ(difference(operands[k], got[k].tensor, expected[k].tensor, unit, spreads), "") << where;
+        EXPECT_EQ(difference(operands[k], got[k].tensor, expected[k].tensor, unit, spreads, stored), "") << where;
       }
       for (std::size_t more = 1; more < cpus.size(); ++more) {
         const auto other = run(*cpus[more], ElementType::float32);
@@ -160,7 +194,7 @@ class CpuAgainstReference : public ::testing::Test {
             EXPECT_EQ(other[k].bytes, got[k].bytes)
                 << where << ": " << operands[k].name << " differs with " << more + 1 << " threads";
           } else {
-            EXPECT_EQ(difference(operands[k], other[k].tensor, expected[k].tensor, unit, spreads), "") << where;
+            EXPECT_EQ(difference(operands[k], other[k].tensor, expected[k].tensor, unit, spreads, stored), "") << where;
           }
         }
       }

@@ -575,5 +575,25 @@ TEST(CheckedFront, RefusesShapesAndTypesThatDoNotFit) {
   EXPECT_THROW(view(a, 1, 64).elements<double>(), std::invalid_argument);
 }
 
+TEST(CpuBackend, AddsAndSquaresImagesInBf16WhereItMultipliesInBf16) {
+  std::vector<std::uint16_t> x{0x3F80, 0x3B80, 0xC000, 0x7F80}, y{0x3F80, 0x3F80, 0x4000, 0x4000};  // 1, 2^-8, -2, inf
+  const auto image = [](std::vector<std::uint16_t>& elements) {
+    return Tensor{elements.data(), ElementType::bfloat16, 1, 4};
+  };
+  const auto bf16 = make_backend("cpu", {.bf16_unit = Bf16Unit::emulated_avx512}), fp32 = make_backend("cpu");
+  EXPECT_EQ(bf16->image_type(), ElementType::bfloat16);
+  EXPECT_EQ(fp32->image_type(), ElementType::float32);
+  EXPECT_THROW(fp32->add(image(x), image(y)), std::invalid_argument);
+  bf16->add(image(x), image(y));
+  EXPECT_EQ(y, (std::vector<std::uint16_t>{0x4000, 0x3F80, 0x0000, 0x7F80})) << "2, 1: half of a unit, to even, 0, inf";
+  x[3] = 0;
+  EXPECT_EQ(sum_of_squares_now(*bf16, image(x)), 1 + 0x1p-16 + 4);
+  EXPECT_THROW(sum_of_squares_now(*fp32, image(x)), std::invalid_argument);
+  std::vector<float> floats(4);
+  EXPECT_NO_THROW(bf16->cast(image(x), image(y)));
+  EXPECT_EQ(y, x);
+  EXPECT_THROW(bf16->cast(image(x), view(floats, 1, 4)), std::invalid_argument) << "one type alone";
+}
+
 }  // namespace
 }  // namespace lockstep::model

@@ -53,12 +53,12 @@ std::vector<Operand> operands_of(const ConvolutionCase& one) {
   const auto terms = [](std::int64_t count) { return 16 + 16 * std::sqrt(static_cast<double>(count)); };
   const auto bias = one.bias ? Operand::values : Operand::nothing;
   const auto d_x = one.d_x ? Operand::values : Operand::nothing;
-  return {{.name = "x", .rows = one.batch, .columns = in, .nan_at = one.nan_at},
+  return {{.name = "x", .rows = one.batch, .columns = in, .nan_at = one.nan_at, .image = true},
           {.name = "w", .rows = patch, .columns = s.out.channels},
           {.name = "bias", .rows = 1, .columns = s.out.channels, .holds = bias},
-          {.name = "y", .rows = one.batch, .columns = out, .tolerance = terms(patch)},
-          {.name = "value", .rows = one.batch, .columns = out, .shift = 0.25},
-          {.name = "d_y", .rows = one.batch, .columns = out, .tolerance = 8},
+          {.name = "y", .rows = one.batch, .columns = out, .tolerance = terms(patch), .image = true},
+          {.name = "value", .rows = one.batch, .columns = out, .shift = 0.25, .image = true},
+          {.name = "d_y", .rows = one.batch, .columns = out, .tolerance = 8, .image = true},
           {.name = "d_w", .rows = patch, .columns = s.out.channels, .tolerance = terms(one.batch * s.out.pixels())},
           {.name = "d_bias",
            .rows = 1,
@@ -69,7 +69,8 @@ std::vector<Operand> operands_of(const ConvolutionCase& one) {
            .rows = one.batch,
            .columns = in,
            .tolerance = terms(patch * s.out.channels / s.in.channels),
-           .holds = d_x}};
+           .holds = d_x,
+           .image = true}};
 }
 
 TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
@@ -100,7 +101,7 @@ TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
       ++count;
       compare(
           operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); },
-          fmt::format("shape {} batch {}", &shape - shapes.data(), batch));
+          fmt::format("shape {} batch {}", &shape - shapes.data(), batch), test::kBf16Unit);
     }
   }
 }
@@ -114,7 +115,7 @@ TEST_F(CpuImagesTest, ConvolutionsOfLongBatches) {
       const ConvolutionCase one{.shape = shape, .batch = batch, .activation = Activation::relu};
       compare(
           operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); },
-          fmt::format("shape {} batch {}", &shape - shapes.data(), batch));
+          fmt::format("shape {} batch {}", &shape - shapes.data(), batch), test::kBf16Unit);
     }
   }
 }
@@ -124,7 +125,7 @@ TEST_F(CpuImagesTest, ConvolutionsOfNoImages) {
     const ConvolutionCase one{
         .shape = convolution({6, 6, 3}, even_padding(3, 1, 1), 4), .batch = 0, .accumulate = accumulate};
     compare(
-        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "no images");
+        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "no images", test::kBf16Unit);
   }
 }
 
@@ -146,7 +147,7 @@ TEST_F(CpuImagesTest, ConvolutionsLetNanThrough) {
               behind += std::isnan(element(t[3], i));
             }
           },
-          "one NaN");
+          "one NaN", test::kBf16Unit);
       EXPECT_EQ(before, 1);
       EXPECT_GE(behind, 9 * 16) << "in bf16 the NaN may reach further";
     }
@@ -157,9 +158,10 @@ TEST_F(CpuImagesTest, ConvolutionsThatFallBackAreNoted) {
   const auto run = [&](const Convolution& shape) {
     const ConvolutionCase one{.shape = shape, .batch = 2};
     compare(
-        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "noted");
+        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "noted", test::kBf16Unit);
     compare(
-        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "noted once");
+        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "noted once",
+        test::kBf16Unit);
   };
   run(convolution({8, 8, 16}, even_padding(3, 1, 1), 16));
   const auto before = cpu_[0].of_threads[0]->notes();
@@ -199,11 +201,11 @@ TEST_F(CpuImagesTest, MaxPools) {
       for (const std::int64_t nan_at : {-1, 20}) {
         const std::int64_t in = shape.in.elements(), out = shape.out.elements();
         compare(
-            {{.name = "x", .rows = batch, .columns = in, .nan_at = nan_at},
-             {.name = "y", .rows = batch, .columns = out},
+            {{.name = "x", .rows = batch, .columns = in, .nan_at = nan_at, .image = true},
+             {.name = "y", .rows = batch, .columns = out, .image = true},
              {.name = "chosen", .rows = batch, .columns = out, .holds = Operand::choices},
-             {.name = "d_y", .rows = batch, .columns = out, .nan_at = 2 * nan_at},
-             {.name = "d_x", .rows = batch, .columns = in, .tolerance = 4}},
+             {.name = "d_y", .rows = batch, .columns = out, .nan_at = 2 * nan_at, .image = true},
+             {.name = "d_x", .rows = batch, .columns = in, .tolerance = 4, .image = true}},
             [&](auto& images, const auto& t) {
               images.max_pool_forward(shape, t[0], t[1], t[2]);
               images.max_pool_backward(shape, t[2], t[3], t[4]);
@@ -223,7 +225,8 @@ TEST_F(CpuImagesTest, PoolsAndPassesOverChannels) {
                           .rows = operand.rows,
                           .columns = operand.columns,
                           .tolerance = operand.holds == test::ChannelOperand::sums ? 1e30 : 200.0,
-                          .holds = operand.holds == test::ChannelOperand::sums ? Operand::sums : Operand::values});
+                          .holds = operand.holds == test::ChannelOperand::sums ? Operand::sums : Operand::values,
+                          .image = call.what == std::string("average pool")});
     }
     compare(operands, call.run, fmt::format("{}, call {}", call.what, count++));
   }
@@ -250,12 +253,12 @@ TEST_F(CpuImagesTest, AveragesAndShortcuts) {
     for (const std::int64_t batch : {0, 1, 13}) {
       const ImageShape in{7, 5, channels}, out{4, 3, channels + 6};
       compare(
-          {{.name = "x", .rows = batch, .columns = in.elements(), .nan_at = 40},
+          {{.name = "x", .rows = batch, .columns = in.elements(), .nan_at = 40, .image = true},
            {.name = "mean", .rows = batch, .columns = channels, .tolerance = 2},
            {.name = "d_mean", .rows = batch, .columns = channels},
-           {.name = "d_x", .rows = batch, .columns = in.elements(), .tolerance = 4},
-           {.name = "short", .rows = batch, .columns = out.elements()},
-           {.name = "d_short", .rows = batch, .columns = out.elements()}},
+           {.name = "d_x", .rows = batch, .columns = in.elements(), .tolerance = 4, .image = true},
+           {.name = "short", .rows = batch, .columns = out.elements(), .image = true},
+           {.name = "d_short", .rows = batch, .columns = out.elements(), .image = true}},
           [&](auto& images, const auto& t) {
             images.global_average_forward(in, t[0], t[1]);
             images.global_average_backward(in, t[2], t[3]);
@@ -276,10 +279,10 @@ TEST_F(CpuImagesTest, ResponseNormalization) {
       for (const bool in_place : {false, true}) {
         const std::int64_t columns = 6 * norm.channels;
         compare(
-            {{.name = "x", .rows = batch, .columns = columns, .nan_at = in_place ? -1 : 7},
-             {.name = "y", .rows = batch, .columns = columns, .tolerance = 8},
-             {.name = "d_y", .rows = batch, .columns = columns, .tolerance = 32},
-             {.name = "d_x", .rows = batch, .columns = columns, .tolerance = 32}},
+            {{.name = "x", .rows = batch, .columns = columns, .nan_at = in_place ? -1 : 7, .image = true},
+             {.name = "y", .rows = batch, .columns = columns, .tolerance = 8, .image = true},
+             {.name = "d_y", .rows = batch, .columns = columns, .tolerance = 32, .image = true},
+             {.name = "d_x", .rows = batch, .columns = columns, .tolerance = 32, .image = true}},
             [&](auto& images, const auto& t) {
               images.response_normalization_forward(norm, t[0], t[1]);
               images.response_normalization_backward(norm, t[0], t[1], t[2], in_place ? t[2] : t[3]);
@@ -302,28 +305,31 @@ TEST_F(CpuImagesTest, BatchNormalization) {
         const std::int64_t columns = 24 * channels;
         const double few = batch == 1 ? 400 : 100;  // few values may have a small deviation
         compare(
-            {{.name = "x", .rows = batch, .columns = columns, .scale = 2, .shift = 3},
+            {{.name = "x", .rows = batch, .columns = columns, .scale = 2, .shift = 3, .image = true},
              {.name = "sums", .rows = 1, .columns = 2 * channels + 1, .tolerance = 1e-4, .holds = Operand::sums},
              {.name = "scale", .rows = 1, .columns = channels},
              {.name = "shift", .rows = 1, .columns = channels},
              {.name = "residual",
               .rows = batch,
               .columns = columns,
-              .holds = residual ? Operand::values : Operand::nothing},
+              .holds = residual ? Operand::values : Operand::nothing,
+              .image = true},
              {.name = "mean", .rows = 1, .columns = channels, .tolerance = 2},
              {.name = "inverse", .rows = 1, .columns = channels, .tolerance = 2},
-             {.name = "y", .rows = batch, .columns = columns, .tolerance = few},
+             {.name = "y", .rows = batch, .columns = columns, .tolerance = few, .image = true},
              {.name = "d_mean", .rows = 1, .columns = channels, .tolerance = 4},
              {.name = "d_variance", .rows = 1, .columns = channels, .tolerance = 4},
-             {.name = "value", .rows = batch, .columns = columns},
-             {.name = "d_y", .rows = batch, .columns = columns, .tolerance = few},
+             {.name = "value", .rows = batch, .columns = columns, .image = true},
+             {.name = "d_y", .rows = batch, .columns = columns, .tolerance = few, .image = true},
              {.name = "d_scale", .rows = 1, .columns = channels, .tolerance = few},
              {.name = "d_shift", .rows = 1, .columns = channels, .tolerance = few},
              {.name = "d_sums", .rows = 1, .columns = 2 * channels, .tolerance = few, .holds = Operand::sums},
-             {.name = "d_x", .rows = batch, .columns = columns, .tolerance = few},
+             {.name = "d_x", .rows = batch, .columns = columns, .tolerance = few, .image = true},
              {.name = "kept mean", .rows = 1, .columns = channels},
              {.name = "kept variance", .rows = 1, .columns = channels, .scale = 0.5, .shift = 1},
-             {.name = "inference", .rows = batch, .columns = columns, .tolerance = 100}},
+             {.name = "inference", .rows = batch, .columns = columns, .tolerance = 100, .image = true},
+             {.name = "fixed d_y", .rows = batch, .columns = columns, .image = true},
+             {.name = "fixed d_x", .rows = batch, .columns = columns, .tolerance = 8, .image = true}},
             [&](auto& images, const auto& t) {
               images.batch_norm_sums(norm, t[0], t[1]);
               images.batch_norm_forward(norm, {.x = t[0],
@@ -360,6 +366,8 @@ TEST_F(CpuImagesTest, BatchNormalization) {
                                                  .shift = t[3],
                                                  .residual = t[4],
                                                  .y = t[18]});
+              images.batch_norm_inference_backward(
+                  norm, {.y = t[10], .d_y = t[19], .variance = t[17], .scale = t[2], .d_x = t[20]});
             },
             fmt::format("{} channels, batch {}, relu {}", channels, batch, relu));
       }
@@ -367,19 +375,65 @@ TEST_F(CpuImagesTest, BatchNormalization) {
   }
 }
 
+TEST_F(CpuImagesTest, BatchNormalizationRecomputesItsRelu) {
+  for (const std::int64_t channels : {1, 16, 30}) {
+    const BatchNorm norm{.channels = channels, .relu = true};
+    const std::int64_t columns = 24 * channels;
+    compare(
+        {{.name = "x", .rows = 11, .columns = columns, .scale = 2, .shift = 3, .image = true},
+         {.name = "sums", .rows = 1, .columns = 2 * channels + 1, .tolerance = 1e-4, .holds = Operand::sums},
+         {.name = "scale", .rows = 1, .columns = channels},
+         {.name = "shift", .rows = 1, .columns = channels},
+         {.name = "mean", .rows = 1, .columns = channels, .tolerance = 2},
+         {.name = "inverse", .rows = 1, .columns = channels, .tolerance = 2},
+         {.name = "y", .rows = 11, .columns = columns, .tolerance = 100, .image = true},
+         {.name = "d_y", .rows = 11, .columns = columns, .tolerance = 1e9, .image = true},  // masked or not
+         {.name = "d_sums", .rows = 1, .columns = 2 * channels, .tolerance = 100, .holds = Operand::sums},
+         {.name = "d_x", .rows = 11, .columns = columns, .tolerance = 100, .image = true}},
+        [&](auto& images, const auto& t) {
+          images.batch_norm_sums(norm, t[0], t[1]);
+          images.batch_norm_forward(
+              norm, {.x = t[0], .sums = t[1], .scale = t[2], .shift = t[3], .mean = t[4], .inverse = t[5], .y = t[6]});
+          const bool again = images.recomputes_relu();
+          images.batch_norm_backward_sums(norm,
+                                          {.x = t[0],
+                                           .y = again ? Tensor{} : t[6],
+                                           .d_y = t[7],
+                                           .mean = t[4],
+                                           .inverse = t[5],
+                                           .scale = again ? t[2] : Tensor{},
+                                           .shift = again ? t[3] : Tensor{},
+                                           .sums = t[8]},
+                                          Accumulate::no);
+          images.batch_norm_backward(norm, {.x = t[0],
+                                            .d_y = t[7],
+                                            .mean = t[4],
+                                            .inverse = t[5],
+                                            .scale = t[2],
+                                            .shift = again ? t[3] : Tensor{},
+                                            .forward_sums = t[1],
+                                            .sums = t[8],
+                                            .d_x = t[9]});
+        },
+        fmt::format("{} channels", channels));
+  }
+  EXPECT_FALSE(cpu_[0].of_threads[0]->recomputes_relu()) << "fp32 keeps its bits";
+  EXPECT_TRUE(cpu_[1].of_threads[0]->recomputes_relu());
+}
+
 TEST_F(CpuImagesTest, BatchNormalizationLetsNanThrough) {
   const BatchNorm norm{.channels = 20, .relu = true};
   compare(
-      {{.name = "x", .rows = 3, .columns = 80, .nan_at = 25},
+      {{.name = "x", .rows = 3, .columns = 80, .nan_at = 25, .image = true},
        {.name = "sums", .rows = 1, .columns = 41, .tolerance = 1, .holds = Operand::sums},
        {.name = "scale", .rows = 1, .columns = 20},
        {.name = "shift", .rows = 1, .columns = 20},
        {.name = "mean", .rows = 1, .columns = 20, .tolerance = 4},
        {.name = "inverse", .rows = 1, .columns = 20, .tolerance = 4},
-       {.name = "y", .rows = 3, .columns = 80, .tolerance = 100},
-       {.name = "d_y", .rows = 3, .columns = 80, .nan_at = 7},
+       {.name = "y", .rows = 3, .columns = 80, .tolerance = 100, .image = true},
+       {.name = "d_y", .rows = 3, .columns = 80, .nan_at = 7, .image = true},
        {.name = "d_sums", .rows = 1, .columns = 40, .tolerance = 100, .holds = Operand::sums},
-       {.name = "value", .rows = 3, .columns = 80, .shift = 2}},
+       {.name = "value", .rows = 3, .columns = 80, .shift = 2, .image = true}},
       [&](auto& images, const auto& t) {
         images.batch_norm_sums(norm, t[0], t[1]);
         images.batch_norm_forward(norm, {.x = t[0],

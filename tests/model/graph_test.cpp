@@ -2,6 +2,7 @@
 // follow from them.
 #include "model/graph/graph.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -171,6 +172,38 @@ TEST(Rewrites, MakeStacksOfRecurrentLayersInTimeMajorOrder) {
   const Network made(description, test::tokens(5, 7), "layers of two widths");
   EXPECT_EQ(made.parameters()[1].name, "one/input");
   EXPECT_EQ(made.recurrent_state().all().size(), 8u);
+}
+
+// A value is an image where all that make and read it take images, and the values of a norm or a sum all are or none.
+TEST(Graph, HoldsImagesBetweenOperationsThatTakeThem) {
+  const auto conv = [](std::string name, const char* activation = "relu") {
+    return Call{.kind = "conv",
+                .name = std::move(name),
+                .arguments = {{"channels", 2}, {"kernel", Numbers{3}}, {"activation", std::string(activation)}}};
+  };
+  const auto norm = [](std::string name, std::vector<std::string> from = {}) {
+    return Call{.kind = "batch-norm", .name = std::move(name), .from = std::move(from)};
+  };
+  const auto images = [&](std::vector<Call> calls, Purpose purpose) {
+    calls.push_back({.kind = "flatten", .name = "flat"});
+    calls.push_back(dense("out", 3));
+    const Network network({.input_shape = {4, 4, 2}, .calls = std::move(calls)}, test::images(4, 4, 2, 3), "images");
+    return std::ranges::count(network.activations(purpose).all(), Holds::images, &ActivationTable::Entry::holds);
+  };
+  const auto of_training = [&](std::vector<Call> calls) { return images(std::move(calls), Purpose::training); };
+  const Call pool{.kind = "max-pool", .name = "pool", .arguments = {{"window", Numbers{2}}}};
+  EXPECT_EQ(of_training({conv("a")}), 0) << "a dense layer reads it";
+  EXPECT_EQ(of_training({conv("a"), conv("b")}), 2) << "a and its gradient";
+  EXPECT_EQ(images({conv("a"), conv("b")}, Purpose::evaluation), 1);
+  EXPECT_EQ(of_training({conv("a"), pool}), 2) << "the pool's result is read by a dense layer";
+  EXPECT_EQ(of_training({conv("a", "gelu"), conv("b")}), 0) << "another operation makes the activation";
+  EXPECT_EQ(of_training({conv("a"), norm("b")}), 0) << "the norm's result is none";
+  EXPECT_EQ(of_training({conv("a"), norm("b"), conv("c")}), 4);
+  EXPECT_EQ(of_training({conv("a"), norm("b"), elementwise("c", "silu"), conv("d")}), 0);
+  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), conv("d")}), 7)
+      << "the values, their gradients, and what b adds to that of a";
+  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), elementwise("d", "silu")}), 0);
+  EXPECT_EQ(of_training({norm("a"), conv("b"), conv("c")}), 2) << "the network's input is none, so a is none";
 }
 
 TEST(Graph, RefusesTokensWhereNumbersAreRead) {
