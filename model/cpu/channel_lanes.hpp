@@ -19,6 +19,8 @@ constexpr std::size_t kLanes = 16;
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef std::int32_t Ints __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
+/// Bytes become Ints by way of these: GCC 12 converts to twice the size alone without taking vectors apart.
+typedef std::uint16_t Shorts __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
 
 /// Half as many, for sums in double: no register holds sixteen doubles, and GCC keeps such a vector in memory.
 constexpr std::size_t kHalf = kLanes / 2;

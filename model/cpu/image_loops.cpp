@@ -230,7 +230,7 @@ LOCKSTEP_INLINE void max_gradient_of_rows(const Pool& shape, const std::uint8_t*
                   load<kWhole>(offsets, chosen + window, count);
                   load<kWhole>(gradient, d_y + window, count);
                   const Ints is_chosen =
-                      __builtin_convertvector(offsets, Ints) ==
+                      __builtin_convertvector(__builtin_convertvector(offsets, Shorts), Ints) ==
                       static_cast<std::int32_t>((plane * height.size + line) * width.size + position);
                   sum += is_chosen ? gradient : Floats{};
                 }
