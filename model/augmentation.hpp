@@ -1,19 +1,22 @@
 /// \file
-/// From stored images to a network's input: crop, flip, colour, normalisation. The formulas, shared by all kinds of
-/// devices, are in formulas/augmentation.hpp.
+/// From stored images and volumes to a network's input: crop, symmetries, colour, normalisation. The formulas, shared
+/// by all kinds of devices, are in formulas/augmentation.hpp.
 ///
 /// In training (a key per sample) in this order:
 ///  1. where `minimum_area` < 1: a random rectangle of a share of the area uniform in [minimum_area, 1] and an aspect
 ///     ratio log-uniform in [3/4, 4/3] (one that does not fit is cut to the image), scaled to `out` bilinearly
 ///     (half-pixel centres, clamped at the edges); otherwise the image, with `pad` zeros on each side, is cropped to
-///     `out` at an offset uniform over all that fit;
-///  2. with `flip`, left and right are swapped with probability 1/2;
+///     `out` at an offset uniform over all that fit. Of a volume, planes are padded and cropped, too;
+///  2. with `flip`, left and right are swapped with probability 1/2; with flip_height and flip_depth top and bottom,
+///     front and back, each with its own draw. With `turns`, directions of equal extent change places: one of the
+///     orders that keep the shape of `out`, all equally likely. All flips and turns together are all symmetries of the
+///     shape: 8 of a square, 4 of another rectangle, 48 of a cube, 16 or 8 of a box;
 ///  3. brightness: + uniform in [-brightness, brightness], in units of stored values;
 ///  4. contrast: (x - mean of its channel in this crop) * factor + mean, factor uniform in [contrast_low,
 ///     contrast_high];
 ///  5. normalisation.
-/// In evaluation: the central crop of the unpadded image (padded with zeros where the image is smaller; the odd row or
-/// column goes below or to the right), normalisation.
+/// In evaluation: the central crop of the unpadded image (padded with zeros where the image is smaller; the odd plane,
+/// row or column goes behind, below or to the right), normalisation.
 /// With `minimum_area` < 1 the central crop is taken from the stored image as it is.
 ///
 /// Normalisation: per_image: (x - mean) / max(deviation, 1 / sqrt(elements)) over the whole crop
@@ -45,7 +48,8 @@ struct Augmentation {
   ImageShape in;   ///< as stored
   ImageShape out;  ///< as the network takes it; the same channels
   std::int64_t pad = 0;
-  bool flip = false;
+  bool flip = false, flip_height = false, flip_depth = false;
+  bool turns = false;  ///< quarter turns and their kin: directions of equal extent change places
   float minimum_area = 1;
   float brightness = 0;
   float contrast_low = 1, contrast_high = 1;
@@ -53,9 +57,13 @@ struct Augmentation {
   /// The last channel's values serve all channels beyond.
   std::array<float, kMaxAugmentedChannels> scale{1, 1, 1, 1}, shift{};
   /// True if a pixel may come from another place.
-  bool moves_pixels() const noexcept { return flip || pad > 0 || minimum_area < 1 || !(in == out); }
+  bool moves_pixels() const noexcept {
+    return flip || flip_height || flip_depth || turns || pad > 0 || minimum_area < 1 || !(in == out);
+  }
   /// True if pixels may come from outside of the stored image.
-  bool shows_outside() const noexcept { return pad > 0 || out.height > in.height || out.width > in.width; }
+  bool shows_outside() const noexcept {
+    return pad > 0 || out.depth > in.depth || out.height > in.height || out.width > in.width;
+  }
   bool operator==(const Augmentation&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -94,13 +95,18 @@ void require_subsampling(const ImageShape& in, const ImageShape& out, std::int64
 void require_spec(const Augmentation& spec, const char* operation) {
   require(is_shape(spec.in) && is_shape(spec.out) && spec.in.channels == spec.out.channels, operation,
           "images must have pixels, and as many channels before as after");
-  require(spec.in.depth == 1 && spec.out.depth == 1, operation, "volumes cannot be augmented");
-  const std::int64_t longest = std::max({spec.in.height, spec.in.width, spec.out.height, spec.out.width, spec.pad});
-  require(longest <= formulas::kLongestSide, operation, "images are at most 32768 high and wide");
+  require(spec.in.depth > 1 || (spec.out.depth == 1 && !spec.flip_depth), operation, "images have no depth");
+  require(spec.in.depth == 1 || spec.minimum_area == 1, operation, "volumes are not scaled");
+  const std::int64_t longest =
+      std::max({std::ranges::max(spec.in.extents()), std::ranges::max(spec.out.extents()), spec.pad});
+  require(longest <= formulas::kLongestSide, operation, "images are at most 32768 long in any direction");
+  require(spec.out.elements() <= std::numeric_limits<std::int32_t>::max(), operation,
+          "an augmented image has fewer than 2^31 numbers");
   require(spec.pad >= 0, operation, "padding must not be negative");
   require(spec.minimum_area > 0 && spec.minimum_area <= 1, operation, "minimum_area must be in (0, 1]");
   require(spec.minimum_area < 1 ||
-              (spec.in.height + 2 * spec.pad >= spec.out.height && spec.in.width + 2 * spec.pad >= spec.out.width),
+              (spec.in.depth + (spec.in.depth > 1 ? 2 * spec.pad : 0) >= spec.out.depth &&
+               spec.in.height + 2 * spec.pad >= spec.out.height && spec.in.width + 2 * spec.pad >= spec.out.width),
           operation, "the crop must fit the padded image");
   require(spec.brightness >= 0 && std::isfinite(spec.brightness), operation,
           "brightness must be a number and not negative");

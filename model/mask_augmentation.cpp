@@ -21,13 +21,18 @@ std::int32_t nearest(std::int32_t index, std::int32_t extent, std::int32_t out, 
 
 void augment_mask(const std::int32_t* mask, const AugmentationNumbers& numbers, const SampleAugmentation& sample,
                   std::int32_t* out) {
-  for (std::int32_t row = 0; row < numbers.out_height; ++row) {
-    const std::int32_t y = sample.top + nearest(row, sample.height, numbers.out_height, sample.scaled);
-    for (std::int32_t column = 0; column < numbers.out_width; ++column) {
-      const std::int32_t x = sample.left + nearest(formulas::unflipped(numbers, sample, column), sample.width,
-                                                   numbers.out_width, sample.scaled);
-      const bool inside = y >= 0 && y < numbers.in_height && x >= 0 && x < numbers.in_width;
-      *out++ = inside ? mask[static_cast<std::int64_t>(y) * numbers.in_width + x] : kNoClass;
+  for (std::int32_t plane = 0; plane < numbers.out_depth; ++plane) {
+    for (std::int32_t row = 0; row < numbers.out_height; ++row) {
+      for (std::int32_t column = 0; column < numbers.out_width; ++column) {
+        const formulas::CropPixel shown = formulas::shown_pixel(numbers, sample, {plane, row, column});
+        const std::int32_t z = sample.front + shown.plane,
+                           y = sample.top + nearest(shown.row, sample.height, numbers.out_height, sample.scaled),
+                           x = sample.left + nearest(shown.column, sample.width, numbers.out_width, sample.scaled);
+        const bool inside =
+            z >= 0 && z < numbers.in_depth && y >= 0 && y < numbers.in_height && x >= 0 && x < numbers.in_width;
+        const std::int64_t line = static_cast<std::int64_t>(z) * numbers.in_height + y;
+        *out++ = inside ? mask[line * numbers.in_width + x] : kNoClass;
+      }
     }
   }
 }

@@ -130,15 +130,19 @@ class Conversion {
     const model::Reads reads = model::network_kind(trained_.trained.network).reads;
     const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && shape.image);
     const bool windows = data_scale_.window > 0;
-    const bool as_image = !windows && shape.image && shape.image->depth == 1 && (reads_images || data.augment.crop);
+    const bool volume = shape.image && shape.image->depth > 1;
+    const bool as_image = !windows && shape.image && ((reads_images && !volume) || data.augment.crop);
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
     const std::size_t features = data_scale_.features.mean.size();
     Name x = "input";
     if (as_image) {
       const bool crops = data.augment.crop.has_value();
-      const io::OnnxExtent height = crops ? io::OnnxExtent("height") : io::OnnxExtent(shape.image->height),
-                           width = crops ? io::OnnxExtent("width") : io::OnnxExtent(shape.image->width);
-      model_.inputs.push_back({x, io::OnnxType::float32, {"batch", height, width, shape.image->channels}});
+      std::vector<io::OnnxExtent> extents{"batch"};
+      if (volume) extents.emplace_back("depth");  // is cropped
+      extents.push_back(crops ? io::OnnxExtent("height") : io::OnnxExtent(shape.image->height));
+      extents.push_back(crops ? io::OnnxExtent("width") : io::OnnxExtent(shape.image->width));
+      extents.emplace_back(shape.image->channels);
+      model_.inputs.push_back({x, io::OnnxType::float32, extents});
       if (per_feature) x = standardized(x, features, 0, features, "");
       if (crops) x = central_crop(x, *shape.image);
     } else if (windows) {
@@ -150,7 +154,8 @@ class Conversion {
       if (per_feature) x = standardized(x, static_cast<std::size_t>(shape.features), 0, features, "");
     }
     if (per_image) {
-      x = standardize(x, as_image ? Numbers{1, 2, 3} : windows ? Numbers{1, 2} : Numbers{1}, shape.features);
+      const Numbers axes = !as_image ? Numbers{1} : volume ? Numbers{1, 2, 3, 4} : Numbers{1, 2, 3};
+      x = standardize(x, windows ? Numbers{1, 2} : axes, shape.features);
     } else if (!per_feature) {
       x = scaled(x);
     }
@@ -184,11 +189,18 @@ class Conversion {
     return graph_.node("Mul", {graph_.node("Sub", {x, mean}), factor});
   }
 
-  /// Crops images of any size, with zeros around smaller ones: x [batch, height, width, channels]. The odd row or
-  /// column is cut off (or added) below and to the right.
+  /// Crops images of any size, with zeros around smaller ones: x [batch, height, width, channels], or volumes. The odd
+  /// plane, row or column is cut off (or added) behind, below and to the right.
   Name central_crop(const Name& x, const ImageShape& out) {
-    const Name size = graph_.slice(graph_.node("Shape", {x}), graph_.numbers({1}), graph_.numbers({3}), {0}, {1});
-    const Name extents = graph_.numbers({out.height, out.width}), none = graph_.numbers({0});
+    Numbers sides{out.height, out.width}, axes{1, 2}, steps{1, 1};
+    if (out.depth > 1) {
+      sides = {out.depth, out.height, out.width};
+      axes = {1, 2, 3};
+      steps = {1, 1, 1};
+    }
+    const Name size =
+        graph_.slice(graph_.node("Shape", {x}), graph_.numbers({1}), graph_.numbers({axes.back() + 1}), {0}, {1});
+    const Name extents = graph_.numbers(sides), none = graph_.numbers({0});
     const auto more_than = [&](const Name& a, const Name& b) {
       return graph_.node("Max", {graph_.node("Sub", {a, b}), none});
     };
@@ -197,7 +209,7 @@ class Conversion {
     const Name behind = graph_.node("Sub", {missing, before});
     const Name pads = graph_.concatenate({none, before, graph_.numbers({0, 0}), behind, none});
     const Name padded = graph_.node("Pad", {x, pads});
-    return graph_.slice(padded, first, graph_.node("Add", {first, extents}), {1, 2}, {1, 1});
+    return graph_.slice(padded, first, graph_.node("Add", {first, extents}), axes, steps);
   }
 
   /// (x - mean) / max(deviation, 1 / sqrt(elements)) over the axes.

@@ -55,14 +55,26 @@ void apply_item(std::string_view item, AugmentOptions& spec) {
   const std::string name(item.substr(0, equals));
   const std::string_view value = equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
   if (name == "flip") {
-    if (!value.empty()) refuse(item, "flip takes no value");
-    spec.flip = true;
+    const std::string_view directions = equals == std::string_view::npos ? "w" : value;
+    for (const char direction : directions) {
+      bool* const flip = direction == 'w'   ? &spec.flip
+                         : direction == 'h' ? &spec.flip_height
+                         : direction == 'd' ? &spec.flip_depth
+                                            : nullptr;
+      if (flip == nullptr || *flip) refuse(item, "takes letters of d, h and w (depth, height, width), each once");
+      *flip = true;
+    }
+    if (directions.empty()) refuse(item, "takes letters of d, h and w (depth, height, width)");
+  } else if (name == "symmetries") {
+    if (equals != std::string_view::npos) refuse(item, "symmetries takes no value");
+    spec.symmetries = true;
   } else if (name == "pad") {
     spec.pad = extent(item, value);
   } else if (name == "crop") {
     const auto sides = split(value, 'x');
-    if (sides.size() > 2) refuse(item, "needs crop=N or crop=HEIGHTxWIDTH");
-    spec.crop = {.height = extent(item, sides.front()), .width = extent(item, sides.back())};
+    if (sides.size() > 3) refuse(item, "needs crop=N, crop=HEIGHTxWIDTH or crop=DEPTHxHEIGHTxWIDTH");
+    spec.crop = {.height = extent(item, sides[sides.size() == 3]), .width = extent(item, sides.back())};
+    if (sides.size() == 3) spec.crop->depth = extent(item, sides[0]);
   } else if (name == "area") {
     spec.minimum_area = positive(item, value, 1);
   } else if (name == "brightness") {
@@ -74,7 +86,7 @@ void apply_item(std::string_view item, AugmentOptions& spec) {
     spec.contrast_high = positive(item, bounds[1], 1e30f);
     if (spec.contrast_low > spec.contrast_high) refuse(item, "LOW is above HIGH");
   } else {
-    const std::vector<std::string> names{"pad", "crop", "area", "flip", "brightness", "contrast"};
+    const std::vector<std::string> names{"pad", "crop", "area", "flip", "symmetries", "brightness", "contrast"};
     refuse(item, fmt::format("is none of {}{}", model::list_names(names, "and"), model::did_you_mean(name, names)));
   }
 }
@@ -108,6 +120,9 @@ AugmentOptions parse_augmentation(const std::string& text) {
   if (options.minimum_area < 1 && options.pad > 0) {
     throw UsageError("augment: area and pad exclude each other: both decide where the crop comes from");
   }
+  if (options.symmetries && (options.flip || options.flip_height || options.flip_depth)) {
+    throw UsageError("augment: symmetries contains all flips: leave flip out");
+  }
   return options;
 }
 
@@ -116,11 +131,19 @@ std::string to_text(const AugmentOptions& options) {
   std::vector<std::string> items;
   if (options.pad != none.pad) items.push_back(fmt::format("pad={}", options.pad));
   if (options.crop) {
-    const auto [height, width] = *options.crop;
-    items.push_back(height == width ? fmt::format("crop={}", height) : fmt::format("crop={}x{}", height, width));
+    const auto [height, width, depth] = *options.crop;
+    items.push_back(depth             ? fmt::format("crop={}x{}x{}", *depth, height, width)
+                    : height == width ? fmt::format("crop={}", height)
+                                      : fmt::format("crop={}x{}", height, width));
   }
   if (options.minimum_area != none.minimum_area) items.push_back(fmt::format("area={}", options.minimum_area));
-  if (options.flip) items.push_back("flip");
+  if (options.flip_height || options.flip_depth) {
+    items.push_back(fmt::format("flip={}{}{}", options.flip_depth ? "d" : "", options.flip_height ? "h" : "",
+                                options.flip ? "w" : ""));
+  } else if (options.flip) {
+    items.push_back("flip");
+  }
+  if (options.symmetries) items.push_back("symmetries");
   if (options.brightness != none.brightness) items.push_back(fmt::format("brightness={}", options.brightness));
   if (options.contrast_low != none.contrast_low || options.contrast_high != none.contrast_high) {
     items.push_back(fmt::format("contrast={}:{}", options.contrast_low, options.contrast_high));
@@ -130,21 +153,44 @@ std::string to_text(const AugmentOptions& options) {
 
 model::Augmentation augmentation_of(const AugmentOptions& options, const model::ImageShape& in) {
   model::Augmentation spec{.in = in, .out = in};
+  const bool volume = in.depth > 1;
+  const auto fail = [&](const std::string& reason) {
+    throw UsageError(fmt::format("--augment {}: {}", to_text(options), reason));
+  };
+  const auto size = [volume](const model::ImageShape& shape) {
+    return volume ? fmt::format("{} x {} x {}", shape.depth, shape.height, shape.width)
+                  : fmt::format("{} x {}", shape.height, shape.width);
+  };
+  const std::string samples = (volume ? "volumes of " : "images of ") + size(in);
   if (options.crop) {
-    spec.out.height = options.crop->height;
-    spec.out.width = options.crop->width;
+    const auto& [height, width, depth] = *options.crop;
+    if (volume && !depth && height != width) {
+      fail(fmt::format("the samples are {}: give crop=DEPTHxHEIGHTxWIDTH", samples));
+    }
+    if (!volume && depth) fail(fmt::format("the samples are {}: give crop=HEIGHTxWIDTH", samples));
+    spec.out.height = height;
+    spec.out.width = width;
+    if (volume) spec.out.depth = depth.value_or(height);
+  }
+  if (!volume && options.flip_depth) fail(fmt::format("the samples are {}, which have no depth d", samples));
+  if (volume && options.minimum_area < 1) {
+    fail(fmt::format("area scales images, and the samples are {}: pad and crop shift them", samples));
   }
   spec.pad = options.pad;
-  spec.flip = options.flip;
+  spec.flip = options.flip || options.symmetries;
+  spec.flip_height = options.flip_height || options.symmetries;
+  spec.flip_depth = options.flip_depth || (options.symmetries && volume);
+  spec.turns = options.symmetries;
   spec.minimum_area = options.minimum_area;
   spec.brightness = options.brightness;
   spec.contrast_low = options.contrast_low;
   spec.contrast_high = options.contrast_high;
-  if (spec.minimum_area >= 1 &&
-      (spec.out.height > in.height + 2 * spec.pad || spec.out.width > in.width + 2 * spec.pad)) {
-    throw UsageError(fmt::format("--augment {}: a crop of {} x {} does not fit images of {} x {}{}", to_text(options),
-                                 spec.out.height, spec.out.width, in.height, in.width,
-                                 spec.pad > 0 ? fmt::format(" with {} zeros around", spec.pad) : ""));
+  const model::ImageShape& out = spec.out;
+  const bool fits = (!volume || out.depth <= in.depth + 2 * spec.pad) && out.height <= in.height + 2 * spec.pad &&
+                    out.width <= in.width + 2 * spec.pad;
+  if (spec.minimum_area >= 1 && !fits) {
+    fail(fmt::format("a crop of {} does not fit {}{}", size(out), samples,
+                     spec.pad > 0 ? fmt::format(" with {} zeros around", spec.pad) : ""));
   }
   return spec;
 }

@@ -413,9 +413,10 @@ void add_data_options(OptionTable& table, DataOptions& options) {
   add_unknown_categories_option(table, options.unknown_categories);
   table.add_parsed(
       "augment", options.augment, "HOW",
-      "random changes of training images, comma-separated: pad=N, crop=N or crop=HxW, area=SHARE (a random "
-      "rectangle of at least this share, scaled to the crop), flip, brightness=V, contrast=LOW:HIGH; none. "
-      "Validation sees the central crop",
+      "random changes of training images and volumes, comma-separated: pad=N, crop=N, crop=HxW or crop=DxHxW, "
+      "area=SHARE (a random rectangle of at least this share of an image, scaled to the crop), flip (left and right) "
+      "or flip=dhw (any of depth, height, width), symmetries (all flips and turns that keep the shape), "
+      "brightness=V, contrast=LOW:HIGH; none. Validation sees the central crop",
       parse_augment, to_text);
   add_verify_option(table, options.verify);
   table.add_choice(

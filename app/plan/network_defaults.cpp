@@ -51,9 +51,9 @@ void fit_to_images(const io::Field& x, TrainOptions& options, std::vector<std::s
       left_out.push_back(fmt::format("pad={} ({})", augment.pad, size));
       augment.pad = 0;
     }
-    if (!photo && augment.flip) {
+    if (!photo && (augment.flip || augment.flip_height || augment.flip_depth)) {
       left_out.push_back(fmt::format("flip ({}: a mirror image may mean something else)", kind));
-      augment.flip = false;
+      augment.flip = augment.flip_height = augment.flip_depth = false;
     }
     const AugmentOptions none;
     if (!photo && (augment.brightness != none.brightness || augment.contrast_low != none.contrast_low ||

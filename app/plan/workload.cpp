@@ -186,6 +186,12 @@ std::optional<model::ImageShape> image_shape(const io::Field& x) {
   return std::nullopt;
 }
 
+/// Extents without channels, as a mask of such samples has them; `image`: of samples like x, perhaps cropped.
+std::vector<std::int64_t> places_of(const io::Field& x, const model::ImageShape& image) {
+  if (x.sample_shape.size() == 4) return {image.depth, image.height, image.width};
+  return {image.height, image.width};
+}
+
 }  // namespace
 
 std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info) {
@@ -196,19 +202,19 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
                                  per_image ? "normalize per-image" : "augment", info.inputs.size()));
   }
   const auto image = image_shape(info.x);
-  if (!image || image->depth > 1) {
-    throw UsageError(fmt::format("--{} needs images, and the samples have {}: pack them as images, or leave it out",
+  if (!image) {
+    throw UsageError(fmt::format("--{} needs images or volumes, and the samples have {}: pack them so, or leave it out",
                                  per_image ? "normalize per-image" : "augment",
                                  counted(std::ssize(info.x.sample_shape), "extent")));
   }
   model::Augmentation spec = augmentation_of(options.augment, *image);
   spec.per_image = per_image;
-  if (info.has_masks() && spec.moves_pixels() &&
-      info.y.sample_shape != std::vector<std::int64_t>{image->height, image->width}) {
+  const std::vector<std::int64_t> places = places_of(info.x, *image);
+  if (info.has_masks() && spec.moves_pixels() && info.y.sample_shape != places) {
     throw UsageError(
-        fmt::format("--augment moves the pixels of images and of their masks alike, and masks of [{}] have "
-                    "other extents than images of {} x {}: leave flips and crops out",
-                    fmt::join(info.y.sample_shape, ", "), image->height, image->width));
+        fmt::format("--augment moves the pixels of samples and of their masks alike, and masks of [{}] have "
+                    "other extents than samples of {}: leave flips and crops out",
+                    fmt::join(info.y.sample_shape, ", "), fmt::join(places, " x ")));
   }
   const model::InputTransform transform = input_transform(options.normalize, info);
   spec.scale.fill(transform.scale);
@@ -229,7 +235,7 @@ model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional
   if (info.has_masks()) shape.mask = info.y.sample_shape;
   if (augmentation) {
     if (!shape.mask.empty() && augmentation->moves_pixels()) {
-      shape.mask = {augmentation->out.height, augmentation->out.width};
+      shape.mask = places_of(info.x, augmentation->out);
     }
     shape.image = augmentation->out;
     shape.features = augmentation->out.elements();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "model/cpu/image_loops.hpp"
 #include "model/formulas/augmentation.hpp"
@@ -10,49 +11,64 @@ namespace {
 using formulas::AugmentationNumbers;
 using formulas::SampleAugmentation;
 
-/// A crop of `stored`, as float.
+/// A crop of `stored`, as float. A line of the output comes from pixels at equal steps: neighbours, unless directions
+/// change places.
 template <class Stored>
 void crop(const AugmentationNumbers& numbers, const SampleAugmentation& sample, const Stored* stored, float* out) {
-  const std::int32_t channels = numbers.channels;
-  const std::int32_t line = numbers.out_width * channels;
-  // Columns of the crop inside the image; the others are zero.
-  const std::int32_t begin = std::clamp(-sample.left, 0, numbers.out_width);
-  const std::int32_t end = std::clamp(numbers.in_width - sample.left, begin, numbers.out_width);
-  for (std::int32_t i = 0; i < numbers.out_height; ++i, out += line) {
-    const std::int32_t row = sample.top + i;
-    if (row < 0 || row >= numbers.in_height || begin == end) {
-      std::fill_n(out, line, 0.0f);
-      continue;
-    }
-    const Stored* const from = stored + (static_cast<std::int64_t>(row) * numbers.in_width + sample.left) * channels;
-    if (!sample.flipped) {
-      std::fill_n(out, begin * channels, 0.0f);
-      for (std::int32_t at = begin * channels; at < end * channels; ++at) out[at] = static_cast<float>(from[at]);
-      std::fill(out + end * channels, out + line, 0.0f);
-      continue;
-    }
-    for (std::int32_t j = 0; j < numbers.out_width; ++j) {
-      const std::int32_t column = formulas::unflipped(numbers, sample, j);
-      const bool shows = column >= begin && column < end;
-      for (std::int32_t c = 0; c < channels; ++c) {
-        out[j * channels + c] = shows ? static_cast<float>(from[column * channels + c]) : 0.0f;
+  const std::int32_t channels = numbers.channels, width = numbers.out_width;
+  const std::array<std::int32_t, 3> in{numbers.in_depth, numbers.in_height, numbers.in_width};
+  const std::array<std::int64_t, 3> strides{static_cast<std::int64_t>(in[1]) * in[2], in[2], 1};
+  // The direction of the stored image along a line of the output, and whether it runs backwards.
+  const std::size_t along = sample.order.of[0] == 2 ? 0 : sample.order.of[1] == 2 ? 1 : 2;
+  const bool backwards = (sample.flips & formulas::kFlipWidth >> (2 - along)) != 0;
+  const std::int64_t step = (backwards ? -strides[along] : strides[along]) * channels;
+  for (std::int32_t plane = 0; plane < numbers.out_depth; ++plane) {
+    for (std::int32_t row = 0; row < numbers.out_height; ++row, out += width * channels) {
+      const formulas::CropPixel first = formulas::shown_pixel(numbers, sample, {plane, row, 0});
+      const std::array<std::int32_t, 3> at{sample.front + first.plane, sample.top + first.row,
+                                           sample.left + first.column};
+      bool inside = true;
+      for (std::size_t i = 0; i < 3; ++i) inside = inside && (i == along || (at[i] >= 0 && at[i] < in[i]));
+      // Columns of the output inside the image; the others are zero.
+      const std::int32_t here = at[along];
+      const std::int32_t begin = std::clamp(backwards ? here - in[along] + 1 : -here, 0, width);
+      const std::int32_t end = std::clamp(backwards ? here + 1 : in[along] - here, begin, width);
+      if (!inside || begin == end) {
+        std::fill_n(out, width * channels, 0.0f);
+        continue;
       }
+      const std::int64_t base = (at[0] * strides[0] + at[1] * strides[1] + at[2]) * channels;
+      std::fill_n(out, begin * channels, 0.0f);
+      if (step == channels) {
+        for (std::int32_t i = begin * channels; i < end * channels; ++i) out[i] = static_cast<float>(stored[base + i]);
+      } else {
+        for (std::int32_t column = begin; column < end; ++column) {
+          const Stored* const from = stored + base + column * step;
+          for (std::int32_t c = 0; c < channels; ++c) out[column * channels + c] = static_cast<float>(from[c]);
+        }
+      }
+      std::fill(out + end * channels, out + width * channels, 0.0f);
     }
   }
 }
 
-/// A rectangle of `stored`, scaled.
+/// A rectangle of `stored`, an image, scaled.
 template <class Stored>
 void scale(const AugmentationNumbers& numbers, const SampleAugmentation& sample, const Stored* stored, float* out) {
   const std::int32_t channels = numbers.channels;
   const auto line = static_cast<std::int64_t>(numbers.in_width) * channels;
+  const bool turned = sample.order.of[1] != 1;
   for (std::int32_t i = 0; i < numbers.out_height; ++i) {
-    const formulas::Tap row = formulas::tap_of(i, sample.height, numbers.out_height);
-    const Stored* const above = stored + (sample.top + row.first) * line + sample.left * channels;
-    const Stored* const below = stored + (sample.top + row.second) * line + sample.left * channels;
+    formulas::Tap row{};
+    const Stored *above = nullptr, *below = nullptr;
     for (std::int32_t j = 0; j < numbers.out_width; ++j) {
-      const formulas::Tap column =
-          formulas::tap_of(formulas::unflipped(numbers, sample, j), sample.width, numbers.out_width);
+      const formulas::CropPixel shown = formulas::shown_pixel(numbers, sample, {0, i, j});
+      if (turned || j == 0) {
+        row = formulas::tap_of(shown.row, sample.height, numbers.out_height);
+        above = stored + (sample.top + row.first) * line + sample.left * channels;
+        below = stored + (sample.top + row.second) * line + sample.left * channels;
+      }
+      const formulas::Tap column = formulas::tap_of(shown.column, sample.width, numbers.out_width);
       for (std::int32_t c = 0; c < channels; ++c) {
         const std::int32_t left = column.first * channels + c, right = column.second * channels + c;
         *out++ = formulas::blend(static_cast<float>(above[left]), static_cast<float>(above[right]),
@@ -66,7 +82,8 @@ void scale(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
 void colour(const AugmentationNumbers& numbers, const SampleAugmentation& sample, float* out,
             std::span<double> scratch) {
   const auto channels = static_cast<std::size_t>(numbers.channels);
-  const auto pixels = static_cast<std::size_t>(numbers.out_height) * static_cast<std::size_t>(numbers.out_width);
+  const std::size_t pixels = static_cast<std::size_t>(numbers.out_depth) *
+                             static_cast<std::size_t>(numbers.out_height) * static_cast<std::size_t>(numbers.out_width);
   const auto sums = scratch.first(channels), squares = scratch.subspan(channels, channels);
   std::ranges::fill(scratch, 0.0);
   formulas::CropMoments moments{};

@@ -23,36 +23,48 @@ struct AugmentedChannel {
 
 /// One stored pixel of a sample, 0 outside of the image.
 template <class In>
-__device__ __forceinline__ float stored(const In* image, const formulas::AugmentationNumbers& numbers, int row,
-                                        int column, int channel) {
-  if (row < 0 || row >= numbers.in_height || column < 0 || column >= numbers.in_width) return 0;
-  return to_float(image[(static_cast<std::int64_t>(row) * numbers.in_width + column) * numbers.channels + channel]);
+__device__ __forceinline__ float stored(const In* image, const formulas::AugmentationNumbers& numbers, int plane,
+                                        int row, int column, int channel) {
+  if (plane < 0 || plane >= numbers.in_depth || row < 0 || row >= numbers.in_height || column < 0 ||
+      column >= numbers.in_width) {
+    return 0;
+  }
+  const std::int64_t line = static_cast<std::int64_t>(plane) * numbers.in_height + row;
+  return to_float(image[(line * numbers.in_width + column) * numbers.channels + channel]);
 }
 
-/// One pixel of the crop, not flipped, before colour.
+/// One pixel of the crop before colour.
 template <class In>
 __device__ __forceinline__ float cropped(const In* image, const formulas::AugmentationNumbers& numbers,
-                                         const formulas::SampleAugmentation& sample, int row, int column, int channel) {
-  if (!sample.scaled) return stored(image, numbers, sample.top + row, sample.left + column, channel);
-  const formulas::Tap rows = formulas::tap_of(row, sample.height, numbers.out_height);
-  const formulas::Tap columns = formulas::tap_of(column, sample.width, numbers.out_width);
+                                         const formulas::SampleAugmentation& sample, const formulas::CropPixel& at,
+                                         int channel) {
+  const int plane = sample.front + at.plane;
+  if (!sample.scaled) return stored(image, numbers, plane, sample.top + at.row, sample.left + at.column, channel);
+  const formulas::Tap rows = formulas::tap_of(at.row, sample.height, numbers.out_height);
+  const formulas::Tap columns = formulas::tap_of(at.column, sample.width, numbers.out_width);
   const int top = sample.top + rows.first, bottom = sample.top + rows.second;
   const int left = sample.left + columns.first, right = sample.left + columns.second;
-  return formulas::blend(stored(image, numbers, top, left, channel), stored(image, numbers, top, right, channel),
-                         stored(image, numbers, bottom, left, channel), stored(image, numbers, bottom, right, channel),
-                         rows, columns);
+  return formulas::blend(stored(image, numbers, plane, top, left, channel),
+                         stored(image, numbers, plane, top, right, channel),
+                         stored(image, numbers, plane, bottom, left, channel),
+                         stored(image, numbers, plane, bottom, right, channel), rows, columns);
+}
+
+/// The pixel of the output with this number.
+__device__ __forceinline__ formulas::CropPixel pixel_at(const formulas::AugmentationNumbers& numbers, int pixel) {
+  const int line = pixel / numbers.out_width;
+  return {line / numbers.out_height, line % numbers.out_height, pixel - line * numbers.out_width};
 }
 
 /// Sum and sum of squares of each channel of the crop: each thread's pixels in order, then the threads' by halving.
 template <class In>
 __device__ void add_channels(const In* image, const formulas::AugmentationNumbers& numbers, AugmentedSample& sample,
                              AugmentedChannel* channels) {
-  const int pixels = numbers.out_height * numbers.out_width;
+  const int pixels = numbers.out_depth * numbers.out_height * numbers.out_width;
   for (int channel = 0; channel < numbers.channels; ++channel) {
     double sum = 0, squares = 0;
     for (int pixel = static_cast<int>(threadIdx.x); pixel < pixels; pixel += kBlock) {
-      const auto value = static_cast<double>(
-          cropped(image, numbers, sample.drawn, pixel / numbers.out_width, pixel % numbers.out_width, channel));
+      const auto value = static_cast<double>(cropped(image, numbers, sample.drawn, pixel_at(numbers, pixel), channel));
       sum += value;
       squares += value * value;
     }
@@ -78,7 +90,7 @@ __device__ void add_channels(const In* image, const formulas::AugmentationNumber
 __device__ inline void map_channels(const formulas::AugmentationNumbers& numbers,
                                     const formulas::SampleAugmentation& sample, AugmentedChannel* channels,
                                     double* sums, double* squares) {
-  const double pixels = static_cast<double>(numbers.out_height) * numbers.out_width;
+  const double pixels = static_cast<double>(numbers.out_depth) * numbers.out_height * numbers.out_width;
   const bool known = formulas::needs_sums(numbers, sample);
   formulas::CropMoments crop{};
   if (numbers.per_image) {
@@ -103,8 +115,9 @@ __global__ void __launch_bounds__(kBlock)
                     const __grid_constant__ formulas::AugmentationNumbers numbers, T* out) {
   auto& sample = shared<AugmentedSample>();
   auto* const channels = reinterpret_cast<AugmentedChannel*>(&sample + 1);
-  const std::int64_t in_elements = static_cast<std::int64_t>(numbers.in_height) * numbers.in_width * numbers.channels;
-  const int out_elements = numbers.out_height * numbers.out_width * numbers.channels;
+  const std::int64_t in_elements =
+      static_cast<std::int64_t>(numbers.in_depth) * numbers.in_height * numbers.in_width * numbers.channels;
+  const int out_elements = numbers.out_depth * numbers.out_height * numbers.out_width * numbers.channels;
   const In* const image = images + blockIdx.x * in_elements;
   T* const to = out + static_cast<std::int64_t>(blockIdx.x) * out_elements;
   if (threadIdx.x == 0) {
@@ -119,10 +132,9 @@ __global__ void __launch_bounds__(kBlock)
   const auto stride = static_cast<int>(gridDim.y * kBlock);
   for (int i = static_cast<int>(blockIdx.y * kBlock + threadIdx.x); i < out_elements; i += stride) {
     const int pixel = i / numbers.channels, channel = i - pixel * numbers.channels;
-    const int row = pixel / numbers.out_width;
-    const int column = formulas::unflipped(numbers, drawn, pixel - row * numbers.out_width);
+    const formulas::CropPixel shown = formulas::shown_pixel(numbers, drawn, pixel_at(numbers, pixel));
     const formulas::Affine map = channels[channel].map;
-    const float values[1] = {cropped(image, numbers, drawn, row, column, channel) * map.gain + map.offset};
+    const float values[1] = {cropped(image, numbers, drawn, shown, channel) * map.gain + map.offset};
     store<1>(values, true, to + i);
   }
 }

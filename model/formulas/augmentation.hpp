@@ -3,16 +3,17 @@
 /// that combines colour and normalisation. Reference, CPU and GPU share these draws. Discrete draws (offsets,
 /// rectangles, flips) use integers alone, so that rounding cannot make devices differ.
 ///
-/// A sample draws two groups of words, philox_words(group, 0, kAugmentationStream, 0) under its key:
+/// A sample draws groups of words, philox_words(group, 0, kAugmentationStream, 0) under its key:
 ///
 ///   group 0: word 0  offset from the top: (word * offsets) >> 32, offsets = how many fit
 ///            word 1  offset from the left, likewise
-///            word 2  flipped where its highest bit is set
+///            word 2  flipped along width, height, depth where its highest, second, third bit is set
 ///            word 3  brightness: the word as a signed number * 2^-31, in [-1, 1), times `brightness`
 ///   group 1: word 0  contrast: word * 2^-32, from contrast_low to contrast_high
 ///            word 1  share of the area, where minimum_area < 1: word * 2^-32, from minimum_area to 1
 ///            word 2  aspect ratio: width / height = (4/3)^a with a = signed word * 2^-31
-///            word 3  not used
+///            word 3  turn: (word * orders) >> 32, orders = how many orders of the directions keep the shape
+///   group 2: word 0  offset from the front of a volume, as from the top
 ///
 /// A word is drawn even if no augmentation uses it: options do not change each other's draws.
 #pragma once
@@ -27,12 +28,23 @@
 
 namespace lockstep::model::formulas {
 
-/// The numbers of an augmentation, made once per call on the host. Images are at most kLongestSide high and wide.
+/// An order of the directions: direction i (0 depth, 1 height, 2 width) of the crop is direction of[i] of the output.
+struct AxisOrder {
+  std::int8_t of[3];
+};
+/// The identity comes first.
+inline constexpr AxisOrder kAxisOrders[] = {{{0, 1, 2}}, {{0, 2, 1}}, {{1, 0, 2}},
+                                            {{1, 2, 0}}, {{2, 0, 1}}, {{2, 1, 0}}};
+
+/// The numbers of an augmentation, made once per call on the host. Images are at most kLongestSide long in any
+/// direction.
 inline constexpr std::int64_t kLongestSide = 32768;
 struct AugmentationNumbers {
-  std::int32_t in_height, in_width, out_height, out_width, channels;
-  std::int32_t pad;
-  std::uint32_t flip_mask;      ///< the highest bit, or 0
+  std::int32_t in_depth, in_height, in_width, out_depth, out_height, out_width, channels;
+  std::int32_t pad, pad_depth;
+  std::uint32_t flip_mask;      ///< a bit for each direction that may be flipped
+  std::uint32_t orders;         ///< number of those of `order` from which a sample draws
+  AxisOrder order[6];           ///< those that keep the shape of the output
   std::uint64_t minimum_share;  ///< smallest share of the area, * 2^32
   bool scales;                  ///< minimum_area < 1: a rectangle is scaled to `out`
   float brightness, contrast_low, contrast_span;
@@ -40,15 +52,28 @@ struct AugmentationNumbers {
   float scale[kMaxAugmentedChannels], shift[kMaxAugmentedChannels];
 };
 
+/// Bits of flip_mask.
+inline constexpr std::uint32_t kFlipWidth = 0x80000000u, kFlipHeight = 0x40000000u, kFlipDepth = 0x20000000u;
+
 inline AugmentationNumbers augmentation_numbers(const Augmentation& spec) {
   AugmentationNumbers numbers{};
+  numbers.in_depth = static_cast<std::int32_t>(spec.in.depth);
   numbers.in_height = static_cast<std::int32_t>(spec.in.height);
   numbers.in_width = static_cast<std::int32_t>(spec.in.width);
+  numbers.out_depth = static_cast<std::int32_t>(spec.out.depth);
   numbers.out_height = static_cast<std::int32_t>(spec.out.height);
   numbers.out_width = static_cast<std::int32_t>(spec.out.width);
   numbers.channels = static_cast<std::int32_t>(spec.out.channels);
   numbers.pad = static_cast<std::int32_t>(spec.pad);
-  numbers.flip_mask = spec.flip ? 0x80000000u : 0;
+  numbers.pad_depth = spec.in.depth > 1 ? numbers.pad : 0;
+  numbers.flip_mask =
+      (spec.flip ? kFlipWidth : 0) | (spec.flip_height ? kFlipHeight : 0) | (spec.flip_depth ? kFlipDepth : 0);
+  const std::array<std::int64_t, 3> extents = spec.out.extents();
+  for (const AxisOrder& order : kAxisOrders) {
+    bool keeps = true;
+    for (std::size_t i = 0; i < 3; ++i) keeps = keeps && extents[static_cast<std::size_t>(order.of[i])] == extents[i];
+    if (keeps && (spec.turns || numbers.orders == 0)) numbers.order[numbers.orders++] = order;
+  }
   numbers.minimum_share = static_cast<std::uint64_t>(static_cast<double>(spec.minimum_area) * 0x1p32 + 0.5);
   numbers.scales = spec.minimum_area < 1;
   numbers.brightness = spec.brightness;
@@ -64,22 +89,25 @@ inline AugmentationNumbers augmentation_numbers(const Augmentation& spec) {
 
 /// The augmentation of one sample.
 struct SampleAugmentation {
-  std::int32_t top, left;      ///< corner of the rectangle in the stored image; pixels outside of it are zero
-  std::int32_t height, width;  ///< extents of the rectangle; those of `out` if it is not scaled
+  std::int32_t front, top, left;  ///< corner of the crop in the stored image; pixels outside of it are zero
+  std::int32_t height, width;     ///< extents of the crop; those of `out` if it is not scaled
   bool scaled;
-  bool flipped;
+  std::uint32_t flips;  ///< bits of kFlipWidth and its kin
+  AxisOrder order;
   float brightness;  ///< summand
   float contrast;    ///< factor
 };
 
-/// Evaluation: the central crop, the odd row or column cut off (or added) below and to the right.
+/// Evaluation: the central crop, the odd plane, row or column cut off (or added) behind, below and to the right.
 LOCKSTEP_HOST_DEVICE SampleAugmentation central_crop(const AugmentationNumbers& numbers) {
-  return {(numbers.in_height - numbers.out_height) / 2,
+  return {(numbers.in_depth - numbers.out_depth) / 2,
+          (numbers.in_height - numbers.out_height) / 2,
           (numbers.in_width - numbers.out_width) / 2,
           numbers.out_height,
           numbers.out_width,
           false,
-          false,
+          0,
+          {{0, 1, 2}},
           0.0f,
           1.0f};
 }
@@ -126,6 +154,11 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumb
   const PhiloxWords first = philox_words(0, 0, kAugmentationStream, 0, key_low, key_high);
   const PhiloxWords second = philox_words(1, 0, kAugmentationStream, 0, key_low, key_high);
   SampleAugmentation sample{};
+  if (numbers.in_depth > 1) {
+    const PhiloxWords third = philox_words(2, 0, kAugmentationStream, 0, key_low, key_high);
+    const std::int32_t offsets = numbers.in_depth + 2 * numbers.pad_depth - numbers.out_depth + 1;
+    sample.front = draw_offset(third.word[0], offsets) - numbers.pad_depth;
+  }
   if (numbers.scales) {
     const std::uint64_t span = (std::uint64_t{1} << 32) - numbers.minimum_share;
     const std::uint64_t share = numbers.minimum_share + (second.word[1] * span >> 32);
@@ -144,16 +177,29 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumb
     sample.left = draw_offset(first.word[1], numbers.in_width + 2 * numbers.pad - sample.width + 1) - numbers.pad;
   }
   sample.scaled = numbers.scales;
-  sample.flipped = (first.word[2] & numbers.flip_mask) != 0;
+  sample.flips = first.word[2] & numbers.flip_mask;
+  sample.order = numbers.order[draw_offset(second.word[3], static_cast<std::int32_t>(numbers.orders))];
   sample.brightness = static_cast<float>(static_cast<std::int32_t>(first.word[3])) * 0x1p-31f * numbers.brightness;
   sample.contrast = numbers.contrast_low + static_cast<float>(second.word[0]) * 0x1p-32f * numbers.contrast_span;
   return sample;
 }
 
-/// The column, without the flip, that output column `column` of a flipped sample shows.
-LOCKSTEP_HOST_DEVICE std::int32_t unflipped(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
-                                            std::int32_t column) {
-  return sample.flipped ? numbers.out_width - 1 - column : column;
+/// A pixel of a crop or of the output.
+struct CropPixel {
+  std::int32_t plane, row, column;
+};
+
+/// The pixel of the crop that a pixel of the output shows.
+LOCKSTEP_HOST_DEVICE CropPixel shown_pixel(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
+                                           const CropPixel& out) {
+  const auto along = [&out](std::int8_t direction) {
+    return direction == 0 ? out.plane : direction == 1 ? out.row : out.column;
+  };
+  const std::int32_t plane = along(sample.order.of[0]), row = along(sample.order.of[1]),
+                     column = along(sample.order.of[2]);
+  return {(sample.flips & kFlipDepth) != 0 ? numbers.out_depth - 1 - plane : plane,
+          (sample.flips & kFlipHeight) != 0 ? numbers.out_height - 1 - row : row,
+          (sample.flips & kFlipWidth) != 0 ? numbers.out_width - 1 - column : column};
 }
 
 /// The source of a scaled row or column: two neighbours of the rectangle and the share of the second.

@@ -107,6 +107,106 @@ TEST(Augmentation, EveryCropIsReachedAboutAsOftenAndHalfAreFlipped) {
   EXPECT_NEAR(flipped, 3000, 5 * std::sqrt(1500.0));
 }
 
+/// Each way to put the directions of `shape`, each forwards or backwards, in another order that keeps the shape.
+std::vector<std::vector<double>> symmetries_of(const std::vector<std::uint8_t>& sample, const ImageShape& shape) {
+  std::vector<std::vector<double>> all;
+  std::array<std::size_t, 3> order{0, 1, 2};
+  const std::array<std::int64_t, 3> extents = shape.extents(),
+                                    steps{shape.height * shape.width, shape.width, std::int64_t{1}};
+  do {
+    for (unsigned backwards = 0; backwards < 8; ++backwards) {
+      bool keeps = true;
+      std::int64_t first = 0;
+      std::array<std::int64_t, 3> step{};
+      for (std::size_t i = 0; i < 3; ++i) {
+        keeps = keeps && extents[i] == extents[order[i]] && (extents[i] > 1 || (backwards >> i & 1) == 0);
+        step[i] = steps[order[i]];
+        if ((backwards >> i & 1) == 0) continue;
+        first += step[i] * (extents[i] - 1);
+        step[i] = -step[i];
+      }
+      if (!keeps) continue;
+      std::vector<double> one;
+      for (std::int64_t i = 0; i < extents[0]; ++i) {
+        for (std::int64_t j = 0; j < extents[1]; ++j) {
+          for (std::int64_t k = 0; k < extents[2]; ++k) {
+            const std::int64_t pixel = first + i * step[0] + j * step[1] + k * step[2];
+            for (std::int64_t c = 0; c < shape.channels; ++c) {
+              one.push_back(sample[static_cast<std::size_t>(pixel * shape.channels + c)]);
+            }
+          }
+        }
+      }
+      all.push_back(one);
+    }
+  } while (std::ranges::next_permutation(order).found);
+  return all;
+}
+
+TEST(Augmentation, AllSymmetriesOfAShapeComeAboutAsOften) {
+  const std::pair<ImageShape, std::size_t> cases[]{{{3, 3, 2, 3}, 48}, {{4, 2, 2, 4}, 16}, {{2, 2, 1, 3}, 16},
+                                                   {{3, 4, 1, 2}, 8},  {{4, 4, 2}, 8},     {{3, 5, 2}, 4}};
+  for (const auto& [shape, order] : cases) {
+    const auto sample = counted(shape);
+    const Augmentation spec{
+        .in = shape, .out = shape, .flip = true, .flip_height = true, .flip_depth = shape.depth > 1, .turns = true};
+    std::map<std::vector<double>, int> counts;
+    for (const auto& one : symmetries_of(sample, shape)) counts[one] = 0;
+    ASSERT_EQ(counts.size(), order) << "the test's own list";
+    const std::size_t draws = 100 * order;
+    const auto out = augmented(repeated(sample, draws), test::sample_keys(draws), spec);
+    const auto size = static_cast<std::ptrdiff_t>(sample.size());
+    for (auto at = out.begin(); at != out.end(); at += size) {
+      const auto found = counts.find({at, at + size});
+      ASSERT_NE(found, counts.end()) << "no symmetry of the sample";
+      ++found->second;
+    }
+    for (const auto& [one, count] : counts) EXPECT_NEAR(count, 100, 50) << order;  // five standard deviations
+  }
+}
+
+TEST(Augmentation, VolumesAreShiftedInThreeDirections) {
+  const ImageShape in{3, 4, 1, 5};
+  const auto volume = counted(in);
+  const auto value = [&](std::int64_t plane, std::int64_t row, std::int64_t column) {
+    const bool inside = plane >= 0 && plane < 5 && row >= 0 && row < 3 && column >= 0 && column < 4;
+    return inside ? volume[static_cast<std::size_t>((plane * 3 + row) * 4 + column)] : 0;
+  };
+  const auto crop_at = [&](std::int64_t front, std::int64_t top, std::int64_t left) {
+    std::vector<double> crop;
+    for (std::int64_t i = 0; i < 4 * 3 * 2; ++i) crop.push_back(value(front + i / 6, top + i / 2 % 3, left + i % 2));
+    return crop;
+  };
+  const Augmentation spec{.in = in, .out = {3, 2, 1, 4}, .pad = 1};
+  EXPECT_EQ(augmented(volume, {}, spec), crop_at(0, 0, 1)) << "evaluation takes the centre";
+  const Augmentation larger{.in = in, .out = {3, 2, 1, 8}, .pad = 2};
+  EXPECT_EQ(augmented(volume, {}, larger)[5], 0) << "one plane of zeros before";
+  EXPECT_EQ(augmented(volume, {}, larger)[6], value(0, 0, 1));
+  std::map<std::vector<double>, int> counts;
+  const std::size_t offsets = 4 * 3 * 5;
+  const auto out = augmented(repeated(volume, 100 * offsets), test::sample_keys(100 * offsets), spec);
+  for (auto at = out.begin(); at != out.end(); at += 24) ++counts[{at, at + 24}];
+  EXPECT_EQ(counts.size(), offsets);
+  for (std::int64_t i = 0; i < 60; ++i) {
+    EXPECT_NEAR(counts[crop_at(i / 15 - 1, i / 5 % 3 - 1, i % 5 - 1)], 100, 50) << i;
+  }
+  // An option does not change the draws of another: the crop of a flipped volume is the crop, flipped.
+  Augmentation flipped = spec;
+  flipped.flip_depth = true;
+  const auto keys = test::sample_keys(20);
+  const auto plain = augmented(repeated(volume, 20), keys, spec), also = augmented(repeated(volume, 20), keys, flipped);
+  int backwards = 0;
+  for (std::size_t k = 0; k < 20; ++k) {
+    std::vector<double> one(&plain[k * 24], &plain[k * 24] + 24), other(&also[k * 24], &also[k * 24] + 24);
+    if (one == other) continue;
+    ++backwards;
+    for (std::size_t plane = 0; plane < 4; ++plane) {
+      EXPECT_TRUE(std::equal(&one[plane * 6], &one[plane * 6] + 6, &other[(3 - plane) * 6])) << k;
+    }
+  }
+  EXPECT_TRUE(backwards > 2 && backwards < 18) << backwards;
+}
+
 TEST(Augmentation, DrawsTheWordsThatItsHeaderNames) {
   const Augmentation spec{.in = {32, 40, 3},
                           .out = {24, 28, 3},
@@ -123,7 +223,7 @@ TEST(Augmentation, DrawsTheWordsThatItsHeaderNames) {
     const formulas::SampleAugmentation got = formulas::draw_augmentation(numbers, key);
     EXPECT_EQ(got.top, static_cast<int>(std::uint64_t{first[0]} * 13 >> 32) - 2);
     EXPECT_EQ(got.left, static_cast<int>(std::uint64_t{first[1]} * 17 >> 32) - 2);
-    EXPECT_EQ(got.flipped, first[2] >= 0x80000000);
+    EXPECT_EQ(got.flips, first[2] & formulas::kFlipWidth);
     EXPECT_NEAR(got.brightness, 63 * (static_cast<std::int32_t>(first[3]) * 0x1p-31), 1e-5);
     EXPECT_NEAR(got.contrast, 0.2 + 1.6 * (second[0] * 0x1p-32), 1e-6);
     EXPECT_FALSE(got.scaled);
@@ -132,7 +232,7 @@ TEST(Augmentation, DrawsTheWordsThatItsHeaderNames) {
         formulas::draw_augmentation(formulas::augmentation_numbers({.in = spec.in, .out = spec.out, .pad = 2}), key);
     EXPECT_EQ(bare.top, got.top);
     EXPECT_EQ(bare.left, got.left);
-    EXPECT_FALSE(bare.flipped);
+    EXPECT_EQ(bare.flips, 0u);
     EXPECT_EQ(bare.brightness, 0);
     EXPECT_EQ(bare.contrast, 1);
   }
@@ -225,12 +325,27 @@ TEST(Masks, AreMovedAsTheirImages) {
   const ImageShape in{.height = 7, .width = 6, .channels = 1};
   std::vector<std::uint64_t> keys(40);
   std::iota(keys.begin(), keys.end(), 100);
-  std::vector<std::uint8_t> image = counted(in);
-  const std::vector<std::int32_t> mask(image.begin(), image.end());
+  const ImageShape volume{.height = 5, .width = 4, .channels = 1, .depth = 3};
   for (const Augmentation& spec :
        {Augmentation{.in = in, .out = in, .flip = true}, Augmentation{.in = in, .out = in, .pad = 2, .flip = true},
         Augmentation{.in = in, .out = {.height = 4, .width = 5, .channels = 1}, .pad = 1, .brightness = 0.0f},
-        Augmentation{.in = in, .out = {.height = 9, .width = 8, .channels = 1}, .pad = 1}}) {
+        Augmentation{.in = in, .out = {.height = 9, .width = 8, .channels = 1}, .pad = 1},
+        Augmentation{.in = in,
+        .out = {.height = 6, .width = 6, .channels = 1},
+        .flip = true,
+        .flip_height = true,
+        .turns = true},
+        Augmentation{.in = volume,
+        .out = {.height = 4, .width = 4, .channels = 1, .depth = 4},
+        .pad = 1,
+        .flip = true,
+        .flip_height = true,
+        .flip_depth = true,
+        .turns = true},
+        Augmentation{.in = volume, .out = {.height = 3, .width = 4, .channels = 1, .depth = 2}, .flip_depth = true},
+        Augmentation{.in = volume, .out = {.height = 6, .width = 4, .channels = 1, .depth = 4}, .pad = 2}}) {
+    std::vector<std::uint8_t> image = counted(spec.in);
+    const std::vector<std::int32_t> mask(image.begin(), image.end());
     for (const bool trains : {true, false}) {
       const std::vector<std::uint64_t> own = trains ? keys : std::vector<std::uint64_t>{};
       const std::vector<double> images = augmented(repeated(image, keys.size()), own, spec);
@@ -342,7 +457,7 @@ TEST(Rectangles, AreScaledBetweenPixels) {
           return std::clamp((index + 0.5) * in / to - 0.5, 0.0, in - 1.0);
         };
         const double y = drawn.top + place(row, drawn.height, 9);
-        const double x = drawn.left + place(drawn.flipped ? 4 - column : column, drawn.width, 5);
+        const double x = drawn.left + place(drawn.flips != 0 ? 4 - column : column, drawn.width, 5);
         EXPECT_NEAR(out[k * 45 + static_cast<std::size_t>(row * 5 + column)], 100 * y + x, 1e-4);
       }
     }
@@ -369,18 +484,24 @@ TEST(Rectangles, AreMadeOfIntegersThatAreRight) {
 std::vector<float> by_formulas(const std::vector<float>& image, std::uint64_t key, const Augmentation& spec) {
   const formulas::AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
   const formulas::SampleAugmentation sample = formulas::draw_augmentation(numbers, key);
+  std::int32_t plane = 0;
   const auto stored = [&](std::int32_t row, std::int32_t column, std::int32_t c) {
     row += sample.top;
     column += sample.left;
+    if (plane < 0 || plane >= numbers.in_depth) return 0.0f;
     if (row < 0 || row >= numbers.in_height || column < 0 || column >= numbers.in_width) return 0.0f;
-    return image[static_cast<std::size_t>((row * numbers.in_width + column) * numbers.channels + c)];
+    const std::int32_t line = plane * numbers.in_height + row;
+    return image[static_cast<std::size_t>((line * numbers.in_width + column) * numbers.channels + c)];
   };
   std::vector<float> out;
   const auto channels = static_cast<std::size_t>(numbers.channels);
   std::vector<double> sums(channels), squares(channels);
-  for (std::int32_t row = 0; row < numbers.out_height; ++row) {
+  for (std::int32_t line = 0; line < numbers.out_depth * numbers.out_height; ++line) {
     for (std::int32_t i = 0; i < numbers.out_width; ++i) {
-      const std::int32_t column = formulas::unflipped(numbers, sample, i);
+      const auto shown =
+          formulas::shown_pixel(numbers, sample, {line / numbers.out_height, line % numbers.out_height, i});
+      const std::int32_t row = shown.row, column = shown.column;
+      plane = sample.front + shown.plane;
       for (std::int32_t c = 0; c < numbers.channels; ++c) {
         float x = 0;
         if (sample.scaled) {
@@ -434,6 +555,17 @@ TEST(Augmentation, OneAffineMapDoesAllOfColourAndNormalisation) {
         .per_image = true},
         Augmentation{.in = in, .out = out, .brightness = 60, .per_image = true},
         Augmentation{.in = in, .out = out, .contrast_low = 0, .contrast_high = 0, .per_image = true},
+        Augmentation{.in = {6, 5, 3, 3},
+        .out = {5, 5, 3, 5},
+        .pad = 1,
+        .flip = true,
+        .flip_depth = true,
+        .turns = true,
+        .brightness = 60,
+        .contrast_low = 0.5f,
+        .per_image = true},
+        Augmentation{
+            .in = in, .out = {7, 7, 3}, .flip_height = true, .turns = true, .minimum_area = 0.2f, .scale = scale},
         Augmentation{
             .in = in, .out = out, .flip = true, .minimum_area = 0.2f, .contrast_low = 0.5f, .per_image = true}}) {
     for (const std::uint64_t key : keys) {

@@ -475,6 +475,18 @@ TEST_F(CpuImagesTest, Augmentation) {
        .per_image = true},
       {.in = in, .out = small, .flip = true, .minimum_area = 0.3f, .contrast_low = 0.5f, .contrast_high = 1.5f},
       {.in = {10, 9, 6}, .out = {8, 8, 6}, .pad = 1, .scale = {1, 2, 3, 4}, .shift = {5, 6, 7, 8}},
+      {.in = {5, 4, 2, 6}, .out = {5, 4, 2, 5}, .pad = 1, .flip = true, .flip_depth = true, .brightness = 10},
+      {.in = {5, 5, 2, 5}, .out = {5, 5, 2, 5}, .flip = true, .flip_height = true, .flip_depth = true, .turns = true},
+      {.in = {6, 4, 3, 4},
+       .out = {5, 5, 3, 5},
+       .pad = 1,
+       .flip = true,
+       .turns = true,
+       .contrast_low = 0.2f,
+       .contrast_high = 1.8f,
+       .per_image = true},
+      {.in = {9, 10, 2}, .out = {8, 8, 2}, .pad = 1, .flip_height = true, .turns = true},
+      {.in = {9, 10, 2}, .out = {8, 8, 2}, .flip_height = true, .turns = true, .minimum_area = 0.3f},
   };
   for (const Augmentation& spec : specs) {
     for (const auto stored : {Operand::bytes, Operand::values, Operand::sums}) {

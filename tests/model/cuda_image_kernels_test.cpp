@@ -385,19 +385,32 @@ TEST(ResponseNormalization, RefusesMoreChannelsThanABlockHolds) {
 
 std::vector<Augmentation> augmentations() {
   const ImageShape in{9, 11, 3}, out{8, 7, 3};
-  return {{.in = in, .out = in, .scale = {0.5f, 2, 3, 1}, .shift = {1, 0, -1, 0}},
-          {.in = in, .out = out, .pad = 2, .flip = true},
-          {.in = in, .out = out, .flip = true, .minimum_area = 0.1f, .scale = {0.1f, 0.2f, 0.3f, 0}},
-          {.in = in,
-           .out = out,
-           .pad = 1,
-           .flip = true,
-           .brightness = 63,
-           .contrast_low = 0.2f,
-           .contrast_high = 1.8f,
-           .per_image = true},
-          {.in = in, .out = out, .brightness = 5, .contrast_low = 0.5f, .contrast_high = 1.5f},
-          {.in = {40, 36, 6}, .out = {33, 35, 6}, .flip = true, .scale = {1, 1, 1, 0.25f}}};
+  return {
+      {.in = in, .out = in, .scale = {0.5f, 2, 3, 1}, .shift = {1, 0, -1, 0}},
+      {.in = in, .out = out, .pad = 2, .flip = true},
+      {.in = in, .out = out, .flip = true, .minimum_area = 0.1f, .scale = {0.1f, 0.2f, 0.3f, 0}},
+      {.in = in,
+       .out = out,
+       .pad = 1,
+       .flip = true,
+       .brightness = 63,
+       .contrast_low = 0.2f,
+       .contrast_high = 1.8f,
+       .per_image = true},
+      {.in = in, .out = out, .brightness = 5, .contrast_low = 0.5f, .contrast_high = 1.5f},
+      {.in = {40, 36, 6}, .out = {33, 35, 6}, .flip = true, .scale = {1, 1, 1, 0.25f}},
+      {.in = {5, 4, 2, 6}, .out = {5, 4, 2, 5}, .pad = 1, .flip = true, .flip_depth = true, .brightness = 10},
+      {.in = {5, 5, 2, 5}, .out = {5, 5, 2, 5}, .flip = true, .flip_height = true, .flip_depth = true, .turns = true},
+      {.in = {6, 4, 3, 4},
+       .out = {5, 5, 3, 5},
+       .pad = 1,
+       .flip = true,
+       .turns = true,
+       .contrast_low = 0.2f,
+       .contrast_high = 1.8f,
+       .per_image = true},
+      {.in = {9, 10, 2}, .out = {8, 8, 2}, .pad = 1, .flip_height = true, .turns = true},
+      {.in = {9, 10, 2}, .out = {8, 8, 2}, .flip_height = true, .turns = true, .minimum_area = 0.3f}};
 }
 
 TEST(Augment, MatchesFloat64) {

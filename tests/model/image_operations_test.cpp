@@ -312,6 +312,15 @@ TEST(ImageChecks, ShapesThatContradictThemselves) {
   padded.pad = 0;
   padded.minimum_area = 0.5f;
   EXPECT_NO_THROW(augment(padded)) << "a rectangle is scaled to any size";
+  Augmentation volume{.in = {5, 6, 2, 4}, .out = {5, 6, 2, 6}, .pad = 1, .flip_depth = true};
+  EXPECT_NO_THROW(augment(volume));
+  volume.pad = 0;
+  EXPECT_THROW(augment(volume), std::invalid_argument) << "six planes of four";
+  volume.out = {5, 6, 2, 4};
+  volume.minimum_area = 0.5f;
+  EXPECT_THROW(augment(volume), std::invalid_argument) << "volumes are not scaled";
+  refused([](Augmentation& s) { s.flip_depth = true; });
+  refused([](Augmentation& s) { s.out.depth = 2; });
 
   const auto pool = [&](const Pool& shape) { images.max_pool_forward(shape, {}, {}, {}); };
   const auto pooled = [](const ImageShape& in, const Sliding& window) {

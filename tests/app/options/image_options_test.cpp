@@ -1,5 +1,7 @@
 #include "app/options/image_options.hpp"
 
+#include <tuple>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,8 +39,41 @@ TEST(ImageOptions, EveryItemOfAnAugmentation) {
   EXPECT_EQ(augmentation_of(parse_augmentation("none"), kImage), (model::Augmentation{.in = kImage, .out = kImage}));
 }
 
+TEST(ImageOptions, VolumesAndSymmetries) {
+  const model::ImageShape volume{.height = 16, .width = 12, .channels = 2, .depth = 20};
+  const auto spec_of = [](const char* text, const model::ImageShape& in) {
+    return augmentation_of(parse_augmentation(text), in);
+  };
+  EXPECT_EQ(spec_of("pad=2,crop=16", volume).out,
+            (model::ImageShape{.height = 16, .width = 16, .channels = 2, .depth = 16}));
+  EXPECT_EQ(spec_of("crop=10x9x8", volume).out,
+            (model::ImageShape{.height = 9, .width = 8, .channels = 2, .depth = 10}));
+  const model::Augmentation flips = spec_of("flip=dw", volume);
+  EXPECT_TRUE(flips.flip && flips.flip_depth && !flips.flip_height && !flips.turns);
+  const model::Augmentation all = spec_of("symmetries", volume);
+  EXPECT_TRUE(all.flip && all.flip_depth && all.flip_height && all.turns);
+  const model::Augmentation square = spec_of("symmetries", kImage);
+  EXPECT_TRUE(square.flip && !square.flip_depth && square.flip_height && square.turns);
+  const std::tuple<const char*, model::ImageShape, const char*> cases[]{
+      {"crop=10x9", volume, "volumes of 20 x 16 x 12: give crop=DEPTHxHEIGHTxWIDTH"},
+      {"crop=10x9x8", kImage, "images of 32 x 24: give crop=HEIGHTxWIDTH"},
+      {"crop=16", volume, "a crop of 16 x 16 x 16 does not fit volumes of 20 x 16 x 12"},
+      {"pad=1,crop=23x16x12", volume, "does not fit volumes of 20 x 16 x 12 with 1 zeros around"},
+      {"flip=d", kImage, "images of 32 x 24, which have no depth"},
+      {"area=0.5", volume, "area scales images"}};
+  for (const auto& [text, in, reason] : cases) {
+    try {
+      spec_of(text, in);
+      ADD_FAILURE() << text << " was accepted";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(reason)) << text;
+    }
+  }
+}
+
 TEST(ImageOptions, AreWrittenAsTheyAreRead) {
-  for (const char* text : {"none", "pad=4,crop=20x16,flip,brightness=63,contrast=0.2:1.8", "crop=24,area=0.08"}) {
+  for (const char* text : {"none", "pad=4,crop=20x16,flip,brightness=63,contrast=0.2:1.8", "crop=24,area=0.08",
+                           "pad=2,crop=10x9x8,flip=dhw", "flip=h", "crop=8x8x8,symmetries"}) {
     EXPECT_EQ(to_text(parse_augmentation(text)), text);
   }
   EXPECT_EQ(to_text(parse_augmentation("flip,crop=8x8")), "crop=8,flip");
@@ -49,9 +84,13 @@ TEST(ImageOptions, EachMistakeIsNamed) {
   const std::pair<const char*, const char*> cases[]{{"flip,flip", "twice"},
                                                     {"flop", "did you mean flip"},
                                                     {"crop=0", "whole numbers"},
-                                                    {"crop=2x3x4", "HEIGHTxWIDTH"},
+                                                    {"crop=2x3x4x5", "HEIGHTxWIDTH"},
                                                     {"pad", "whole numbers"},
-                                                    {"flip=1", "takes no value"},
+                                                    {"flip=1", "letters of d, h and w"},
+                                                    {"flip=", "letters of d, h and w"},
+                                                    {"flip=ww", "each once"},
+                                                    {"symmetries=2", "takes no value"},
+                                                    {"flip=h,symmetries", "contains all flips"},
                                                     {"area=1.5", "at most 1"},
                                                     {"contrast=2", "LOW:HIGH"},
                                                     {"contrast=2:1", "LOW is above HIGH"},

@@ -1,6 +1,7 @@
 #include "model/reference/reference_images.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <vector>
@@ -98,6 +99,13 @@ void visit_all(std::int64_t batch, const ImageShape& shape, Visit visit) {
   }
 }
 
+/// Calls `visit(place)` for each pixel of a sample.
+template <class Visit>
+void visit_sample(const ImageShape& shape, Visit visit) {
+  visit_places(1, {shape.height, shape.width, 1, shape.depth},
+               [&](std::int64_t, const Place& place, std::int64_t) { visit(place); });
+}
+
 /// One sample after the other, each step of augmentation.hpp separately.
 template <class T>
 void augment_samples(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {
@@ -109,15 +117,21 @@ void augment_samples(const Tensor& images, const Tensor& keys, const Augmentatio
         keys.present()
             ? formulas::draw_augmentation(numbers, keys.elements<std::uint64_t>()[static_cast<std::size_t>(b)])
             : formulas::central_crop(numbers);
-    // The value at a row and column of the rectangle.
-    const auto stored = [&](std::int64_t row, std::int64_t column, std::int64_t channel) {
-      row += sample.top;
-      column += sample.left;
-      if (row < 0 || row >= spec.in.height || column < 0 || column >= spec.in.width) return 0.0;
-      return static_cast<double>(from(b, row, column, channel));
+    // The value at a place of the crop.
+    const auto value_at = [&](Place at, std::int64_t channel) {
+      at = {at.plane + sample.front, at.row + sample.top, at.column + sample.left};
+      if (at.plane < 0 || at.plane >= spec.in.depth || at.row < 0 || at.row >= spec.in.height || at.column < 0 ||
+          at.column >= spec.in.width) {
+        return 0.0;
+      }
+      return static_cast<double>(from(b, at, channel));
     };
-    const auto cropped = [&](std::int64_t row, std::int64_t column, std::int64_t channel) {
-      if (!sample.scaled) return stored(row, column, channel);
+    const auto stored = [&](std::int64_t row, std::int64_t column, std::int64_t channel) {
+      return value_at({0, row, column}, channel);
+    };
+    const auto cropped = [&](const Place& at, std::int64_t channel) {
+      const std::int64_t row = at.row, column = at.column;
+      if (!sample.scaled) return value_at(at, channel);
       const auto tap = [](std::int64_t index, std::int32_t in, std::int64_t scaled_to) {
         return formulas::tap_of(static_cast<std::int32_t>(index), in, static_cast<std::int32_t>(scaled_to));
       };
@@ -131,19 +145,24 @@ void augment_samples(const Tensor& images, const Tensor& keys, const Augmentatio
     };
     const ImageShape& shape = spec.out;
     const double brightness = sample.brightness, contrast = sample.contrast;
-    visit_all(1, shape, [&](std::int64_t, std::int64_t row, std::int64_t column, std::int64_t channel) {
-      const std::int64_t shown = sample.flipped ? shape.width - 1 - column : column;
-      to(b, row, column, channel) = cropped(row, shown, channel) + brightness;
+    const auto flips = [&](std::uint32_t direction) { return (sample.flips & direction) != 0; };
+    visit_sample(shape, [&](const Place& place) {
+      const std::array<std::int64_t, 3> at{place.plane, place.row, place.column};
+      const auto along = [&](int direction) { return at[static_cast<std::size_t>(sample.order.of[direction])]; };
+      const Place shown{flips(formulas::kFlipDepth) ? shape.depth - 1 - along(0) : along(0),
+                        flips(formulas::kFlipHeight) ? shape.height - 1 - along(1) : along(1),
+                        flips(formulas::kFlipWidth) ? shape.width - 1 - along(2) : along(2)};
+      for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+        to(b, place, channel) = cropped(shown, channel) + brightness;
+      }
     });
     if (contrast != 1) {
       for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
-        const ImageShape one{shape.height, shape.width, 1};
         double mean = 0;
-        visit_all(1, one, [&](std::int64_t, std::int64_t row, std::int64_t column, std::int64_t) {
-          mean += to(b, row, column, channel) / static_cast<double>(shape.pixels());
-        });
-        visit_all(1, one, [&](std::int64_t, std::int64_t row, std::int64_t column, std::int64_t) {
-          double& x = to(b, row, column, channel);
+        visit_sample(shape,
+                     [&](const Place& place) { mean += to(b, place, channel) / static_cast<double>(shape.pixels()); });
+        visit_sample(shape, [&](const Place& place) {
+          double& x = to(b, place, channel);
           x = (x - mean) * contrast + mean;
         });
       }
