@@ -58,6 +58,16 @@ void require_shape(const Pool& shape, const char* operation) {
   require(all_see_pixels(shape), operation, "each window must see a pixel");
 }
 
+void require_shape(const LinearUpsampling& shape, const char* operation) {
+  require(is_image(shape.in) && shape.out.channels == shape.in.channels, operation,
+          "images must have pixels and channels, the same of in and out");
+  const auto in = shape.in.extents(), out = shape.out.extents();
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    require(out[i] > 0 && out[i] % in[i] == 0 && out[i] <= kMaxUpsampledExtent, operation,
+            "extents of out must be multiples of those of in");
+  }
+}
+
 void require_max_pool(const Pool& shape, const char* operation) {
   require_shape(shape, operation);
   require(shape.window.positions() <= kMaxPoolPositions, operation,
@@ -325,6 +335,25 @@ void ImageOperations::average_pool_backward(const AveragePool& shape, const Tens
           "d_x must be [batch, in.elements()] in a type of images");
   require(apart(d_y, d_x), operation, "d_x must have memory of its own");
   do_average_pool_backward(shape, d_y, d_x);
+}
+
+void ImageOperations::linear_upsampling_forward(const LinearUpsampling& shape, const Tensor& x, const Tensor& y) {
+  const char* const operation = "linear_upsampling_forward";
+  require_shape(shape, operation);
+  require(is(x, types_.compute, x.rows, shape.in.elements()) && is(y, types_.compute, x.rows, shape.out.elements()),
+          operation, "x must be [batch, in.elements()], y [batch, out.elements()], in the compute type");
+  require(apart(x, y), operation, "y must have memory of its own");
+  do_linear_upsampling_forward(shape, x, y);
+}
+
+void ImageOperations::linear_upsampling_backward(const LinearUpsampling& shape, const Tensor& d_y, const Tensor& d_x) {
+  const char* const operation = "linear_upsampling_backward";
+  require_shape(shape, operation);
+  require(
+      is(d_y, types_.compute, d_y.rows, shape.out.elements()) && is(d_x, types_.compute, d_y.rows, shape.in.elements()),
+      operation, "d_y must be [batch, out.elements()], d_x [batch, in.elements()], in the compute type");
+  require(apart(d_y, d_x), operation, "d_x must have memory of its own");
+  do_linear_upsampling_backward(shape, d_y, d_x);
 }
 
 void ImageOperations::global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {

@@ -80,6 +80,17 @@ struct AveragePool {
   Pool pool;
   Divisor divisor = Divisor::seen;
 };
+/// Enlargement by whole factors with linear interpolation (formulas/upsampling.hpp): of a series linear, of an image
+/// bilinear, of a volume trilinear.
+struct LinearUpsampling {
+  ImageShape in, out;  ///< each extent of out is a multiple of that of in; the same channels
+  /// In the order of ImageShape::extents().
+  std::array<std::int64_t, 3> factors() const noexcept {
+    return {out.depth / in.depth, out.height / in.height, out.width / in.width};
+  }
+};
+/// Largest extent of the output of a linear upsampling.
+inline constexpr std::int64_t kMaxUpsampledExtent = std::int64_t{1} << 28;
 /// Normalisation over the places of a sample and runs of its channels (Wu & He 2018); with as many groups as channels
 /// instance normalisation (Ulyanov et al. 2016).
 struct GroupNorm {
@@ -164,6 +175,8 @@ struct BatchNormBackwardOperands {
   VOID do_max_pool_backward(const Pool&, const Tensor&, const Tensor&, const Tensor&) BODY;                          \
   VOID do_average_pool_forward(const AveragePool&, const Tensor&, const Tensor&) BODY;                               \
   VOID do_average_pool_backward(const AveragePool&, const Tensor&, const Tensor&) BODY;                              \
+  VOID do_linear_upsampling_forward(const LinearUpsampling&, const Tensor&, const Tensor&) BODY;                     \
+  VOID do_linear_upsampling_backward(const LinearUpsampling&, const Tensor&, const Tensor&) BODY;                    \
   VOID do_global_max_forward(const ImageShape&, const Tensor&, const Tensor&) BODY;                                  \
   VOID do_global_max_backward(const ImageShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) BODY;   \
   VOID do_group_norm_forward(const GroupNorm&, const GroupNormForwardOperands&) BODY;                                \
@@ -224,6 +237,10 @@ class ImageOperations {
   /// of the window's positions.
   void average_pool_forward(const AveragePool& shape, const Tensor& x, const Tensor& y);
   void average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x);
+  /// x [B, in.elements()], y [B, out.elements()].
+  void linear_upsampling_forward(const LinearUpsampling& shape, const Tensor& x, const Tensor& y);
+  /// Sums over the places that read one, their planes, rows and columns ascending.
+  void linear_upsampling_backward(const LinearUpsampling& shape, const Tensor& d_y, const Tensor& d_x);
   /// y[c] = the greatest of all pixels; NaN wins: x [B, in.elements()], y [B, in.channels].
   void global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y);
   /// The gradient goes to the first pixel that is equal to y.

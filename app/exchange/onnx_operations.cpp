@@ -149,10 +149,14 @@ void emit_upsample(OnnxEmission& to, const Node& node) {
     scales.push_back(static_cast<float>(large.extents()[i] / small.extents()[i]));
   }
   const Name factors = to.onnx.made(node.name + "/factors", {std::ssize(scales)}, [&] { return scales; });
-  to.set_image(to.output_of(node), to.onnx.node("Resize", {to.image(node.inputs[0]), "", factors},
-                                                {{"mode", std::string("nearest")},
-                                                 {"coordinate_transformation_mode", std::string("asymmetric")},
-                                                 {"nearest_mode", std::string("floor")}}));
+  OnnxGraph::Attributes attributes{{"mode", std::string("nearest")},
+                                   {"coordinate_transformation_mode", std::string("asymmetric")},
+                                   {"nearest_mode", std::string("floor")}};
+  if (node.call.get<std::string>("mode") == "linear") {
+    attributes = {{"mode", std::string("linear")}, {"coordinate_transformation_mode", std::string("half_pixel")}};
+  }
+  to.set_image(to.output_of(node),
+               to.onnx.node("Resize", {to.image(node.inputs[0]), "", factors}, std::move(attributes)));
 }
 
 /// The operator for groups is younger than the opset: each group is one channel of a series.

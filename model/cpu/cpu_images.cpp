@@ -44,6 +44,16 @@ std::span<Element> CpuImages::at_least(std::vector<Element>& scratch, std::size_
   return std::span(scratch).first(count);
 }
 
+template <class Work>
+void CpuImages::with_scratch(std::size_t count, std::size_t elements, std::size_t each, const Work& work) {
+  const auto scratch = at_least(rows_, threads_.size() * each);
+  const bool is_small = elements < kThreadingElements;
+  threads_.run([&](std::size_t thread) {
+    const Slice range = is_small ? Slice{0, thread == 0 ? count : 0} : part_of(count, 1, thread, threads_.size());
+    work(range, scratch.subspan(thread * each, each));
+  });
+}
+
 template <class Block>
 void CpuImages::sum_of_blocks(std::size_t pixels, std::size_t channels, std::span<double> sums, const Block& block) {
   const std::size_t blocks = std::clamp<std::size_t>(pixels / kBlockPixels, 1, kMaxBlocks), width = 2 * channels;
@@ -107,6 +117,19 @@ void CpuImages::do_average_pool_backward(const AveragePool& shape, const Tensor&
   const ImageShape& in = shape.pool.in;
   split(size(d_x.rows * in.depth * in.height), size(in.width * in.channels),
         [&](Slice rows) { average_pool_gradient(shape, d_y, d_x, rows); });
+}
+
+void CpuImages::do_linear_upsampling_forward(const LinearUpsampling& shape, const Tensor& x, const Tensor& y) {
+  with_scratch(
+      size(y.rows * shape.out.depth * shape.out.height), size(y.count()), upsampling_scratch(shape),
+      [&](Slice rows, std::span<float> scratch) { linear_upsampling(shape, floats(x), floats(y), rows, scratch); });
+}
+
+void CpuImages::do_linear_upsampling_backward(const LinearUpsampling& shape, const Tensor& d_y, const Tensor& d_x) {
+  with_scratch(size(d_x.rows * shape.in.depth * shape.in.height), size(d_y.count()), upsampling_scratch(shape),
+               [&](Slice rows, std::span<float> scratch) {
+                 linear_upsampling_gradient(shape, floats(d_y), floats(d_x), rows, scratch);
+               });
 }
 
 void CpuImages::do_global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {

@@ -34,6 +34,9 @@ class CpuImages final : public ImageOperations {
   /// Runs work(Slice) over the parts of [0, count), each item of `each` elements; on one thread if that is little.
   template <class Work>
   void split(std::size_t count, std::size_t each, const Work& work);
+  /// The same with `each` elements of scratch for each part: work(Slice, scratch). `elements`: of the whole pass.
+  template <class Work>
+  void with_scratch(std::size_t count, std::size_t elements, std::size_t each, const Work& work);
   /// sums [2 channels] = those of block(Slice, part of the sums) over blocks of pixels. The number of blocks depends on
   /// the number of pixels alone, and they are added in order.
   template <class Block>
@@ -46,7 +49,7 @@ class CpuImages final : public ImageOperations {
   Convolver convolver_;
   std::vector<double> block_sums_;  ///< batch norm: one set of sums per block
   std::vector<float> numbers_;      ///< batch norm: factor and shift of each channel
-  std::vector<float> rows_;         ///< response normalisation: some rows per thread
+  std::vector<float> rows_;         ///< response normalisation, upsampling: some rows per thread
   std::vector<double> colours_;     ///< augmentation: sums per thread
 };
 

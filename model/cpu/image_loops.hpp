@@ -5,6 +5,7 @@
 ///   image_loops.cpp             pools, averages, shortcuts
 ///   image_loops_response.cpp    local response normalisation
 ///   image_loops_batch_norm.cpp  batch normalisation
+///   image_loops_upsample.cpp    linear upsampling
 ///   image_loops_channels.cpp    softmax, products, copies of parts
 ///   image_loops_augment.cpp     augmentation
 #pragma once
@@ -30,6 +31,12 @@ void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const Tens
 
 void average_pool(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows);
 void average_pool_gradient(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x, Slice rows);
+
+/// Elements of scratch that each of the two functions needs per thread.
+std::size_t upsampling_scratch(const LinearUpsampling& shape);
+void linear_upsampling(const LinearUpsampling& shape, const float* x, float* y, Slice rows, std::span<float> scratch);
+void linear_upsampling_gradient(const LinearUpsampling& shape, const float* d_y, float* d_x, Slice rows,
+                                std::span<float> scratch);
 
 void global_max(const ImageShape& in, const float* x, float* y, Slice images);
 void global_max_gradient(const ImageShape& in, const float* x, const float* y, const float* d_y, float* d_x,

@@ -157,6 +157,14 @@ void CudaImages::do_average_pool_backward(const AveragePool& shape, const Tensor
   cuda::average_pool_backward(device_.stream, shape, d_y, d_x);
 }
 
+void CudaImages::do_linear_upsampling_forward(const LinearUpsampling& shape, const Tensor& x, const Tensor& y) {
+  cuda::linear_upsampling_forward(device_.stream, shape, x, y);
+}
+
+void CudaImages::do_linear_upsampling_backward(const LinearUpsampling& shape, const Tensor& d_y, const Tensor& d_x) {
+  cuda::linear_upsampling_backward(device_.stream, shape, d_y, d_x);
+}
+
 void CudaImages::do_global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
   cuda::global_max_forward(device_.stream, in, x, y);
 }

@@ -40,6 +40,9 @@ void max_pool_backward(cudaStream_t stream, const Pool& shape, const Tensor& cho
                        const Tensor& d_x);
 void average_pool_forward(cudaStream_t stream, const AveragePool& shape, const Tensor& x, const Tensor& y);
 void average_pool_backward(cudaStream_t stream, const AveragePool& shape, const Tensor& d_y, const Tensor& d_x);
+void linear_upsampling_forward(cudaStream_t stream, const LinearUpsampling& shape, const Tensor& x, const Tensor& y);
+void linear_upsampling_backward(cudaStream_t stream, const LinearUpsampling& shape, const Tensor& d_y,
+                                const Tensor& d_x);
 void global_max_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y);
 void global_max_backward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
                          const Tensor& d_x);

@@ -120,6 +120,24 @@ void average_pool_backward(cudaStream_t stream, const AveragePool& shape, const 
   });
 }
 
+void linear_upsampling_forward(cudaStream_t stream, const LinearUpsampling& shape, const Tensor& x, const Tensor& y) {
+  with_compute_type("linear_upsampling_forward", x, [&]<class T>() {
+    const UpsampleForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data), UpsamplingOnDevice(shape)};
+    run_rows<T>("linear_upsampling_forward", stream, body, y.rows * shape.out.pixels(), shape.in.channels,
+                shape.in.channels, take_packs(body.x, body.y));
+  });
+}
+
+void linear_upsampling_backward(cudaStream_t stream, const LinearUpsampling& shape, const Tensor& d_y,
+                                const Tensor& d_x) {
+  with_compute_type("linear_upsampling_backward", d_x, [&]<class T>() {
+    const UpsampleBackward<T> body{static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
+                                   UpsamplingOnDevice(shape)};
+    run_rows<T>("linear_upsampling_backward", stream, body, d_x.rows * shape.in.pixels(), shape.in.channels,
+                shape.in.channels, take_packs(body.d_y, body.d_x));
+  });
+}
+
 void global_max_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y) {
   with_compute_type("global_max_forward", x, [&]<class T>() {
     const GlobalMaxForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),

@@ -1,11 +1,12 @@
 /// \file
-/// Pools, averages and subsampling of images.
+/// Pools, averages, upsampling and subsampling of images.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include "model/cuda/row_passes.cuh"
+#include "model/formulas/upsampling.hpp"
 
 namespace lockstep::model::cuda {
 
@@ -308,6 +309,106 @@ struct AverageTilesBackward {
 
 /// Pixels whose loads are under way together.
 inline constexpr int kPixelsAtOnce = 8;
+
+/// A linear upsampling in the form for the device: depth, height, width.
+struct UpsamplingOnDevice {
+  int in[3], out[3], factor[3];
+  std::int64_t channels;
+
+  explicit UpsamplingOnDevice(const LinearUpsampling& shape) : channels(shape.in.channels) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      in[i] = static_cast<int>(shape.in.extents()[i]);
+      out[i] = static_cast<int>(shape.out.extents()[i]);
+      factor[i] = static_cast<int>(shape.factors()[i]);
+    }
+  }
+  __device__ __forceinline__ formulas::LinearTap tap(int direction, int p) const {
+    return formulas::linear_tap(p, factor[direction], in[direction]);
+  }
+};
+
+/// A pixel of a batch of volumes.
+struct VolumePixel {
+  std::int64_t image;
+  int at[3];
+};
+__device__ __forceinline__ VolumePixel volume_pixel(std::uint32_t row, const int* extents) {
+  const std::uint32_t line = row / static_cast<std::uint32_t>(extents[2]),
+                      plane = line / static_cast<std::uint32_t>(extents[1]),
+                      image = plane / static_cast<std::uint32_t>(extents[0]);
+  return {image,
+          {static_cast<int>(plane - image * static_cast<std::uint32_t>(extents[0])),
+           static_cast<int>(line - plane * static_cast<std::uint32_t>(extents[1])),
+           static_cast<int>(row - line * static_cast<std::uint32_t>(extents[2]))}};
+}
+
+/// Rows: output pixels. Columns: channels.
+template <class T>
+struct UpsampleForward {
+  const T* x;
+  T* y;
+  UpsamplingOnDevice shape;
+
+  template <int kWidth>
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
+    const VolumePixel pixel = volume_pixel(row, shape.out);
+    const formulas::LinearTap planes = shape.tap(0, pixel.at[0]), lines = shape.tap(1, pixel.at[1]),
+                              columns = shape.tap(2, pixel.at[2]);
+    float sums[kWidth] = {};
+    for (int h = 0; h < (planes.share > 0 ? 2 : 1); ++h) {
+      for (int i = 0; i < (lines.share > 0 ? 2 : 1); ++i) {
+        for (int j = 0; j < (columns.share > 0 ? 2 : 1); ++j) {
+          const float share = (h == 0 ? 1 - planes.share : planes.share) * (i == 0 ? 1 - lines.share : lines.share) *
+                              (j == 0 ? 1 - columns.share : columns.share);
+          const std::int64_t plane = pixel.image * shape.in[0] + planes.first + h,
+                             line = plane * shape.in[1] + lines.first + i,
+                             from = line * shape.in[2] + columns.first + j;
+          float values[kWidth];
+          load<kWidth>(x + from * shape.channels + column, wide, values);
+#pragma unroll
+          for (int k = 0; k < kWidth; ++k) sums[k] += share * values[k];
+        }
+      }
+    }
+    store<kWidth>(sums, wide, y + row * shape.channels + column);
+  }
+};
+
+/// Rows: input pixels. Columns: channels.
+template <class T>
+struct UpsampleBackward {
+  const T* d_y;
+  T* d_x;
+  UpsamplingOnDevice shape;
+
+  template <int kWidth>
+  __device__ void at(std::uint32_t row, std::int64_t column, bool wide) const {
+    const VolumePixel pixel = volume_pixel(row, shape.in);
+    const auto readers = [&](int i) { return formulas::linear_readers(pixel.at[i], shape.factor[i], shape.in[i]); };
+    const auto share_of = [&](int i, int p) {
+      return formulas::linear_share(pixel.at[i], p, shape.factor[i], shape.in[i]);
+    };
+    const formulas::LinearReaders planes = readers(0), lines = readers(1), columns = readers(2);
+    float sums[kWidth] = {};
+    for (int p = planes.begin; p < planes.end; ++p) {
+      const float of_plane = share_of(0, p);
+      for (int q = lines.begin; q < lines.end; ++q) {
+        const float of_line = of_plane * share_of(1, q);
+        if (of_line == 0) continue;
+        const std::int64_t line = ((pixel.image * shape.out[0] + p) * shape.out[1] + q) * shape.out[2];
+        for (int r = columns.begin; r < columns.end; ++r) {
+          const float share = of_line * share_of(2, r);
+          if (share == 0) continue;
+          float values[kWidth];
+          load<kWidth>(d_y + (line + r) * shape.channels + column, wide, values);
+#pragma unroll
+          for (int k = 0; k < kWidth; ++k) sums[k] += share * values[k];
+        }
+      }
+    }
+    store<kWidth>(sums, wide, d_x + row * shape.channels + column);
+  }
+};
 
 /// Rows: images. Columns: channels.
 template <class T>

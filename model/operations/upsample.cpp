@@ -1,6 +1,7 @@
 /// \file
-/// "upsample": every place several times, along all extents but the channels. It is the gradient of a sum over windows
-/// that lie side by side, and its own gradient is such a sum.
+/// "upsample": a value several times as large along all extents but the channels. Mode nearest has every place several
+/// times: it is the gradient of a sum over windows that lie side by side, and its own gradient is such a sum. Mode
+/// linear interpolates between places.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@ namespace {
 
 class UpsampleOperation final : public PlainOperation {
  public:
-  explicit UpsampleOperation(const Call& call) : factor_(call.get<Numbers>("factor")) {}
+  explicit UpsampleOperation(const Call& call)
+      : factor_(call.get<Numbers>("factor")), linear_(call.get<std::string>("mode") == "linear") {}
 
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     const std::size_t directions = directions_of(inputs[0].shape, "an upsampling");
@@ -25,6 +27,10 @@ class UpsampleOperation final : public PlainOperation {
     std::array<Sweep, 3> sweeps;
     for (std::size_t i = 0; i < directions; ++i) {
       extents[i] *= factor_[i];
+      if (linear_ && extents[i] > kMaxUpsampledExtent) {
+        throw std::invalid_argument(
+            fmt::format("makes {} places along one direction: {} are the most", extents[i], kMaxUpsampledExtent));
+      }
       sweeps[sweeps.size() - directions + i] = {.size = factor_[i], .stride = factor_[i]};
     }
     const Shape large(extents);
@@ -32,26 +38,36 @@ class UpsampleOperation final : public PlainOperation {
                       .out = small,
                       .window = {sweeps[0], sweeps[1], sweeps[2]}},
              .divisor = AveragePool::Divisor::one};
+    shape_ = {.in = small, .out = sums_.pool.in};
     return {.shape = large};
   }
 
   std::string describe(const NodeView& node) const override {
-    return fmt::format("{} -> {}, nearest", to_string(node.inputs[0].shape), to_string(node.output.shape));
+    return fmt::format("{} -> {}, {}", to_string(node.inputs[0].shape), to_string(node.output.shape),
+                       linear_ ? "linear" : "nearest");
   }
 
   void forward(const NodePass& node) const override {
-    node.pass.images().average_pool_backward(sums_, node.by_sample(node.in(), sums_.pool.out.elements()),
-                                             node.by_sample(node.out(), sums_.pool.in.elements()));
+    ImageOperations& images = node.pass.images();
+    const Tensor x = node.by_sample(node.in(), shape_.in.elements()),
+                 y = node.by_sample(node.out(), shape_.out.elements());
+    if (linear_) return images.linear_upsampling_forward(shape_, x, y);
+    images.average_pool_backward(sums_, x, y);
   }
 
   void backward(const NodePass& node) const override {
-    node.pass.images().average_pool_forward(sums_, node.by_sample(node.d_out(), sums_.pool.in.elements()),
-                                            node.by_sample(node.d_in(), sums_.pool.out.elements()));
+    ImageOperations& images = node.pass.images();
+    const Tensor d_y = node.by_sample(node.d_out(), shape_.out.elements()),
+                 d_x = node.by_sample(node.d_in(), shape_.in.elements());
+    if (linear_) return images.linear_upsampling_backward(shape_, d_y, d_x);
+    images.average_pool_forward(sums_, d_y, d_x);
   }
 
  private:
   Numbers factor_;
-  AveragePool sums_{};
+  bool linear_;
+  LinearUpsampling shape_{};
+  AveragePool sums_{};  ///< whose gradient mode nearest is
 };
 
 }  // namespace
@@ -59,13 +75,18 @@ class UpsampleOperation final : public PlainOperation {
 extern const OperationKind upsample_operation;
 const OperationKind upsample_operation{
     .name = "upsample",
-    .summary = "every place several times",
+    .summary = "a value several times as large",
     .arguments = {{.name = "factor",
                    .value = Numbers{0},
                    .value_name = "N,N",
                    .help = "how often: one number, or one for each direction",
                    .at_least = 1,
-                   .below = 65536}},
+                   .below = 65536},
+                  {.name = "mode",
+                   .value = "nearest",
+                   .value_name = "HOW",
+                   .help = "every place several times, or linear interpolation between the centres of places",
+                   .words = {"nearest", "linear"}}},
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<UpsampleOperation>(call); }};
 
 }  // namespace lockstep::model

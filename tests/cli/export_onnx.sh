@@ -91,7 +91,7 @@ network:
   - group-norm: {groups: 2}
   - conv: {channels: 6, kernel: 3, stride: 2, activation: relu, name: down}
   - instance-norm
-  - parallel: [[conv-transpose: {channels: 4, kernel: 2, stride: 2, activation: tanh}], [conv-transpose: {channels: 4, kernel: 3, stride: 2, groups: 2}], [upsample: 2, conv: {channels: 4, kernel: 1}]]
+  - parallel: [[conv-transpose: {channels: 4, kernel: 2, stride: 2, activation: tanh}], [conv-transpose: {channels: 4, kernel: 3, stride: 2, groups: 2}], [upsample: 2, conv: {channels: 4, kernel: 1}], [upsample: {factor: 2, mode: linear}, conv: {channels: 4, kernel: 1}]]
   - concatenate: [top]
   - flatten
   - dense: $outputs

@@ -50,6 +50,25 @@ inline std::vector<ChannelCall> channel_calls() {
                          images.global_max_backward(pool.in, t[0], t[1], t[2], t[3]);
                        }});
     }
+    for (const LinearUpsampling& shape : std::vector<LinearUpsampling>{{{1, 5, 3}, {1, 10, 3}},
+                                                                       {{3, 4, 16}, {6, 8, 16}},
+                                                                       {{4, 1, 6}, {12, 5, 6}},
+                                                                       {{5, 6, 1}, {5, 18, 1}},
+                                                                       {{3, 2, 8, 4}, {6, 4, 8, 8}},
+                                                                       {{2, 3, 40, 3}, {4, 3, 40, 9}},
+                                                                       {{20, 24, 32, 5}, {40, 48, 32, 10}}}) {
+      const std::int64_t in = shape.in.elements(), out = shape.out.elements();
+      if (batch > 1 && out > 100000) continue;
+      calls.push_back({"linear upsampling",
+                       {{.rows = batch, .columns = in},
+                        {.rows = batch, .columns = out},
+                        {.rows = batch, .columns = out},
+                        {.rows = batch, .columns = in}},
+                       [=](ImageOperations& images, const Tensors& t) {
+                         images.linear_upsampling_forward(shape, t[0], t[1]);
+                         images.linear_upsampling_backward(shape, t[2], t[3]);
+                       }});
+    }
     // Groups of two numbers have no gradient to speak of.
     for (const auto& [places, channels, groups] :
          std::vector<std::array<std::int64_t, 3>>{{1, 10, 2}, {7, 6, 1}, {5, 16, 4}, {40, 3, 3}, {300, 32, 8}}) {

@@ -322,6 +322,19 @@ TEST(ImageChecks, ShapesThatContradictThemselves) {
   refused([](Augmentation& s) { s.flip_depth = true; });
   refused([](Augmentation& s) { s.out.depth = 2; });
 
+  const auto upsample = [&](const LinearUpsampling& shape, std::int64_t x_columns, std::int64_t y_columns) {
+    const Tensors t = tensors_for({{"x", kCompute, 2, x_columns},
+                                   {"y", kCompute, 2, y_columns},
+                                   {"d_y", kCompute, 2, y_columns},
+                                   {"d_x", kCompute, 2, x_columns}});
+    images.linear_upsampling_forward(shape, t[0], t[1]);
+    images.linear_upsampling_backward(shape, t[2], t[3]);
+  };
+  EXPECT_NO_THROW(upsample({{2, 3, 4}, {4, 9, 4}}, 24, 144));
+  EXPECT_THROW(upsample({{2, 3, 4}, {4, 9, 4}}, 24, 143), std::invalid_argument);
+  EXPECT_THROW(upsample({{2, 3, 4}, {4, 8, 4}}, 24, 128), std::invalid_argument) << "no whole factor";
+  EXPECT_THROW(upsample({{2, 3, 4}, {4, 9, 2}}, 24, 72), std::invalid_argument) << "other channels";
+
   const auto pool = [&](const Pool& shape) { images.max_pool_forward(shape, {}, {}, {}); };
   const auto pooled = [](const ImageShape& in, const Sliding& window) {
     return Pool{in, slide(in, window, 1), window};

@@ -52,6 +52,8 @@ inline std::vector<Description> networks_of_windows(const Shape& in) {
       network_with(in, {call("average-pool", {{"window", Numbers{3}}, {"stride", Numbers{2}}})}),
       network_with(in, {call("average-pool", {{"window", Numbers{3}}, {"count-padding", true}})}),
       network_with(in, {call("upsample", {{"factor", Numbers{2}}})}),
+      network_with(in, {call("upsample", {{"factor", Numbers{2}}, {"mode", "linear"}})}),
+      network_with(in, {call("upsample", {{"factor", Numbers{3}}, {"mode", "linear"}})}),
       network_with(in, {call("global-average")}),
       network_with(in, {call("global-max")}),
   };

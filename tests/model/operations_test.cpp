@@ -68,6 +68,7 @@ TEST(Operations, OfWindowsHaveTheGradientsOfFiniteDifferences) {
       {call("conv", {{"channels", 3}, {"kernel", Numbers{1, 3}}, {"stride", Numbers{2, 1}}, {"padding", "0,1"}})}));
   expect_slopes(network_with(volume, {call("max-pool", {{"window", Numbers{2, 1, 2}}})}));
   expect_slopes(network_with(image, {call("upsample", {{"factor", Numbers{1, 3}}})}));
+  expect_slopes(network_with(image, {call("upsample", {{"factor", Numbers{4, 1}}, {"mode", "linear"}})}));
 }
 
 TEST(Operations, OfChannelsHaveTheGradientsOfFiniteDifferences) {

@@ -280,6 +280,42 @@ TEST(ReferencePool, GradientsOfAveragesAndGlobalMaximaMatchFiniteDifferences) {
   }
 }
 
+TEST(ReferenceUpsampling, InterpolatesBetweenTheCentresOfPlaces) {
+  ReferenceImages images;
+  const auto enlarged = [&](const LinearUpsampling& shape, std::vector<double> x) {
+    std::vector<double> y(static_cast<std::size_t>(shape.out.elements()), -77.0);
+    images.linear_upsampling_forward(shape, view(x, 1, shape.in.elements()), view(y, 1, shape.out.elements()));
+    return y;
+  };
+  EXPECT_EQ(enlarged({{1, 4, 1}, {1, 8, 1}}, {10, 20, 40, 60}),
+            (std::vector<double>{10, 12.5, 17.5, 25, 35, 45, 55, 60}));
+  const std::vector<double> thirds = enlarged({{1, 2, 1}, {1, 6, 1}}, {0, 3}), expected{0, 0, 1, 2, 3, 3};
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(thirds[i], expected[i], 1e-15) << i;
+  EXPECT_EQ(enlarged({{1, 1, 2}, {3, 2, 2}}, {5, 7}), (std::vector<double>{5, 7, 5, 7, 5, 7, 5, 7, 5, 7, 5, 7}));
+  const LinearUpsampling cube{{2, 3, 1, 4}, {4, 6, 1, 8}};
+  std::vector<double> plane;  // stays a plane between the centres at the edges
+  for (int i = 0; i < 24; ++i) plane.push_back(100 * (i / 6) + 10 * (i / 3 % 2) + i % 3);
+  const std::vector<double> y = enlarged(cube, plane);
+  const auto place = [](int p, int in) { return std::clamp((p + 0.5) / 2 - 0.5, 0.0, in - 1.0); };
+  for (int i = 0; i < 8 * 4 * 6; ++i) {
+    EXPECT_NEAR(y[static_cast<std::size_t>(i)], 100 * place(i / 24, 4) + 10 * place(i / 6 % 4, 2) + place(i % 6, 3),
+                1e-12);
+  }
+}
+
+TEST(ReferenceUpsampling, GradientMatchesFiniteDifferences) {
+  ReferenceImages images;
+  for (const LinearUpsampling& shape : {LinearUpsampling{{1, 5, 2}, {1, 15, 2}}, LinearUpsampling{{3, 2, 2}, {6, 8, 2}},
+                                        LinearUpsampling{{2, 3, 1, 2}, {4, 3, 1, 6}}}) {
+    expect_gradient_of(
+        2, shape.in.elements(), shape.out.elements(),
+        [&](const Tensor& x, const Tensor& y) { images.linear_upsampling_forward(shape, x, y); },
+        [&](const Tensor&, const Tensor&, const Tensor& d_y, const Tensor& d_x) {
+          images.linear_upsampling_backward(shape, d_y, d_x);
+        });
+  }
+}
+
 TEST(ReferenceChannels, GradientsMatchFiniteDifferences) {
   ReferenceImages images;
   expect_gradient_of(

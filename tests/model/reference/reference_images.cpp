@@ -308,6 +308,56 @@ void ReferenceImages::do_average_pool_backward(const AveragePool& shape, const T
   });
 }
 
+namespace {
+
+/// Calls visit(place of the input, share) for each place that `out` reads.
+template <class Visit>
+void visit_taps(const LinearUpsampling& shape, const Place& out, Visit visit) {
+  struct Taps {
+    std::int64_t at[2];
+    double share[2];
+  };
+  const auto taps_of = [](std::int64_t p, std::int64_t in, std::int64_t factor) {
+    const double centre = (static_cast<double>(p) + 0.5) / static_cast<double>(factor) - 0.5,
+                 s = std::clamp(centre, 0.0, static_cast<double>(in - 1)), first = std::floor(s);
+    const auto at = static_cast<std::int64_t>(first);
+    return Taps{{at, std::min(at + 1, in - 1)}, {1 - (s - first), s - first}};
+  };
+  const auto factors = shape.factors();
+  const Taps planes = taps_of(out.plane, shape.in.depth, factors[0]),
+             rows = taps_of(out.row, shape.in.height, factors[1]),
+             columns = taps_of(out.column, shape.in.width, factors[2]);
+  for (int h = 0; h < 2; ++h) {
+    for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < 2; ++j) {
+        const double share = planes.share[h] * rows.share[i] * columns.share[j];
+        if (share != 0) visit(Place{planes.at[h], rows.at[i], columns.at[j]}, share);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void ReferenceImages::do_linear_upsampling_forward(const LinearUpsampling& shape, const Tensor& x, const Tensor& y) {
+  const Images<double> in(x, shape.in), out(y, shape.out);
+  visit_places(x.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t channel) {
+    double sum = 0;
+    visit_taps(shape, to, [&](const Place& from, double share) { sum += share * in(b, from, channel); });
+    out(b, to, channel) = sum;
+  });
+}
+
+void ReferenceImages::do_linear_upsampling_backward(const LinearUpsampling& shape, const Tensor& d_y,
+                                                    const Tensor& d_x) {
+  const Images<double> d_in(d_x, shape.in), d_out(d_y, shape.out);
+  std::ranges::fill(d_x.elements<double>(), 0.0);
+  visit_places(d_y.rows, shape.out, [&](std::int64_t b, const Place& to, std::int64_t channel) {
+    visit_taps(shape, to,
+               [&](const Place& from, double share) { d_in(b, from, channel) += share * d_out(b, to, channel); });
+  });
+}
+
 void ReferenceImages::do_global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
   const Images<double> images(x, in);
   visit_places(x.rows, in, [&](std::int64_t b, const Place& from, std::int64_t channel) {

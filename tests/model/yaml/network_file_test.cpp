@@ -247,6 +247,9 @@ TEST(NetworkFile, SignatureKnowsAllButInitialValuesDropoutAndDecay) {
   EXPECT_NE(signature("- dense: 5\n- relu\n- dense: 3\n"), usual);
   EXPECT_NE(signature("- dense: 4\n- tanh\n- dense: 3\n"), usual);
   EXPECT_NE(signature("- dense: {units: 4, name: other}\n- relu\n- dense: 3\n"), usual);
+  const std::string enlarged = signature("- reshape: [3, 2]\n- upsample: 2\n- flatten\n- dense: 3\n");
+  EXPECT_EQ(enlarged, "n 6-3 24e1475ec671e596") << "checkpoints that are older than its modes";
+  EXPECT_NE(signature("- reshape: [3, 2]\n- upsample: {factor: 2, mode: linear}\n- flatten\n- dense: 3\n"), enlarged);
 }
 
 TEST(NetworkFile, InitialValuesOfTheUserReplaceThoseOfTheFile) {
@@ -374,8 +377,10 @@ TEST(NetworkFile, RefusesWhatIsNoFile) {
       {"name: n\nlosses: [{weight: 1}]" + end, "net.yaml:2: loss: is missing"},
       {"name: n\nlosses:\n- {loss: dise}" + end, "net.yaml:3: losses: dise is no loss; did you mean dice?"},
       {"name: n\nlosses: [{loss: dice, wait: 1}]" + end, "net.yaml:2: wait is not known here"},
-      {"name: n\nlosses: [{loss: dice, weight: -0.5}]" + end, "net.yaml:2: losses: weight: -0.5 is no number from 1e-06 to 1e+06"},
-      {"name: n\nlosses: [{loss: dice, weight: much}]" + end, "net.yaml:2: losses: weight: much is no number from 1e-06 to 1e+06"},
+      {"name: n\nlosses: [{loss: dice, weight: -0.5}]" + end,
+       "net.yaml:2: losses: weight: -0.5 is no number from 1e-06 to 1e+06"},
+      {"name: n\nlosses: [{loss: dice, weight: much}]" + end,
+       "net.yaml:2: losses: weight: much is no number from 1e-06 to 1e+06"},
       {"name: n\nlosses: [{loss: huber, ignore: 3}]" + end, "net.yaml:2: losses: ignore: a label, a whole number"},
       {"name: n\nlosses: [{loss: dice, ignore: 0.5}]" + end, "net.yaml:2: losses: ignore: a label, a whole number"},
       {"name: n\noutputs: [a]" + end, "net.yaml:2: outputs: not in a file: the last layer is the output"},
