@@ -73,6 +73,14 @@ std::size_t keys_of(const Attention& shape, std::size_t query) {
   return static_cast<std::size_t>(shape.keys_of(static_cast<std::int64_t>(query)));
 }
 
+/// Asks for rows that are read after the next products.
+void prefetch(const float* rows, std::size_t count, std::size_t stride, std::size_t columns) {
+  constexpr std::size_t kLine = 16;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t o = 0; o < columns; o += kLine) __builtin_prefetch(rows + i * stride + o);
+  }
+}
+
 /// Memory of one thread: three tiles, and three factors that the tiles share.
 struct Workspace {
   Workspace(const Sizes& size, std::span<float> all)
@@ -168,6 +176,7 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
       const Factor queries{q + tile.first * size.joint, size.joint},
           d_rows{d_out + tile.first * size.width, size.width};
       const auto p = own.one.first(tile.elements()), d_p = own.two.first(tile.elements());
+      prefetch(out + tile.first * size.width, tile.rows(), size.width, size.head);
       turned_keys.multiply({tile.rows(), keys, size.head}, queries, 0, Accumulate::no, p.data(), keys);
       turned_values.multiply({tile.rows(), keys, size.head}, d_rows, 0, Accumulate::no, d_p.data(), keys);
       for (std::size_t i = 0; i < tile.rows(); ++i) {

@@ -14,7 +14,7 @@ static_assert(kPackedGranule == kBf16Panel);
 
 constexpr std::size_t kMaxInner = 768;
 /// Panels of the right factor that stay in the second-level cache.
-constexpr std::size_t kRightElements = (std::size_t{512} << 10) / sizeof(Bf16);
+constexpr std::size_t kRightElements = (std::size_t{640} << 10) / sizeof(Bf16);
 /// Panels of the left factor that wait for other columns.
 constexpr std::size_t kLeftElements = (std::size_t{2} << 20) / sizeof(Bf16);
 static_assert(kRightElements >= kMaxInner * kBf16Panel && kLeftElements >= kRightElements);
@@ -82,6 +82,25 @@ void product(Bf16Unit unit, const ProductShape& shape, const Factor& a, Accumula
   }
 }
 
+/// The same for rows that fit one left panel, and right panels that are there: each of these is read once.
+void product_of_few_rows(const Bf16Kernels& kernels, const ProductShape& shape, const Factor& a,
+                         const RightPanels& panels, Accumulate accumulate, float* c, std::size_t stride,
+                         PanelOrder order) {
+  const std::size_t step = Blocks(kernels, shape, a.transposed).inner, count = bf16_panels(shape.columns);
+  Bf16* const left = workspace().left.data();
+  kernels.pack_left(a, shape.rows, shape.inner, left);
+  PanelProducts products(kernels, a.transposed);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t panel = order == PanelOrder::ascending ? i : count - 1 - i, o = panel * kBf16Panel;
+    for (std::size_t p = 0; p < shape.inner; p += step) {
+      const std::size_t offset = p / kBf16Panel * kBf16Step;
+      products.add({shape.rows, std::min(kBf16Panel, shape.columns - o), std::min(step, shape.inner - p)},
+                   left + offset, {panels.data + panel * panels.next + offset, panels.next},
+                   accumulate == Accumulate::yes || p > 0, c + o, stride);
+    }
+  }
+}
+
 }  // namespace
 
 void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate,
@@ -111,11 +130,16 @@ Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Factor& b, std::size_t inn
 }
 
 void bf16_product_with_packed(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Bf16PackedFactor& b,
-                              std::size_t begin, Accumulate accumulate, float* c, std::size_t stride) {
+                              std::size_t begin, Accumulate accumulate, float* c, std::size_t stride,
+                              PanelOrder order) {
   assert(begin % kBf16Panel == 0 && begin + shape.columns <= b.columns && shape.inner <= b.inner);
   const std::size_t next = bf16_panel_elements(b.inner);
+  const Bf16* const first = b.data + begin / kBf16Panel * next;
+  if (shape.rows <= kBf16Panel && bf16_panel_elements(shape.inner) <= kLeftElements) {
+    return product_of_few_rows(bf16_kernels(unit), shape, a, {first, next}, accumulate, c, stride, order);
+  }
   product(unit, shape, a, accumulate, c, stride, {}, [&](std::size_t p, std::size_t o, std::size_t, std::size_t) {
-    return RightPanels{b.data + (begin + o) / kBf16Panel * next + p / kBf16Panel * kBf16Step, next};
+    return RightPanels{first + o / kBf16Panel * next + p / kBf16Panel * kBf16Step, next};
   });
 }
 

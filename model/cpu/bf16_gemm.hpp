@@ -2,6 +2,9 @@
 /// Matrix products in bf16 with fp32 sums: blocked_gemm.hpp's interface, by the kernels of bf16_kernels.hpp. The
 /// factors are rounded while they are packed; each element of c is a sum over the inner dimension in ascending order
 /// that begins with 0 or c, so any partition of rows and columns gives the same bits.
+///
+/// Nothing stays packed from step to step. A step uses each packed form of a weight in one product, but for recurrent
+/// steps (SharedFactor): the update would write as many bytes as the products then save.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +17,7 @@
 
 namespace lockstep::model::cpu {
 
-/// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps memory for its panels (2.5 MiB)
+/// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps memory for its panels (2.7 MiB)
 /// from its first product until it ends. No extent may be zero.
 void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate,
                float* c, std::size_t stride, const Finish& finish = {});
@@ -28,10 +31,14 @@ struct Bf16PackedFactor {
 std::size_t bf16_packed_floats(std::size_t inner, std::size_t columns) noexcept;
 Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Factor& b, std::size_t inner, std::size_t columns,
                                  std::span<float> workspace);
+/// Order in which a product reads the panels of a right factor; each has the same bits. In turns they find what was
+/// read last in the caches, where the factor is larger than those.
+enum class PanelOrder { ascending, descending };
 /// bf16_gemm with a submatrix of b: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
 /// columns [begin, begin + columns) of b. begin is a multiple of kPackedGranule. The elements of b up to the next
-/// multiple of kPackedGranule of `inner` must be finite: they are multiplied by zero.
+/// multiple of kPackedGranule of `inner` must be finite: they are multiplied by zero. `order` is about up to 32 rows.
 void bf16_product_with_packed(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Bf16PackedFactor& b,
-                              std::size_t begin, Accumulate accumulate, float* c, std::size_t stride);
+                              std::size_t begin, Accumulate accumulate, float* c, std::size_t stride,
+                              PanelOrder order = PanelOrder::ascending);
 
 }  // namespace lockstep::model::cpu

@@ -6,11 +6,9 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Largest number of rows of a block, and elements of d_y in it: 512 KiB in bf16.
-constexpr std::size_t kMaxRows = 512;
+/// Elements of d_y in a block: 512 KiB in bf16.
 constexpr std::size_t kMaxElements = std::size_t{256} << 10;
-/// The same for rows that are longer than kMaxOutputs: parts of them, and more rows, because each block of rows adds
-/// to all of d_w.
+/// Longer rows than kMaxOutputs are cut into parts. Their blocks have more rows, because each block adds to all of d_w.
 constexpr std::size_t kMaxOutputs = 1024, kMaxPart = 512, kMaxRowsOfParts = 768;
 /// Inputs whose panels are multiplied in one go, for the second-level cache.
 constexpr std::size_t kInputs = 512;
@@ -28,9 +26,10 @@ std::size_t block_of(std::size_t count, std::size_t most) {
 std::size_t columns_of_block(std::size_t outputs) {
   return outputs <= kMaxOutputs ? whole_panels(outputs) : block_of(outputs, kMaxPart);
 }
-std::size_t rows_of_block(std::size_t rows, std::size_t outputs) {
+/// Rows are the inner dimension of the product that makes d_w.
+std::size_t rows_of_block(std::size_t rows, std::size_t outputs, std::size_t max_inner) {
   if (outputs > kMaxOutputs) return block_of(rows, kMaxRowsOfParts);
-  return block_of(rows, std::min(kMaxRows, kMaxElements / whole_panels(outputs)));
+  return block_of(rows, std::min(max_inner, kMaxElements / whole_panels(outputs)));
 }
 
 /// Indices [begin, end), from a panel on.
@@ -49,7 +48,7 @@ class Gradients {
   Gradients(Bf16Unit unit, const Bf16Gradients& operands, Accumulate accumulate, PanelMemory& memory)
       : kernels_(bf16_kernels(unit)),
         all_(operands),
-        rows_(rows_of_block(operands.rows, operands.outputs)),
+        rows_(rows_of_block(operands.rows, operands.outputs, kernels_.max_inner)),
         columns_(columns_of_block(operands.outputs)),
         inner_(block_of(columns_, kernels_.max_inner)),
         adds_(accumulate == Accumulate::yes) {

@@ -94,9 +94,9 @@ SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t colum
 }
 
 void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate,
-                            float* c, std::size_t stride) const {
+                            float* c, std::size_t stride, PanelOrder order) const {
   if (unit_ != Bf16Unit::none) {
-    return bf16_product_with_packed(unit_, shape, a, bf16_packed_, begin, accumulate, c, stride);
+    return bf16_product_with_packed(unit_, shape, a, bf16_packed_, begin, accumulate, c, stride, order);
   }
   if (packed_.data == nullptr) return cpu::multiply(shape, a, factor_.from(0, begin), accumulate, c, stride, unit_);
   product_with_packed(shape, a, packed_, begin, accumulate, c, stride);

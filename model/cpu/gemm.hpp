@@ -50,9 +50,9 @@ class SharedFactor {
   SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace, Bf16Unit unit);
 
   /// c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the columns [begin, begin + columns) of
-  /// b, on the calling thread. begin is a multiple of kGranule. No extent may be zero.
+  /// b, on the calling thread. begin is a multiple of kGranule. No extent may be zero. `order` is for speed alone.
   void multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate, float* c,
-                std::size_t stride) const;
+                std::size_t stride, PanelOrder order = PanelOrder::ascending) const;
 
  private:
   Factor factor_;

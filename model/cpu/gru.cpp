@@ -32,7 +32,7 @@ void gru_forward(const Gru& shape, const GruForwardOperands& operands, std::span
     threads.split(size.gates, SharedFactor::kGranule, size.threshold(size.gates, SharedFactor::kGranule),
                   [&](std::size_t begin, std::size_t end) {
                     weights.multiply({size.sequences, end - begin, size.hidden}, {h + t * state, size.hidden}, begin,
-                                     Accumulate::no, p + begin, size.gates);
+                                     Accumulate::no, p + begin, size.gates, size.order_of(t));
                   });
     threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
                   [&](std::size_t begin, std::size_t end) {
@@ -80,7 +80,7 @@ void gru_backward(const Gru& shape, const GruBackwardOperands& operands, std::sp
     threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
                   [&](std::size_t begin, std::size_t end) {
                     weights.multiply({size.sequences, end - begin, size.gates}, {p, size.gates}, begin, Accumulate::yes,
-                                     d_h + (t - 1) * state + begin, size.hidden);
+                                     d_h + (t - 1) * state + begin, size.hidden, size.order_of(t));
                   });
   }
 }

@@ -34,7 +34,7 @@ void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::s
     threads.split(size.gates, SharedFactor::kGranule, size.threshold(size.gates, SharedFactor::kGranule),
                   [&](std::size_t begin, std::size_t end) {
                     weights.multiply({size.sequences, end - begin, size.hidden}, {h + t * state, size.hidden}, begin,
-                                     Accumulate::yes, step + begin, size.gates);
+                                     Accumulate::yes, step + begin, size.gates, size.order_of(t));
                   });
     threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
                   [&](std::size_t begin, std::size_t end) {
@@ -65,14 +65,14 @@ void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std:
   const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden, workspace,
                              unit);
   const std::size_t state = size.sequences * size.hidden;
-  const auto pass_on = [&](const float* step, float* d_before) {
+  const auto pass_on = [&](const float* step, float* d_before, std::size_t t) {
     threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
                   [&](std::size_t begin, std::size_t end) {
                     weights.multiply({size.sequences, end - begin, size.gates}, {step, size.gates}, begin,
-                                     Accumulate::yes, d_before + begin, size.hidden);
+                                     Accumulate::yes, d_before + begin, size.hidden, size.order_of(t));
                   });
   };
-  if (gates_after.present()) pass_on(gates_after.elements<float>().data(), d_h + (size.steps - 1) * state);
+  if (gates_after.present()) pass_on(gates_after.elements<float>().data(), d_h + (size.steps - 1) * state, size.steps);
   for (std::size_t t = size.steps; t-- > 0;) {
     float* const step = z + t * size.sequences * size.gates;
     threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
@@ -88,7 +88,7 @@ void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std:
                                     d_h + at, d_c + sequence * size.hidden);
                     }
                   });
-    if (t > 0) pass_on(step, d_h + (t - 1) * state);
+    if (t > 0) pass_on(step, d_h + (t - 1) * state, t);
   }
 }
 

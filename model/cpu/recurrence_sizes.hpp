@@ -31,6 +31,11 @@ struct RecurrenceSizes {
     return std::max(SharedFactor::workspace(hidden, gates, unit), SharedFactor::workspace(gates, hidden, unit));
   }
 
+  /// The order of a step's product: to and fro.
+  static PanelOrder order_of(std::size_t step) noexcept {
+    return step % 2 == 0 ? PanelOrder::ascending : PanelOrder::descending;
+  }
+
   std::size_t steps, sequences, hidden, gates;
 };
 

@@ -47,12 +47,13 @@ struct Factors {
     cpu::bf16_gemm(unit, shape, a, b, accumulate, result.data(), stride);
     return result;
   }
-  std::vector<float> product_with_packed(Bf16Unit unit, Accumulate accumulate, std::size_t cut) const {
+  std::vector<float> product_with_packed(Bf16Unit unit, Accumulate accumulate, std::size_t cut,
+                                         cpu::PanelOrder order = cpu::PanelOrder::ascending) const {
     std::vector<float> result = c, workspace(cpu::bf16_packed_floats(shape.inner, shape.columns), test::kNan);
     const auto packed = cpu::bf16_pack_right(unit, b, shape.inner, shape.columns, workspace);
     for (std::size_t o = 0; o < shape.columns; o += cut) {
       cpu::bf16_product_with_packed(unit, {shape.rows, std::min(cut, shape.columns - o), shape.inner}, a, packed, o,
-                                    accumulate, result.data() + o, stride);
+                                    accumulate, result.data() + o, stride, order);
     }
     return result;
   }
@@ -149,6 +150,10 @@ TEST(Bf16Product, OfAnyCutHasTheSameBits) {
       const std::vector<float> whole = factors.product(unit, Accumulate::yes);
       EXPECT_EQ(factors.product_with_packed(unit, Accumulate::yes, shape.columns), whole) << name_of(shape);
       EXPECT_EQ(factors.product_with_packed(unit, Accumulate::yes, 32), whole) << name_of(shape);
+      for (const std::size_t cut : {shape.columns, std::size_t{64}}) {
+        EXPECT_EQ(factors.product_with_packed(unit, Accumulate::yes, cut, cpu::PanelOrder::descending), whole)
+            << name_of(shape) << ", from the last panel to the first";
+      }
       std::vector<float> rows = factors.c;
       for (std::size_t row = 0; row < shape.rows; row += 7) {
         cpu::bf16_gemm(unit, {std::min<std::size_t>(7, shape.rows - row), shape.columns, shape.inner},
