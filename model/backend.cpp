@@ -239,28 +239,27 @@ void Backend::combine_losses(const Tensor& parts, std::span<const LossShare> sha
 
 void Backend::elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
   const char* const operation = "elementwise_forward";
-  require(is(x, compute_type(), x.rows, x.columns) && is(y, compute_type(), x.rows, x.columns), operation,
-          "x and y must have one shape and the compute type");
+  require(is_activation(x) && is(y, x.type, x.rows, x.columns), operation,
+          "x and y must have one shape and one type, the compute type or that of images");
   require(same_or_apart(x, y), operation, "y must have memory of its own, or all of that of x");
   if (x.count() > 0) do_elementwise_forward(f, x, y);
 }
 
 void Backend::elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x) {
   const char* const operation = "elementwise_backward";
-  require(is(d_y, compute_type(), d_y.rows, d_y.columns) && is(d_x, compute_type(), d_y.rows, d_y.columns), operation,
-          "d_y and d_x must have one shape and the compute type");
-  require(slope_reads(f.function) == SlopeReads::nothing ? !read.present()
-                                                         : is(read, compute_type(), d_y.rows, d_y.columns),
-          operation, "x or y must have the shape of d_y, and be absent for a function whose slope is constant");
+  require(is_activation(d_y) && is(d_x, d_y.type, d_y.rows, d_y.columns), operation,
+          "d_y and d_x must have one shape and one type, the compute type or that of images");
+  require(slope_reads(f.function) == SlopeReads::nothing ? !read.present() : is(read, d_y.type, d_y.rows, d_y.columns),
+          operation,
+          "x or y must have the shape and the type of d_y, and be absent for a function whose slope is constant");
   require(same_or_apart(d_y, d_x), operation, "d_x must have memory of its own, or all of that of d_y");
   require(!read.present() || apart(read, d_x), operation, "d_x must not overlap x or y");
   if (d_y.count() > 0) do_elementwise_backward(f, read, d_y, d_x);
 }
 
 void Backend::add(const Tensor& x, const Tensor& to) {
-  require((x.type == compute_type() || x.type == image_type()) && is(x, x.type, x.rows, x.columns) &&
-              is(to, x.type, x.rows, x.columns),
-          "add", "x and to must have one shape and one type, the compute type or that of images");
+  require(is_activation(x) && is(to, x.type, x.rows, x.columns), "add",
+          "x and to must have one shape and one type, the compute type or that of images");
   require(x.count() == 0 || x.data != to.data, "add", "to must have memory of its own");
   do_add(x, to);
 }
@@ -351,6 +350,10 @@ void Backend::read(const Tensor& from, std::span<std::byte> host) {
 }
 
 void Backend::repeat(std::span<const std::int64_t>, const std::function<void()>& work) { work(); }
+
+bool Backend::is_activation(const Tensor& x) const noexcept {
+  return is(x, compute_type(), x.rows, x.columns) || is(x, image_type(), x.rows, x.columns);
+}
 
 bool Backend::is_number(const Tensor& x) const noexcept {
   const bool of_gpus = x.type == ElementType::bfloat16 && !is_host();

@@ -188,7 +188,8 @@ class Backend {
   virtual std::vector<std::string> notes() const { return {}; }
   virtual ElementType compute_type() const noexcept = 0;  ///< float32, bfloat16 or float64
   virtual ElementType master_type() const noexcept = 0;   ///< float32 or float64
-  /// OperationTypes::images: add(), cast() and sum_of_squares() take such tensors, too.
+  /// OperationTypes::images: elementwise functions, add(), cast() and sum_of_squares() take such
+  /// tensors, too.
   virtual ElementType image_type() const noexcept { return compute_type(); }
   virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< memory of tensors, 256-byte aligned
   /// Host memory from which copies to and from the device are fastest (pinned); any other host memory works, too.
@@ -270,7 +271,7 @@ class Backend {
   /// parts: float64 [1, n * kLossSums], the sums of n losses; sums (float64 [1, kLossSums + n]) += their loss, metric
   /// and found times their shares, and behind these += the loss of each without its share.
   void combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums);
-  /// y[i] = f(x[i]); compute type, one shape. y may be x.
+  /// y[i] = f(x[i]); one shape, all in the compute type or all in the type of images. y may be x.
   void elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y);
   /// d_x[i] = d_y[i] f'(x[i]), from x or y: `read` is what slope_reads() says (absent for nothing). d_x may be d_y.
   void elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x);
@@ -350,6 +351,8 @@ class Backend {
   virtual void do_write(std::span<const std::byte> host, const Tensor& to) = 0;
   virtual void do_read(const Tensor& from, std::span<std::byte> host) = 0;
 
+  /// In the compute type or the type of images.
+  bool is_activation(const Tensor& x) const noexcept;
   bool is_number(const Tensor& x) const noexcept;
 
   int stages_ = 0;

@@ -313,7 +313,42 @@ void CpuBackend::do_soft_dice(const Tensor& logits, const Tensor& labels, const 
   add(total, sums);
 }
 
+namespace {
+
+/// Pieces of tensors of bf16 numbers as floats, in the first-level cache.
+struct Bf16Chunks {
+  static constexpr std::size_t kElements = 2048;
+  std::array<std::array<float, kElements>, 2> floats;
+  /// Elements [at, at + count) in place number `place`.
+  std::span<float> read(const Tensor& from, std::size_t at, std::size_t count, std::size_t place) {
+    const auto to = std::span(floats[place]).first(count);
+    widen({static_cast<const Bf16*>(from.data) + at, count}, to);
+    return to;
+  }
+};
+
+}  // namespace
+
+/// Runs work(first element, elements, memory) over chunks of a tensor's elements.
+template <class Work>
+void CpuBackend::for_bf16_chunks(const Tensor& tensor, const Work& work) {
+  threads_.split(static_cast<std::size_t>(tensor.count()), kLine, kThreadingElements,
+                 [&](std::size_t begin, std::size_t end) {
+                   Bf16Chunks chunks;
+                   for (std::size_t at = begin; at < end; at += Bf16Chunks::kElements) {
+                     work(at, std::min(Bf16Chunks::kElements, end - at), chunks);
+                   }
+                 });
+}
+
 void CpuBackend::do_elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
+  if (x.type == ElementType::bfloat16) {
+    return for_bf16_chunks(x, [&](std::size_t at, std::size_t count, Bf16Chunks& chunks) {
+      const auto values = chunks.read(x, at, count, 0);
+      apply(f, values, values);
+      round_to_bf16(values, {static_cast<Bf16*>(y.data) + at, count});
+    });
+  }
   const auto from = x.elements<float>(), to = y.elements<float>();
   threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
     apply(f, from.subspan(begin, end - begin), to.subspan(begin, end - begin));
@@ -322,6 +357,14 @@ void CpuBackend::do_elementwise_forward(const Elementwise& f, const Tensor& x, c
 
 void CpuBackend::do_elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y,
                                          const Tensor& d_x) {
+  if (d_y.type == ElementType::bfloat16) {
+    return for_bf16_chunks(d_y, [&](std::size_t at, std::size_t count, Bf16Chunks& chunks) {
+      const auto gradients = chunks.read(d_y, at, count, 0);
+      const auto values = read.present() ? chunks.read(read, at, count, 1) : std::span<float>();
+      apply_slope(f, values, gradients, gradients);
+      round_to_bf16(gradients, {static_cast<Bf16*>(d_x.data) + at, count});
+    });
+  }
   const auto v = read.elements<float>(), from = d_y.elements<float>(), to = d_x.elements<float>();
   threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
     const std::size_t count = end - begin;

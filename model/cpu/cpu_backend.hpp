@@ -52,6 +52,8 @@ class CpuBackend : public HostBackend {
   void add_loss_of_outputs(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                            const Tensor& sums, Loss loss);
 
+  template <class Work>
+  void for_bf16_chunks(const Tensor& tensor, const Work& work);
   void update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice, std::span<double> norms);
 
   ArenaMemory memory_;

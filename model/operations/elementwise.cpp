@@ -54,7 +54,10 @@ class ElementwiseOperation final : public PlainOperation {
     return {.reads_inputs = reads == SlopeReads::input ? 1u : 0u,
             .reads_output = reads == SlopeReads::output,
             .in_place = 1,
-            .gradient_in_place = 1};
+            .gradient_in_place = 1,
+            .image_inputs = 1,
+            .image_output = true,
+            .images_alike = true};
   }
 
   bool takes_positions() const override { return true; }

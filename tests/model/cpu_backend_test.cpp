@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "model/backend.hpp"
+#include "model/cpu/bf16_number.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
@@ -593,6 +594,47 @@ TEST(CpuBackend, AddsAndSquaresImagesInBf16WhereItMultipliesInBf16) {
   EXPECT_NO_THROW(bf16->cast(image(x), image(y)));
   EXPECT_EQ(y, x);
   EXPECT_THROW(bf16->cast(image(x), view(floats, 1, 4)), std::invalid_argument) << "one type alone";
+}
+
+TEST(CpuBackend, ComputesFunctionsOfImagesInBf16) {
+  constexpr std::size_t kCount = 5003;
+  const auto image = [](std::vector<std::uint16_t>& elements) {
+    return Tensor{elements.data(), ElementType::bfloat16, 1, static_cast<std::int64_t>(elements.size())};
+  };
+  const auto rounded = [](std::string_view name) {
+    std::vector<std::uint16_t> elements(kCount);
+    cpu::round_to_bf16(samples<float>(name, kCount), elements);
+    return elements;
+  };
+  const auto exact = [](const std::vector<std::uint16_t>& elements) {
+    std::vector<double> numbers(elements.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(cpu::to_float(elements[i]));
+    return numbers;
+  };
+  ReferenceBackend reference;
+  for (const int threads : {1, 3}) {
+    const auto backend = make_backend("cpu", {.threads = threads, .bf16_unit = Bf16Unit::emulated_amx});
+    for (const Function function : {Function::relu, Function::silu, Function::scale}) {
+      const Elementwise f{.function = function, .parameter = 0.75f};
+      auto x = rounded("x"), d_y = rounded("d_y"), y = x, d_x = x;
+      auto exact_x = exact(x), exact_d_y = exact(d_y), exact_y = exact_x, exact_d_x = exact_x;
+      const auto row = [](std::vector<double>& numbers) { return view(numbers, 1, kCount); };
+      backend->elementwise_forward(f, image(x), image(y));
+      reference.elementwise_forward(f, row(exact_x), row(exact_y));
+      const SlopeReads reads = slope_reads(function);
+      const auto read = [&](const Tensor& in, const Tensor& out) {
+        return reads == SlopeReads::nothing ? Tensor{} : reads == SlopeReads::input ? in : out;
+      };
+      backend->elementwise_backward(f, read(image(x), image(y)), image(d_y), image(d_x));
+      reference.elementwise_backward(f, read(row(exact_x), row(exact_y)), row(exact_d_y), row(exact_d_x));
+      const auto got_y = exact(y), got_d_x = exact(d_x);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        ASSERT_NEAR(got_y[i], exact_y[i], 0x1p-8) << i;
+        ASSERT_NEAR(got_d_x[i], exact_d_x[i], 0x1p-8) << i;
+      }
+      EXPECT_THROW(make_backend("cpu")->elementwise_forward(f, image(x), image(y)), std::invalid_argument);
+    }
+  }
 }
 
 }  // namespace

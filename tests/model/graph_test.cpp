@@ -199,10 +199,12 @@ TEST(Graph, HoldsImagesBetweenOperationsThatTakeThem) {
   EXPECT_EQ(of_training({conv("a", "gelu"), conv("b")}), 0) << "another operation makes the activation";
   EXPECT_EQ(of_training({conv("a"), norm("b")}), 0) << "the norm's result is none";
   EXPECT_EQ(of_training({conv("a"), norm("b"), conv("c")}), 4);
-  EXPECT_EQ(of_training({conv("a"), norm("b"), elementwise("c", "silu"), conv("d")}), 0);
+  EXPECT_EQ(of_training({conv("a"), norm("b"), elementwise("c", "silu"), conv("d")}), 6);
+  const Call groups{.kind = "group-norm", .name = "groups", .arguments = {{"groups", 1}}};
+  EXPECT_EQ(of_training({conv("a"), norm("b"), groups, conv("d")}), 0) << "a group norm reads fp32";
   EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), conv("d")}), 7)
       << "the values, their gradients, and what b adds to that of a";
-  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), elementwise("d", "silu")}), 0);
+  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), groups}), 0);
   EXPECT_EQ(of_training({norm("a"), conv("b"), conv("c")}), 2) << "the network's input is none, so a is none";
 }
 
