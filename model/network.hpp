@@ -58,6 +58,9 @@ struct DeclaredLoss {
   std::string of = {};      ///< the value that it judges; "": the output
   std::string target = {};  ///< "": the only one
   double weight = 1;
+  /// > 0: beside numbers the target is the number of one of so many classes. The loss is then soft_cross_entropy over a
+  /// column for each of them.
+  std::int64_t classes = 0;
   std::optional<std::int64_t> ignored = {};  ///< label of positions that it leaves out
   std::string place = {};                    ///< "net.yaml:14"
 };

@@ -160,6 +160,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
         takes_images()
             ? open_images()
             : open_dataset(format_of(trained_, source_.record(), request, labels_), data(), &deadline, shared);
+    opened = with_class_targets(std::move(opened), model::network_kind(trained_.network).losses, data());
     match_data(request, opened);
     if (const double share = trained_.data.validation_share; share > 0) {
       opened = part_of(std::move(opened), share, io::SplitDataset::Part::validation);

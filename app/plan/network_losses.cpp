@@ -8,6 +8,7 @@
 
 #include "app/options/choices.hpp"
 #include "app/options/usage_error.hpp"
+#include "io/datasets/class_targets_dataset.hpp"
 
 namespace lockstep::app {
 
@@ -123,9 +124,11 @@ LossKind main_loss(std::span<const DeclaredLoss> losses, std::optional<LossKind>
     });
   };
   if (const auto found = other(losses[0]); found != losses.end()) {
-    throw UsageError(fmt::format("{}: losses: {} wants classes and {} numbers, and a sample has one of them",
-                                 found->place, model::takes_classes(found->kind) ? found->word : losses[0].word,
-                                 model::takes_classes(found->kind) ? losses[0].word : found->word));
+    throw UsageError(
+        fmt::format("{}: losses: {} wants classes and {} numbers: `classes: N` of a loss says how many "
+                    "classes a target beside numbers has",
+                    found->place, model::takes_classes(found->kind) ? found->word : losses[0].word,
+                    model::takes_classes(found->kind) ? losses[0].word : found->word));
   }
   auto main = first_of(model::is_of_numbers);
   if (main == losses.end()) main = first_of([](LossKind kind) { return kind == LossKind::softmax_cross_entropy; });
@@ -154,6 +157,12 @@ NetworkLosses losses_for(std::span<const DeclaredLoss> losses, LossKind main, co
                                          : std::string("know of no such label")));
     }
     const Target& target = target_of(loss, targets);
+    if (has_targets && loss.classes > 0 && target.columns.count != loss.classes) {
+      throw UsageError(
+          fmt::format("{}: losses: {} is no data set of class labels beside others: --y names several data sets, "
+                      "one for each target",
+                      loss.place, loss.target));
+    }
     if (has_targets) require_columns(loss, target, network);
     result.terms.push_back({.kind = loss.kind,
                             .first = target.columns.first,
@@ -226,6 +235,16 @@ io::DatasetInfo with_targets(const io::DatasetInfo& info, std::span<const std::s
   }
   if (!known.targets.empty()) known.y.name = "y";
   return known;
+}
+
+std::unique_ptr<io::Dataset> with_class_targets(std::unique_ptr<io::Dataset> data, std::span<const DeclaredLoss> losses,
+                                                const std::filesystem::path& path) {
+  std::vector<io::ClassTarget> targets;
+  for (const DeclaredLoss& loss : losses) {
+    if (loss.classes > 0) targets.push_back({.name = loss.target, .classes = loss.classes});
+  }
+  if (targets.empty() || data->info().targets.empty()) return data;
+  return std::make_unique<io::ClassTargetsDataset>(std::move(data), targets, path);
 }
 
 std::string losses_text(std::span<const DeclaredLoss> losses) {

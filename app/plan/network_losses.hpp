@@ -2,6 +2,8 @@
 /// The losses that a network's file names, and the data: which targets and which columns of the output each one reads.
 #pragma once
 
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +39,11 @@ NetworkLosses losses_for(std::span<const model::DeclaredLoss> losses, model::Los
 /// Data without targets, with those that the network has learnt: names are of all their numbers (names_of_targets()).
 io::DatasetInfo with_targets(const io::DatasetInfo& info, std::span<const std::string> names,
                              std::span<const model::DeclaredLoss> losses);
+
+/// The data, whose class labels beside numbers become rows with a 1 for the class; path: for messages.
+std::unique_ptr<io::Dataset> with_class_targets(std::unique_ptr<io::Dataset> data,
+                                                std::span<const model::DeclaredLoss> losses,
+                                                const std::filesystem::path& path);
 
 /// The losses in words: "softmax-cross-entropy + 0.5 dice".
 std::string losses_text(std::span<const model::DeclaredLoss> losses);

@@ -686,6 +686,8 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
         fmt::format("{} holds a weight for each sample, which is not used: --sample-weight {} does",
                     paths.training.string(), io::kWeightName));
   }
+  const std::vector<model::DeclaredLoss>& declared = model::network_kind(options.network).losses;
+  workload.training = with_class_targets(std::move(workload.training), declared, paths.training);
   if (known != nullptr) match_training(*known, options.data.unknown_categories, workload);
   const std::optional<io::TableSchema> columns = workload.training->info().table;
   workload.training = windowed(options.data, std::move(workload.training), paths.training);
@@ -700,6 +702,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   if (!paths.validation.empty()) {
     workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline, shared);
+    workload.validation = with_class_targets(std::move(workload.validation), declared, paths.validation);
     if (options.data.window == 0) require_labels(workload.validation->info(), paths.validation);
     match_validation(workload, columns, options.data.unknown_categories);
     workload.validation = windowed(options.data, std::move(workload.validation), paths.validation);

@@ -314,11 +314,28 @@ class NetworkReader {
     if (kind_.reads == Reads::tokens)
       refuse(node.line, "losses: a network that reads tokens has one loss: leave them out");
     for (const YamlNode& item : node.items) kind_.losses.push_back(read_loss(item));
+    for (DeclaredLoss& loss : kind_.losses) {
+      if (loss.classes > 0) set_class_target(loss, node.line);
+    }
   }
+
+  /// A target of classes beside others becomes a row of probabilities.
+  void set_class_target(DeclaredLoss& loss, int line) const {
+    const bool is_beside = std::ranges::any_of(kind_.losses, [](const DeclaredLoss& other) {
+      return is_of_numbers(other.kind) || other.kind == LossKind::binary_cross_entropy;
+    });
+    if (loss.target.empty() || !is_beside || loss.ignored) {
+      refuse(line, fmt::format("losses: {}: classes: is for a target that stands beside numbers: {}", loss.word,
+                               loss.target.empty() ? "`with:` names it" : "leave it out"));
+    }
+    loss.kind = LossKind::soft_cross_entropy;
+  }
+
+  static constexpr std::int64_t kMaxClasses = 65'536;  ///< each is a column of the targets
 
   DeclaredLoss read_loss(const YamlNode& node) const {
     if (!node.is_mapping()) refuse(node.line, "losses: {loss: NAME, of: OUTPUT, with: TARGET, weight: X} belongs here");
-    require_keys(node, {"loss", "of", "with", "weight", "ignore"});
+    require_keys(node, {"loss", "of", "with", "classes", "weight", "ignore"});
     DeclaredLoss loss{.word = word(required(node, "loss"), "loss"), .place = place_of(shown_, node.line)};
     const auto known = loss_words();
     const auto found = std::ranges::find(known, loss.word, &std::pair<std::string_view, LossKind>::first);
@@ -331,6 +348,16 @@ class NetworkReader {
     loss.kind = found->second;
     if (const YamlNode* const of = node.find("of")) loss.of = word(*of, "of");
     if (const YamlNode* const with = node.find("with")) loss.target = word(*with, "with");
+    if (const YamlNode* const classes = node.find("classes")) {
+      const NetworkValue value = plain(*classes);
+      const auto* const count = std::get_if<std::int64_t>(&value.data);
+      if (count == nullptr || *count < 2 || *count > kMaxClasses || loss.kind != LossKind::softmax_cross_entropy) {
+        refuse(classes->line, fmt::format("losses: classes: a whole number from 2 to {} belongs here, and only to "
+                                          "softmax-cross-entropy",
+                                          kMaxClasses));
+      }
+      loss.classes = *count;
+    }
     if (const YamlNode* const weight = node.find("weight")) {
       const NetworkValue value = plain(*weight);
       const auto* const whole = std::get_if<std::int64_t>(&value.data);

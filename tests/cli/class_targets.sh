@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# A class beside numbers among the targets of a sample: the losses are those of float64 at any number of ranks, packed or not; resumed,
+# evaluated, predicted. Labels outside the classes and losses that do not fit end every rank with one sentence.
+# label: more
+# seconds: 150
+. "$(dirname "$0")/harness.sh"
+
+cat >data.py <<'END'
+import h5py, numpy as np
+def make(name, samples, seed, label=None):
+    r = np.random.default_rng(seed)
+    x = r.normal(size=(samples, 5)).astype("f4")
+    kind = (x[:, 1] > 0).astype("i8") + 2 * (x[:, 2] > 0)
+    if label is not None: kind[9] = label
+    with h5py.File(name, "w") as f:
+        f["x"], f["mass"], f["kind"] = x, (3 * x[:, 0] + 40 + r.normal(size=samples)).astype("f4"), kind
+        f["place"] = x[:, 3:] * 5
+make("train.h5", 48, 1)
+make("test.h5", 21, 2)
+make("large.h5", 48, 1, 4)
+make("below.h5", 48, 1, -1)
+with h5py.File("test.h5") as f, h5py.File("x.h5", "w") as g: g["x"] = f["x"][:]
+END
+python3 data.py || exit 1
+network() { printf '%s\n' "name: $1" 'network:' '- dense: {units: $outputs, init: zeros, name: head}' 'losses:' "${@:2}" >"$1.yaml"; }
+network both '- {loss: mean-squared-error, with: mass}' '- {loss: softmax-cross-entropy, with: kind, classes: 4, weight: 0.5}'
+plain=(--optimizer sgd --schedule constant --normalize none --normalize-targets none --no-tensorboard --progress off --report-every 1)
+cat >expected.py <<'END'
+import h5py, numpy as np
+with h5py.File("train.h5") as f: x, m, k = f["x"][:].astype(float), f["mass"][:].astype(float), np.eye(4)[f["kind"][:]]
+with h5py.File("test.h5") as f: v, n, t = f["x"][:].astype(float), f["mass"][:].astype(float), np.eye(4)[f["kind"][:]]
+w, b = np.zeros((5, 5)), np.zeros(5)
+def judge(x, m, k):
+    z = x @ w + b
+    p = np.exp(z[:, 1:] - z[:, 1:].max(1, keepdims=True)); p /= p.sum(1, keepdims=True)
+    g = np.concatenate([2 * (z[:, :1] - m[:, None]), 0.5 * (p - k)], 1) / len(x)
+    return ((z[:, 0] - m) ** 2).mean(), -np.log((p * k).sum(1)).mean(), g, p, z[:, 0]
+for step in range(1, 6):
+    number, entropy, g, _, _ = judge(x, m, k)
+    print(step, repr(float(number + 0.5 * entropy)), repr(float(entropy)))
+    w, b = w - 0.1 * x.T @ g, b - 0.1 * g.sum(0)
+number, entropy, _, p, z = judge(v, n, t)
+np.savez("judged.npz", loss=number + 0.5 * entropy, entropy=entropy, p=p, z=z, error=abs(z - n).mean())
+END
+python3 expected.py >wanted || exit 1
+must_run pack --x train.h5 --x-name x --y-name mass,kind --shards 3 --out packed
+must_run pack --x test.h5 --x-name x --y-name mass,kind --out packed-test
+
+count=0
+for way in "1 train.h5" "3 packed" "2 train.h5 --accumulate 2" "1 packed --reproducible" "3 packed --reproducible"; do
+  read -r ranks options <<<"$way"
+  check "the losses of float64: $ranks ranks $options"
+  count=$((count + 1))
+  # shellcheck disable=SC2086
+  run -n "$ranks" train $options --x x --y mass,kind --validation test.h5 --model both.yaml "${plain[@]}" --learning-rate 0.1 --global-batch 48 --steps 5 --run runs/$count
+  expect_status 0
+  paste <(metric runs/$count train loss) <(metric runs/$count train loss_kind_softmax_cross_entropy) wanted |
+    awk '{ a = ($2 - $6) / $6; b = ($4 - $7) / $7; if (a * a > 1e-10 || b * b > 1e-10) bad = 1 } END { exit bad || NR != 5 }' ||
+    failed "$(metric runs/$count train loss | tr '\n' ' ') instead of $(tr '\n' ' ' <wanted)"
+  [[ "$options" != *--reproducible ]] || metric runs/$count train loss >"same-$ranks"
+done
+expect_same same-1 same-3
+
+check "eval, predict and report know the class"
+for n in 1 2; do
+  for data in test.h5 packed-test; do
+    rm -f one.json
+    run -n $n eval runs/1 --data $data --report --json one.json
+    expect_status 0
+    run -n $n predict runs/1 --data $data --out p.h5 --csv p.csv --force
+    expect_status 0
+    python3 - <<'END' >out 2>err || failed "what eval and predict say"
+import h5py, json, numpy as np
+wanted, said = np.load("judged.npz"), json.loads(open("one.json").readline())
+assert abs(said["loss"] / wanted["loss"] - 1) < 1e-5 and abs(said["mean_absolute_error"] / wanted["error"] - 1) < 1e-5, said
+with h5py.File("p.h5") as p: scores = p["scores"][:]
+assert abs(scores[:, 0] - wanted["z"]).max() < 1e-4 and abs(scores[:, 1:] - wanted["p"]).max() < 1e-5
+END
+  done
+done
+run predict runs/1 --data x.h5 --out x-p.h5
+expect_status 0
+python3 -c "
+import h5py
+with h5py.File('p.h5') as p, h5py.File('x-p.h5') as x: assert (p['scores'][:] == x['scores'][:]).all()" || failed "predictions without targets are others"
+head -n 1 p.csv | grep -q 'mass.*kind_0.*kind_3' || failed "$(head -n 1 p.csv)"
+run report runs/1
+expect_status 0
+run train --resume --run runs/1 --steps 8
+expect_status 0; expect_out 'continuing after step 5'
+
+check "a label outside of the classes: one sentence"
+for n in 1 3; do
+  for data in large below; do
+    label=$([ $data = large ] && echo 4 || echo -1)
+    run -n $n train $data.h5 --x x --y mass,kind --model both.yaml "${plain[@]}" --steps 2 --run runs/no
+    expect_error 1 "$data.h5: kind has the label $label, and its classes are 0 to 3"
+    run -n $n eval runs/1 --data $data.h5
+    expect_error 1 "$data.h5: kind has the label $label, and its classes are 0 to 3"
+  done
+done
+
+check "losses that do not fit"
+refused() {  # STATUS WORDS LOSS...
+  network no "${@:3}"
+  for n in 1 2; do
+    run -n $n train train.h5 --x x --y "${targets:-mass,kind}" --model no.yaml "${plain[@]}" --steps 1 --run runs/no
+    expect_error "$1" "$2"
+  done
+}
+mass='- {loss: mean-squared-error, with: mass}'
+refused 2 "classes: N. of a loss says how many classes a target beside numbers has" "$mass" '- {loss: softmax-cross-entropy, with: kind}'
+refused 2 "losses: classes: a whole number from 2 to 65536" "$mass" '- {loss: softmax-cross-entropy, with: kind, classes: 1}'
+refused 2 "losses: classes: a whole number from 2 to 65536" "$mass" '- {loss: dice, with: kind, classes: 4}'
+refused 2 "classes: is for a target that stands beside numbers: .with:. names it" "$mass" '- {loss: softmax-cross-entropy, classes: 4}'
+refused 2 "classes: is for a target that stands beside numbers: leave it out" '- {loss: softmax-cross-entropy, with: kind, classes: 4}'
+refused 2 "the data have no target typo" "$mass" '- {loss: softmax-cross-entropy, with: typo, classes: 4}'
+targets=mass,place refused 1 "place holds 2 numbers for each sample: the label of a class is one" "$mass" '- {loss: softmax-cross-entropy, with: place, classes: 4}'
