@@ -219,7 +219,7 @@ TEST(Graph, RefusesTokensWhereNumbersAreRead) {
       lstm{.kind = "lstm", .name = "l", .arguments = {{"units", 6}}};
   EXPECT_EQ(refusal({dense("a", 7)}), "a reads tokens, and dense reads numbers: an embedding makes numbers of tokens");
   EXPECT_EQ(refusal({embedding, {.kind = "embedding", .name = "f", .arguments = {{"vocabulary", 7}, {"width", 3}}}}),
-            "f reads numbers, and embedding reads tokens");
+            "f reads numbers, and embedding reads tokens: from: names an input of whole numbers");
   EXPECT_EQ(refusal({embedding, {.kind = "head", .name = "h", .arguments = {{"table", "other"}}}}),
             "h shares other/tokens, and no operation before it has such a parameter");
   EXPECT_EQ(
