@@ -59,7 +59,7 @@ void require_shape(const Pool& shape, const char* operation) {
 }
 
 void require_shape(const LinearUpsampling& shape, const char* operation) {
-  require(is_image(shape.in) && shape.out.channels == shape.in.channels, operation,
+  require(is_shape(shape.in) && shape.out.channels == shape.in.channels, operation,
           "images must have pixels and channels, the same of in and out");
   const auto in = shape.in.extents(), out = shape.out.extents();
   for (std::size_t i = 0; i < in.size(); ++i) {
