@@ -58,7 +58,12 @@ commands_of "Forecasts of series" 1500
 expect_status 0
 head -n 1 forecasts.csv | grep -qx 'index,step,predicted_x+1,predicted_x+2,predicted_x+3,predicted_x+4' || failed "$(head -n 1 forecasts.csv)"
 tail -n 1 forecasts.csv | grep -Eq '(^|,)1500,' || failed "the last forecast is $(tail -n 1 forecasts.csv)"
-rm -rf runs predictions.h5 predictions.csv forecasts.h5 forecasts.csv shards new.h5 spectra.h5 series.csv spectra.onnx
+
+check "the commands of the documents: rare classes"
+commands_of "Rare classes" 120
+expect_status 0
+expect_out '^class +positions +precision +recall +F1 +IoU$'; expect_file classes.h5
+rm -rf runs climate.h5 classes.h5 predictions.h5 predictions.csv forecasts.h5 forecasts.csv shards new.h5 spectra.h5 series.csv spectra.onnx
 
 check "spectra: from HDF5 to predictions in CSV"
 made spectra spectra.h5 1500
@@ -86,6 +91,21 @@ check "vit: directions of stripes"
 made vit stripes.h5 1500
 both vit stripes.h5 --x images --y direction -- --epochs 15 --learning-rate 0.003 --warmup-steps 20 --global-batch 32
 learns vit accuracy "a > b + 0.3"
+
+check "deepcam: cyclones and rivers, with shifted maps and weights of classes; a linear model of each place alone"
+made deepcam climate.h5 200
+grep -q '^shares of background, cyclones and rivers: 0.9' made.out || failed "the shares: $(cat made.out)"
+printf '%s\n' 'name: places' 'network: [conv: {channels: $outputs, kernel: 1}]' >places.yaml
+climate=(train climate.h5 --x climate/data --y climate/labels_0 --loss softmax-cross-entropy --class-weight 1,2,2 --validation 0.2 --seed 1
+  --global-batch 16 --no-tensorboard --progress off)
+run -n 2 "${climate[@]}" --model places.yaml --optimizer adam --learning-rate 0.01 --epochs 10 --run runs/deepcam.linear
+expect_status 0
+run -n 2 "${climate[@]}" --model "$examples/deepcam/deepcam.yaml" --width 8 --learning-rate 0.01 --warmup-steps 20 --augment pad=2,crop=48x64 \
+  --epochs 15 --run runs/deepcam
+expect_status 0; expect_silence
+learns deepcam mean_iou "a > b + 0.15"
+run export runs/deepcam --format onnx --out deepcam.onnx
+expect_status 0
 
 check "cosmoflow: statistics of random fields"
 made cosmoflow fields.h5 600 8
