@@ -35,7 +35,7 @@ std::string_view value_of(const std::filesystem::path& path, std::string_view he
 
 FileType type_of_code(std::string_view code) {
   constexpr std::pair<std::string_view, FileType> kCodes[] = {
-      {"u1", FileType::uint8}, {"b1", FileType::uint8},   {"i1", FileType::int8},   {"u2", FileType::uint16},
+      {"u1", FileType::uint8}, {"b1", FileType::int8},    {"i1", FileType::int8},   {"u2", FileType::uint16},
       {"i2", FileType::int16}, {"u4", FileType::uint32},  {"i4", FileType::int32},  {"u8", FileType::uint64},
       {"i8", FileType::int64}, {"f4", FileType::float32}, {"f8", FileType::float64}};
   for (const auto& [name, type] : kCodes) {

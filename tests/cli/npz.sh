@@ -20,6 +20,9 @@ np.savez("plain.npz", **fields)
 np.savez_compressed("packed.npz", **fields)
 np.savez("xy.npz", x=fields["table"], y=fields["label"])
 np.savez("x.npz", x=fields["table"])
+flags = r.random((n, 4)) < 0.5
+np.savez("flags.npz", flags=flags, table=fields["table"], label=fields["label"])
+np.savez("numbers.npz", flags=flags.astype("i1"), table=fields["table"], label=fields["label"])
 np.savez("short.npz", image=fields["image"], table=fields["table"][:-1], label=fields["label"])
 with h5py.File("fields.h5", "w") as f:
     for name, values in fields.items():
@@ -49,6 +52,14 @@ import json, sys
 for shard in json.load(open(sys.argv[1] + "/manifest.json"))["shards"]:
     print({key: value for key, value in shard.items() if key.startswith("xxh3")})' "$1"
 }
+
+check "booleans are the numbers 0 and 1, and no bytes up to 255"
+fields() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1] + "/manifest.json"))["fields"])' "$1"; }
+for file in flags numbers; do
+  must_run pack --x $file.npz --x-name flags,table --y-name label --out shards-$file
+done
+expect_same <(sums shards-flags) <(sums shards-numbers)
+expect_same <(fields shards-flags) <(fields shards-numbers)
 
 check "several inputs and a label, several targets, masks: the shards of HDF5"
 for fields in "image,table label" "table mass,place" "image mask" "image,table mask" "table label"; do

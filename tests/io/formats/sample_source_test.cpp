@@ -176,7 +176,7 @@ TEST_F(Npy, ReadsEveryVersionTypeAndOrder) {
   };
   check(1, "|u1", FileType::uint8,
         {std::uint8_t{0}, std::uint8_t{2}, std::uint8_t{255}, std::uint8_t{4}, std::uint8_t{5}, std::uint8_t{6}});
-  check(1, "|b1", FileType::uint8,
+  check(1, "|b1", FileType::int8,
         {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{1}, std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{0}});
   check(2, "|i1", FileType::int8,
         {std::int8_t{-1}, std::int8_t{2}, std::int8_t{3}, std::int8_t{4}, std::int8_t{5}, std::int8_t{6}});
