@@ -171,6 +171,7 @@ model::Augmentation augmentation_of(const AugmentOptions& options, const model::
     spec.out.height = height;
     spec.out.width = width;
     if (volume) spec.out.depth = depth.value_or(height);
+    if (volume && spec.out.depth == 1) fail("one plane is no volume: a crop has a depth of 2 or more");
   }
   if (!volume && options.flip_depth) fail(fmt::format("the samples are {}, which have no depth d", samples));
   if (volume && options.minimum_area < 1) {

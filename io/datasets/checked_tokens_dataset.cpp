@@ -8,6 +8,13 @@
 
 namespace lockstep::io {
 
+namespace {
+
+/// Beyond it float32 does not hold every whole number.
+constexpr double kMaxVocabulary = 16777216;
+
+}  // namespace
+
 bool TokenNumbers::takes(double number) const noexcept {
   return number >= 0 && number < static_cast<double>(vocabulary) && number == std::floor(number);
 }
@@ -17,6 +24,7 @@ std::string TokenNumbers::objection(double number) const {
       fmt::format("{} holds {:.10g}, and its embedding has the tokens 0 to {}", input, number, vocabulary - 1);
   if (number != std::floor(number)) return known + ": tokens are whole numbers";
   if (number < 0) return known + ": give padding and unknown words tokens of their own";
+  if (number >= kMaxVocabulary) return fmt::format("{}: no vocabulary has more than {:.0f}", known, kMaxVocabulary);
   return fmt::format("{}: give the embedding a vocabulary of {:.0f} or more, or map rare words to one token", known,
                      number + 1);
 }

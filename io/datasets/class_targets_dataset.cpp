@@ -62,10 +62,12 @@ void ClassTargetsDataset::expand(std::span<const Number> from, std::span<Number>
       }
       const auto label = static_cast<double>(own[0]);
       if (!(label >= 0 && label < static_cast<double>(part.classes)) || label != std::floor(label)) {
-        throw FileError({.file = path_,
-                         .what = fmt::format("{} has the label {:.10g}, and its classes are 0 to {}: `classes:` of its "
-                                             "loss says how many there are",
-                                             part.name, label, part.classes - 1)});
+        throw FileError(
+            {.file = path_,
+             .what = fmt::format("{} has the label {:.10g}, and its classes are 0 to {}: {}", part.name, label,
+                                 part.classes - 1,
+                                 label != std::floor(label) ? "labels are whole numbers"
+                                                            : "`classes:` of its loss says how many there are")});
       }
       out[static_cast<std::size_t>(label)] = 1;
     }

@@ -76,6 +76,7 @@ refused() {
 }
 refused 'volumes of 6 x 4 x 6: give crop=DEPTHxHEIGHTxWIDTH' --data boxes.h5 --augment crop=4x5
 refused 'images of 8 x 8: give crop=HEIGHTxWIDTH' --data images.h5 --augment crop=4x4x4
+refused 'one plane is no volume: a crop has a depth of 2 or more' --data boxes.h5 --augment crop=1x4x4
 refused 'a crop of 5 x 5 x 5 does not fit volumes of 6 x 4 x 6' --data boxes.h5 --augment crop=5
 refused 'images of 8 x 8, which have no depth d' --data images.h5 --augment flip=d
 refused 'area scales images, and the samples are volumes of 6 x 6 x 6' --data cubes.h5 --augment area=0.5

@@ -57,6 +57,7 @@ TEST(ImageOptions, VolumesAndSymmetries) {
   const std::tuple<const char*, model::ImageShape, const char*> cases[]{
       {"crop=10x9", volume, "volumes of 20 x 16 x 12: give crop=DEPTHxHEIGHTxWIDTH"},
       {"crop=10x9x8", kImage, "images of 32 x 24: give crop=HEIGHTxWIDTH"},
+      {"crop=1x9x8", volume, "one plane is no volume: a crop has a depth of 2 or more"},
       {"crop=16", volume, "a crop of 16 x 16 x 16 does not fit volumes of 20 x 16 x 12"},
       {"pad=1,crop=23x16x12", volume, "does not fit volumes of 20 x 16 x 12 with 1 zeros around"},
       {"flip=d", kImage, "images of 32 x 24, which have no depth"},

@@ -167,6 +167,7 @@ TEST(DatasetViewTest, NumbersThatAreNoTokensAreRefused) {
   const TokenNumbers tokens{.input = "ids", .first = 0, .count = 1, .vocabulary = 7};
   EXPECT_THAT(tokens.objection(2.5),
               testing::EndsWith("holds 2.5, and its embedding has the tokens 0 to 6: tokens are whole numbers"));
+  EXPECT_THAT(tokens.objection(9.2e18), testing::EndsWith("no vocabulary has more than 16777216"));
   EXPECT_FALSE(tokens.takes(2.5));
   EXPECT_FALSE(tokens.takes(std::nan("")));
 }
