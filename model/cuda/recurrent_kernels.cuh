@@ -529,11 +529,11 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1) layer_forward(LayerData data
   auto& states = shared<ForwardStates<Units, kWarps>>();
   const OwnUnits own = own_units(data);
   const int sequence = static_cast<int>(threadIdx.x % 4) * 2, group = static_cast<int>(threadIdx.x % kWarp) / 4;
-  Units units(data, own);
-  states.put(0, sequence, own.unit, units.begin());
-  units.fetch(0);
   LayerWeights<kGates, kTerms> weights;
   load_forward(data.recurrent, own, weights);
+  Units units(data, own);  // behind the weights, whose loads need the registers
+  states.put(0, sequence, own.unit, units.begin());
+  units.fetch(0);
   __syncthreads();
 #pragma unroll 1
   for (int step = 0; step < data.steps; ++step) {
