@@ -7,15 +7,6 @@ namespace {
 
 constexpr std::int64_t kMaxWarps = 8;
 
-Bfloat16* data_of_pairs(const Tensor& tensor) { return static_cast<Bfloat16*>(tensor.data); }
-
-template <class Units, int kWarps, template <class, int> class States>
-void start(const char* name, void (*kernel)(LayerData), cudaStream_t stream, const LayerData& data) {
-  const auto blocks = static_cast<unsigned>((data.sequences + kLayerSequences - 1) / kLayerSequences);
-  launch(name, kernel, {.blocks = blocks, .threads = kWarps * kWarp, .shared_bytes = sizeof(States<Units, kWarps>)},
-         stream, data);
-}
-
 /// Calls body.operator()<kWarps>() with the warps for so many units.
 template <class Body>
 void with_warps(std::int64_t units, const Body& body) {
@@ -24,26 +15,43 @@ void with_warps(std::int64_t units, const Body& body) {
   body.template operator()<kMaxWarps>();
 }
 
-template <class Units>
-void run_forward(const char* name, cudaStream_t stream, const LayerData& data) {
-  with_warps(data.units, [&]<int kWarps>() {
-    start<Units, kWarps, ForwardStates>(name, layer_forward<Units, kWarps>, stream, data);
-  });
+template <class Shape>
+LayerResults results_of(const Shape& shape, const Tensor& gates) {
+  LayerResults results{};
+  results.gates = data_of<Bfloat16>(gates);
+  results.steps = static_cast<int>(shape.steps);
+  results.sequences = static_cast<int>(shape.sequences);
+  results.units = static_cast<int>(shape.hidden);
+  return results;
 }
+
+template <class States>
+Grid grid_of(const LayerResults& results, unsigned warps) {
+  return {.blocks = static_cast<unsigned>((results.sequences + kLayerSequences - 1) / kLayerSequences),
+          .threads = warps * kWarp,
+          .shared_bytes = sizeof(States)};
+}
+
 template <class Units>
-void run_backward(const char* name, cudaStream_t stream, const LayerData& data) {
-  with_warps(data.units, [&]<int kWarps>() {
-    start<Units, kWarps, BackwardStates>(name, layer_backward<Units, kWarps>, stream, data);
+void run_forward(const char* name, cudaStream_t stream, const LayerResults& results, const Tensor& recurrent,
+                 const Tensor& bias) {
+  with_warps(results.units, [&]<int kWarps>() {
+    launch(name, layer_forward<Units, kWarps>, grid_of<ForwardStates<Units, kWarps>>(results, kWarps), stream, results,
+           data_of<Bfloat16>(recurrent), data_of<Bfloat16>(bias));
   });
 }
 
-template <class Shape>
-LayerData layer_data(const Shape& shape) {
-  LayerData data{};
-  data.steps = static_cast<int>(shape.steps);
-  data.sequences = static_cast<int>(shape.sequences);
-  data.units = static_cast<int>(shape.hidden);
-  return data;
+/// The tensors that a backward pass reads.
+struct BackwardReads {
+  Tensor recurrent, hidden = {}, cells = {}, d_hidden, gates_after = {};
+};
+template <class Units>
+void run_backward(const char* name, cudaStream_t stream, const LayerResults& results, const BackwardReads& reads) {
+  with_warps(results.units, [&]<int kWarps>() {
+    launch(name, layer_backward<Units, kWarps>, grid_of<BackwardStates<Units, kWarps>>(results, kWarps), stream,
+           results, data_of<Bfloat16>(reads.recurrent), data_of<Bfloat16>(reads.hidden), data_of<Bfloat16>(reads.cells),
+           data_of<Bfloat16>(reads.d_hidden), data_of<Bfloat16>(reads.gates_after));
+  });
 }
 
 }  // namespace
@@ -53,43 +61,35 @@ bool takes_whole_layer(const Tensor& hidden) {
 }
 
 void gru_layer_forward(cudaStream_t stream, const Gru& shape, const GruForwardOperands& operands) {
-  LayerData data = layer_data(shape);
-  data.gates = data_of_pairs(operands.gates);
-  data.recurrent = data_of_pairs(operands.recurrent);
-  data.bias = data_of_pairs(operands.bias);
-  data.products = data_of_pairs(operands.products);
-  data.hidden = data_of_pairs(operands.hidden);
-  run_forward<GruForward>("gru_forward", stream, data);
+  LayerResults results = results_of(shape, operands.gates);
+  results.products = data_of<Bfloat16>(operands.products);
+  results.hidden = data_of<Bfloat16>(operands.hidden);
+  run_forward<GruForward>("gru_forward", stream, results, operands.recurrent, operands.bias);
 }
 
 void gru_layer_backward(cudaStream_t stream, const Gru& shape, const GruBackwardOperands& operands) {
-  LayerData data = layer_data(shape);
-  data.gates = data_of_pairs(operands.gates);
-  data.recurrent = data_of_pairs(operands.recurrent);
-  data.products = data_of_pairs(operands.products);
-  data.hidden = data_of_pairs(operands.hidden);
-  data.d_hidden = data_of_pairs(operands.d_hidden);
-  run_backward<GruBackward>("gru_backward", stream, data);
+  LayerResults results = results_of(shape, operands.gates);
+  results.products = data_of<Bfloat16>(operands.products);
+  run_backward<GruBackward>(
+      "gru_backward", stream, results,
+      {.recurrent = operands.recurrent, .hidden = operands.hidden, .d_hidden = operands.d_hidden});
 }
 
 void lstm_layer_forward(cudaStream_t stream, const Lstm& shape, const LstmForwardOperands& operands) {
-  LayerData data = layer_data(shape);
-  data.gates = data_of_pairs(operands.gates);
-  data.recurrent = data_of_pairs(operands.recurrent);
-  data.cells = data_of_pairs(operands.cells);
-  data.hidden = data_of_pairs(operands.hidden);
-  run_forward<LstmForward>("lstm_forward", stream, data);
+  LayerResults results = results_of(shape, operands.gates);
+  results.cells = data_of<Bfloat16>(operands.cells);
+  results.hidden = data_of<Bfloat16>(operands.hidden);
+  run_forward<LstmForward>("lstm_forward", stream, results, operands.recurrent, {});
 }
 
 void lstm_layer_backward(cudaStream_t stream, const Lstm& shape, const LstmBackwardOperands& operands) {
-  LayerData data = layer_data(shape);
-  data.gates = data_of_pairs(operands.gates);
-  data.recurrent = data_of_pairs(operands.recurrent);
-  data.cells = data_of_pairs(operands.cells);
-  data.d_hidden = data_of_pairs(operands.d_hidden);
-  data.gates_after = data_of_pairs(operands.gates_after);
-  data.d_cell = data_of_pairs(operands.d_cell);
-  run_backward<LstmBackward>("lstm_backward", stream, data);
+  LayerResults results = results_of(shape, operands.gates);
+  results.d_cell = data_of<Bfloat16>(operands.d_cell);
+  run_backward<LstmBackward>("lstm_backward", stream, results,
+                             {.recurrent = operands.recurrent,
+                              .cells = operands.cells,
+                              .d_hidden = operands.d_hidden,
+                              .gates_after = operands.gates_after});
 }
 
 }  // namespace lockstep::model::cuda

@@ -226,17 +226,15 @@ __device__ __forceinline__ void load_backward(const Bfloat16* recurrent, const O
   }
 }
 
-/// The tensors of a layer; those that a pass has no use for are null.
+/// The tensors that a pass over a layer writes, and its extents. Null where a pass has no use for one, as below.
+struct LayerResults {
+  Bfloat16 *gates, *products, *hidden, *cells, *d_cell;
+  int steps, sequences, units;
+};
+/// All tensors of a layer. Kernels take those that they only read apart, as pointers to const: two layers side by side
+/// read what other streams read.
 struct LayerData {
-  Bfloat16* gates;
-  const Bfloat16* recurrent;
-  const Bfloat16* bias;
-  Bfloat16* products;
-  Bfloat16* hidden;
-  Bfloat16* cells;
-  const Bfloat16* d_hidden;
-  const Bfloat16* gates_after;
-  Bfloat16* d_cell;
+  const Bfloat16 *gates, *products, *hidden, *cells, *d_cell, *recurrent, *bias, *d_hidden, *gates_after;
   int steps, sequences, units;
 };
 
@@ -524,8 +522,12 @@ using BackwardStates = LayerStates<Units::kGates * kWarps * kWarpUnits>;
 
 /// kWarps: even, for up to kWarps * kWarpUnits units.
 template <class Units, int kWarps>
-__global__ void __launch_bounds__(kWarps* kWarp, 1) layer_forward(LayerData data) {
+__global__ void __launch_bounds__(kWarps* kWarp, 1)
+    layer_forward(LayerResults results, const Bfloat16* recurrent, const Bfloat16* bias) {
   constexpr int kTerms = kWarps * kWarpUnits, kGates = Units::kGates;
+  const LayerData data{
+      results.gates, results.products, results.hidden, results.cells, nullptr,           recurrent,
+      bias,          nullptr,          nullptr,        results.steps, results.sequences, results.units};
   auto& states = shared<ForwardStates<Units, kWarps>>();
   const OwnUnits own = own_units(data);
   const int sequence = static_cast<int>(threadIdx.x % 4) * 2, group = static_cast<int>(threadIdx.x % kWarp) / 4;
@@ -547,8 +549,12 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1) layer_forward(LayerData data
 }
 
 template <class Units, int kWarps>
-__global__ void __launch_bounds__(kWarps* kWarp, 1) layer_backward(LayerData data) {
+__global__ void __launch_bounds__(kWarps* kWarp, 1)
+    layer_backward(LayerResults results, const Bfloat16* recurrent, const Bfloat16* hidden, const Bfloat16* cells,
+                   const Bfloat16* d_hidden, const Bfloat16* gates_after) {
   constexpr int kTerms = kWarps * kWarpUnits, kGates = Units::kGates;
+  const LayerData data{results.gates, results.products, hidden,      cells,         results.d_cell,    recurrent,
+                       nullptr,       d_hidden,         gates_after, results.steps, results.sequences, results.units};
   auto& states = shared<BackwardStates<Units, kWarps>>();
   const OwnUnits own = own_units(data);
   const int sequence = static_cast<int>(threadIdx.x % 4) * 2, group = static_cast<int>(threadIdx.x % kWarp) / 4;
