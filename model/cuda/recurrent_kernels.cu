@@ -32,12 +32,20 @@ Grid grid_of(const LayerResults& results, unsigned warps) {
           .shared_bytes = sizeof(States)};
 }
 
+/// Rows behind the state before the first step.
+Bfloat16* behind_first(const LayerResults& results, const Tensor& states) {
+  return data_of<Bfloat16>(states) + static_cast<std::int64_t>(results.sequences) * results.units;
+}
+
+/// hidden, cells: with the state before the first step; cells may be absent.
 template <class Units>
-void run_forward(const char* name, cudaStream_t stream, const LayerResults& results, const Tensor& recurrent,
-                 const Tensor& bias) {
+void run_forward(const char* name, cudaStream_t stream, LayerResults results, const Tensor& recurrent,
+                 const Tensor& bias, const Tensor& hidden, const Tensor& cells) {
+  results.hidden = behind_first(results, hidden);
+  if (cells.present()) results.cells = behind_first(results, cells);
   with_warps(results.units, [&]<int kWarps>() {
     launch(name, layer_forward<Units, kWarps>, grid_of<ForwardStates<Units, kWarps>>(results, kWarps), stream, results,
-           data_of<Bfloat16>(recurrent), data_of<Bfloat16>(bias));
+           data_of<Bfloat16>(recurrent), data_of<Bfloat16>(bias), data_of<Bfloat16>(hidden), data_of<Bfloat16>(cells));
   });
 }
 
@@ -63,8 +71,7 @@ bool takes_whole_layer(const Tensor& hidden) {
 void gru_layer_forward(cudaStream_t stream, const Gru& shape, const GruForwardOperands& operands) {
   LayerResults results = results_of(shape, operands.gates);
   results.products = data_of<Bfloat16>(operands.products);
-  results.hidden = data_of<Bfloat16>(operands.hidden);
-  run_forward<GruForward>("gru_forward", stream, results, operands.recurrent, operands.bias);
+  run_forward<GruForward>("gru_forward", stream, results, operands.recurrent, operands.bias, operands.hidden, {});
 }
 
 void gru_layer_backward(cudaStream_t stream, const Gru& shape, const GruBackwardOperands& operands) {
@@ -76,10 +83,8 @@ void gru_layer_backward(cudaStream_t stream, const Gru& shape, const GruBackward
 }
 
 void lstm_layer_forward(cudaStream_t stream, const Lstm& shape, const LstmForwardOperands& operands) {
-  LayerResults results = results_of(shape, operands.gates);
-  results.cells = data_of<Bfloat16>(operands.cells);
-  results.hidden = data_of<Bfloat16>(operands.hidden);
-  run_forward<LstmForward>("lstm_forward", stream, results, operands.recurrent, {});
+  run_forward<LstmForward>("lstm_forward", stream, results_of(shape, operands.gates), operands.recurrent, {},
+                           operands.hidden, operands.cells);
 }
 
 void lstm_layer_backward(cudaStream_t stream, const Lstm& shape, const LstmBackwardOperands& operands) {

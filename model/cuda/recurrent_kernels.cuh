@@ -226,7 +226,8 @@ __device__ __forceinline__ void load_backward(const Bfloat16* recurrent, const O
   }
 }
 
-/// The tensors that a pass over a layer writes, and its extents. Null where a pass has no use for one, as below.
+/// The tensors that a pass over a layer writes, and its extents; hidden and cells: behind the first step. Null where a
+/// pass has no use for one, as below.
 struct LayerResults {
   Bfloat16 *gates, *products, *hidden, *cells, *d_cell;
   int steps, sequences, units;
@@ -523,11 +524,11 @@ using BackwardStates = LayerStates<Units::kGates * kWarps * kWarpUnits>;
 /// kWarps: even, for up to kWarps * kWarpUnits units.
 template <class Units, int kWarps>
 __global__ void __launch_bounds__(kWarps* kWarp, 1)
-    layer_forward(LayerResults results, const Bfloat16* recurrent, const Bfloat16* bias) {
+    layer_forward(LayerResults results, const Bfloat16* recurrent, const Bfloat16* bias, const Bfloat16* hidden_before,
+                  const Bfloat16* cells_before) {
   constexpr int kTerms = kWarps * kWarpUnits, kGates = Units::kGates;
-  const LayerData data{
-      results.gates, results.products, results.hidden, results.cells, nullptr,           recurrent,
-      bias,          nullptr,          nullptr,        results.steps, results.sequences, results.units};
+  const LayerData data{results.gates, results.products, hidden_before, cells_before,  nullptr,           recurrent,
+                       bias,          nullptr,          nullptr,       results.steps, results.sequences, results.units};
   auto& states = shared<ForwardStates<Units, kWarps>>();
   const OwnUnits own = own_units(data);
   const int sequence = static_cast<int>(threadIdx.x % 4) * 2, group = static_cast<int>(threadIdx.x % kWarp) / 4;
