@@ -104,7 +104,8 @@ done
 
 check "gradients of no sample, as in the last and smaller step of an epoch, are counted"
 run -n 4 train --data data --hidden 8 --epochs 2 --global-batch 599 --learning-rate 0.003 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/last
-expect_status 0; expect_out 'gradients accepted, rank by rank: .*; [1-9] of them of no sample'
+# Every second turn of two of the three workers is empty: 4 of 12 with equal turns, at most half of them with unequal ones.
+expect_status 0; expect_out 'gradients accepted, rank by rank: .*; [1-6] of them of no sample'
 run -n 4 train --data data --hidden 8 --epochs 2 --global-batch 599 --learning-rate 0.003 --evaluate-every -1 --checkpoint-every -1 --agree async --staleness 0 --run runs/sums
 expect_status 0; expect_out 'gradients accepted, rank by rank: 4 4 4; dropped: 0 0 0; 4 of them of no sample'
 
