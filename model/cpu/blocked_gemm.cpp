@@ -25,10 +25,29 @@ constexpr std::size_t kMaxColumns = 32;  ///< columns of a tile
 /// Selects where a tile reads its rows of a: in a panel [inner][rows], or in the factor, rows `a_stride` elements
 /// apart.
 enum class InPlace : bool { no, yes };
+/// Selects what a tile does with b: it reads a panel, or rows of the factor, which it leaves in a panel for the tiles
+/// below it. Packing costs nothing then: a tile's time is that of its products.
+enum class Packs : bool { no, yes };
+constexpr std::size_t kStepsAhead = 12;  ///< steps from what is packed to what is fetched
 
-/// Computes one tile of c; its number of rows is a template argument. b: [inner][tile's columns].
-using Tile = void (*)(std::size_t inner, const float* a, std::size_t a_stride, const float* b, float* c,
-                      std::size_t stride, bool accumulate);
+/// Operands of a tile of c; the number of its rows is a template argument.
+struct TileOperands {
+  std::size_t inner = 0;
+  const float* a = nullptr;
+  std::size_t a_stride = 0;
+  const float* b = nullptr;  ///< a panel [inner][tile's columns], or where it is to be packed from
+  std::size_t b_stride = 0;
+  float* packed = nullptr;      ///< the panel to be packed
+  const float* next = nullptr;  ///< rows of b that later tiles read, as wide as a tile
+  std::size_t next_stride = 0;
+  float* c = nullptr;
+  std::size_t c_stride = 0;
+  bool accumulate = false;
+};
+using Tile = void (*)(const TileOperands& operands);
+
+/// Steps of a tile for each row of b that it fetches for later tiles: a panel is fetched by as many tiles.
+constexpr std::size_t kStepsPerFetch = 8;
 
 // Accessed by memcpy, because rows of c may be unaligned.
 using Sixteen = float __attribute__((vector_size(64)));
@@ -37,45 +56,64 @@ using Four = float __attribute__((vector_size(16)));
 
 // The same text for each instruction set. Vector code is lowered in the function that defines it, before any inlining,
 // so a common inline function would be compiled for the baseline.
-#define LOCKSTEP_TILE(name, Vector, attribute)                                                                       \
-  template <std::size_t kRows, std::size_t kVectors, InPlace kInPlace>                                               \
-  attribute void name(std::size_t inner, const float* __restrict a, std::size_t a_stride, const float* __restrict b, \
-                      float* __restrict c, std::size_t stride, bool accumulate) {                                    \
-    constexpr std::size_t kWidth = sizeof(Vector) / sizeof(float);                                                   \
-    /* A few pointers reach all rows in place, so that the registers suffice. */                                     \
-    constexpr std::size_t kGroup = 3, kGroups = (kRows + kGroup - 1) / kGroup;                                       \
-    const float* rows[kGroups];                                                                                      \
-    for (std::size_t g = 0; g < kGroups; ++g) rows[g] = kInPlace == InPlace::yes ? a + g * kGroup * a_stride : a;    \
-    /* Prefetches the tile of c while the sums are made. */                                                          \
-    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                               \
-      for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(c + i * stride + v * kWidth, 1);                 \
-    }                                                                                                                \
-    Vector sums[kRows][kVectors] = {};                                                                               \
-    for (std::size_t p = 0; p < inner; ++p) {                                                                        \
-      Vector right[kVectors];                                                                                        \
-      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                           \
-        std::memcpy(&right[v], b + v * kWidth, sizeof(Vector));                                                      \
-      }                                                                                                              \
-      _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                             \
-        const float left = kInPlace == InPlace::yes ? rows[i / kGroup][i % kGroup * a_stride] : a[i];                \
-        _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) sums[i][v] += left * right[v];            \
-      }                                                                                                              \
-      if constexpr (kInPlace == InPlace::yes) {                                                                      \
-        for (std::size_t g = 0; g < kGroups; ++g) ++rows[g];                                                         \
-      } else {                                                                                                       \
-        a += kRows;                                                                                                  \
-      }                                                                                                              \
-      b += kVectors * kWidth;                                                                                        \
-    }                                                                                                                \
-    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                               \
-      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                           \
-        float* const to = c + i * stride + v * kWidth;                                                               \
-        Vector before = {};                                                                                          \
-        if (accumulate) std::memcpy(&before, to, sizeof(Vector));                                                    \
-        const Vector sum = accumulate ? before + sums[i][v] : sums[i][v];                                            \
-        std::memcpy(to, &sum, sizeof(Vector));                                                                       \
-      }                                                                                                              \
-    }                                                                                                                \
+#define LOCKSTEP_TILE(name, Vector, attribute)                                                                    \
+  template <std::size_t kRows, std::size_t kVectors, InPlace kInPlace, Packs kPacks>                              \
+  attribute void name(const TileOperands& o) {                                                                    \
+    constexpr std::size_t kWidth = sizeof(Vector) / sizeof(float);                                                \
+    const std::size_t inner = o.inner, a_stride = o.a_stride, stride = o.c_stride;                                \
+    const bool accumulate = o.accumulate;                                                                         \
+    const float* __restrict a = o.a;                                                                              \
+    const float* __restrict b = o.b;                                                                              \
+    const float* next = o.next;                                                                                   \
+    float* __restrict packed = o.packed;                                                                          \
+    float* __restrict c = o.c;                                                                                    \
+    /* A few pointers reach all rows in place, so that the registers suffice. */                                  \
+    constexpr std::size_t kGroup = 3, kGroups = (kRows + kGroup - 1) / kGroup;                                    \
+    const float* rows[kGroups];                                                                                   \
+    for (std::size_t g = 0; g < kGroups; ++g) rows[g] = kInPlace == InPlace::yes ? a + g * kGroup * a_stride : a; \
+    /* Prefetches the tile of c while the sums are made. */                                                       \
+    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                            \
+      for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(c + i * stride + v * kWidth, 1);              \
+    }                                                                                                             \
+    Vector sums[kRows][kVectors] = {};                                                                            \
+    for (std::size_t p = 0; p < inner; ++p) {                                                                     \
+      Vector right[kVectors];                                                                                     \
+      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                        \
+        std::memcpy(&right[v], b + v * kWidth, sizeof(Vector));                                                   \
+      }                                                                                                           \
+      _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                          \
+        const float left = kInPlace == InPlace::yes ? rows[i / kGroup][i % kGroup * a_stride] : a[i];             \
+        _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) sums[i][v] += left * right[v];         \
+      }                                                                                                           \
+      if constexpr (kInPlace == InPlace::yes) {                                                                   \
+        for (std::size_t g = 0; g < kGroups; ++g) ++rows[g];                                                      \
+      } else {                                                                                                    \
+        a += kRows;                                                                                               \
+      }                                                                                                           \
+      if constexpr (kPacks == Packs::yes) {                                                                       \
+        _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                      \
+          std::memcpy(packed + v * kWidth, &right[v], sizeof(Vector));                                            \
+          __builtin_prefetch(b + kStepsAhead * o.b_stride + v * kWidth);                                          \
+        }                                                                                                         \
+        packed += kVectors * kWidth;                                                                              \
+        b += o.b_stride;                                                                                          \
+      } else {                                                                                                    \
+        b += kVectors * kWidth;                                                                                   \
+        if (p % kStepsPerFetch == 0) {                                                                            \
+          for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(next + v * kWidth, 0, 2);                 \
+          next += o.next_stride;                                                                                  \
+        }                                                                                                         \
+      }                                                                                                           \
+    }                                                                                                             \
+    _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                            \
+      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                        \
+        float* const to = c + i * stride + v * kWidth;                                                            \
+        Vector before = {};                                                                                       \
+        if (accumulate) std::memcpy(&before, to, sizeof(Vector));                                                 \
+        const Vector sum = accumulate ? before + sums[i][v] : sums[i][v];                                         \
+        std::memcpy(to, &sum, sizeof(Vector));                                                                    \
+      }                                                                                                           \
+    }                                                                                                             \
   }
 
 LOCKSTEP_TILE(tile_of_sixteens, Sixteen, LOCKSTEP_TARGET("x86-64-v4"))
@@ -87,10 +125,11 @@ using Tiles = std::array<Tile, kMaxRows + 1>;
 
 struct Kernels {
   const char* instruction_set = nullptr;
-  std::size_t rows = 0, columns = 0;  ///< extents of a whole tile
-  std::size_t inner = 0;              ///< most steps of a block
-  Tiles wide{}, wide_in_place{};      ///< two vectors wide
-  Tiles narrow{}, narrow_in_place{};  ///< one vector wide, for the last columns
+  std::size_t rows = 0, columns = 0;    ///< extents of a whole tile
+  std::size_t inner = 0;                ///< most steps of a block
+  Tiles wide{}, wide_in_place{};        ///< two vectors wide
+  Tiles narrow{}, narrow_in_place{};    ///< one vector wide, for the last columns
+  Tiles packing{}, packing_in_place{};  ///< two vectors wide, of a panel that they pack
 };
 
 template <std::size_t... kRows>
@@ -99,10 +138,12 @@ Kernels sixteens(std::index_sequence<kRows...>) {
           12,
           32,
           kMaxInner,
-          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::no>...},
-          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::yes>...},
-          {nullptr, &tile_of_sixteens<kRows + 1, 1, InPlace::no>...},
-          {nullptr, &tile_of_sixteens<kRows + 1, 1, InPlace::yes>...}};
+          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::no, Packs::no>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::yes, Packs::no>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 1, InPlace::no, Packs::no>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 1, InPlace::yes, Packs::no>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::no, Packs::yes>...},
+          {nullptr, &tile_of_sixteens<kRows + 1, 2, InPlace::yes, Packs::yes>...}};
 }
 template <std::size_t... kRows>
 Kernels eights(std::index_sequence<kRows...>) {
@@ -110,10 +151,12 @@ Kernels eights(std::index_sequence<kRows...>) {
           6,
           16,
           kMaxInner / 2,
-          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::no>...},
-          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::yes>...},
-          {nullptr, &tile_of_eights<kRows + 1, 1, InPlace::no>...},
-          {nullptr, &tile_of_eights<kRows + 1, 1, InPlace::yes>...}};
+          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::no, Packs::no>...},
+          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::yes, Packs::no>...},
+          {nullptr, &tile_of_eights<kRows + 1, 1, InPlace::no, Packs::no>...},
+          {nullptr, &tile_of_eights<kRows + 1, 1, InPlace::yes, Packs::no>...},
+          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::no, Packs::yes>...},
+          {nullptr, &tile_of_eights<kRows + 1, 2, InPlace::yes, Packs::yes>...}};
 }
 
 Kernels choose_kernels() {
@@ -176,9 +219,10 @@ LOCKSTEP_CLONES void pack_panels_along(const float* source, std::size_t stride, 
   }
 }
 
-/// The same for a transposed source, lane l of step p is source[l * stride + p]: transposes squares of four.
+/// The same for a transposed source, lane l of step p is source[l * stride + p]: transposes squares of four. The lanes
+/// from `lanes` to `filled` become zero.
 LOCKSTEP_CLONES void pack_across(const float* source, std::size_t stride, std::size_t inner, std::size_t lanes,
-                                 std::size_t width, float* panel) {
+                                 std::size_t filled, std::size_t width, float* panel) {
   std::size_t lane = 0;
   for (; lane + 4 <= lanes; lane += 4) {
     const float* const row = source + lane * stride;
@@ -211,9 +255,53 @@ LOCKSTEP_CLONES void pack_across(const float* source, std::size_t stride, std::s
   for (; lane < lanes; ++lane) {
     for (std::size_t p = 0; p < inner; ++p) panel[p * width + lane] = source[lane * stride + p];
   }
-  for (; lane < width; ++lane) {
+  for (; lane < filled; ++lane) {
     for (std::size_t p = 0; p < inner; ++p) panel[p * width + lane] = 0;
   }
+}
+
+/// The same for sixteen lanes.
+LOCKSTEP_TARGET("x86-64-v4")
+void pack_sixteen_across(const float* source, std::size_t stride, std::size_t inner, std::size_t width, float* panel) {
+  std::size_t p = 0;
+  for (; p + 4 <= inner; p += 4) {
+    // Row i of each square of four: four steps of the lanes i, 4 + i, 8 + i, 12 + i.
+    Sixteen rows[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      Four squares[4];
+      for (std::size_t q = 0; q < 4; ++q) std::memcpy(&squares[q], source + (4 * q + i) * stride + p, sizeof(Four));
+      const Eight low = __builtin_shufflevector(squares[0], squares[1], 0, 1, 2, 3, 4, 5, 6, 7);
+      const Eight high = __builtin_shufflevector(squares[2], squares[3], 0, 1, 2, 3, 4, 5, 6, 7);
+      rows[i] = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+#define LOCKSTEP_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define LOCKSTEP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOCKSTEP_FIRST(a, b) __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define LOCKSTEP_SECOND(a, b) __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+    const Sixteen low01 = LOCKSTEP_LOW(rows[0], rows[1]), high01 = LOCKSTEP_HIGH(rows[0], rows[1]);
+    const Sixteen low23 = LOCKSTEP_LOW(rows[2], rows[3]), high23 = LOCKSTEP_HIGH(rows[2], rows[3]);
+    const Sixteen steps[4] = {LOCKSTEP_FIRST(low01, low23), LOCKSTEP_SECOND(low01, low23),
+                              LOCKSTEP_FIRST(high01, high23), LOCKSTEP_SECOND(high01, high23)};
+#undef LOCKSTEP_LOW
+#undef LOCKSTEP_HIGH
+#undef LOCKSTEP_FIRST
+#undef LOCKSTEP_SECOND
+    for (std::size_t i = 0; i < 4; ++i) std::memcpy(panel + (p + i) * width, &steps[i], sizeof(Sixteen));
+  }
+  for (; p < inner; ++p) {
+    for (std::size_t l = 0; l < 16; ++l) panel[p * width + l] = source[l * stride + p];
+  }
+}
+
+/// Packs a panel from a transposed factor, lane l of step p is source[l * stride + p].
+void pack_panel_across(const float* source, std::size_t stride, std::size_t inner, std::size_t lanes, std::size_t width,
+                       float* panel) {
+  std::size_t lane = 0;
+  if (kernels().columns == 32) {
+    for (; lane + 16 <= lanes; lane += 16)
+      pack_sixteen_across(source + lane * stride, stride, inner, width, panel + lane);
+  }
+  if (lane < width) pack_across(source + lane * stride, stride, inner, lanes - lane, width - lane, width, panel + lane);
 }
 
 /// Packs the columns of b [inner, columns] in panels as wide as a tile; the last one is half as wide if that is enough.
@@ -227,7 +315,7 @@ void pack_columns(const Factor& b, std::size_t inner, std::size_t columns, float
   for (; o < columns; o += whole) {
     const std::size_t lanes = std::min(whole, columns - o), width = lanes <= whole / 2 ? whole / 2 : whole;
     if (b.transposed) {
-      pack_across(b.data + o * b.stride, b.stride, inner, lanes, width, packed + o * inner);
+      pack_panel_across(b.data + o * b.stride, b.stride, inner, lanes, width, packed + o * inner);
     } else {
       pack_along(b.data + o, b.stride, inner, lanes, width, packed + o * inner);
     }
@@ -246,7 +334,7 @@ void pack_rows(const Factor& a, std::size_t inner, std::size_t rows, std::size_t
     if (a.transposed) {
       pack_along(a.data + i, a.stride, inner, lanes, lanes, packed + i * inner);
     } else {
-      pack_across(a.data + i * a.stride, a.stride, inner, lanes, lanes, packed + i * inner);
+      pack_across(a.data + i * a.stride, a.stride, inner, lanes, lanes, lanes, packed + i * inner);
     }
   }
 }
@@ -272,6 +360,8 @@ Workspace& workspace() {
 struct Panels {
   const float* data = nullptr;
   std::size_t inner = 0, columns = 0;
+  float* memory = nullptr;  ///< `data` if the panels are still to be packed, each before its first use
+  Factor source = {};       ///< from here
 };
 
 /// Height of a panel: whole groups of four rows for a partial tile, because they pack fastest.
@@ -287,42 +377,92 @@ bool is_read_in_place(const Factor& a, std::size_t columns) {
   return !a.transposed && columns <= kMaxColumnsInPlace && a.stride % kSetDistance != 0;
 }
 
+/// A block of rows of a: panels of `height` rows, or rows in place, `next_row` elements from one row to the next.
+struct Left {
+  const float* data = nullptr;
+  std::size_t rows = 0, height = 0, next_row = 0;
+  InPlace in_place = InPlace::no;
+};
+
+/// The part of c [left.rows, columns] below one panel of b. `operands` has what its tiles share. If `source` is
+/// present, the first tile packs the panel from there.
+void add_panel(const Left& left, TileOperands operands, const Factor& source, float* memory, std::size_t width,
+               std::size_t columns, float* c, std::size_t stride) {
+  const Kernels& kernel = kernels();
+  const bool in_place = left.in_place == InPlace::yes, accumulate = operands.accumulate;
+  const Tiles& wide = in_place ? kernel.wide_in_place : kernel.wide;
+  const Tiles& tiles = width == kernel.columns ? wide : in_place ? kernel.narrow_in_place : kernel.narrow;
+  const std::size_t rows_per_fetch = (operands.inner + kStepsPerFetch - 1) / kStepsPerFetch;
+  const float* const next = operands.next;
+  for (std::size_t i = 0, fetched = 0; i < left.rows; i += left.height) {
+    const std::size_t lanes = std::min(left.height, left.rows - i);
+    operands.a = left.data + i * left.next_row;
+    operands.c = c + i * stride;
+    operands.c_stride = stride;
+    if (source.data != nullptr && i == 0) {
+      TileOperands packing = operands;
+      packing.b = source.data;
+      packing.b_stride = source.stride;
+      packing.packed = memory;
+      (in_place ? kernel.packing_in_place : kernel.packing)[lanes](packing);
+      continue;
+    }
+    operands.next = next + fetched * operands.next_stride;
+    fetched = fetched + rows_per_fetch < operands.inner ? fetched + rows_per_fetch : 0;
+    if (columns == width) {
+      tiles[lanes](operands);
+      continue;
+    }
+    // The last columns: computes a tile beside c and copies the columns that c has.
+    alignas(64) float edge[kMaxRows * kMaxColumns];
+    float* const to = operands.c;
+    operands.c = edge;
+    operands.c_stride = width;
+    operands.accumulate = false;
+    tiles[lanes](operands);
+    for (std::size_t r = 0; r < lanes; ++r) {
+      for (std::size_t v = 0; v < columns; ++v) {
+        const float sum = edge[r * width + v];
+        to[r * stride + v] = accumulate ? to[r * stride + v] + sum : sum;
+      }
+    }
+  }
+}
+
 /// The contribution of the panels' first steps to a block of c, for all rows. `a` begins at the block's first step.
 void add_block(const Factor& a, const ProductShape& block, const Panels& panels, bool accumulate, float* c,
                std::size_t stride, const Finish& finish) {
-  const Kernels& kernel = kernels();
+  const std::size_t whole = kernels().columns;
   const bool in_place = is_read_in_place(a, block.columns);
   const std::size_t height = panel_height(block.rows), block_rows = kBlockRows / height * height;
   for (std::size_t first = 0; first < block.rows; first += block_rows) {
     const std::size_t rows = std::min(block_rows, block.rows - first);
-    const Factor block_of_a = a.from(first, 0);
-    if (!in_place) pack_rows(block_of_a, block.inner, rows, height, workspace().a.get());
-    const float* const left = in_place ? block_of_a.data : workspace().a.get();
-    const std::size_t next_row = in_place ? a.stride : block.inner;
-    for (std::size_t o = 0; o < block.columns; o += kernel.columns) {
-      const float* const right = panels.data + o * panels.inner;
-      const bool is_narrow = panels.columns - o <= kernel.columns / 2;
-      const Tiles& tiles = is_narrow ? (in_place ? kernel.narrow_in_place : kernel.narrow)
-                                     : (in_place ? kernel.wide_in_place : kernel.wide);
-      const std::size_t width = is_narrow ? kernel.columns / 2 : kernel.columns;
+    Left left{
+        .data = a.from(first, 0).data, .rows = rows, .height = height, .next_row = a.stride, .in_place = InPlace::yes};
+    if (!in_place) {
+      pack_rows(a.from(first, 0), block.inner, rows, height, workspace().a.get());
+      left = {.data = workspace().a.get(), .rows = rows, .height = height, .next_row = block.inner};
+    }
+    const bool packs = first == 0 && panels.memory != nullptr, is_row_major = !panels.source.transposed;
+    for (std::size_t o = 0; o < block.columns; o += whole) {
+      // Panels that nobody reads again are packed into the same memory, which stays in the caches.
+      const std::size_t offset = packs && block.rows <= block_rows ? 0 : o * panels.inner;
+      const std::size_t width = panels.columns - o <= whole / 2 ? whole / 2 : whole;
       const std::size_t columns = std::min(width, block.columns - o);
-      for (std::size_t i = 0; i < rows; i += height) {
-        const std::size_t lanes = std::min(height, rows - i);
-        float* const to = c + (first + i) * stride + o;
-        if (columns == width) {
-          tiles[lanes](block.inner, left + i * next_row, a.stride, right, to, stride, accumulate);
-          continue;
-        }
-        // The last columns: computes a tile beside c and copies the columns that c has.
-        alignas(64) float edge[kMaxRows * kMaxColumns];
-        tiles[lanes](block.inner, left + i * next_row, a.stride, right, edge, width, false);
-        for (std::size_t r = 0; r < lanes; ++r) {
-          for (std::size_t v = 0; v < columns; ++v) {
-            const float sum = edge[r * width + v];
-            to[r * stride + v] = accumulate ? to[r * stride + v] + sum : sum;
-          }
-        }
+      const Factor source = packs ? panels.source.from(0, o) : Factor{};
+      const bool tile_packs = packs && is_row_major && columns == whole;
+      if (packs && !tile_packs) pack_columns(source, block.inner, columns, panels.memory + offset);
+      TileOperands operands{.inner = block.inner,
+                            .a_stride = a.stride,
+                            .b = panels.data + offset,
+                            .next = panels.data,
+                            .accumulate = accumulate};
+      if (block.columns - o > whole && (!packs || is_row_major)) {
+        operands.next = packs ? source.data + whole : panels.data + (o + whole) * panels.inner;
+        operands.next_stride = packs ? source.stride : whole;
       }
+      add_panel(left, operands, tile_packs ? source : Factor{}, tile_packs ? panels.memory + offset : nullptr, width,
+                columns, c + first * stride + o, stride);
     }
     finish(c + first * stride, rows, block.columns);
   }
@@ -340,8 +480,7 @@ void blocked_gemm(const ProductShape& shape, const Factor& a, const Factor& b, A
     const std::size_t columns = std::min(kBlockColumns, shape.columns - o);
     for (std::size_t p = 0; p < shape.inner; p += step) {
       const std::size_t inner = std::min(step, shape.inner - p);
-      pack_columns(b.from(p, o), inner, columns, right);
-      add_block(a.from(0, p), {shape.rows, columns, inner}, {right, inner, columns},
+      add_block(a.from(0, p), {shape.rows, columns, inner}, {right, inner, columns, right, b.from(p, o)},
                 accumulate == Accumulate::yes || p > 0, c + o, stride, p + inner == shape.inner ? finish : Finish());
     }
   }

@@ -4,10 +4,12 @@
 /// another, and that loop keeps a tile of the result in registers. A row-major a that few columns share is not copied:
 /// the loop reads its rows where they are.
 ///
-///   for columns of c by kBlockColumns, inner dimension by at most kBlockInner:   pack b   [panels of 32 or 16 columns]
-///     for rows of c by kBlockRows:                                               pack a   [panels of up to 12 or 6
-///     rows]
-///       for panels of b, panels of a: tile of c += panel of a * panel of b       one tile in 24 or 12 vector registers
+///   for columns of c by kBlockColumns, inner dimension by at most kMaxInner:
+///     for rows of c by kBlockRows:                                           pack a   [panels of up to 12 or 6 rows]
+///       for panels of b [32 or 16 columns]:   the first time each is packed, if b is row-major by the first tile
+///         for panels of a: tile of c += panel of a * panel of b              one tile in 24 or 12 vector registers
+///
+/// Tiles fetch the next panel of b into the second-level cache while they multiply.
 ///
 /// The BLAS alone does not suffice: it loses a tenth on the shapes of the networks here and more on the few rows of a
 /// recurrent step, cannot keep a factor packed between calls, and its order of summation depends on the partition of
