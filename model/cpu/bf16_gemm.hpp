@@ -31,9 +31,6 @@ struct Bf16PackedFactor {
 std::size_t bf16_packed_floats(std::size_t inner, std::size_t columns) noexcept;
 Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Factor& b, std::size_t inner, std::size_t columns,
                                  std::span<float> workspace);
-/// Order in which a product reads the panels of a right factor; each has the same bits. In turns they find what was
-/// read last in the caches, where the factor is larger than those.
-enum class PanelOrder { ascending, descending };
 /// bf16_gemm with a submatrix of b: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
 /// columns [begin, begin + columns) of b. begin is a multiple of kPackedGranule. The elements of b up to the next
 /// multiple of kPackedGranule of `inner` must be finite: they are multiplied by zero. `order` is about up to 32 rows.

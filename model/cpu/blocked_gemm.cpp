@@ -40,13 +40,14 @@ struct TileOperands {
   float* packed = nullptr;      ///< the panel to be packed
   const float* next = nullptr;  ///< rows of b that later tiles read, as wide as a tile
   std::size_t next_stride = 0;
+  std::size_t fetches = 1;  ///< rows of `next` every kStepsPerFetch steps
   float* c = nullptr;
   std::size_t c_stride = 0;
   bool accumulate = false;
 };
 using Tile = void (*)(const TileOperands& operands);
 
-/// Steps of a tile for each row of b that it fetches for later tiles: a panel is fetched by as many tiles.
+/// A panel is fetched by up to so many tiles of the panel before it.
 constexpr std::size_t kStepsPerFetch = 8;
 
 // Accessed by memcpy, because rows of c may be unaligned.
@@ -100,8 +101,9 @@ using Four = float __attribute__((vector_size(16)));
       } else {                                                                                                    \
         b += kVectors * kWidth;                                                                                   \
         if (p % kStepsPerFetch == 0) {                                                                            \
-          for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(next + v * kWidth, 0, 2);                 \
-          next += o.next_stride;                                                                                  \
+          for (std::size_t f = 0; f < o.fetches; ++f, next += o.next_stride) {                                    \
+            for (std::size_t v = 0; v < kVectors; ++v) __builtin_prefetch(next + v * kWidth, 0, 2);               \
+          }                                                                                                       \
         }                                                                                                         \
       }                                                                                                           \
     }                                                                                                             \
@@ -360,8 +362,9 @@ Workspace& workspace() {
 struct Panels {
   const float* data = nullptr;
   std::size_t inner = 0, columns = 0;
-  float* memory = nullptr;  ///< `data` if the panels are still to be packed, each before its first use
-  Factor source = {};       ///< from here
+  float* memory = nullptr;                   ///< `data` if the panels are still to be packed, each before its first use
+  Factor source = {};                        ///< from here
+  PanelOrder order = PanelOrder::ascending;  ///< ascending if they are still to be packed
 };
 
 /// Height of a panel: whole groups of four rows for a partial tile, because they pack fastest.
@@ -392,7 +395,9 @@ void add_panel(const Left& left, TileOperands operands, const Factor& source, fl
   const bool in_place = left.in_place == InPlace::yes, accumulate = operands.accumulate;
   const Tiles& wide = in_place ? kernel.wide_in_place : kernel.wide;
   const Tiles& tiles = width == kernel.columns ? wide : in_place ? kernel.narrow_in_place : kernel.narrow;
-  const std::size_t rows_per_fetch = (operands.inner + kStepsPerFetch - 1) / kStepsPerFetch;
+  const std::size_t tiles_of_panel = (left.rows + left.height - 1) / left.height;
+  operands.fetches = tiles_of_panel < kStepsPerFetch ? (kStepsPerFetch + tiles_of_panel - 1) / tiles_of_panel : 1;
+  const std::size_t rows_per_tile = (operands.inner + kStepsPerFetch - 1) / kStepsPerFetch * operands.fetches;
   const float* const next = operands.next;
   for (std::size_t i = 0, fetched = 0; i < left.rows; i += left.height) {
     const std::size_t lanes = std::min(left.height, left.rows - i);
@@ -408,7 +413,7 @@ void add_panel(const Left& left, TileOperands operands, const Factor& source, fl
       continue;
     }
     operands.next = next + fetched * operands.next_stride;
-    fetched = fetched + rows_per_fetch < operands.inner ? fetched + rows_per_fetch : 0;
+    fetched = fetched + rows_per_tile < operands.inner ? fetched + rows_per_tile : 0;
     if (columns == width) {
       tiles[lanes](operands);
       continue;
@@ -432,7 +437,7 @@ void add_panel(const Left& left, TileOperands operands, const Factor& source, fl
 /// The contribution of the panels' first steps to a block of c, for all rows. `a` begins at the block's first step.
 void add_block(const Factor& a, const ProductShape& block, const Panels& panels, bool accumulate, float* c,
                std::size_t stride, const Finish& finish) {
-  const std::size_t whole = kernels().columns;
+  const std::size_t whole = kernels().columns, count = (block.columns + whole - 1) / whole;
   const bool in_place = is_read_in_place(a, block.columns);
   const std::size_t height = panel_height(block.rows), block_rows = kBlockRows / height * height;
   for (std::size_t first = 0; first < block.rows; first += block_rows) {
@@ -444,7 +449,9 @@ void add_block(const Factor& a, const ProductShape& block, const Panels& panels,
       left = {.data = workspace().a.get(), .rows = rows, .height = height, .next_row = block.inner};
     }
     const bool packs = first == 0 && panels.memory != nullptr, is_row_major = !panels.source.transposed;
-    for (std::size_t o = 0; o < block.columns; o += whole) {
+    for (std::size_t q = 0; q < count; ++q) {
+      const bool ascends = panels.order == PanelOrder::ascending;
+      const std::size_t o = (ascends ? q : count - 1 - q) * whole;
       // Panels that nobody reads again are packed into the same memory, which stays in the caches.
       const std::size_t offset = packs && block.rows <= block_rows ? 0 : o * panels.inner;
       const std::size_t width = panels.columns - o <= whole / 2 ? whole / 2 : whole;
@@ -457,8 +464,8 @@ void add_block(const Factor& a, const ProductShape& block, const Panels& panels,
                             .b = panels.data + offset,
                             .next = panels.data,
                             .accumulate = accumulate};
-      if (block.columns - o > whole && (!packs || is_row_major)) {
-        operands.next = packs ? source.data + whole : panels.data + (o + whole) * panels.inner;
+      if (q + 1 < count && (!packs || is_row_major)) {
+        operands.next = packs ? source.data + whole : panels.data + (ascends ? o + whole : o - whole) * panels.inner;
         operands.next_stride = packs ? source.stride : whole;
       }
       add_panel(left, operands, tile_packs ? source : Factor{}, tile_packs ? panels.memory + offset : nullptr, width,
@@ -500,12 +507,13 @@ PackedFactor pack_right(const Factor& b, std::size_t inner, std::size_t columns,
 }
 
 void product_with_packed(const ProductShape& shape, const Factor& a, const PackedFactor& b, std::size_t begin,
-                         Accumulate accumulate, float* c, std::size_t stride) {
+                         Accumulate accumulate, float* c, std::size_t stride, PanelOrder order) {
   assert(begin % kPackedGranule == 0 && begin + shape.columns <= b.columns && shape.inner <= b.inner);
   const std::size_t step = block_inner(b.inner), padded = rounded_up(b.columns, kPackedGranule);
   for (std::size_t p = 0; p < shape.inner; p += step) {
     const std::size_t steps = std::min(step, b.inner - p);
-    const Panels panels{b.data + p * padded + begin * steps, steps, b.columns - begin};
+    const Panels panels{
+        .data = b.data + p * padded + begin * steps, .inner = steps, .columns = b.columns - begin, .order = order};
     add_block(a.from(0, p), {shape.rows, shape.columns, std::min(steps, shape.inner - p)}, panels,
               accumulate == Accumulate::yes || p > 0, c, stride, Finish());
   }

@@ -78,10 +78,13 @@ struct PackedFactor {
 /// Size of that memory in elements.
 std::size_t packed_elements(std::size_t inner, std::size_t columns) noexcept;
 PackedFactor pack_right(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace);
+/// Order in which a product reads the panels of a right factor; each has the same bits. In turns they find what was
+/// read last in the caches, where the factor is larger than those.
+enum class PanelOrder { ascending, descending };
 /// blocked_gemm with a submatrix of b: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
 /// columns [begin, begin + columns) of b. begin is a multiple of kPackedGranule.
 void product_with_packed(const ProductShape& shape, const Factor& a, const PackedFactor& b, std::size_t begin,
-                         Accumulate accumulate, float* c, std::size_t stride);
+                         Accumulate accumulate, float* c, std::size_t stride, PanelOrder order = PanelOrder::ascending);
 inline constexpr std::size_t kPackedGranule = 32;
 
 }  // namespace lockstep::model::cpu

@@ -99,7 +99,7 @@ void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::siz
     return bf16_product_with_packed(unit_, shape, a, bf16_packed_, begin, accumulate, c, stride, order);
   }
   if (packed_.data == nullptr) return cpu::multiply(shape, a, factor_.from(0, begin), accumulate, c, stride, unit_);
-  product_with_packed(shape, a, packed_, begin, accumulate, c, stride);
+  product_with_packed(shape, a, packed_, begin, accumulate, c, stride, order);
 }
 
 void prepare_gemm() { openblas_set_num_threads(1); }
