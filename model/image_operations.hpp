@@ -114,6 +114,16 @@ struct StridedCopy {
   std::array<std::int64_t, 5> extents{1, 1, 1, 1, 1}, from_steps{}, to_steps{};
   std::int64_t from_first = 0, to_first = 0;
   std::int64_t from_elements = 0, to_elements = 0;  ///< per sample
+  /// The way back.
+  StridedCopy reversed() const noexcept {
+    return {.extents = extents,
+            .from_steps = to_steps,
+            .to_steps = from_steps,
+            .from_first = to_first,
+            .to_first = from_first,
+            .from_elements = to_elements,
+            .to_elements = from_elements};
+  }
 };
 
 /// Largest number of positions in the window of a max pool: they fit one byte.

@@ -192,6 +192,23 @@ void SequenceOperations::dropout(const Tensor& x, const Tensor& keys, const Drop
   do_dropout(x, keys, rule, y);
 }
 
+void SequenceOperations::batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b,
+                                         const Tensor& c) {
+  const char* const operation = "batched_product";
+  const auto holds = [&](const Tensor& tensor, std::int64_t rows, std::int64_t columns, bool transposed) {
+    return is(tensor, types_.compute, shape.count * (transposed ? columns : rows), transposed ? rows : columns);
+  };
+  require(shape.count >= 0 && shape.rows > 0 && shape.inner > 0 && shape.columns > 0, operation,
+          "extents must be positive");
+  require(holds(a, shape.rows, shape.inner, shape.a_transposed), operation,
+          "a must be [count * rows, inner], or its transposed matrices, in the compute type");
+  require(holds(b, shape.inner, shape.columns, shape.b_transposed), operation,
+          "b must be [count * inner, columns], or its transposed matrices, in the compute type");
+  require(holds(c, shape.rows, shape.columns, false), operation, "c must be [count * rows, columns]");
+  require(apart(c, a) && apart(c, b), operation, "c must have memory of its own");
+  if (shape.count > 0) do_batched_product(shape, a, b, c);
+}
+
 void SequenceOperations::attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
   const auto& [joint, keys, y, log_sums] = operands;
   const char* const operation = "attention_forward";

@@ -65,6 +65,12 @@ struct TokenRange {
   std::int64_t first = 0, count = 0;  ///< numbers of the sample
   std::int64_t vocabulary = 0;        ///< tokens are 0 to vocabulary - 1
 };
+/// Products of pairs of matrices: `count` of them, one below the other in each tensor.
+struct BatchedProduct {
+  std::int64_t count = 0;
+  std::int64_t rows = 0, inner = 0, columns = 0;    ///< a product is [rows, inner] times [inner, columns]
+  bool a_transposed = false, b_transposed = false;  ///< a is stored as [inner, rows], b as [columns, inner]
+};
 struct AttentionForwardOperands {
   Tensor joint;
   Tensor dropout_keys = {};  ///< uint64 [samples, 1]; may be absent if nothing is dropped
@@ -106,6 +112,7 @@ struct GruBackwardOperands {
   VOID do_gelu_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                         \
   VOID do_gelu_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&) BODY;                            \
   VOID do_dropout(const Tensor&, const Tensor&, const Dropout&, const Tensor&) BODY;                              \
+  VOID do_batched_product(const BatchedProduct&, const Tensor&, const Tensor&, const Tensor&) BODY;               \
   VOID do_attention_forward(const Attention&, const AttentionForwardOperands&) BODY;                              \
   VOID do_attention_backward(const Attention&, const AttentionBackwardOperands&) BODY;                            \
   VOID do_lstm_forward(const Lstm&, const LstmForwardOperands&) BODY;                                             \
@@ -161,6 +168,9 @@ class SequenceOperations {
   /// positions, columns]. Its own backward: call it with d_y for x. y may be the same tensor as x.
   void dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y);
 
+  /// c = a b for each pair of matrices. a [count * rows, inner], b [count * inner, columns], or each of their matrices
+  /// transposed; c [count * rows, columns]. Sums in fp32 at least.
+  void batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b, const Tensor& c);
   /// y [R, width] from joint [R, 3 width]; R = samples * context. log_sums: master type [samples * heads, context]: log
   /// of the sum of exponentials of each row of scores. No matrix of context x context is kept. keys: for the dropout;
   /// may be empty if its rate is 0.

@@ -185,26 +185,6 @@ void emit_max_pool(OnnxEmission& to, const Node& node) {
   to.set_image(to.output_of(node), to.onnx.node("MaxPool", {to.image(node.inputs[0])}, sliding(to, node, "window")));
 }
 
-/// Channels are the second extent of images, and columns that of rows.
-void emit_concatenate(OnnxEmission& to, const Node& node) {
-  const bool as_image = to.is_image_alone(node.inputs[0]);
-  OnnxGraph::Names parts;
-  for (const std::size_t input : node.inputs) parts.push_back(as_image ? to.image(input) : to.rows(input));
-  const Name y = to.onnx.node("Concat", parts, {{"axis", std::int64_t{1}}});
-  as_image ? to.set_image(to.output_of(node), y) : to.set_rows(to.output_of(node), y);
-}
-
-void emit_average_pool(OnnxEmission& to, const Node& node) {
-  OnnxGraph::Attributes attributes = sliding(to, node, "window");
-  attributes.emplace_back("count_include_pad", std::int64_t{node.call.get<bool>("count-padding")});
-  to.set_image(to.output_of(node), to.onnx.node("AveragePool", {to.image(node.inputs[0])}, std::move(attributes)));
-}
-
-void emit_global_max(OnnxEmission& to, const Node& node) {
-  const Name most = to.onnx.node("GlobalMaxPool", {to.image(node.inputs[0])});
-  to.set_rows(to.output_of(node), to.onnx.node("Flatten", {most}));
-}
-
 /// The value with all its extents behind the batch, channels last.
 Name whole(OnnxEmission& to, std::size_t value) {
   Numbers extents{-1};
@@ -220,6 +200,41 @@ void set_whole(OnnxEmission& to, const Node& node, const Name& y) {
 std::int64_t axis_of(const OnnxEmission& to, const Node& node) {
   const auto axis = node.call.get<std::int64_t>("axis");
   return axis < 0 ? axis + static_cast<std::int64_t>(to.type(node.inputs[0]).shape.count()) + 1 : axis + 1;
+}
+
+/// Channels are the second extent of images, and columns that of rows.
+void emit_concatenate(OnnxEmission& to, const Node& node) {
+  const std::int64_t axis = axis_of(to, node);
+  if (axis < static_cast<std::int64_t>(to.type(node.inputs[0]).shape.count())) {
+    OnnxGraph::Names wholes;
+    for (const std::size_t input : node.inputs) wholes.push_back(whole(to, input));
+    return set_whole(to, node, to.onnx.node("Concat", wholes, {{"axis", axis}}));
+  }
+  const bool as_image = to.is_image_alone(node.inputs[0]);
+  OnnxGraph::Names parts;
+  for (const std::size_t input : node.inputs) parts.push_back(as_image ? to.image(input) : to.rows(input));
+  const Name y = to.onnx.node("Concat", parts, {{"axis", std::int64_t{1}}});
+  as_image ? to.set_image(to.output_of(node), y) : to.set_rows(to.output_of(node), y);
+}
+
+/// Once for each sample of the input.
+void emit_constant(OnnxEmission& to, const Node& node) {
+  const model::Shape& shape = to.type(to.output_of(node)).shape;
+  const Name value = to.onnx.reshape(to.weight(node, 0), {1, shape.places(), shape.last()});
+  const Name samples = to.onnx.slice(to.onnx.node("Shape", {whole(to, node.inputs[0])}), to.onnx.numbers({0}),
+                                     to.onnx.numbers({1}), {0}, {1});
+  set_whole(to, node, to.onnx.node("Expand", {value, to.onnx.concatenate({samples, to.onnx.numbers({1, 1})})}));
+}
+
+void emit_average_pool(OnnxEmission& to, const Node& node) {
+  OnnxGraph::Attributes attributes = sliding(to, node, "window");
+  attributes.emplace_back("count_include_pad", std::int64_t{node.call.get<bool>("count-padding")});
+  to.set_image(to.output_of(node), to.onnx.node("AveragePool", {to.image(node.inputs[0])}, std::move(attributes)));
+}
+
+void emit_global_max(OnnxEmission& to, const Node& node) {
+  const Name most = to.onnx.node("GlobalMaxPool", {to.image(node.inputs[0])});
+  to.set_rows(to.output_of(node), to.onnx.node("Flatten", {most}));
 }
 
 void emit_mean(OnnxEmission& to, const Node& node) {
@@ -240,6 +255,18 @@ void emit_multiply(OnnxEmission& to, const Node& node) {
   extents.front() = -1;
   extents.back() = second.last();
   set_whole(to, node, to.onnx.node("Mul", {whole(to, node.inputs[0]), to.onnx.reshape(factor, extents)}));
+}
+
+void emit_matmul(OnnxEmission& to, const Node& node) {
+  Name second = whole(to, node.inputs[1]);
+  if (node.call.get<bool>("transpose")) {
+    Numbers order{0};
+    const auto count = static_cast<std::int64_t>(to.type(node.inputs[1]).shape.count());
+    for (std::int64_t axis = 1; axis + 1 < count; ++axis) order.push_back(axis);
+    order.insert(order.end(), {count, count - 1});
+    second = to.onnx.transpose(second, order);
+  }
+  set_whole(to, node, to.onnx.node("MatMul", {whole(to, node.inputs[0]), second}));
 }
 
 void emit_reshape(OnnxEmission& to, const Node& node) { set_whole(to, node, to.rows(node.inputs[0])); }
@@ -493,6 +520,7 @@ constexpr std::array kEmitters{
     OnnxEmitter{"average-pool", emit_average_pool},
     OnnxEmitter{"batch-norm", emit_batch_norm},
     OnnxEmitter{"concatenate", emit_concatenate},
+    OnnxEmitter{"constant", emit_constant},
     OnnxEmitter{"conv", emit_conv},
     OnnxEmitter{"conv-transpose", emit_conv_transpose},
     OnnxEmitter{"dense", emit_dense},
@@ -510,6 +538,7 @@ constexpr std::array kEmitters{
     OnnxEmitter{"lstm", emit_lstm},
     OnnxEmitter{"max-pool", emit_max_pool},
     OnnxEmitter{"mean", emit_mean},
+    OnnxEmitter{"matmul", emit_matmul},
     OnnxEmitter{"multiply", emit_multiply},
     OnnxEmitter{"positions", emit_positions},
     OnnxEmitter{"reshape", emit_reshape},

@@ -186,6 +186,21 @@ void CpuSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumula
   });
 }
 
+void CpuSequences::do_batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b, const Tensor& c) {
+  const std::size_t rows = size(shape.rows), inner = size(shape.inner), columns = size(shape.columns);
+  const Factor left{a.elements<float>().data(), size(a.columns), shape.a_transposed};
+  const Factor right{b.elements<float>().data(), size(b.columns), shape.b_transposed};
+  float* const out = c.elements<float>().data();
+  threads_.split(size(shape.count), 1, threshold(rows * columns), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      multiply({.rows = rows, .columns = columns, .inner = inner},
+               {left.data + i * rows * inner, left.stride, left.transposed},
+               {right.data + i * inner * columns, right.stride, right.transposed}, Accumulate::no,
+               out + i * rows * columns, columns, unit_);
+    }
+  });
+}
+
 void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
   const auto from = x.elements<float>(), to = y.elements<float>();
   if (rule.rate == 0) {

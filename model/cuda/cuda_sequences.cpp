@@ -109,6 +109,19 @@ void CudaSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumul
   cuda::gelu_backward(tools_.stream, x, d_y, accumulate, d_bias, tools_.scratch);
 }
 
+/// A call for each pair: cuBLASLt's kernels for such pairs are those for one matrix.
+void CudaSequences::do_batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b, const Tensor& c) {
+  const auto turned = [](bool transposed) { return transposed ? Matmul::Transposed::yes : Matmul::Transposed::no; };
+  const auto pair = [&](const Tensor& of, std::int64_t i) {
+    return of.row_range(i * (of.rows / shape.count), of.rows / shape.count);
+  };
+  for (std::int64_t i = 0; i < shape.count; ++i) {
+    const Tensor left = pair(a, i), right = pair(b, i);
+    tools_.matmul.multiply(tools_.stream, {left, turned(shape.a_transposed)}, {right, turned(shape.b_transposed)},
+                           Accumulate::no, pair(c, i));
+  }
+}
+
 void CudaSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
   if (rule.rate > 0) return cuda::dropout(tools_.stream, x, keys, rule, y);
   if (x.data != y.data && x.count() > 0) cuda::cast(tools_.stream, x, y);

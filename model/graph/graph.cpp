@@ -193,11 +193,14 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Activat
     const ValueType type = for_call(description.calls[i], [&] {
       const OperationKind& kind = kind_of(description.calls[i], kinds);
       for (const ValueType& input : inputs) require_readable(kind, input);
-      if (description.input_holds == Holds::tokens && node.operation->sees_later_positions()) {
-        throw std::invalid_argument(
-            "sees later positions, and a language model predicts them: leave `causal` as it is");
+      const ValueType declared = node.operation->declare(declarations, inputs);
+      if (description.input_holds == Holds::tokens && !node.operation->is_causal()) {
+        throw std::invalid_argument(fmt::format("lets a position see later ones, which a language model predicts: {}",
+                                                kind.name == "attention"
+                                                    ? "leave `causal` as it is"
+                                                    : "attention, lstm and gru look at earlier positions alone"));
       }
-      return node.operation->declare(declarations, inputs);
+      return declared;
     });
     const OperationNeeds needs = node.operation->needs();
     const bool may_be_input = needs.is_view || needs.training_only;

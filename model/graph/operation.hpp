@@ -196,8 +196,9 @@ class Operation {
   /// True if forward can compute some of a sample's positions (Pass::positions): rows are positions, and none depends
   /// on later ones.
   virtual bool takes_positions() const { return false; }
-  /// True if results depend on later positions by intention: no network that predicts the next token may have it.
-  virtual bool sees_later_positions() const { return false; }
+  /// True if each place of the output depends on the same and on earlier places of the inputs alone, as all operations
+  /// of a network that predicts the next token must. Asked after declare().
+  virtual bool is_causal() const { return takes_positions(); }
   /// Name, description and costs; nothing is asked of views.
   virtual LayerPlan plan(const NodeView& node) const = 0;
   /// The lines of a node with several, or with none.

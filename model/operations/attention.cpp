@@ -38,7 +38,6 @@ class AttentionOperation final : public Operation {
 
   OperationNeeds needs() const override { return {.reads_inputs = 1, .reads_output = true, .keeps_inputs = 1}; }
   bool takes_positions() const override { return shape_.causal; }
-  bool sees_later_positions() const override { return !shape_.causal; }
 
   /// Scores and their product with the values; the causal mask halves both.
   LayerPlan plan(const NodeView& node) const override {

@@ -169,6 +169,7 @@ class TokenLstm final : public Operation {
     return {.shape = in.with_last(width_), .order = RowOrder::time_major};
   }
 
+  bool is_causal() const override { return true; }
   OperationNeeds needs() const override {
     return {.reads_inputs = 1,
             .reads_output = true,
@@ -413,6 +414,7 @@ class LstmOperation final : public Operation {
     }
     return of_input_->declare(declarations, inputs);
   }
+  bool is_causal() const override { return of_input_->is_causal(); }
   OperationNeeds needs() const override { return of_input_->needs(); }
   LayerPlan plan(const NodeView& node) const override { return of_input_->plan(node); }
   std::vector<LayerPlan> lines(const NodeView& node) const override { return of_input_->lines(node); }

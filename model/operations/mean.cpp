@@ -25,8 +25,10 @@ class MeanOperation final : public PlainOperation {
     pool_ = {.pool = {.in = {.height = before, .width = extent, .channels = behind},
                       .out = {.height = before, .width = 1, .channels = behind},
                       .window = {.width = {.size = extent, .stride = extent}}}};
+    is_causal_ = axis > 0;
     return {.shape = Shape(extents)};
   }
+  bool is_causal() const override { return is_causal_; }
 
   void forward(const NodePass& node) const override {
     node.pass.images().average_pool_forward(pool_, node.by_sample(node.in(), pool_.pool.in.elements()),
@@ -41,6 +43,7 @@ class MeanOperation final : public PlainOperation {
  private:
   std::int64_t axis_;
   AveragePool pool_{};
+  bool is_causal_ = false;
 };
 
 }  // namespace

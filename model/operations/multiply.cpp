@@ -19,8 +19,10 @@ class MultiplyOperation final : public PlainOperation {
       throw std::invalid_argument(fmt::format("multiplies {} by {}: they must have one shape, or the second be {}",
                                               to_string(first), to_string(second), first.last()));
     }
+    is_causal_ = first == second;
     return inputs[0];
   }
+  bool is_causal() const override { return is_causal_; }
   OperationNeeds needs() const override { return {.reads_inputs = 3}; }
   std::string describe(const NodeView& node) const override {
     return node.inputs[0].shape == node.inputs[1].shape ? "product of 2" : "by a number per channel";
@@ -31,6 +33,9 @@ class MultiplyOperation final : public PlainOperation {
     if (const Tensor d_b = node.d_in(1); d_b.present()) images.multiply_sums(node.in(0), node.d_out(), d_b);
     if (const Tensor d_a = node.d_in(0); d_a.present()) images.multiply(node.d_out(), node.in(1), d_a);
   }
+
+ private:
+  bool is_causal_ = false;
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ class PositionsOperation final : public Operation {
     return inputs[0];
   }
 
+  bool is_causal() const override { return true; }
   OperationNeeds needs() const override { return {.passes_on = 1, .in_place = 1}; }
 
   LayerPlan plan(const NodeView& node) const override {

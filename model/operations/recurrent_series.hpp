@@ -89,6 +89,7 @@ class RecurrentSeries final : public Operation {
     return {.shape = last_only_ ? Shape{columns} : in.with_last(columns)};
   }
 
+  bool is_causal() const override { return directions_.size() == 1 && !directions_[0].is_backward && !last_only_; }
   OperationNeeds needs() const override {
     return carries_ ? OperationNeeds{.reads_inputs = 1, .reads_output = true, .overwrites_gradient = true}
                     : OperationNeeds{};

@@ -37,8 +37,10 @@ class ReshapeOperation final : public Operation {
     } else if (known != in.elements()) {
       refuse("the elements must be as many");
     }
+    is_causal_ = extents_.size() > 1 && extents_[0] == in.extents()[0];
     return {.shape = Shape(extents_)};
   }
+  bool is_causal() const override { return is_causal_; }
   OperationNeeds needs() const override { return {.passes_on = 1, .is_view = true}; }
   LayerPlan plan(const NodeView& /*node*/) const override { return {}; }
   void forward(const NodePass& /*node*/) const override {}
@@ -46,6 +48,7 @@ class ReshapeOperation final : public Operation {
 
  private:
   Numbers extents_;
+  bool is_causal_ = false;
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ class ResponseNormOperation final : public PlainOperation {
     return inputs[0];
   }
 
+  bool is_causal() const override { return true; }
   OperationNeeds needs() const override {
     return {.reads_inputs = 1,
             .reads_output = true,

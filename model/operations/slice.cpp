@@ -45,8 +45,10 @@ class SliceOperation final : public PlainOperation {
     copy_.from_first = begin * from[axis];
     copy_.from_elements = in.elements();
     copy_.to_elements = out.elements();
+    is_causal_ = axis > 0;
     return {.shape = out};
   }
+  bool is_causal() const override { return is_causal_; }
 
   void forward(const NodePass& node) const override {
     node.pass.images().copy_strided(copy_, node.by_sample(node.in(), copy_.from_elements),
@@ -55,11 +57,7 @@ class SliceOperation final : public PlainOperation {
 
   void backward(const NodePass& node) const override {
     node.pass.backend.fill_zero(node.d_in());
-    StridedCopy back = copy_;
-    std::swap(back.from_steps, back.to_steps);
-    std::swap(back.from_first, back.to_first);
-    std::swap(back.from_elements, back.to_elements);
-    node.pass.images().copy_strided(back, node.by_sample(node.d_out(), copy_.to_elements),
+    node.pass.images().copy_strided(copy_.reversed(), node.by_sample(node.d_out(), copy_.to_elements),
                                     node.by_sample(node.d_in(), copy_.from_elements));
   }
 
@@ -67,6 +65,7 @@ class SliceOperation final : public PlainOperation {
   std::int64_t axis_, begin_, step_;
   std::optional<std::int64_t> end_;
   StridedCopy copy_;
+  bool is_causal_ = false;
 };
 
 }  // namespace

@@ -10,13 +10,20 @@ namespace {
 
 class SoftmaxOperation final : public PlainOperation {
  public:
-  ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override { return inputs[0]; }
+  ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
+    is_causal_ = inputs[0].shape.count() > 1;
+    return inputs[0];
+  }
+  bool is_causal() const override { return is_causal_; }
   OperationNeeds needs() const override { return {.reads_output = true, .in_place = 1, .gradient_in_place = 1}; }
   std::string describe(const NodeView& node) const override { return fmt::format("over {}", node.output.shape.last()); }
   void forward(const NodePass& node) const override { node.pass.images().softmax_forward(node.in(), node.out()); }
   void backward(const NodePass& node) const override {
     node.pass.images().softmax_backward(node.out(), node.d_out(), node.d_in());
   }
+
+ private:
+  bool is_causal_ = false;
 };
 
 }  // namespace

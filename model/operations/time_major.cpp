@@ -12,6 +12,7 @@ class TimeMajorOperation final : public Operation {
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     return {.shape = inputs[0].shape, .holds = Holds::tokens, .order = RowOrder::time_major};
   }
+  bool is_causal() const override { return true; }
   OperationNeeds needs() const override { return {}; }
   LayerPlan plan(const NodeView& /*node*/) const override { return {}; }
   std::vector<LayerPlan> lines(const NodeView& /*node*/) const override { return {}; }

@@ -31,6 +31,7 @@ class TokensOperation final : public Operation {
     }
     return {.shape = {range_.count}, .holds = Holds::tokens};
   }
+  bool is_causal() const override { return true; }
   OperationNeeds needs() const override { return {}; }
   LayerPlan plan(const NodeView& /*node*/) const override { return {}; }
   std::vector<LayerPlan> lines(const NodeView& /*node*/) const override { return {}; }

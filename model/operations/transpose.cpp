@@ -47,13 +47,11 @@ class TransposeOperation final : public PlainOperation {
     return {.shape = out};
   }
 
+  bool is_causal() const override { return order_[0] == 0; }
+
   void forward(const NodePass& node) const override { copy(node, copy_, node.in(), node.out()); }
 
-  void backward(const NodePass& node) const override {
-    StridedCopy back = copy_;
-    std::swap(back.from_steps, back.to_steps);
-    copy(node, back, node.d_out(), node.d_in());
-  }
+  void backward(const NodePass& node) const override { copy(node, copy_.reversed(), node.d_out(), node.d_in()); }
 
  private:
   static void copy(const NodePass& node, const StridedCopy& how, const Tensor& from, const Tensor& to) {

@@ -40,7 +40,9 @@ std::uint64_t hash_of(const Description& description) {
     for (const auto& [name, value] : call.arguments) {
       if (std::holds_alternative<Initializers>(value) || name == "decay") continue;
       if (name == "dropout" || (name == "scale" && call.kind == "batch-norm")) continue;
-      if (call.kind == "upsample" && name == "mode" && to_text(value) == "nearest") continue;  // younger than the rest
+      // Younger than the rest.
+      if (call.kind == "upsample" && name == "mode" && to_text(value) == "nearest") continue;
+      if (call.kind == "concatenate" && name == "axis" && to_text(value) == "-1") continue;
       add_to_hash(name, hash);
       add_to_hash(to_text(value), hash);
     }

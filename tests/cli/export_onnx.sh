@@ -96,6 +96,21 @@ network:
   - flatten
   - dense: $outputs
 END
+cat >products.yaml <<'END'
+name: products
+network:
+  - conv: {channels: 8, kernel: 4, stride: 4, padding: valid}
+  - reshape: {shape: [-1, 8], name: places}
+  - constant: {shape: [2, 8], name: class}
+  - concatenate: {from: [class, places], axis: 0}
+  - dense: {units: 8, name: queries}
+  - dense: {units: 8, name: keys}
+  - matmul: {from: [queries, keys], transpose: yes}
+  - softmax: {name: shares}
+  - matmul: {from: [shares, keys]}
+  - mean: {axis: 0}
+  - dense: $outputs
+END
 cat >columns.yaml <<'END'
 name: columns
 network: [parallel: [[dense: 4, tanh], [dense: 3, leaky-relu: 0.1]], concatenate: [input], residual: [dense: 14], dense: $outputs]
@@ -123,6 +138,7 @@ resnet18 large.h5 --model resnet --depth 18 --learning-rate 0.01
 resnet50 large.h5 --model resnet --depth 50 --learning-rate 0.01
 branches images.h5 --model branches.yaml --learning-rate 0.01
 columns wide.h5 --model columns.yaml --learning-rate 0.01
+products images.h5 --model products.yaml --learning-rate 0.01
 recurrent series.h5 --model recurrent.yaml --learning-rate 0.01
 unet images.h5 --model unet.yaml --learning-rate 0.01
 vit images.h5 --model vit.yaml --patch 3 --width 8 --heads 2 --warmup-steps 0

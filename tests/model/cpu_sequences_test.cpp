@@ -213,6 +213,31 @@ TEST_F(CpuSequencesTest, Gelus) {
   }
 }
 
+TEST_F(CpuSequencesTest, BatchedProducts) {
+  struct Case {
+    std::int64_t count, rows, inner, columns;
+  };
+  for (const auto& [count, rows, inner, columns] :
+       {Case{0, 3, 4, 5}, Case{1, 1, 1, 1}, Case{7, 3, 40, 5}, Case{3, 70, 33, 130}, Case{64, 16, 16, 16}}) {
+    for (const int turned : {0, 1, 2, 3}) {
+      const BatchedProduct shape{.count = count,
+                                 .rows = rows,
+                                 .inner = inner,
+                                 .columns = columns,
+                                 .a_transposed = (turned & 1) != 0,
+                                 .b_transposed = (turned & 2) != 0};
+      const auto [a_rows, a_columns] = shape.a_transposed ? std::pair(inner, rows) : std::pair(rows, inner);
+      const auto [b_rows, b_columns] = shape.b_transposed ? std::pair(columns, inner) : std::pair(inner, columns);
+      compare(
+          {{.name = "a", .rows = count * a_rows, .columns = a_columns},
+           {.name = "b", .rows = count * b_rows, .columns = b_columns},
+           {.name = "c", .rows = count * rows, .columns = columns, .tolerance = 40 * std::sqrt(inner + 1.0)}},
+          [&](SequenceOperations& s, const std::vector<Tensor>& t) { s.batched_product(shape, t[0], t[1], t[2]); },
+          fmt::format("{} products of {} x {} x {}, {}", count, rows, inner, columns, turned));
+    }
+  }
+}
+
 TEST_F(CpuSequencesTest, DropoutsOfEveryOrderAndWidth) {
   for (const auto order : {RowOrder::sample_major, RowOrder::time_major}) {
     for (const std::int64_t samples : {0, 1, 3}) {

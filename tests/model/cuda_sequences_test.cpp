@@ -118,6 +118,22 @@ TEST_P(CudaSequencesTest, ProjectsOntoTheTable) {
   }
 }
 
+TEST_P(CudaSequencesTest, MultipliesPairs) {
+  for (const std::int64_t count : {0, 3}) {
+    for (const bool turned : {false, true}) {
+      const BatchedProduct shape{
+          .count = count, .rows = 5, .inner = 7, .columns = 6, .a_transposed = turned, .b_transposed = turned};
+      const Pair& a = turned ? filled(type(), count * 7, 5) : filled(type(), count * 5, 7);
+      const Pair& b = turned ? filled(type(), count * 6, 7) : filled(type(), count * 7, 6);
+      const Pair& c = workspace(type(), count * 5, 6);
+      both([&](SequenceOperations& operations, const auto& of) {
+        operations.batched_product(shape, of(a), of(b), of(c));
+      });
+      expect_same(c, "c");
+    }
+  }
+}
+
 TEST_P(CudaSequencesTest, NormalisesAndBends) {
   for (const std::int64_t rows : {0, 9}) {
     const Pair &x = filled(type(), rows, 40), &residual = filled(type(), rows, 40), &sum = workspace(type(), rows, 40);

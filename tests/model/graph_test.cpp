@@ -241,7 +241,41 @@ TEST(Graph, RefusesTokensWhereNumbersAreRead) {
               "l has the last of its steps alone, and a language model predicts a token behind each");
   }
   EXPECT_EQ(refusal({embedding, {.kind = "attention", .name = "a", .arguments = {{"heads", 2}, {"causal", false}}}}),
-            "a sees later positions, and a language model predicts them: leave `causal` as it is");
+            "a lets a position see later ones, which a language model predicts: leave `causal` as it is");
+  EXPECT_EQ(refusal({embedding, {.kind = "conv", .name = "a", .arguments = {{"channels", 4}, {"kernel", Numbers{3}}}}}),
+            "a lets a position see later ones, which a language model predicts: attention, lstm and gru look at "
+            "earlier positions alone");
+}
+
+TEST(Graph, PositionsOfALanguageModelSeeEarlierOnesAlone) {
+  const auto is_refused = [](const char* kind, decltype(Call::arguments) arguments,
+                             std::vector<std::string> from = {}) {
+    const std::string text = graph_refusal(
+        {.input_shape = {6},
+         .input_holds = Holds::tokens,
+         .calls = {{.kind = "embedding", .name = "e", .arguments = {{"vocabulary", 9}, {"width", 4}}},
+                   {.kind = "dense", .name = "d", .arguments = {{"units", 4}}},
+                   {.kind = kind, .name = "a", .from = std::move(from), .arguments = std::move(arguments)}}});
+    return text.find("lets a position see later ones, which a language model predicts") != std::string::npos;
+  };
+  EXPECT_TRUE(is_refused("conv", {{"channels", 4}, {"kernel", Numbers{3}}}));
+  EXPECT_TRUE(is_refused("transpose", {{"order", Numbers{1, 0}}}));
+  EXPECT_TRUE(is_refused("mean", {{"axis", 0}}));
+  EXPECT_TRUE(is_refused("slice", {{"axis", 0}, {"begin", 1}}));
+  EXPECT_TRUE(is_refused("reshape", {{"shape", Numbers{4, 6}}}));
+  EXPECT_TRUE(is_refused("max-pool", {{"window", Numbers{3}}, {"stride", Numbers{1}}}));
+  EXPECT_TRUE(is_refused("group-norm", {}));
+  EXPECT_TRUE(is_refused("batch-norm", {}));
+  EXPECT_TRUE(is_refused("concatenate", {{"axis", 0}}, {"d", "d"}));
+  EXPECT_TRUE(is_refused("matmul", {{"transpose", true}}, {"d", "d"}));
+  EXPECT_FALSE(is_refused("concatenate", {}, {"d", "d"}));
+  EXPECT_FALSE(is_refused("slice", {{"begin", 1}}));
+  EXPECT_FALSE(is_refused("reshape", {{"shape", Numbers{6, 2, 2}}}));
+  EXPECT_FALSE(is_refused("mean", {{"axis", 1}}));
+  EXPECT_FALSE(is_refused("softmax", {}));
+  EXPECT_FALSE(is_refused("multiply", {}, {"d", "d"}));
+  EXPECT_FALSE(is_refused("layer-norm", {}));
+  EXPECT_FALSE(is_refused("lstm", {{"units", 3}}));
 }
 
 }  // namespace

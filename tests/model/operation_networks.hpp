@@ -90,6 +90,24 @@ inline std::vector<Description> networks_of_channels(const Shape& image) {
   Call joined = call("concatenate", {});
   joined.from = {"before", "one_softmax"};
   networks.push_back(network_with(image, {call("softmax", {}), joined}));
+  for (const std::int64_t axis : {0, 1}) {
+    Call stacked = call("concatenate", {{"axis", axis}});
+    stacked.from = {"one_softmax", "before"};
+    networks.push_back(network_with(image, {call("softmax", {}), stacked}));
+  }
+  for (const bool transposed : {false, true}) {
+    Call turned = call("transpose", {{"order", transposed ? Numbers{0, 1, 2} : Numbers{0, 2, 1}}});
+    Call product = call("matmul", {{"transpose", transposed}});
+    product.from = {"before", "one_transpose"};
+    networks.push_back(network_with(image, {turned, product}));
+  }
+  Call square = call("matmul", {{"transpose", true}});
+  square.from = {"before", "before"};
+  networks.push_back(network_with(image, {square}));
+  Call tokens = call("constant", {{"shape", Numbers{2, image.extents()[1], image.last()}}});
+  Call below = call("concatenate", {{"axis", 0}});
+  below.from = {"before", "one_constant"};
+  networks.push_back(network_with(image, {tokens, below}));
   return networks;
 }
 

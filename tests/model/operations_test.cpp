@@ -169,6 +169,18 @@ TEST(Operations, SayWhatDoesNotFit) {
   product.from = {"before", "input"};
   EXPECT_EQ(refusal(image, product), "");
   EXPECT_THAT(refusal(image, call("multiply")), HasSubstr("reads 1 values; multiply reads 2"));
+  Call matrices = call("matmul");
+  matrices.from = {"before", "input"};
+  EXPECT_EQ(
+      refusal(image, matrices),
+      "one_matmul multiplies 6x5x4 by 6x5x4: they must be [.., rows, inner] and [.., inner, columns], with the same "
+      "extents before");
+  matrices.arguments["transpose"] = true;
+  EXPECT_EQ(refusal(image, matrices), "");
+  Call joined = call("concatenate", {{"axis", -4}});
+  joined.from = {"before", "input"};
+  EXPECT_EQ(refusal(image, joined), "one_concatenate has axis -4, and 6x5x4 has -3 to 2");
+  EXPECT_THAT(refusal(image, call("constant")), HasSubstr("shape"));
 }
 
 }  // namespace

@@ -167,6 +167,31 @@ TEST(SequenceChecks, LayerNormAndGelu) {
        {0}});
 }
 
+TEST(SequenceChecks, BatchedProduct) {
+  test::IdleSequences sequences;
+  for (const bool turned : {false, true}) {
+    examine({"batched_product",
+             [&](std::int64_t b) {
+               return std::vector<Argument>{{"a", kCompute, b * (turned ? 5 : 3), turned ? 3 : 5},
+                                            {"b", kCompute, b * (turned ? 4 : 5), turned ? 5 : 4},
+                                            {"c", kCompute, b * 3, 4}};
+             },
+             [&](const Tensors& t) {
+               sequences.batched_product({.count = t[2].rows / 3,
+                                          .rows = 3,
+                                          .inner = 5,
+                                          .columns = 4,
+                                          .a_transposed = turned,
+                                          .b_transposed = turned},
+                                         t[0], t[1], t[2]);
+             },
+             {2},
+             {0}});
+  }
+  const Tensors t = tensors_for({{"a", kCompute, 2, 2}});
+  EXPECT_THROW(sequences.batched_product({.count = 1}, t[0], t[0], t[0]), std::invalid_argument);
+}
+
 TEST(SequenceChecks, DropoutNeedsKeys) {
   test::IdleSequences sequences;
   const Dropout rule{.rate = 0.5f, .stream = 16};

@@ -165,6 +165,24 @@ void ReferenceSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Ac
   }
 }
 
+void ReferenceSequences::do_batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b,
+                                            const Tensor& c) {
+  for (std::int64_t i = 0; i < shape.count; ++i) {
+    const Tensor left = a.row_range(i * (a.rows / shape.count), a.rows / shape.count);
+    const Tensor right = b.row_range(i * (b.rows / shape.count), b.rows / shape.count);
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      for (std::int64_t column = 0; column < shape.columns; ++column) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < shape.inner; ++k) {
+          sum += (shape.a_transposed ? at(left, k, row) : at(left, row, k)) *
+                 (shape.b_transposed ? at(right, column, k) : at(right, k, column));
+        }
+        at(c, i * shape.rows + row, column) = sum;
+      }
+    }
+  }
+}
+
 void ReferenceSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
   const formulas::DropoutNumbers numbers = formulas::dropout_numbers(rule);
   for (std::int64_t r = 0; r < x.rows; ++r) {
