@@ -9,10 +9,7 @@
 #include <cstring>
 #include <utility>
 
-// GCC 12 takes the undefined lanes of its own header for a mistake.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
+#include "model/cpu/avx512_transpose.hpp"
 
 // For each function, not for the file: an inline function of the standard library must not be compiled for these.
 #define LOCKSTEP_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
@@ -31,37 +28,6 @@ LOCKSTEP_WIDE_INLINE __m512i load_rounded(const float* from, __mmask32 mask) {
   const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
   const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + 16);
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
-}
-
-/// Transposes a square of 16 by 16 pairs.
-LOCKSTEP_WIDE_INLINE void transpose(__m512i r[16]) {
-  __m512i t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-  }
 }
 
 /// Two rows of 32 become 32 pairs.

@@ -1,9 +1,8 @@
 #include "model/cpu/bf16_kernels.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstdint>
+
+#include "model/cpu/bf16_emulation.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -35,22 +34,8 @@ void emulated_pack_right(const Factor& b, std::size_t inner, std::size_t columns
   }
 }
 
-LOCKSTEP_INLINE float flushed(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return std::bit_cast<float>((bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits);
-}
-
 /// Sums of one row of 32.
-using Sums = std::array<float, kBf16Panel>;
-
-/// The row's element `inner` of a step, times the step's row of b, added to the sums.
-LOCKSTEP_INLINE void add_products(const Bf16* left, const Bf16* right, std::size_t inner, Sums& sums) {
-  const float x = to_float(left[inner]);
-  const Bf16* const pairs = right + inner / 2 * 32 + inner % 2;
-  for (std::size_t n = 0; n < kBf16Panel; ++n) {
-    sums[n] = flushed(__builtin_fmaf(x, to_float(pairs[n / 16 * kBf16Tile + n % 16 * 2]), sums[n]));
-  }
-}
+using Sums = EmulatedSums<kBf16Panel>;
 
 LOCKSTEP_CLONES void emulated_avx512(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c,
                                      std::size_t stride, bool accumulate) {
@@ -74,12 +59,7 @@ LOCKSTEP_CLONES void emulated_amx(std::size_t rows, std::size_t steps, const Bf1
     Sums sums{};
     for (std::size_t n = 0; accumulate && n < kBf16Panel; ++n) sums[n] = c[i * stride + n];
     for (std::size_t step = 0; step < steps; ++step) {
-      Sums even{}, odd{};
-      for (std::size_t pair = 0; pair < kBf16Panel; pair += 2) {
-        add_products(a + step * kBf16Step + row_offset(i, first), b + step * kBf16Step, pair, even);
-        add_products(a + step * kBf16Step + row_offset(i, first), b + step * kBf16Step, pair + 1, odd);
-      }
-      for (std::size_t n = 0; n < kBf16Panel; ++n) sums[n] = flushed(flushed(sums[n]) + flushed(even[n] + odd[n]));
+      add_amx_step(a + step * kBf16Step + row_offset(i, first), b + step * kBf16Step, sums);
     }
     std::ranges::copy(sums, c + i * stride);
   }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <span>
 
 #include <fmt/format.h>
 
+#include "model/cpu/bf16_filters.hpp"
 #include "model/cpu/bf16_number.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/onednn_steps.hpp"
@@ -69,8 +71,10 @@ bool is_fallback(std::string_view implementation) noexcept {
 /// The steps of one shape. A direction has one step for a whole piece and one for each size of a last piece that has
 /// occurred; all of them take filters in the format of the first.
 struct Steps {
-  Steps(const Convolution& convolution, std::size_t element_bytes)
-      : cuts(convolution, element_bytes), shape(convolution) {}
+  Steps(const Convolution& convolution, Bf16Unit unit, std::size_t element_bytes)
+      : cuts(convolution, element_bytes), shape(convolution) {
+    if (FilterGradient::takes(shape, unit)) filters.emplace(shape, unit);
+  }
   using OfDirection = std::vector<std::unique_ptr<ConvolutionStep>>;
   /// The steps that write results of this type.
   OfDirection& of(Direction direction, ElementType result) {
@@ -79,6 +83,7 @@ struct Steps {
   Cuts cuts;
   Convolution shape;
   std::array<std::array<OfDirection, 2>, 3> all;
+  std::optional<FilterGradient> filters;  ///< makes the gradient of w, if not the library
 };
 
 /// Elements of an image that a pass of our own widens, works on and rounds in the first-level cache.
@@ -98,6 +103,7 @@ class Convolver::Library {
  public:
   Library(ThreadPool& threads, Bf16Unit unit)
       : threads_(threads),
+        unit_(unit),
         type_(unit == Bf16Unit::none                        ? FactorType::fp32
               : !is_emulated(unit) && use_onednn_bf16(unit) ? FactorType::bf16
                                                             : FactorType::rounded),
@@ -105,7 +111,8 @@ class Convolver::Library {
         workspace_(threads.size()),
         x_factors_(threads.size()),
         y_factors_(threads.size()),
-        results_(threads.size()) {}
+        results_(threads.size()),
+        filter_scratch_(threads.size()) {}
 
   void forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                const Tensor& y);
@@ -124,6 +131,9 @@ class Convolver::Library {
   const void* factor(const Tensor& image, std::size_t first, std::size_t count, ScratchFloats& scratch) const;
   /// The filters in the library's format, valid until the next call.
   const void* arrange(const ConvolutionStep& like, const Tensor& w);
+  /// The gradient of w by products of our own.
+  void add_filter_gradient(const FilterGradient& filters, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                           std::span<float> d_w);
   /// The gradient before the activation of some elements of d_y, and its sums per channel.
   void through_activation(std::size_t thread, Activation activation, const Tensor& y, const Tensor& d_y, Slice elements,
                           std::size_t channels, std::span<float> sums);
@@ -131,6 +141,7 @@ class Convolver::Library {
   ThreadPool& threads_;
   std::map<std::array<std::int64_t, 21>, std::unique_ptr<Steps>> steps_;  ///< by numbers_of()
   std::vector<std::string> notes_;
+  const Bf16Unit unit_;
   const FactorType type_;
   const std::size_t element_bytes_;  ///< size of an element of most images
   OnednnWorkspace workspace_;
@@ -140,8 +151,9 @@ class Convolver::Library {
   ScratchFloats filters_;        ///< w in the library's format; in backward, for the gradient of x
   ScratchFloats run_gradients_;  ///< one gradient of w per thread
   ScratchFloats part_gradients_;
-  ScratchFloats plain_gradient_;  ///< the gradient of w before it is added to d_w
-  ScratchFloats bias_gradients_;  ///< one gradient of the bias per block
+  ScratchFloats plain_gradient_;               ///< the gradient of w before it is added to d_w
+  ScratchFloats bias_gradients_;               ///< one gradient of the bias per block
+  std::vector<FilterScratch> filter_scratch_;  ///< by thread
 };
 
 const void* Convolver::Library::factor(std::span<const float> plain, ScratchFloats& scratch) const {
@@ -173,7 +185,7 @@ const void* Convolver::Library::arrange(const ConvolutionStep& like, const Tenso
 
 Steps& Convolver::Library::steps_of(const Convolution& shape) {
   auto& found = steps_[numbers_of(shape)];
-  if (!found) found = std::make_unique<Steps>(shape, element_bytes_);
+  if (!found) found = std::make_unique<Steps>(shape, unit_, element_bytes_);
   return *found;
 }
 
@@ -302,7 +314,7 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
     run.run(thread, sum.data(), filters, out);
     round_to_bf16(sum, std::span(bf16(d_x) + begin, elements));
   };
-  const bool run_is_block = cuts.run == cuts.block && !filter_gradient.empty();
+  const bool run_is_block = cuts.run == cuts.block && !filter_gradient.empty() && !steps.filters;
   if (!run_is_block) {
     threads_.run([&](std::size_t thread) {
       const Slice mine = part_of(blocks, 1, thread, threads_.size());
@@ -319,6 +331,10 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
     }
   };
   if (filter_gradient.empty()) return sum_bias();
+  if (steps.filters) {
+    add_filter_gradient(*steps.filters, x, d_y, accumulate, filter_gradient);
+    return sum_bias();
+  }
   prepare(steps, kFilters, kFloat, images, cuts.run);
   const ConvolutionStep& like = *steps.of(kFilters, kFloat).front();
   const std::size_t runs = cuts.runs(images), parts = cuts.parts(images), size = like.filter_elements();
@@ -345,6 +361,20 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
   }
   like.return_filters(part_gradients.data(), filter_gradient, accumulate, plain_gradient_);
   sum_bias();
+}
+
+void Convolver::Library::add_filter_gradient(const FilterGradient& filters, const Tensor& x, const Tensor& d_y,
+                                             Accumulate accumulate, std::span<float> d_w) {
+  const std::size_t parts = filters.parts(static_cast<std::size_t>(d_y.rows)), size = filters.sums();
+  const auto all = part_gradients_.at_least(parts * size);
+  threads_.run([&](std::size_t thread) {
+    const Slice mine = part_of(parts, 1, thread, threads_.size());
+    for (std::size_t part = mine.offset; part < mine.end(); ++part) {
+      filters.run(x, d_y, part, all.subspan(part * size, size), filter_scratch_[thread]);
+    }
+  });
+  for (std::size_t part = 1; part < parts; ++part) add_scaled(all.subspan(part * size, size), 1, all.first(size));
+  filters.put(all.first(size), accumulate, d_w);
 }
 
 Convolver::Convolver(ThreadPool& threads, Bf16Unit unit) : library_(std::make_unique<Library>(threads, unit)) {}
