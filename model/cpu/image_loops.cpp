@@ -100,9 +100,39 @@ LOCKSTEP_INLINE void greatest(const Seen<X>& seen, std::size_t c, std::size_t co
   for (std::size_t lane = 0; lane < count; ++lane) chosen[lane] = static_cast<std::uint8_t>(offset[lane]);
 }
 
+/// The same by vectors.
+template <bool kWhole, class X, class Y>
+LOCKSTEP_INLINE void greatest_natively(const Seen<X>& seen, std::size_t c, std::size_t count, Y* y,
+                                       std::uint8_t* chosen) {
+  Floats best;
+  load<kWhole>(best, seen.first + c, count);
+  Ints offset = Ints{} + seen.offset;
+  for (std::int64_t h = 0; h < seen.planes; ++h) {
+    for (std::int64_t i = 0; i < seen.rows; ++i) {
+      for (std::int64_t j = 0; j < seen.columns; ++j) {
+        Floats value;
+        load<kWhole>(value, seen.first + size(h) * seen.plane + size(i) * seen.row + size(j) * seen.pixel + c, count);
+        const Ints here = Ints{} + (seen.offset + static_cast<std::int32_t>(h) * seen.offset_plane +
+                                    static_cast<std::int32_t>(i) * seen.offset_row + static_cast<std::int32_t>(j));
+        take_greater_natively(value, here, best, offset);
+      }
+    }
+  }
+  store<kWhole>(best, y + c, count);
+  Bytes bytes;
+  narrow_natively(offset, bytes);
+  std::memcpy(chosen + c, &bytes, kWhole ? sizeof(bytes) : count);
+}
+
 /// All channels of a window.
 template <class X, class Y>
 LOCKSTEP_INLINE void greatest_of_channels(const Seen<X>& pixels, std::size_t channels, Y* y, std::uint8_t* chosen) {
+  if constexpr (std::is_same_v<X, NativeBf16> || std::is_same_v<Y, NativeBf16>) {
+    return for_channels(
+        channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+          greatest_natively<decltype(whole)::value>(pixels, c, count, y, chosen);
+        });
+  }
   std::size_t c = 0;
   for (; c + kLanes <= channels; c += kLanes) greatest(pixels, c, kLanes, y + c, chosen + c);
   if (c < channels) greatest(pixels, c, channels - c, y + c, chosen + c);
@@ -159,6 +189,18 @@ LOCKSTEP_INLINE void max_of_windows(const Pool& shape, const X* x, Y* y, std::ui
   }
 }
 
+/// The chosen positions of `count` channels, for a pass from images of A to images of B.
+template <bool kWhole, class A, class B>
+LOCKSTEP_INLINE void positions_of(const std::uint8_t* chosen, std::size_t count, Ints& positions) {
+  Bytes bytes;
+  load<kWhole>(bytes, chosen, count);
+  if constexpr (std::is_same_v<A, NativeBf16> || std::is_same_v<B, NativeBf16>) {
+    widen_natively(bytes, positions);
+  } else {
+    positions = __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints);
+  }
+}
+
 /// max_pool_gradient() of tiled windows: row `at` of d_x.
 template <class Y, class X>
 LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* chosen, const Y* d_y, const Row& at,
@@ -174,11 +216,9 @@ LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* c
     for_channels(
         channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
           constexpr bool kWhole = decltype(whole)::value;
-          std::int32_t offsets[kLanes] = {};  // a conversion of vectors becomes scalar
-          for (std::size_t lane = 0; lane < count; ++lane) offsets[lane] = chosen[window + c + lane];
           Ints position;
           Floats gradient;
-          load<true>(position, offsets, kLanes);
+          positions_of<kWhole, Y, X>(chosen + window + c, count, position);
           load<kWhole>(gradient, d_y + window + c, count);
           position -= first;
           for (std::size_t j = 0; j < width; ++j) {
@@ -225,13 +265,12 @@ LOCKSTEP_INLINE void max_gradient_of_rows(const Pool& shape, const std::uint8_t*
                   if (position < 0) continue;
                   const std::size_t window =
                       from + size((o * shape.out.height + p) * shape.out.width + q) * channels + c;
-                  Bytes offsets;
+                  Ints offsets;
                   Floats gradient;
-                  load<kWhole>(offsets, chosen + window, count);
+                  positions_of<kWhole, Y, X>(chosen + window, count, offsets);
                   load<kWhole>(gradient, d_y + window, count);
                   const Ints is_chosen =
-                      __builtin_convertvector(__builtin_convertvector(offsets, Shorts), Ints) ==
-                      static_cast<std::int32_t>((plane * height.size + line) * width.size + position);
+                      offsets == static_cast<std::int32_t>((plane * height.size + line) * width.size + position);
                   sum += is_chosen ? gradient : Floats{};
                 }
               }
@@ -467,29 +506,69 @@ LOCKSTEP_INLINE void add_subsampled(const ImageShape& in, const ImageShape& out,
 
 }  // namespace
 
-LOCKSTEP_CLONES void max_pool(const Pool& shape, const Tensor& x, const Tensor& y, std::uint8_t* chosen, Slice rows) {
-  with_elements(
+LOCKSTEP_CLONES void max_pool_widening(const Pool& shape, const Tensor& x, const Tensor& y, std::uint8_t* chosen,
+                                       Slice rows) {
+  with_elements<Bf16>(
       x,
       y, [&](auto* from, auto* to) __attribute__((always_inline)) { max_of_windows(shape, from, to, chosen, rows); });
 }
+LOCKSTEP_TARGET(LOCKSTEP_ROUNDING_SET)
+void max_pool_natively(const Pool& shape, const Tensor& x, const Tensor& y, std::uint8_t* chosen, Slice rows) {
+  with_elements<NativeBf16>(
+      x,
+      y, [&](auto* from, auto* to) __attribute__((always_inline)) { max_of_windows(shape, from, to, chosen, rows); });
+}
+void max_pool(const Pool& shape, const Tensor& x, const Tensor& y, std::uint8_t* chosen, Slice rows) {
+  (widens_natively(x, y) ? max_pool_natively : max_pool_widening)(shape, x, y, chosen, rows);
+}
 
-LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const Tensor& d_y,
-                                       const Tensor& d_x, Slice rows) {
-  with_elements(
+LOCKSTEP_CLONES void max_pool_gradient_widening(const Pool& shape, const std::uint8_t* chosen, const Tensor& d_y,
+                                                const Tensor& d_x, Slice rows) {
+  with_elements<Bf16>(
       d_y, d_x, [&](auto* from, auto* to) __attribute__((always_inline)) {
         max_gradient_of_rows(shape, chosen, from, to, rows);
       });
 }
-
-LOCKSTEP_CLONES void average_pool(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows) {
-  with_elements(
-      x, y, [&](auto* from, auto* to) __attribute__((always_inline)) { means_of_windows(shape, from, to, rows); });
+LOCKSTEP_TARGET(LOCKSTEP_ROUNDING_SET)
+void max_pool_gradient_natively(const Pool& shape, const std::uint8_t* chosen, const Tensor& d_y, const Tensor& d_x,
+                                Slice rows) {
+  with_elements<NativeBf16>(
+      d_y, d_x, [&](auto* from, auto* to) __attribute__((always_inline)) {
+        max_gradient_of_rows(shape, chosen, from, to, rows);
+      });
+}
+void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const Tensor& d_y, const Tensor& d_x,
+                       Slice rows) {
+  (widens_natively(d_y, d_x) ? max_pool_gradient_natively : max_pool_gradient_widening)(shape, chosen, d_y, d_x, rows);
 }
 
-LOCKSTEP_CLONES void average_pool_gradient(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x, Slice rows) {
-  with_elements(
+LOCKSTEP_CLONES void average_pool_widening(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows) {
+  with_elements<Bf16>(
+      x, y, [&](auto* from, auto* to) __attribute__((always_inline)) { means_of_windows(shape, from, to, rows); });
+}
+LOCKSTEP_TARGET(LOCKSTEP_ROUNDING_SET)
+void average_pool_natively(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows) {
+  with_elements<NativeBf16>(
+      x, y, [&](auto* from, auto* to) __attribute__((always_inline)) { means_of_windows(shape, from, to, rows); });
+}
+void average_pool(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows) {
+  (widens_natively(x, y) ? average_pool_natively : average_pool_widening)(shape, x, y, rows);
+}
+
+LOCKSTEP_CLONES void average_pool_gradient_widening(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x,
+                                                    Slice rows) {
+  with_elements<Bf16>(
       d_y,
       d_x, [&](auto* from, auto* to) __attribute__((always_inline)) { mean_gradient_of_rows(shape, from, to, rows); });
+}
+LOCKSTEP_TARGET(LOCKSTEP_ROUNDING_SET)
+void average_pool_gradient_natively(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x, Slice rows) {
+  with_elements<NativeBf16>(
+      d_y,
+      d_x, [&](auto* from, auto* to) __attribute__((always_inline)) { mean_gradient_of_rows(shape, from, to, rows); });
+}
+void average_pool_gradient(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x, Slice rows) {
+  (widens_natively(d_y, d_x) ? average_pool_gradient_natively : average_pool_gradient_widening)(shape, d_y, d_x, rows);
 }
 
 LOCKSTEP_CLONES void global_average(const ImageShape& in, const Tensor& x, const Tensor& y, Slice images) {
