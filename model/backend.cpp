@@ -323,9 +323,10 @@ void Backend::cast(const Tensor& in, const Tensor& out) {
 
 void Backend::copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
                            std::int64_t columns) {
-  const ElementType type = from.type == ElementType::float32 ? from.type : compute_type();
-  require(is(from, type, from.rows, from.columns) && is(to, type, from.rows, to.columns), "copy_columns",
-          "from and to must have equally many rows and the compute type, or float32");
+  require((is_activation(from) || is(from, ElementType::float32, from.rows, from.columns)) &&
+              is(to, from.type, from.rows, to.columns),
+          "copy_columns",
+          "from and to must have equally many rows and one type: the compute type, that of images, or float32");
   const auto has = [&](const Tensor& tensor, std::int64_t first) {
     return first >= 0 && columns > 0 && columns <= tensor.columns - first;
   };

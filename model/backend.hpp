@@ -293,8 +293,8 @@ class Backend {
   /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.
   void cast(const Tensor& in, const Tensor& out);
   void fill_zero(const Tensor& x);
-  /// to[r, to_column + c] = from[r, from_column + c] for `columns` columns of each row; both in the compute type or
-  /// both float32, with equal numbers of rows.
+  /// to[r, to_column + c] = from[r, from_column + c] for `columns` columns of each row; both in the compute type, that
+  /// of images or float32, with equal numbers of rows.
   void copy_columns(const Tensor& from, std::int64_t from_column, const Tensor& to, std::int64_t to_column,
                     std::int64_t columns);
 

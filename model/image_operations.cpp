@@ -380,8 +380,8 @@ void ImageOperations::group_norm_forward(const GroupNorm& norm, const GroupNormF
   const auto& [x, scale, shift, mean, inverse, y] = operands;
   const char* const operation = "group_norm_forward";
   require_shape(norm, operation);
-  require(is(x, types_.compute, x.rows, norm.elements()) && is(y, types_.compute, x.rows, norm.elements()), operation,
-          "x and y must be [batch, places * channels] in the compute type");
+  require(is_image(x, x.rows, norm.elements()) && is(y, x.type, x.rows, norm.elements()), operation,
+          "x and y must be [batch, places * channels] in one type of images");
   require(is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels), operation,
           "scale and shift must be [1, channels] in the compute type");
   require(is(mean, types_.master, x.rows, norm.groups) && is(inverse, types_.master, x.rows, norm.groups), operation,
@@ -395,9 +395,9 @@ void ImageOperations::group_norm_backward(const GroupNorm& norm, const GroupNorm
   const auto& [x, d_y, mean, inverse, scale, d_scale, d_shift, sums, d_x] = operands;
   const char* const operation = "group_norm_backward";
   require_shape(norm, operation);
-  require(is(x, types_.compute, x.rows, norm.elements()) && is(d_y, types_.compute, x.rows, norm.elements()) &&
-              absent_or(d_x, types_.compute, x.rows, norm.elements()),
-          operation, "x, d_y and d_x must be [batch, places * channels] in the compute type");
+  require(is_image(x, x.rows, norm.elements()) && is(d_y, x.type, x.rows, norm.elements()) &&
+              absent_or(d_x, x.type, x.rows, norm.elements()),
+          operation, "x, d_y and d_x must be [batch, places * channels] in one type of images");
   require(is(mean, types_.master, x.rows, norm.groups) && is(inverse, types_.master, x.rows, norm.groups), operation,
           "mean and inverse must be [batch, groups] in the master type");
   require(is(scale, types_.compute, 1, norm.channels), operation, "scale must be [1, channels] in the compute type");
@@ -464,7 +464,7 @@ void ImageOperations::copy_strided(const StridedCopy& copy, const Tensor& x, con
 }
 
 void ImageOperations::bias_forward(const Tensor& bias, Activation activation, const Tensor& y) {
-  require(is(y, types_.compute, y.rows, y.columns), "bias_forward", "y must be [rows, channels] in the compute type");
+  require(is_image(y, y.rows, y.columns), "bias_forward", "y must be [rows, channels] in a type of images");
   require(absent_or(bias, types_.compute, 1, y.columns), "bias_forward", "bias must be [1, channels]");
   do_bias_forward(bias, activation, y);
 }
@@ -472,10 +472,9 @@ void ImageOperations::bias_forward(const Tensor& bias, Activation activation, co
 void ImageOperations::bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
                                     const Tensor& d_bias) {
   const char* const operation = "bias_backward";
-  require(is(d_y, types_.compute, d_y.rows, d_y.columns), operation,
-          "d_y must be [rows, channels] in the compute type");
-  require(activation == Activation::none || is(y, types_.compute, d_y.rows, d_y.columns), operation,
-          "y must have the shape of d_y where there is an activation");
+  require(is_image(d_y, d_y.rows, d_y.columns), operation, "d_y must be [rows, channels] in a type of images");
+  require(activation == Activation::none || is(y, d_y.type, d_y.rows, d_y.columns), operation,
+          "y must have the shape and the type of d_y where there is an activation");
   require(absent_or(d_bias, types_.master, 1, d_y.columns), operation, "d_bias must be [1, channels]");
   do_bias_backward(activation, y, d_y, accumulate, d_bias);
 }

@@ -4,9 +4,9 @@
 /// [kernel depth, kernel height, kernel width, in channels, out channels] row-major, which is the [inputs, outputs]
 /// matrix of a dense layer over a patch. One layout from end to end.
 ///
-/// A device may have a type of images besides the compute type (OperationTypes::images). Convolutions, batch norms,
-/// pools, global averages, response normalisations and subsamplings then take values and gradients of either type.
-/// Norms and subsamplings take all of one type. Sums and statistics stay as they are.
+/// A device may have a type of images besides the compute type (OperationTypes::images). Convolutions, biases, norms of
+/// batches and groups, pools, global averages, response normalisations and subsamplings then take values and gradients
+/// of either type; biases, norms and subsamplings take all of one type. Sums and statistics stay as they are.
 ///
 /// The conventions of backend.hpp hold: operations are enqueued, parameter gradients are written or added in the master
 /// type, activation gradients always written, every sum has a fixed order, all shapes are checked here, and an empty

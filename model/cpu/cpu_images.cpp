@@ -189,9 +189,10 @@ void CpuImages::do_group_norm_forward(const GroupNorm& norm, const GroupNormForw
   const auto all_numbers = at_least(numbers_, threads_.size() * 4 * channels);
   const auto all_sums = at_least(block_sums_, threads_.size() * 2 * channels);
   const double count = static_cast<double>(places * each);
-  const float *const from = floats(x), *const scales = floats(scale), *const shifts = floats(shift);
-  float *const means = floats(mean), *const inverses = floats(inverse), *const to = floats(y);
-  threads_.run([&](std::size_t thread) {
+  const float *const scales = floats(scale), *const shifts = floats(shift);
+  float *const means = floats(mean), *const inverses = floats(inverse);
+  const auto normalize_samples = [&](std::size_t thread, auto* from) {
+    using Element = std::remove_pointer_t<decltype(from)>;
     const GroupNumbers of(all_numbers.subspan(thread * 4 * channels, 4 * channels), channels);
     double* const sums = all_sums.data() + thread * 2 * channels;
     const Slice mine = part_of(samples, 1, thread, threads_.size());
@@ -213,12 +214,16 @@ void CpuImages::do_group_norm_forward(const GroupNorm& norm, const GroupNormForw
           of.gain[c] = static_cast<float>(static_cast<double>(scales[c]) * one);
         }
       }
-      normalize(
-          {.channels = norm.channels},
-          NormalizeArrays<float>{.x = from, .mean = of.mean.data(), .gain = of.gain.data(), .shift = shifts, .y = to},
-          here);
+      normalize({.channels = norm.channels},
+                NormalizeArrays<Element>{.x = from,
+                                         .mean = of.mean.data(),
+                                         .gain = of.gain.data(),
+                                         .shift = shifts,
+                                         .y = static_cast<Element*>(y.data)},
+                here);
     }
-  });
+  };
+  threads_.run([&](std::size_t thread) { with_elements(x, [&](auto* from) { normalize_samples(thread, from); }); });
 }
 
 void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBackwardOperands& operands,
@@ -228,12 +233,12 @@ void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBac
                     places = size(norm.places), samples = size(x.rows), width = 2 * (channels + groups);
   const auto all_numbers = at_least(numbers_, threads_.size() * 4 * channels);
   const double count = static_cast<double>(places * each);
-  const float *const from = floats(x), *const scales = floats(scale), *const means = floats(mean),
-                     *const inverses = floats(inverse);
-  float *const gradient = floats(d_y), *const to = floats(d_x);
+  const float *const scales = floats(scale), *const means = floats(mean), *const inverses = floats(inverse);
   double* const of_channels = sums.elements<double>().data();
   const BatchNorm plain{.channels = norm.channels};
-  threads_.run([&](std::size_t thread) {
+  const auto differentiate_samples = [&](std::size_t thread, auto* from) {
+    using Element = std::remove_pointer_t<decltype(from)>;
+    auto *const gradient = static_cast<Element*>(d_y.data), *const to = static_cast<Element*>(d_x.data);
     const GroupNumbers of(all_numbers.subspan(thread * 4 * channels, 4 * channels), channels);
     const Slice mine = part_of(samples, 1, thread, threads_.size());
     for (std::size_t b = mine.offset; b < mine.end(); ++b) {
@@ -241,7 +246,7 @@ void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBac
       for (std::size_t c = 0; c < channels; ++c) of.mean[c] = means[b * groups + c / each];
       double* const own = of_channels + b * width;
       normalize_gradient_sums(
-          plain, NormalizeGradientSums<float>{.x = from, .d_y = gradient, .mean = of.mean.data(), .sums = own}, here);
+          plain, NormalizeGradientSums<Element>{.x = from, .d_y = gradient, .mean = of.mean.data(), .sums = own}, here);
       for (std::size_t g = 0; g < groups; ++g) {
         const auto one = static_cast<double>(inverses[b * groups + g]);
         double first = 0, second = 0;
@@ -258,16 +263,17 @@ void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBac
       }
       if (to == nullptr) continue;
       normalize_gradient(plain,
-                         NormalizeGradient<float>{.x = from,
-                                                  .d_y = gradient,
-                                                  .mean = of.mean.data(),
-                                                  .gain = of.gain.data(),
-                                                  .slope = of.slope.data(),
-                                                  .shift = of.shift.data(),
-                                                  .d_x = to},
+                         NormalizeGradient<Element>{.x = from,
+                                                    .d_y = gradient,
+                                                    .mean = of.mean.data(),
+                                                    .gain = of.gain.data(),
+                                                    .slope = of.slope.data(),
+                                                    .shift = of.shift.data(),
+                                                    .d_x = to},
                          here);
     }
-  });
+  };
+  threads_.run([&](std::size_t thread) { with_elements(x, [&](auto* from) { differentiate_samples(thread, from); }); });
   const auto add_up = [&](std::size_t first, const Tensor& total) {
     for (std::size_t c = 0; c < channels && total.present(); ++c) {
       double sum = 0;
@@ -279,12 +285,33 @@ void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBac
   add_up(channels, d_scale);
 }
 
+namespace {
+
+/// Rows of a bf16 image that a pass widens, works on and rounds in the first-level cache.
+std::size_t rows_of_chunk(std::size_t channels) { return std::max<std::size_t>(2048 / channels, 1); }
+
+Bf16* halves(const Tensor& x) { return static_cast<Bf16*>(x.data); }
+
+}  // namespace
+
 void CpuImages::do_bias_forward(const Tensor& bias, Activation activation, const Tensor& y) {
   const std::size_t channels = size(y.columns);
-  const auto all = y.elements<float>();
-  split(size(y.rows), channels, [&](Slice rows) {
-    add_bias_and_activate(all.subspan(rows.offset * channels, rows.count * channels), channels, bias.elements<float>(),
-                          activation);
+  const auto shift = bias.elements<float>();
+  if (y.type == ElementType::float32) {
+    const auto all = y.elements<float>();
+    return split(size(y.rows), channels, [&](Slice rows) {
+      add_bias_and_activate(all.subspan(rows.offset * channels, rows.count * channels), channels, shift, activation);
+    });
+  }
+  const std::size_t chunk = rows_of_chunk(channels);
+  with_scratch(size(y.rows), size(y.count()), chunk * channels, [&](Slice rows, std::span<float> scratch) {
+    for (std::size_t row = rows.offset; row < rows.end(); row += chunk) {
+      const std::size_t count = std::min(chunk, rows.end() - row) * channels;
+      const std::span<Bf16> stored(halves(y) + row * channels, count);
+      widen(stored, scratch);
+      add_bias_and_activate(scratch.first(count), channels, shift, activation);
+      round_to_bf16(scratch.first(count), stored);
+    }
   });
 }
 
@@ -292,20 +319,35 @@ void CpuImages::do_bias_backward(Activation activation, const Tensor& y, const T
                                  const Tensor& d_bias) {
   const std::size_t rows = size(d_y.rows), channels = size(d_y.columns);
   const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockPixels, 1, kMaxBlocks);
-  const auto gradient = d_y.elements<float>(), value = y.elements<float>();
-  const auto parts = at_least(rows_, d_bias.present() ? blocks * channels : 0);
+  const bool is_bf16 = d_y.type == ElementType::bfloat16;
+  const std::size_t chunk = rows_of_chunk(channels) * channels, sums = d_bias.present() ? channels : 0;
+  const auto parts = at_least(rows_, blocks * (sums + (is_bf16 ? 2 * chunk : 0)));
   split(blocks, rows * channels / blocks + 1, [&](Slice some) {
     for (std::size_t i = some.offset; i < some.end(); ++i) {
       const Slice block = part_of(rows, 1, i, blocks);
-      const auto piece = [&](std::span<float> of) {
-        return of.empty() ? of : of.subspan(block.offset * channels, block.count * channels);
-      };
-      const auto sums = parts.empty() ? parts : parts.subspan(i * channels, channels);
-      std::ranges::fill(sums, 0.0f);
-      activation_gradient(activation, piece(value), piece(gradient), channels, 0, channels, sums);
+      const std::size_t first = block.offset * channels, count = block.count * channels;
+      const auto own = parts.subspan(i * sums, sums);
+      std::ranges::fill(own, 0.0f);
+      if (!is_bf16) {
+        const auto value = y.elements<float>();
+        activation_gradient(activation, value.empty() ? value : value.subspan(first, count),
+                            d_y.elements<float>().subspan(first, count), channels, 0, channels, own);
+        continue;
+      }
+      const auto scratch = parts.subspan(blocks * sums + i * 2 * chunk, 2 * chunk);
+      for (std::size_t at = 0; at < count; at += chunk) {
+        const std::size_t now = std::min(chunk, count - at);
+        const std::span<Bf16> stored(halves(d_y) + first + at, now);
+        const auto gradient = scratch.first(now),
+                   value = scratch.subspan(chunk, activation == Activation::none ? 0 : now);
+        widen(stored, gradient);
+        if (!value.empty()) widen({halves(y) + first + at, now}, value);
+        activation_gradient(activation, value, gradient, channels, 0, channels, own);
+        if (!value.empty()) round_to_bf16(gradient, stored);
+      }
     }
   });
-  for (std::size_t c = 0; c < channels && !parts.empty(); ++c) {
+  for (std::size_t c = 0; c < sums; ++c) {
     double sum = 0;
     for (std::size_t i = 0; i < blocks; ++i) sum += static_cast<double>(parts[i * channels + c]);
     put(static_cast<float>(sum), accumulate, floats(d_bias)[c]);

@@ -65,7 +65,9 @@ class TransposedConvolution final : public Operation {
   OperationNeeds needs() const override {
     return {.reads_inputs = 1,
             .reads_output = activation_ != Activation::none,
-            .overwrites_gradient = activation_ != Activation::none};
+            .overwrites_gradient = activation_ != Activation::none,
+            .image_inputs = 1,
+            .image_output = true};
   }
 
   LayerPlan plan(const NodeView& node) const override {

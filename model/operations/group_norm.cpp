@@ -38,7 +38,9 @@ class GroupNormOperation final : public Operation {
     return inputs[0];
   }
 
-  OperationNeeds needs() const override { return {.reads_inputs = 1, .gradient_in_place = 1}; }
+  OperationNeeds needs() const override {
+    return {.reads_inputs = 1, .gradient_in_place = 1, .image_inputs = 1, .image_output = true, .images_alike = true};
+  }
 
   LayerPlan plan(const NodeView& node) const override {
     return {.name = node.name,

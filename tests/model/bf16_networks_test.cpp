@@ -1,7 +1,9 @@
 // Networks whose products are computed in bf16 on the CPU: their gradients against float64, and the bits of several
 // steps with one, two and three threads.
 #include <cmath>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 
 #include "cpu_against_reference.hpp"
 #include "model/reference/reference_backend.hpp"
+#include "model/yaml/network_template.hpp"
 #include "network_harness.hpp"
 #include "now.hpp"
 
@@ -123,6 +126,23 @@ TEST_P(Bf16Network, StepsHaveTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
+/// A U-Net of one level.
+NetworkOptions u_net() {
+  constexpr std::string_view kFile = R"(name: u_net
+network:
+  - conv: {channels: 8, kernel: 3, norm: {group: {groups: 2}}, activation: relu, name: left}
+  - max-pool: {window: 2, stride: 2}
+  - conv: {channels: 16, kernel: 3, norm: instance, activation: relu}
+  - conv-transpose: {channels: 8, kernel: 2, stride: 2}
+  - concatenate: [left]
+  - conv: {channels: 20, kernel: 3, norm: {group: {groups: 4}}, activation: relu}
+  - global-average:
+  - dense: {units: $outputs, name: head}
+)";
+  return {.name = "net.yaml",
+          .source = std::make_shared<const NetworkKind>(read_network(std::string(kFile), "net.yaml"))};
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Networks, Bf16Network,
     ::testing::Values(
@@ -132,6 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
                  .shape = {.features = 40, .outputs = 10}},
         Bf16Case{.label = "cnn", .options = {.name = "cnn"}, .shape = test::images(8, 8, 3, 10)},
         Bf16Case{.label = "resnet_20", .options = {.name = "resnet"}, .shape = test::images(8, 8, 3, 10)},
+        Bf16Case{.label = "u_net", .options = u_net(), .shape = test::images(12, 12, 3, 10)},
         Bf16Case{.label = "lstm",
                  .options = {.name = "lstm", .values = {{"hidden", Numbers{20}}, {"dropout", 0.25}}},
                  .shape = test::tokens(6, 40)},

@@ -15,6 +15,7 @@ namespace lockstep::model::test {
 struct ChannelOperand {
   enum Holds { values, master, sums } holds = values;
   std::int64_t rows = 0, columns = 0;
+  bool image = false;  ///< values that a backend may have in its type of images
 };
 struct ChannelCall {
   std::string what;
@@ -31,10 +32,10 @@ inline std::vector<ChannelCall> channel_calls() {
       for (const auto divisor :
            {AveragePool::Divisor::seen, AveragePool::Divisor::positions, AveragePool::Divisor::one}) {
         calls.push_back({"average pool",
-                         {{.rows = batch, .columns = in},
-                          {.rows = batch, .columns = out},
-                          {.rows = batch, .columns = out},
-                          {.rows = batch, .columns = in}},
+                         {{.rows = batch, .columns = in, .image = true},
+                          {.rows = batch, .columns = out, .image = true},
+                          {.rows = batch, .columns = out, .image = true},
+                          {.rows = batch, .columns = in, .image = true}},
                          [=](ImageOperations& images, const Tensors& t) {
                            images.average_pool_forward({pool, divisor}, t[0], t[1]);
                            images.average_pool_backward({pool, divisor}, t[2], t[3]);
@@ -77,17 +78,17 @@ inline std::vector<ChannelCall> channel_calls() {
       for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
         calls.push_back(
             {"group norm",
-             {{.rows = batch, .columns = all},
+             {{.rows = batch, .columns = all, .image = true},
               {.rows = 1, .columns = channels},
               {.rows = 1, .columns = channels},
               {ChannelOperand::master, batch, groups},
               {ChannelOperand::master, batch, groups},
-              {.rows = batch, .columns = all},
-              {.rows = batch, .columns = all},
+              {.rows = batch, .columns = all, .image = true},
+              {.rows = batch, .columns = all, .image = true},
               {ChannelOperand::master, 1, channels},
               {ChannelOperand::master, 1, channels},
               {ChannelOperand::sums, batch, 2 * (channels + groups)},
-              {.rows = batch, .columns = all}},
+              {.rows = batch, .columns = all, .image = true}},
              [=](ImageOperations& images, const Tensors& t) {
                images.group_norm_forward(norm, {t[0], t[1], t[2], t[3], t[4], t[5]});
                images.group_norm_backward(norm, {t[0], t[6], t[3], t[4], t[1], t[7], t[8], t[9], t[10]}, accumulate);
@@ -118,9 +119,9 @@ inline std::vector<ChannelCall> channel_calls() {
       for (const Activation activation : {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
         calls.push_back({"bias",
                          {{.rows = 1, .columns = columns},
-                          {.rows = 50 * batch, .columns = columns},
-                          {.rows = 50 * batch, .columns = columns},
-                          {.rows = 50 * batch, .columns = columns},
+                          {.rows = 50 * batch, .columns = columns, .image = true},
+                          {.rows = 50 * batch, .columns = columns, .image = true},
+                          {.rows = 50 * batch, .columns = columns, .image = true},
                           {ChannelOperand::master, 1, columns}},
                          [=](ImageOperations& images, const Tensors& t) {
                            images.bias_forward(t[0], activation, t[1]);

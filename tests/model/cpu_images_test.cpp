@@ -2,9 +2,12 @@
 // the same. Tolerances are multiples of the fp32 rounding unit 2^-24.
 #include "model/cpu/cpu_images.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -226,7 +229,7 @@ TEST_F(CpuImagesTest, PoolsAndPassesOverChannels) {
                           .columns = operand.columns,
                           .tolerance = operand.holds == test::ChannelOperand::sums ? 1e30 : 200.0,
                           .holds = operand.holds == test::ChannelOperand::sums ? Operand::sums : Operand::values,
-                          .image = call.what == std::string("average pool")});
+                          .image = operand.image});
     }
     compare(operands, call.run, fmt::format("{}, call {}", call.what, count++));
   }
@@ -235,11 +238,29 @@ TEST_F(CpuImagesTest, PoolsAndPassesOverChannels) {
 TEST_F(CpuImagesTest, MaxPoolsTakeTheFirstOfEqualsAndTheFirstNan) {
   const Pool shape{.in = {1, 4, 1}, .out = {1, 1, 1}, .window = {.width = {.size = 4}}};
   const float infinity = std::numeric_limits<float>::infinity();
-  const auto chosen = [&](std::vector<float> x) {
-    std::vector<float> y(1);
-    std::vector<std::uint8_t> place(1, 99);
-    cpu_[0].of_threads[0]->max_pool_forward(shape, test::view(x, 1, 4), test::view(y, 1, 1), test::view(place, 1, 1));
-    return static_cast<int>(place[0]);
+  const auto chosen = [&](const std::vector<float>& x) {
+    std::vector<int> places;
+    for (const auto& [unit, cpus] : cpu_) {
+      std::vector<test::Memory> memories;
+      const ElementType images = cpu::image_type(unit);
+      for (const auto& [columns, holds] : {std::pair{4, Operand::values}, {1, Operand::values}, {1, Operand::bytes}}) {
+        memories.push_back(
+            test::make({.name = "t", .rows = 1, .columns = columns, .holds = holds, .image = holds == Operand::values},
+                       ElementType::float32, images));
+      }
+      const auto& [in, y, place] = std::tie(memories[0].tensor, memories[1].tensor, memories[2].tensor);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        if (images == ElementType::bfloat16) {
+          static_cast<std::uint16_t*>(in.data)[i] = test::bf16_of(x[i]);
+        } else {
+          in.elements<float>()[i] = x[i];
+        }
+      }
+      cpus[0]->max_pool_forward(shape, in, y, place);
+      places.push_back(place.elements<std::uint8_t>()[0]);
+    }
+    EXPECT_EQ(std::ranges::count(places, places[0]), std::ssize(places)) << "images in bf16 have another";
+    return places[0];
   };
   EXPECT_EQ(chosen({1, 2, 2, 0}), 1);
   EXPECT_EQ(chosen({-infinity, -infinity, -infinity, -infinity}), 0);
