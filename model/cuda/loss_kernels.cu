@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kWarp) report_loss_sums(const double* sums, in
 struct LossShares {
   LossShare of_loss[kMaxLosses];
 };
-__global__ void __launch_bounds__(kWarp) add_shares(const double* parts, LossShares shares, int losses, double* sums) {
+__global__ void __launch_bounds__(kWarp)
+    add_shares(const double* parts, const __grid_constant__ LossShares shares, int losses, double* sums) {
   if (threadIdx.x != 0) return;
   formulas::combine_losses(parts, shares.of_loss, static_cast<std::size_t>(losses), sums);
 }
