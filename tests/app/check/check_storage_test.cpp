@@ -3,9 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include <unistd.h>
-
 #include "app/check/synthetic_facts.hpp"
+#include "io/io_test_support.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -88,10 +87,9 @@ TEST(CheckMemory, TooLittleInAControlGroup) {
 
 class CheckRunFolder : public testing::Test {
  protected:
-  CheckRunFolder() { fs::create_directories(root_); }
-  ~CheckRunFolder() override { fs::remove_all(root_); }
   bool is_empty() const { return fs::is_empty(root_); }
-  fs::path root_ = fs::temp_directory_path() / ("lockstep-check-" + std::to_string(getpid()));
+  const io::TemporaryFolder temporary_;
+  const fs::path root_ = temporary_.path();
 };
 
 TEST_F(CheckRunFolder, IsTriedOutWithoutATrace) {

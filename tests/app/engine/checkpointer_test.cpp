@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <future>
 #include <memory>
 #include <memory_resource>
@@ -15,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/host/serial_communicator.hpp"
+#include "io/io_test_support.hpp"
 #include "support/message_of.hpp"
 
 namespace lockstep::app {
@@ -25,13 +25,7 @@ using testing::HasSubstr;
 
 class CheckpointerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-checkpointer-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    checkpointer_.open({.folder = folder_});
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  CheckpointerTest() { checkpointer_.open({.folder = folder_}); }
 
   static io::TrainingRecord record_of(std::int64_t step) {
     io::TrainingRecord record;
@@ -68,7 +62,8 @@ class CheckpointerTest : public testing::Test {
     }
   }
 
-  fs::path folder_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   comm::SerialCommunicator communicator_;
   std::unique_ptr<model::Backend> backend_ = model::make_backend("cpu", {.threads = 1});
   std::unique_ptr<model::Network> network_ = model::make_network({.name = "linear"}, {.features = 7, .outputs = 3});

@@ -1,9 +1,7 @@
 #include "app/info/info.hpp"
 
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 
 #include "app/options/stored_options.hpp"
 #include "io/checkpoints/checkpoint.hpp"
+#include "io/io_test_support.hpp"
 #include "io/runs/metrics_log.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_writer.hpp"
@@ -31,23 +30,13 @@ using testing::Not;
 class InfoTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-info-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     output_ = open((folder_ / "output.txt").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     ASSERT_GE(output_, 0);
   }
-  void TearDown() override {
-    close(output_);
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { close(output_); }
 
   /// Both outputs so far.
-  std::string said() const {
-    std::ostringstream text;
-    text << std::ifstream(folder_ / "output.txt").rdbuf();
-    return text.str();
-  }
+  std::string said() const { return io::read_text(folder_ / "output.txt"); }
 
   fs::path pack_shards(std::int64_t samples, std::int64_t shards) {
     const auto source = io::make_synthetic({.samples = samples, .features = 50, .classes = 3, .seed = 5});
@@ -82,7 +71,8 @@ class InfoTest : public testing::Test {
     stream.put(static_cast<char>(byte ^ 0x10));
   }
 
-  fs::path folder_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   int output_ = -1;
 };
 

@@ -4,7 +4,8 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include "io/io_test_support.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -13,7 +14,6 @@ namespace fs = std::filesystem;
 
 class ControlGroup : public testing::Test {
  protected:
-  ~ControlGroup() override { fs::remove_all(root_); }
   void write(const fs::path& name, const std::string& text) {
     fs::create_directories((root_ / name).parent_path());
     std::ofstream(root_ / name) << text;
@@ -22,7 +22,8 @@ class ControlGroup : public testing::Test {
     return tightest_memory_group({.groups = root_ / "sys", .own = root_ / "own"});
   }
 
-  fs::path root_ = fs::temp_directory_path() / ("lockstep-groups-" + std::to_string(getpid()));
+  const io::TemporaryFolder temporary_;
+  const fs::path root_ = temporary_.path();
 };
 
 TEST_F(ControlGroup, NoGroupsNoLimit) { EXPECT_FALSE(tightest()); }

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -21,6 +18,7 @@
 
 #include "app/report/terminal.hpp"
 #include "io/files/file_error.hpp"
+#include "io/io_test_support.hpp"
 #include "io/small_disk.hpp"
 
 namespace lockstep::app {
@@ -90,22 +88,10 @@ class Pty {
   int master_ = -1, slave_ = -1;
 };
 
-std::string contents(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-
 class ConsoleTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-console-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   Pipe output_, error_;
 };
 
@@ -129,22 +115,18 @@ TEST_F(ConsoleTest, CopiesEverythingButTheBarIntoTheLog) {
     console.info("during");
     console.warn("careful");
   }
-  EXPECT_EQ(contents(log), "before\nduring\nwarning: careful\n");
+  EXPECT_EQ(io::read_text(log), "before\nduring\nwarning: careful\n");
   Console(output_.in(), error_.in()).attach_log(log, true);
-  EXPECT_EQ(contents(log), "before\nduring\nwarning: careful\n");
+  EXPECT_EQ(io::read_text(log), "before\nduring\nwarning: careful\n");
   Console(output_.in(), error_.in()).attach_log(log, false);
-  EXPECT_EQ(contents(log), "");
+  EXPECT_EQ(io::read_text(log), "");
 }
 
 TEST_F(ConsoleTest, RefusesALogThatCannotBeOpened) {
   Console console(output_.in(), error_.in());
-  try {
-    console.attach_log(folder_ / "absent" / "log.txt", false);
-    FAIL() << "no error";
-  } catch (const io::FileError& error) {
-    EXPECT_THAT(error.what(), HasSubstr((folder_ / "absent" / "log.txt").string()));
-    EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
-  }
+  const fs::path absent = folder_ / "absent" / "log.txt";
+  EXPECT_THAT(test::message_of<io::FileError>([&] { console.attach_log(absent, false); }),
+              AllOf(HasSubstr(absent.string()), HasSubstr("No such file or directory")));
 }
 
 TEST_F(ConsoleTest, SaysOnceThatTheLogsDiskIsFull) {
@@ -153,13 +135,8 @@ TEST_F(ConsoleTest, SaysOnceThatTheLogsDiskIsFull) {
   Console console(output_.in(), error_.in());
   console.attach_log(disk.path() / "log.txt", true);
   const std::string lost(50'000, 'x');
-  try {
-    console.info(lost);
-    FAIL() << "no error";
-  } catch (const io::FileError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("log.txt"));
-    EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
-  }
+  EXPECT_THAT(test::message_of<io::FileError>([&] { console.info(lost); }),
+              AllOf(HasSubstr("log.txt"), HasSubstr("No space left on device")));
   EXPECT_NO_THROW(console.info("kept"));
   EXPECT_THAT(output_.text(), EndsWith("x\nkept\n"));
 }
@@ -192,7 +169,7 @@ TEST_F(ConsoleTest, GoesOnInTheLogWhenItsReaderHasGone) {
   const std::string warning =
       "warning: nobody reads standard output any more; the run goes on, and " + log + " has all lines\n";
   EXPECT_EQ(error_.text(), warning) << "once";
-  EXPECT_EQ(contents(log), "one\n" + warning + "two\n");
+  EXPECT_EQ(io::read_text(log), "one\n" + warning + "two\n");
   EXPECT_NO_THROW(console.require_output()) << "the reader has had what it wanted";
   close(ends[1]);
 }
@@ -224,7 +201,7 @@ TEST_F(ConsoleTest, LeavesOutLinesThatAStoppedReaderHasNoRoomFor) {
   console.attach_log(log, false);
   const std::string line(1000, 'x');
   for (int i = 0; i < 100; ++i) console.info(line);  // a pipe holds 64 KiB
-  EXPECT_EQ(contents(log).size(), 100 * (line.size() + 1)) << "the log has all";
+  EXPECT_EQ(io::read_text(log).size(), 100 * (line.size() + 1)) << "the log has all";
 
   std::string seen(65536, '\0');
   const ssize_t count = read(ends[0], seen.data(), seen.size());
@@ -252,7 +229,7 @@ TEST_F(ConsoleTest, GoesOnWhereATerminalIsStopped) {
   ASSERT_EQ(tcflow(terminal.slave(), TCOON), 0);
   console.info("three");
   EXPECT_THAT(terminal.text(), AllOf(HasSubstr("[2 lines found no room here"), HasSubstr("three")));
-  EXPECT_EQ(contents(folder_ / "log.txt"), "one\ntwo\nthree\n");
+  EXPECT_EQ(io::read_text(folder_ / "log.txt"), "one\ntwo\nthree\n");
 }
 
 TEST_F(ConsoleTest, HasADeadlineWhereItWaitsForItsReader) {

@@ -1,23 +1,15 @@
 #include "app/report/result_file.hpp"
 
-#include <fstream>
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/consensus.hpp"
 #include "comm/host/serial_communicator.hpp"
+#include "io/io_test_support.hpp"
 #include "support/message_of.hpp"
 
 namespace lockstep::app {
 namespace {
-
-std::string content(const std::filesystem::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
 
 TEST(ResultFiles, KeepWhatWasThereUntilTheFirstWrite) {
   const std::filesystem::path file = testing::TempDir() + "/result_file_test.txt";
@@ -26,12 +18,12 @@ TEST(ResultFiles, KeepWhatWasThereUntilTheFirstWrite) {
   {
     ResultFile result(alone, file);
     EXPECT_TRUE(result.wanted());
-    EXPECT_EQ(content(file), "an older and longer text\n");
+    EXPECT_EQ(io::read_text(file), "an older and longer text\n");
     result.write("one\n");
-    EXPECT_EQ(content(file), "one\n");
+    EXPECT_EQ(io::read_text(file), "one\n");
     result.write("two\n");
   }
-  EXPECT_EQ(content(file), "one\ntwo\n");
+  EXPECT_EQ(io::read_text(file), "one\ntwo\n");
   std::filesystem::remove(file);
 }
 

@@ -1,7 +1,6 @@
 /// Runs as pages and pictures, from made-up folders.
 #include "app/runs/run_history.hpp"
 
-#include <cstdlib>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -12,6 +11,7 @@
 #include "app/runs/run_page.hpp"
 #include "app/runs/run_ranking.hpp"
 #include "app/runs/sweep.hpp"
+#include "io/io_test_support.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -24,13 +24,6 @@ using testing::Not;
 
 class RunsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-runs-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   /// A run of 20 steps, validated twice: best with `accuracy` at step 10.
   fs::path make(const std::string& name, double accuracy, double rate = 0.1) const {
     const fs::path run = folder_ / name;
@@ -74,7 +67,8 @@ class RunsTest : public testing::Test {
     return run;
   }
 
-  fs::path folder_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(RunsTest, AFolderTellsWhatARunHasComeTo) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <tuple>
 
@@ -14,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/io_test_support.hpp"
+
 namespace lockstep::app {
 namespace {
 
@@ -23,13 +24,6 @@ constexpr SweepTask kTask{.rung = 0, .setting = 3};
 
 class SweepFolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-sweep-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   /// A claim of a process that this one is told about, silent for so many seconds.
   void leave_claim(const std::string& text, double silent) const {
     fs::create_directories(folder_ / "sweep");
@@ -53,18 +47,17 @@ class SweepFolderTest : public testing::Test {
       int status = 0;
       waitpid(child, &status, 0);
     }
-    return io::read_whole(folder_ / "sweep" / "rung-1-setting-3.claim").value_or("");
+    return io::read_whole(claim_).value_or("");
   }
 
-  fs::path folder_;
-  fs::path claim_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const fs::path claim_ = folder_ / "sweep" / "rung-1-setting-3.claim";
 };
 
 class ClaimsLeft : public SweepFolderTest {
  protected:
   void SetUp() override {
-    SweepFolderTest::SetUp();
-    claim_ = folder_ / "sweep" / "rung-1-setting-3.claim";
     other_ = io::this_process();
     other_.boot += "-of-another-kernel";
   }

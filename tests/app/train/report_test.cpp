@@ -1,15 +1,14 @@
 /// The output of a running job for its user, from made-up steps.
 #include "app/train/report.hpp"
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include "io/io_test_support.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -22,23 +21,13 @@ using testing::Not;
 class ReporterTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-report-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     output_ = open((folder_ / "output").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     ASSERT_GE(output_, 0);
     options_.every = 2;
     work_.total_steps = 7;
   }
-  void TearDown() override {
-    close(output_);
-    fs::remove_all(folder_);
-  }
-  std::string text(const char* name) const {
-    std::ostringstream all;
-    all << std::ifstream(folder_ / name).rdbuf();
-    return all.str();
-  }
+  void TearDown() override { close(output_); }
+  std::string text(const char* name) const { return io::read_text(folder_ / name); }
   LogFiles files() const {
     LogFiles made;
     made.metrics = std::make_unique<io::MetricsLog>(folder_ / "metrics.jsonl", false);
@@ -58,7 +47,8 @@ class ReporterTest : public testing::Test {
     return {.input = 0.05 * steps, .compute = 0.6 * steps, .communication = 0.25 * steps, .total = steps};
   }
 
-  fs::path folder_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   int output_ = -1;
   ReportOptions options_;
   WorkPlan work_;

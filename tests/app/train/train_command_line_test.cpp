@@ -1,7 +1,6 @@
 #include "app/train/train_command_line.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "app/options/stored_options.hpp"
 #include "app/options/train_options.hpp"
+#include "io/io_test_support.hpp"
 #include "model/initialize.hpp"
 #include "model/network.hpp"
 #include "model/training/schedule.hpp"
@@ -42,13 +42,6 @@ std::string complaint(const Arguments& arguments) {
 
 class ConfigFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "lockstep-options-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    file_ = (folder_ / "run.ini").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   void write(const std::string& text) { std::ofstream(file_) << text; }
   std::string complaint_about(const std::string& text, Arguments more = {}) {
     write(text);
@@ -56,8 +49,9 @@ class ConfigFile : public testing::Test {
     return complaint(more);
   }
 
-  fs::path folder_;
-  std::string file_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const std::string file_ = (folder_ / "run.ini").string();
 };
 
 TEST(TrainOptionsTest, DefaultsAreThoseOfTheStruct) {

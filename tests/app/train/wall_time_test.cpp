@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "io/io_test_support.hpp"
+
 namespace lockstep::app {
 namespace {
 
@@ -109,8 +111,6 @@ class JobTimeTest : public testing::Test {
       before_[name] = value ? std::optional<std::string>(value) : std::nullopt;
       if (std::string(name) != "PATH") unsetenv(name);
     }
-    folder_ = fs::temp_directory_path() / ("lockstep-wall-time-" + std::to_string(getpid()));
-    fs::create_directories(folder_);
   }
   void TearDown() override {
     for (const auto& [name, value] : before_) {
@@ -120,7 +120,6 @@ class JobTimeTest : public testing::Test {
         unsetenv(name.c_str());
       }
     }
-    fs::remove_all(folder_);
   }
   /// squeue is a shell script with these lines.
   void squeue(const std::string& lines) {
@@ -130,7 +129,8 @@ class JobTimeTest : public testing::Test {
   }
   static std::string in(int seconds) { return std::to_string(std::time(nullptr) + seconds); }
 
-  fs::path folder_;
+  const io::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   std::map<std::string, std::optional<std::string>> before_;
 };
 
