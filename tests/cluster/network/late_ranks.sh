@@ -6,7 +6,7 @@
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 nodes 3
-train=(train --data data --optimizer sgd --hidden 16 --batch 20 --steps 20 --device cpu --deadline 5)
+train=(train --data data --optimizer sgd --hidden 16 --batch 20 --device cpu --deadline 5)
 slots=node1:1,node2:1,node3:1
 
 # A rank that stops before or somewhere inside MPI_Init.
@@ -28,7 +28,7 @@ done
 unset STOPS AFTER
 
 check "afterwards all is well"
-run -H $slots "${train[@]}" --run runs/well
+run -H $slots "${train[@]}" --steps 20 --run runs/well
 expect_status 0
 expect_silence
 nobody_remains 10 head $(all_nodes)
