@@ -57,7 +57,8 @@ class ConcatenateOperation final : public PlainOperation {
   bool is_causal() const override { return is_causal_; }
 
   OperationNeeds needs() const override {
-    return {.image_inputs = (std::uint32_t{1} << columns_.size()) - 1, .image_output = true, .images_alike = true};
+    if (!is_last_) return {};
+    return {.image_inputs = (std::uint32_t{1} << copies_.size()) - 1, .image_output = true, .images_alike = true};
   }
 
   std::string describe(const NodeView& node) const override {
