@@ -17,8 +17,8 @@ constexpr std::size_t kMaxParts = 8;
 constexpr std::size_t kPartFactor = 4;
 /// Elements of a strip: 512 KiB.
 constexpr std::size_t kStripElements = std::size_t{256} << 10;
-/// Largest filters: 1 MiB of sums.
-constexpr std::size_t kMaxFilters = std::size_t{256} << 10;
+/// Largest filters: 4 MiB of sums.
+constexpr std::size_t kMaxFilters = std::size_t{1024} << 10;
 /// So many channels fill half of a tile.
 constexpr std::size_t kMaxFoldedChannels = 8;
 constexpr std::size_t kSums = kFilterTile * kFilterTile;

@@ -80,7 +80,7 @@ struct FilterScratch {
 class FilterGradient {
  public:
   FilterGradient(const Convolution& shape, Bf16Unit unit);
-  /// Tells whether this is the way to the gradient: the unit has tiles, and the sums fit the second-level cache.
+  /// Tells whether this is the way to the gradient: the unit has tiles, and the sums are few enough.
   static bool takes(const Convolution& shape, Bf16Unit unit) noexcept;
 
   std::size_t parts(std::size_t images) const noexcept;
