@@ -11,6 +11,7 @@
 #include "model/cpu/bf16_filters.hpp"
 #include "model/cpu/bf16_number.hpp"
 #include "model/cpu/element_loops.hpp"
+#include "model/cpu/image_loops.hpp"
 #include "model/cpu/onednn_steps.hpp"
 
 // Partition of a batch.
@@ -97,6 +98,8 @@ void for_chunks(std::size_t elements, std::size_t channels, const Work& work) {
 }
 
 bool is_bf16(const Tensor& image) { return image.type == ElementType::bfloat16; }
+/// True if bf16 numbers go through it without becoming fp32 numbers in memory.
+bool is_plain(Activation activation) { return activation == Activation::none || activation == Activation::relu; }
 Bf16* bf16(const Tensor& image) { return static_cast<Bf16*>(image.data); }
 
 class Convolver::Library {
@@ -238,7 +241,12 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
       if (is_bf16(y)) {
         for_chunks(elements, channels, [&](std::size_t at, std::size_t size) {
           const auto chunk = out.subspan(at, size);
-          if (has_epilogue) add_bias_and_activate(chunk, channels, shift, activation);
+          if (is_plain(activation)) {
+            return add_bias_and_round(activation == Activation::relu,
+                                      {chunk.data(), shift.empty() ? nullptr : shift.data(), bf16(y) + begin + at},
+                                      channels, size / channels);
+          }
+          add_bias_and_activate(chunk, channels, shift, activation);
           round_to_bf16(chunk, std::span(bf16(y) + begin + at, size));
         });
       } else if (has_epilogue) {
@@ -259,16 +267,17 @@ void Convolver::Library::through_activation(std::size_t thread, Activation activ
   }
   if (activation == Activation::none && sums.empty()) return;
   for_chunks(count, channels, [&, first = first](std::size_t at, std::size_t size) {
-    const auto scratch = results_[thread].at_least(2 * size), gradient = scratch.first(size);
     const std::span<Bf16> stored(bf16(d_y) + first + at, size);
-    widen(stored, gradient);
-    std::span<float> value;
-    if (activation != Activation::none) {
-      value = scratch.last(size);
-      widen({bf16(y) + first + at, size}, value);
+    const Bf16* const value = activation == Activation::none ? nullptr : bf16(y) + first + at;
+    if (is_plain(activation)) {
+      return bias_gradient(activation == Activation::relu, {value, stored.data(), sums.empty() ? nullptr : sums.data()},
+                           channels, size / channels);
     }
-    activation_gradient(activation, value, gradient, channels, 0, channels, sums);
-    if (activation != Activation::none) round_to_bf16(gradient, stored);
+    const auto scratch = results_[thread].at_least(2 * size), gradient = scratch.first(size);
+    widen(stored, gradient);
+    widen({value, size}, scratch.last(size));
+    activation_gradient(activation, scratch.last(size), gradient, channels, 0, channels, sums);
+    round_to_bf16(gradient, stored);
   });
 }
 

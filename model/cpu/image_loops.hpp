@@ -5,6 +5,7 @@
 ///   image_loops.cpp             pools, averages, shortcuts
 ///   image_loops_response.cpp    local response normalisation
 ///   image_loops_batch_norm.cpp  batch normalisation
+///   image_loops_bias.cpp        biases of bf16 images
 ///   image_loops_upsample.cpp    linear upsampling
 ///   image_loops_channels.cpp    softmax, products, copies of parts
 ///   image_loops_augment.cpp     augmentation
@@ -109,6 +110,24 @@ struct NormalizeFixedGradient {
 };
 void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<float>& arrays, Slice pixels);
 void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<Bf16>& arrays, Slice pixels);
+
+// ---- Biases of bf16 images (image_loops_bias.cpp), of so few pixels that they fit the first-level cache. ----
+
+/// y = relu?(sums + bias); bias may be nullptr. Half: Bf16, or NativeBf16.
+template <class Half>
+struct BiasArrays {
+  const float *sums = nullptr, *bias = nullptr;
+  Half* y = nullptr;
+};
+void add_bias_and_round(bool relu, const BiasArrays<Bf16>& arrays, std::size_t channels, std::size_t pixels);
+/// With relu, d_y becomes 0 where not y > 0. sums [channels], unless nullptr, += the sums of d_y.
+template <class Half>
+struct BiasGradientArrays {
+  const Half* y = nullptr;
+  Half* d_y = nullptr;
+  float* sums = nullptr;
+};
+void bias_gradient(bool relu, const BiasGradientArrays<Bf16>& arrays, std::size_t channels, std::size_t pixels);
 
 // ---- Channels of places (image_loops_channels.cpp). rows: of a matrix [rows, columns]. ----
 
