@@ -1,0 +1,25 @@
+/// \file
+/// The numbers of data sets, as networks receive them.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "io/shards/sample_source.hpp"
+
+namespace lockstep::io {
+
+/// True if float32 cannot hold all numbers of the type.
+bool is_wide(FileType type);
+/// The type in which a network receives numbers: uint8, float32, or float64 if float32 may not hold them.
+FileType delivered_type(const Field& stored, bool has_range, double low, double high);
+/// Converts elements of `type` to `wanted`, float32 or float64.
+void convert(FileType type, std::span<const std::byte> raw, FileType wanted, std::byte* out);
+/// Position of the first NaN, infinity, or float64 beyond the range of float32.
+std::optional<std::size_t> first_unusable(FileType type, std::span<const std::byte> data);
+/// Samples of a field whose shape has channels last, from channels first. `element`: bytes of a number.
+void to_channels_last(const Field& field, std::span<const std::byte> samples, std::size_t element,
+                      std::span<std::byte> out);
+
+}  // namespace lockstep::io
