@@ -6,7 +6,7 @@
 /// MAILBOXES. A rank has one for each lane of each rank of its host: a ring of messages with one writer and one reader,
 /// without locks. Ranks of other hosts take no memory but for their number in a list of ranks.
 ///
-/// BELLS. A rank has one for its worker and one for its server. Whoever has left a message rings the receiver's. A rank
+/// BELLS. A rank has one for its worker and one for its server. The sender of a message rings the receiver's. A rank
 /// that waits (MessageWait) remembers how often its bell has rung, looks for messages, and sleeps until it rings again:
 /// where ranks outnumber cores those that compute have them.
 ///

@@ -1,7 +1,7 @@
 /// \file
 /// Messages between the ranks that train and those that keep the parameters: point to point, each peer in its turn.
 ///
-/// WHAT TRAVELS. A header of fixed size, and float32 values behind it. Between hosts both are messages of two-sided MPI
+/// CONTENT. A header of fixed size, and float32 values behind it. Between hosts both are messages of two-sided MPI
 /// (one-sided windows lack threads in Open MPI 4). A receive for the next header of each peer is posted all the time;
 /// the header says how many values follow, and their receive is posted when it comes. Between ranks of a host nothing
 /// passes through MPI: a message lies in a mailbox of memory that both map (HostWindow), and what it is of lies there,
@@ -65,7 +65,7 @@ struct ServerHeader {
 
 class ServerMessages {
  public:
-  /// A lane says who hears whom: its messages come from the same lane of the other side.
+  /// A lane is a direction: its messages come from the same lane of the other side.
   enum class Lane { to_servers, to_workers, between_servers, to_judge, from_judge };
   struct Options {
     Lane send, receive;

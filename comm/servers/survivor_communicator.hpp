@@ -2,11 +2,11 @@
 /// A communicator that can go on with fewer ranks when some have died: for jobs in which collectives are seldom, and
 /// whose ranks know between them who is left (--agree async, --agree quorum).
 ///
-/// WHAT STAYS. A collective that fails leaves messages under way: MPI may still read what was to be sent, and what the
-/// dead or those who have given up had begun to send may still come. So messages never travel from or into the caller's
-/// memory but through a copy, which stays until the process ends where the collective fails, as does the communicator
-/// itself. Those who are left have a communicator of MPI's of their own: no message of theirs is taken for one of
-/// before. In shared memory, where who has given up writes nothing more, there is no copy.
+/// COPIES. A collective that fails leaves messages under way: MPI may still read the memory they are sent from, and
+/// messages that dead ranks, or ranks that have given up, had begun to send may still come. So messages travel through
+/// a copy, never from or into the caller's memory. If the collective fails the copy and the communicator stay until the
+/// process ends. The ranks that are left have a communicator of MPI's of their own, so that no earlier message is taken
+/// for one of theirs. In shared memory, where ranks that have given up write nothing more, there is no copy.
 #pragma once
 
 #include <cstddef>

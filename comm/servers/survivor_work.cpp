@@ -20,8 +20,6 @@ constexpr std::chrono::milliseconds kTogether{500};
 /// The longest time until somebody has seen the death because of which a call of MPI has failed here.
 constexpr std::chrono::seconds kUntilSeen{10};
 
-bool among(const std::vector<int>& ranks, int rank) { return std::ranges::find(ranks, rank) != ranks.end(); }
-
 /// The peers of rank 0 are all others, by rank; the peer of the others is rank 0.
 ServerMessages::Options judging_options(const MpiSession& session, HostWindow& window) {
   using Lane = ServerMessages::Lane;
@@ -73,7 +71,7 @@ std::vector<int> SurvivorWork::run(const std::function<void()>& work, const std:
       std::vector<int> living;
       for (int rank = 0; rank < communicator_.size(); ++rank) {
         const int of_job = communicator_.job_rank(rank);
-        if (!among(dead_, of_job)) living.push_back(of_job);
+        if (!dead_.contains(of_job)) living.push_back(of_job);
       }
       communicator_.go_on_with(living);
       all.insert(all.end(), dead_.begin(), dead_.end());
@@ -118,12 +116,13 @@ bool SurvivorWork::somebody_has_died() {
 void SurvivorWork::look_while_waiting() {
   if (!working_) return;
   take_in();
-  if (dead_.empty()) return;  // those whom this rank sees are the communicator's matter
+  if (dead_.empty()) return;  // the communicator itself deals with deaths that this rank sees
   if (judges()) {
     expect_dispensable();
     tell_of_the_dead();
   }
-  throw PeerError(fmt::format("{} has died, and a collective cannot end without it", session_.describe(dead_.front())));
+  throw PeerError(
+      fmt::format("{} has died, and a collective cannot end without it", session_.describe(*dead_.begin())));
 }
 
 /// As far as this rank can see.
@@ -131,11 +130,9 @@ void SurvivorWork::look_for_the_dead() { add_dead(communicator_.dead_peers()); }
 
 void SurvivorWork::add_dead(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
-    if (communicator_.rank_of(rank) < 0 || among(dead_, rank)) continue;
-    dead_.push_back(rank);
+    if (communicator_.rank_of(rank) < 0 || !dead_.insert(rank).second) continue;
     last_death_ = std::chrono::steady_clock::now();
   }
-  std::ranges::sort(dead_);
 }
 
 bool SurvivorWork::all_are_dispensable() const { return std::ranges::all_of(dead_, options_.dispensable); }
@@ -158,14 +155,13 @@ void SurvivorWork::take_in() {
       const MessageKind kind = message->header.kind;
       const std::vector<int> dead(message->values.begin(), message->values.end());
       if (!judges() && kind != MessageKind::give_up) {
-        dead_ = dead;
+        dead_ = {dead.begin(), dead.end()};
         verdict_ = kind == MessageKind::done;
         return;  // later messages belong to the next attempt
       }
       add_dead(dead);
       const int rank = message->peer + 1;
-      if (!judges() || message->header.step != attempt_ || among(heard_, rank)) continue;
-      heard_.push_back(rank);
+      if (!judges() || message->header.step != attempt_ || !heard_.insert(rank).second) continue;
       whole_ = whole_ && kind == MessageKind::done;
     }
   } catch (const MpiCallError&) {
@@ -194,7 +190,7 @@ std::vector<int> SurvivorWork::awaited() const {
   std::vector<int> ranks;
   for (int rank = 1; rank < communicator_.size(); ++rank) {
     const int of_job = communicator_.job_rank(rank);
-    if (!among(heard_, of_job) && !among(dead_, of_job)) ranks.push_back(of_job);
+    if (!heard_.contains(of_job) && !dead_.contains(of_job)) ranks.push_back(of_job);
   }
   return ranks;
 }

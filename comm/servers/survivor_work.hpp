@@ -7,10 +7,10 @@
 /// is done or to be done again; the communicator goes on without the dead. Two messages per rank. Nobody can do without
 /// rank 0.
 ///
-/// WHO DOES NOT SEE IT. A rank in a collective may wait for one that lives and has given the collective up. Who sees a
-/// death tells rank 0, and rank 0 tells all who have not spoken yet; who waits in a collective looks for that word
-/// every 0.1 s (CommunicatorOptions::while_waiting) and gives up, too. Nobody counts as dead for being silent: rank 0
-/// waits for the word of all of whom nobody has seen that they died.
+/// DEATHS SEEN ELSEWHERE. A rank in a collective may wait for one that lives and has given the collective up. A rank
+/// that sees a death tells rank 0, and rank 0 tells every rank that has not spoken yet; ranks that wait in a collective
+/// look for that word every 0.1 s (CommunicatorOptions::while_waiting) and give up, too. No rank counts as dead for
+/// being silent: rank 0 waits for every rank not known dead.
 ///
 /// AGAIN. A death while the work is repeated makes the next repetition. Before it judges, rank 0 waits for half a
 /// second from the last death on: several often die together. One that comes in the few milliseconds after that, in
@@ -23,7 +23,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
+#include <set>
 #include <vector>
 
 #include "comm/servers/host_window.hpp"
@@ -79,11 +79,11 @@ class SurvivorWork {
   // State of this attempt; while a collective is under way the thread that drives it has it.
   std::int64_t attempt_ = 0;  ///< the first is 1; the same on all ranks
   bool working_ = false;      ///< not judging yet
-  bool whole_ = true;         ///< this rank has done it; of rank 0: and all whom it has heard
-  std::vector<int> dead_;     ///< seen or heard of, ascending
+  bool whole_ = true;         ///< this rank has done it; on rank 0: and all ranks that it has heard
+  std::set<int> dead_;        ///< seen or heard of
   std::chrono::steady_clock::time_point last_death_;
   std::size_t told_ = 0;         ///< how many of them the others were told of
-  std::vector<int> heard_;       ///< rank 0: who has spoken
+  std::set<int> heard_;          ///< rank 0: ranks that have spoken
   std::optional<bool> verdict_;  ///< the others: it is done
 };
 

@@ -165,7 +165,7 @@ void ParameterServer::tell_everybody(const comm::ServerHeader& header) {
 }
 
 void ParameterServer::lost(int index) {
-  if (std::ranges::find(lost_, index) != lost_.end()) return;
+  if (lost_.contains(index)) return;
   if (index == 0 || servers_.on(index) >= 0 || static_cast<int>(lost_.size()) + 1 >= workers_count_) {
     throw comm::PeerError(
         fmt::format("{} has died, without which the others cannot go on{}. Ending the job: --resume "
@@ -182,7 +182,7 @@ void ParameterServer::lost(int index) {
 }
 
 void ParameterServer::lost_between_rounds(int index) {
-  if (std::ranges::find(lost_, index) != lost_.end()) return;
+  if (lost_.contains(index)) return;
   if (admission_) admission_->lost(index);
   leave_out(index);
 }
@@ -196,7 +196,7 @@ void ParameterServer::leave_out(int index) {
         "on from the last checkpoint.",
         session_.describe(index)));
   }
-  lost_.insert(std::ranges::lower_bound(lost_, index), index);
+  lost_.insert(index);
   worker.wants.reset();
   if (!worker.paused) ++byes_;
   worker.paused = true;
@@ -281,8 +281,9 @@ void ParameterServer::hear_server(const comm::ServerMessages::Received& message)
   }
 }
 
-/// A gradient. Whoever sends blocks has tables of which each batch meets a few rows. Plain SGD leaves the others alone,
-/// so the weights may travel in blocks, too; with other optimisers all that was ever met changes in every update.
+/// A gradient. Workers that send blocks have tables of which each batch meets a few rows. Plain SGD leaves the others
+/// alone, so the weights may travel in blocks, too; with other optimisers all that was ever met changes in every
+/// update.
 void ParameterServer::take(const comm::ServerMessages::Received& message) {
   const int index = message.peer;
   Worker& worker = at(index);

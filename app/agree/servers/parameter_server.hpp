@@ -2,24 +2,24 @@
 /// A server of parameters (--agree async, --agree quorum): it keeps a part of them with the optimiser's state, takes
 /// the workers' gradients of that part, updates it, and hands it out.
 ///
-/// WHAT IS SAID. A worker hears `go` from the first server, the coordinator, which decides when each worker may begin
+/// MESSAGES. A worker hears `go` from the first server, the coordinator, which decides when each worker may begin
 /// and which gradients count (Admission); with it come the coordinator's weights. It asks every other server for its
 /// part (`pull`), gets it with its version (`part`), computes, and sends every server that part of the gradient
 /// (`push`). When it hears `pause` it says `bye` to all. Where updates are sums the coordinator tells the other servers
 /// whose gradients make each update (`decided`), so all parts take and drop the same ones, and the servers sum the
 /// squares of their parts for the norm (`squares`).
 ///
-/// WHAT THE RESULT IS. A sum is made in the order of the ranks and updated as --agree all does: with all ranks in it,
+/// RESULTS. A sum is made in the order of the ranks and updated as --agree all does: with all ranks in it,
 /// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
 /// is scaled to the mean over the samples that are there.
 ///
-/// WHAT STAYS IN PLACE. On one host gradients are read where the worker has them: it writes the next one only when it
+/// IN PLACE. On one host gradients are read where the worker has them: it writes the next one only when it
 /// has been told to. Weights of sums are read where the server has them; each update waits for gradients of who has
-/// read the ones before, and who is late and meets a change reads again. Of gradients each by itself the server writes
-/// the weights to where the worker has its own, which waits meanwhile. Then `go` of the coordinator brings the weights,
-/// too.
+/// read the ones before, and a late reader that meets a change reads again. Where each gradient is an update the server
+/// writes the weights to where the worker has its own, which waits meanwhile. Then `go` of the coordinator brings the
+/// weights, too.
 ///
-/// WHAT IS LEFT OUT. Blocks of a gradient that are zero (rows of a word embedding that no batch has met) do not travel,
+/// SENT BLOCKS. Blocks of a gradient that are zero (rows of a word embedding that no batch has met) do not travel,
 /// nor do, with plain SGD, those of the weights that a worker has already.
 ///
 /// DIVERGENCE. A worker whose loss or gradient is not finite sends zeros and asks for the end of the round; a sum that
@@ -37,6 +37,7 @@
 #include <functional>
 #include <memory_resource>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -104,8 +105,8 @@ class ParameterServer {
   void lost(int worker);
   /// All know it, and no round is under way.
   void lost_between_rounds(int worker);
-  /// Those who have died, ascending: the same on all ranks after a round.
-  const std::vector<int>& lost_workers() const noexcept { return lost_; }
+  /// Dead workers, ascending: the same on all ranks after a round.
+  std::vector<int> lost_workers() const { return {lost_.begin(), lost_.end()}; }
   /// All updated ones, of which its part is its own.
   std::span<float> all_weights() { return part_.all_weights(); }
   /// out = this server's part of a group; `out` is an arena.
@@ -172,7 +173,7 @@ class ParameterServer {
   std::vector<std::uint32_t> blocks_;
   std::string divergence_;
   int byes_ = 0;  ///< and deaths
-  std::vector<int> lost_;
+  std::set<int> lost_;
   bool ended_ = false;  ///< the coordinator has said so
   comm::MpiSession& session_;
   double longest_ = 0;  ///< seconds of a worker's step

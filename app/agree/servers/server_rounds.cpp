@@ -134,9 +134,8 @@ void ServerRounds::together(const std::function<void()>& work) {
 bool ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
   for (const int dead : context_.communicator.dead_peers()) {
-    if (std::ranges::find(seen_dead_, dead) != seen_dead_.end()) continue;
+    if (!seen_dead_.insert(dead).second) continue;
     if (!is_dispensable(dead)) context_.communicator.look_at_peers();  // throws with what is known of it
-    seen_dead_.push_back(dead);
     if (to_servers_) {
       to_servers_->send(0, {.kind = MessageKind::lost, .lost_worker = dead});
     } else {
@@ -149,9 +148,8 @@ bool ServerRounds::look() {
 /// Takes in the coordinator's knowledge of the dead; rank 0 warns of them.
 void ServerRounds::see_the_dead(const std::vector<int>& dead) {
   for (const int rank : dead) {
-    if (std::ranges::find(seen_dead_, rank) == seen_dead_.end()) seen_dead_.push_back(rank);
-    if (rank_ != 0 || std::ranges::find(warned_, rank) != warned_.end()) continue;
-    warned_.push_back(rank);
+    seen_dead_.insert(rank);
+    if (rank_ != 0 || !warned_.insert(rank).second) continue;
     const int left = servers_.workers - static_cast<int>(warned_.size()), quorum = plan_.settings.agree.quorum;
     warn(fmt::format("{} has died; {} on without it{}. Its share of the samples is left out from here on",
                      context_.session.describe(rank), left == 1 ? "1 rank goes" : fmt::format("{} ranks go", left),

@@ -10,6 +10,7 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -96,15 +97,15 @@ class ServerRounds : public AgreementRounds {
   std::int64_t own_steps_ = 0;                              ///< steps of this worker, in its samples
   std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
   bool spares_survivors_ = comm::launcher_spares_survivors();
-  double longest_ = 0;          ///< seconds of a step, as far as this worker knows
-  double waited_ = 0;           ///< seconds for servers
-  std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
-  std::vector<int> warned_;     ///< rank 0: of these
-  std::vector<int> dead_;       ///< as the coordinator has said by the last round's end: collectives go on without them
-  bool brought_ = false;        ///< the weights of the coordinator are here, of the last go
-  StepFigures reported_;        ///< sums of what has been reported
-  std::vector<bool> records_;   ///< rank 0: the servers whose files of arrivals have begun since begin()
-  std::string divergence_;      ///< why this worker's training has come apart
+  double longest_ = 0;         ///< seconds of a step, as far as this worker knows
+  double waited_ = 0;          ///< seconds for servers
+  std::set<int> seen_dead_;    ///< ranks that have died, as far as this one has seen or heard
+  std::set<int> warned_;       ///< rank 0: of these
+  std::vector<int> dead_;      ///< as the coordinator has said by the last round's end: collectives go on without them
+  bool brought_ = false;       ///< the weights of the coordinator are here, of the last go
+  StepFigures reported_;       ///< sums of what has been reported
+  std::vector<bool> records_;  ///< rank 0: the servers whose files of arrivals have begun since begin()
+  std::string divergence_;     ///< why this worker's training has come apart
   std::vector<std::uint32_t> blocks_;
 };
 
