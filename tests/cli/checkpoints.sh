@@ -50,6 +50,18 @@ reached() { [ "$(metric "$1" train step 2>/dev/null | tail -n 1 | cut -d ' ' -f 
 # same_at STEP RUN RUN: their checkpoints have the same tensors.
 same_at() { expect_same_tensors "$2/checkpoints/step-00000000$1.h5" "$3/checkpoints/step-00000000$1.h5" 24; }
 
+# stops_after_step_20 NAME: a stop of the started run in runs/NAME waits for its checkpoint of step 20, behind the gate.
+stops_after_step_20() {
+  wait_for 60 reached "runs/$1" 25
+  kill -TERM "$(rank 1)"
+  sleep 0.3
+  kill -0 "$job" 2>/dev/null || failed "it did not wait for the checkpoint under way"
+  touch gate
+  finish 60
+  expect_status 75
+  expect_file "runs/$1/checkpoints/step-0000000020.h5"
+}
+
 check "the plan counts the copy"
 run -n 2 "${options[@]}" --steps 60 --dry-run
 expect_status 0; expect_out '^checkpoints: rank 0 keeps a copy of the state, [0-9.]+ [KM]iB'
@@ -105,14 +117,7 @@ expect_no_file runs/refused/checkpoints/step-0000000040.h5
 check "who asks for a stop gets both: the one under way and the last"
 rm -f gate
 slow_disk .step-0000000020 "" start -n 2 "${options[@]}" --steps 100000000 --run runs/stopped
-wait_for 60 reached runs/stopped 25
-kill -TERM "$(rank 1)"
-sleep 0.3
-kill -0 "$job" 2>/dev/null || failed "it did not wait for the checkpoint under way"
-touch gate
-finish 60
-expect_status 75
-expect_file runs/stopped/checkpoints/step-0000000020.h5
+stops_after_step_20 stopped
 step=$(sed -n 's/.*stopped at step \([0-9]*\) .*/\1/p' out)
 expect_file "$(printf 'runs/stopped/checkpoints/step-%010d.h5' "${step:-0}")"
 
@@ -186,13 +191,6 @@ expect_status 0; expect_out 'step-0000000020\.h5 .* ok.*\(latest\)'
 check "a stop waits for the parts of others"
 rm -f gate
 slow_disk part-0003 "" start -n 3 "${shared[@]}" --steps 100000000 --run runs/stopped-parts
-wait_for 60 reached runs/stopped-parts 25
-kill -TERM "$(rank 1)"
-sleep 0.3
-kill -0 "$job" 2>/dev/null || failed "it did not wait for the checkpoint under way"
-touch gate
-finish 60
-expect_status 75
-expect_file runs/stopped-parts/checkpoints/step-0000000020.h5
+stops_after_step_20 stopped-parts
 run info "$(newest_checkpoint runs/stopped-parts)"
 expect_status 0

@@ -166,6 +166,38 @@ run() {
   OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-0} start "$@"
   finish 60
 }
+# on_terminal COLUMNS COMMAND...: runs on a pseudo-terminal of that width; ./out has all that it shows.
+on_terminal() {
+  command_line="on_terminal $*"
+  python3 - "$@" 2>err <<'END'
+import fcntl, os, pty, struct, sys, termios
+columns, command = int(sys.argv[1]), sys.argv[2:]
+child, terminal = pty.fork()
+if child == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    os.execvp(command[0], command)
+shown = b""
+try:
+    while piece := os.read(terminal, 65536):
+        shown += piece
+except OSError:  # Linux: the other end is closed
+    pass
+open("out", "wb").write(shown.replace(b"\r\n", b"\n"))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+END
+  status=$?
+}
+# make_stuck_launcher FILE: a launcher whose ranks have all ended, and which waits all the same.
+make_stuck_launcher() {
+  cat >"$1" <<END
+#!$python
+import os, time
+if os.fork() == 0:
+    os._exit(1)
+time.sleep(300)
+END
+  chmod +x "$1"
+}
 # Runs a preparation of a case: its failure ends the script.
 must_run() {
   run "$@"

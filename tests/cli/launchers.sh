@@ -5,14 +5,7 @@
 . "$(dirname "$0")/harness.sh"
 
 check "a launcher whose ranks have all ended does not wait for ever"
-cat >stuck <<END
-#!$python
-import os, time
-if os.fork() == 0:
-    os._exit(1)
-time.sleep(300)
-END
-chmod +x stuck
+make_stuck_launcher stuck
 command_line="slurm/stop_in_time ./stuck"
 timeout 60 "$tree/slurm/stop_in_time" ./stuck >out 2>err
 status=$?

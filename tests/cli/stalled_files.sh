@@ -46,6 +46,17 @@ stalled_out() {
   for pid in "${pids[@]}"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done
 }
 
+# comes_back_in_time: after a stall longer than the peers' deadline the job goes on, until it is told to stop.
+comes_back_in_time() {
+  sleep $((deadline + 3))
+  come_back
+  lines=$(wc -l <out)
+  wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
+  kill -USR1 "$(rank 0)"
+  finish 30
+  expect_status 75
+}
+
 for transport in $(some 1 ring shared-memory); do
   ranks=(-n 2 "${train[@]}" --transport $transport)
   check "every rank's data stalls, $transport"
@@ -61,13 +72,7 @@ for transport in $(some 1 ring shared-memory); do
   check "a stall that ends before the I/O deadline ends nothing, and is told, $transport"
   begin back-$transport "${ranks[@]}" --deadline $deadline --io-deadline 50
   stall 1 data/train/
-  sleep $((deadline + 3))
-  come_back
-  lines=$(wc -l <out)
-  wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
-  kill -USR1 "$(rank 0)"
-  finish 30
-  expect_status 75
+  comes_back_in_time
   expect_err 'warning: rank 1 \(host .*\) is waiting for input \(.*data/train/.*\.h5, [0-9]+ s\); the job ends after 50 s of it'
   expect_err 'rank 1 \(host .*\) goes on, after a wait of [0-9]+ s'
   [ "$(own_words | wc -l)" = 2 ] || failed "more words than these"
@@ -75,13 +80,8 @@ for transport in $(some 1 ring shared-memory); do
   check "rank 0's log stalls and comes back, $transport"
   begin log-$transport "${ranks[@]}" --deadline $deadline --io-deadline 100
   stall 0 log.txt
-  sleep $((deadline + 3))
-  come_back
-  lines=$(wc -l <out)
-  wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
-  kill -USR1 "$(rank 0)"
-  finish 30
-  expect_status 75; expect_silence
+  comes_back_in_time
+  expect_silence
 done
 
 for file in $(some 2 metrics.jsonl owner log.txt events.out); do

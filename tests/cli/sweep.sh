@@ -110,14 +110,7 @@ done
 expect grep -q '"line":"--hidden 4 --data data-\\\\xFFé"' $'runs/\xfe/sweep/rung-1-setting-1.json'
 
 check "a launcher that waits for ranks that have ended is ended"
-cat >stuck <<END
-#!$python
-import os, time
-if os.fork() == 0:
-    os._exit(1)
-time.sleep(300)
-END
-chmod +x stuck
+make_stuck_launcher stuck
 run sweep one.txt --data data --batch 20 --steps 4 --run runs/stuck --launch "$work/stuck"
 expect_status 1; expect_err 'setting 1 .* failed with exit code 137'
 check "one that cannot be started is told"

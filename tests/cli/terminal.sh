@@ -4,24 +4,6 @@
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
-# on_terminal COLUMNS COMMAND...: runs on a pseudo-terminal of that width; the output is in ./out.
-cat >on_terminal.py <<'END_OF_PYTHON'
-import fcntl, os, pty, struct, sys, termios
-columns, command = int(sys.argv[1]), sys.argv[2:]
-child, terminal = pty.fork()
-if child == 0:
-    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    os.execvp(command[0], command)
-shown = b""
-try:
-    while piece := os.read(terminal, 65536):
-        shown += piece
-except OSError:  # Linux: the other end is closed
-    pass
-open("out", "wb").write(shown.replace(b"\r\n", b"\n"))
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-END_OF_PYTHON
-on_terminal() { command_line="on_terminal $*"; python3 on_terminal.py "$@" 2>err; status=$?; }
 train=("$lockstep" train --data data --hidden 8 --batch 20 --epochs 2 --progress off)
 
 check "at 100 columns a report is one line, and the log has all of it"
