@@ -3,11 +3,14 @@
 
 #if LOCKSTEP_HAS_INSTRUCTION_SETS
 
+#include <algorithm>
+
 #include "model/cpu/avx512_transpose.hpp"
 
 // For each function, not for the file: an inline function of the standard library must not be compiled for these.
 #define LOCKSTEP_TILES __attribute__((target("amx-tile,amx-bf16")))
-#define LOCKSTEP_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+// Every processor with AMX has these sets.
+#define LOCKSTEP_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2")))
 
 namespace lockstep::model::cpu {
 
@@ -29,60 +32,75 @@ LOCKSTEP_WIDE inline __attribute__((always_inline)) __mmask16 mask_of(std::size_
   return static_cast<__mmask16>((1u << channels) - 1);
 }
 
-LOCKSTEP_WIDE inline __attribute__((always_inline)) __mmask32 lanes(std::size_t count) {
+__mmask32 lanes(std::size_t count) {
   return count >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((std::uint32_t{1} << count) - 1);
 }
 
-LOCKSTEP_WIDE inline __attribute__((always_inline)) void clear(Bf16* to, std::size_t pitch, std::size_t cells) {
-  for (; cells > 0; cells -= cells < 32 ? cells : 32, to += 32) {
-    const __mmask32 mask = lanes(cells);
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < 16; ++i) _mm512_mask_storeu_epi16(to + i * pitch, mask, _mm512_setzero_si512());
-  }
+/// The next of several addresses. The compiler would keep them all, in memory.
+template <class Pointer>
+LOCKSTEP_WIDE inline __attribute__((always_inline)) void advance(Pointer& pointer, std::size_t elements) {
+  pointer += elements;
+  asm("" : "+r"(pointer));
 }
 
-// Thirty-two pixels are turned at a time; they may be the end of one row and the beginning of the next.
+/// Tells which of `count` cells of rows are pixels; column: of the first cell, becomes that of the next one.
+__mmask32 pixels_among(const FilterRows& rows, std::size_t count, std::size_t& column) {
+  std::uint32_t mask = 0;
+  for (std::size_t lane = 0; lane < count;) {
+    const std::size_t behind = rows.first + rows.pixels;
+    const bool is_pixel = column >= rows.first && column < behind;
+    const std::size_t end = column < rows.first ? rows.first : is_pixel ? behind : rows.cells;
+    const std::size_t now = std::min(end - column, count - lane);
+    if (is_pixel) mask |= lanes(now) << lane;
+    lane += now;
+    column += now;
+    if (column == rows.cells) column = 0;
+  }
+  return mask;
+}
+
+// Thirty-two cells are written at a time, which neighbouring pixels fill but for gaps.
 LOCKSTEP_WIDE void turn(const Bf16* image, std::size_t stride, std::size_t channels, const FilterRows& rows, Bf16* to,
                         std::size_t pitch) {
   const __mmask16 mask = mask_of(channels);
-  const std::size_t gap = rows.cells - rows.pixels;
-  clear(to, pitch, rows.first);
-  to += rows.first;  // the cell of the next pixel
-  std::size_t row = 0, left = rows.pixels;
-  for (std::size_t pixels = rows.count * rows.pixels; pixels > 0; image += 32 * stride) {
-    std::size_t count = pixels < 32 ? pixels : 32;
-    pixels -= count;
+  std::size_t pixels = rows.count * rows.pixels, column = 0;
+  for (std::size_t cells = rows.count * rows.cells; cells > 0;) {
+    const std::size_t place = reinterpret_cast<std::uintptr_t>(to) / sizeof(Bf16) % 32;
+    const std::size_t now = std::min(cells, 32 - place);
+    const __mmask32 filled = pixels_among(rows, now, column);
+    const Bf16* pixel = image;
     __m512i r[16];
-    if (count == 32) {
+    if (pixels >= 32) {  // some may be too many
 #pragma GCC unroll 16
-      for (std::size_t i = 0; i < 16; ++i) {
-        r[i] = pair_up(load_pixel(image + 2 * i * stride, mask), load_pixel(image + (2 * i + 1) * stride, mask));
+      for (std::size_t i = 0; i < 16; ++i, advance(pixel, 2 * stride)) {
+        r[i] = pair_up(load_pixel(pixel, mask), load_pixel(pixel + stride, mask));
       }
     } else {
 #pragma GCC unroll 16
-      for (std::size_t i = 0; i < 16; ++i) {
-        const __m256i even = 2 * i < count ? load_pixel(image + 2 * i * stride, mask) : _mm256_setzero_si256(),
-                      odd = 2 * i + 1 < count ? load_pixel(image + (2 * i + 1) * stride, mask) : _mm256_setzero_si256();
+      for (std::size_t i = 0; i < 16; ++i, advance(pixel, 2 * stride)) {
+        const __m256i even = 2 * i < pixels ? load_pixel(pixel, mask) : _mm256_setzero_si256(),
+                      odd = 2 * i + 1 < pixels ? load_pixel(pixel + stride, mask) : _mm256_setzero_si256();
         r[i] = pair_up(even, odd);
       }
     }
     transpose(r);
-    for (std::size_t lane = 0; count > 0;) {
-      const std::size_t now = left < count ? left : count;
-      const __mmask32 cells = lanes(now) << lane;
+    Bf16* channel = to;
+    if (now == 32) {
 #pragma GCC unroll 16
-      for (std::size_t i = 0; i < 16; ++i) _mm512_mask_storeu_epi16(to + i * pitch - lane, cells, r[i]);
-      lane += now;
-      count -= now;
-      left -= now;
-      to += now;
-      if (left > 0) continue;
-      ++row;
-      const std::size_t behind = row < rows.count ? gap : gap - rows.first;
-      clear(to, pitch, behind);
-      to += behind;
-      left = rows.pixels;
+      for (std::size_t i = 0; i < 16; ++i, advance(channel, pitch)) {
+        _mm512_storeu_si512(channel, _mm512_maskz_expand_epi16(filled, r[i]));
+      }
+    } else {
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < 16; ++i, advance(channel, pitch)) {
+        _mm512_mask_storeu_epi16(channel, lanes(now), _mm512_maskz_expand_epi16(filled, r[i]));
+      }
     }
+    const auto read = static_cast<std::size_t>(__builtin_popcount(filled));
+    image += read * stride;
+    pixels -= read;
+    to += now;
+    cells -= now;
   }
 }
 
