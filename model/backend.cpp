@@ -26,18 +26,29 @@ bool has_outputs(const Tensor& y, ElementType type, std::int64_t rows, const Ten
   return is(y, type, rows, padded ? y.columns : w.columns);
 }
 
-void require_linear_backward(const LinearBackwardOperands& operands, Activation activation, ElementType type,
-                             ElementType master) {
+/// Types of a backend's activations: the compute type, and that of images.
+struct ActivationTypes {
+  ElementType compute, images;
+  bool is(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const {
+    return model::is(tensor, compute, rows, columns) || model::is(tensor, images, rows, columns);
+  }
+  bool has_outputs(const Tensor& y, std::int64_t rows, const Tensor& w) const {
+    return model::has_outputs(y, compute, rows, w) || model::is(y, images, rows, w.columns);
+  }
+};
+
+void require_linear_backward(const LinearBackwardOperands& operands, Activation activation,
+                             const ActivationTypes& types, ElementType master) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
-  require(is(x, type, x.rows, w.rows), "linear_backward", "x must be [batch, inputs] in the compute type");
-  require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_backward",
+  require(types.is(x, x.rows, w.rows), "linear_backward", "x must be [batch, inputs] in the compute type");
+  require(is(w, types.compute, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_backward",
           "w must be [inputs, outputs] in the compute type");
-  require(has_outputs(d_y, type, x.rows, w), "linear_backward", "d_y must be [batch, outputs] in the compute type");
-  require(activation == Activation::none || is(y, type, x.rows, d_y.columns), "linear_backward",
+  require(types.has_outputs(d_y, x.rows, w), "linear_backward", "d_y must be [batch, outputs] in the compute type");
+  require(activation == Activation::none || is(y, d_y.type, x.rows, d_y.columns), "linear_backward",
           "y must be [batch, outputs] where there is an activation");
   require(absent_or(d_w, master, w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
   require(!d_bias.present() || is(d_bias, master, 1, d_y.columns), "linear_backward", "d_bias must be [1, outputs]");
-  require(!d_x.present() || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
+  require(!d_x.present() || types.is(d_x, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
   require(d_x.count() == 0 || d_x.data != x.data, "linear_backward", "d_x must have memory of its own");
 }
 
@@ -87,27 +98,29 @@ void Backend::convert_input(const Tensor& in, const InputTransform& transform, c
 void Backend::linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                              const Tensor& y) {
   const ElementType type = compute_type();
-  require(is(x, type, x.rows, w.rows), "linear_forward", "x must be [batch, inputs] in the compute type");
+  const ActivationTypes types{type, image_type()};
+  require(types.is(x, x.rows, w.rows), "linear_forward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_forward",
           "w must be [inputs, outputs] in the compute type");
-  require(has_outputs(y, type, x.rows, w), "linear_forward", "y must be [batch, outputs] in the compute type");
+  require(types.has_outputs(y, x.rows, w), "linear_forward", "y must be [batch, outputs] in the compute type");
   require(!bias.present() || is(bias, type, 1, y.columns), "linear_forward", "bias must be [1, outputs]");
   do_linear_forward(x, w, bias, activation, y);
 }
 
 void Backend::linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate) {
-  require_linear_backward(operands, activation, compute_type(), master_type());
+  require_linear_backward(operands, activation, {compute_type(), image_type()}, master_type());
   do_linear_backward(operands, activation, accumulate);
 }
 
 void Backend::linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                                   const Tensor& y) {
   const ElementType type = compute_type();
-  require(is(x, type, x.rows, w.rows), "linear_gelu_forward", "x must be [batch, inputs] in the compute type");
+  const ActivationTypes types{type, image_type()};
+  require(types.is(x, x.rows, w.rows), "linear_gelu_forward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_gelu_forward",
           "w must be [inputs, outputs] in the compute type");
   require(is(bias, type, 1, w.columns), "linear_gelu_forward", "bias must be [1, outputs]");
-  require(is(z, type, x.rows, w.columns) && is(y, type, x.rows, w.columns), "linear_gelu_forward",
+  require(types.is(z, x.rows, w.columns) && types.is(y, x.rows, w.columns), "linear_gelu_forward",
           "z and y must be [batch, outputs] in the compute type");
   do_linear_gelu_forward(x, w, bias, z, y);
 }
@@ -141,11 +154,10 @@ void Backend::do_linear_add_forward(const Tensor& x, const Tensor& w, const Tens
 
 void Backend::linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
                                            Accumulate accumulate, const Tensor& d_z_sums) {
-  require_linear_backward(operands, Activation::none, compute_type(), master_type());
-  require(is(z, compute_type(), operands.x.rows, operands.x.columns), "linear_backward_through_gelu",
+  require_linear_backward(operands, Activation::none, {compute_type(), image_type()}, master_type());
+  require(is(z, operands.x.type, operands.x.rows, operands.x.columns), "linear_backward_through_gelu",
           "z must have the shape of x");
-  require(is(operands.d_x, compute_type(), z.rows, z.columns), "linear_backward_through_gelu",
-          "d_x must have the shape of x");
+  require(is(operands.d_x, z.type, z.rows, z.columns), "linear_backward_through_gelu", "d_x must have the shape of x");
   require(absent_or(d_z_sums, master_type(), 1, z.columns), "linear_backward_through_gelu",
           "d_z_sums must be [1, inputs]");
   do_linear_backward_through_gelu(operands, z, accumulate, d_z_sums);

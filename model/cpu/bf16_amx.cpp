@@ -78,12 +78,16 @@ LOCKSTEP_TILES void multiply(std::size_t rows, std::size_t steps, const Bf16* a,
   asm volatile("" : : : "memory");
 }
 
-void pack_left(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+void pack_left(const Bf16Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
   avx512_pack_left(a, rows, rows_of_first_tile(rows), inner, panel);
 }
 
-constexpr Bf16Kernels kKernels{
-    .pack_left = pack_left, .pack_right = avx512_pack_right, .multiply = multiply, .begin = configure, .end = release};
+constexpr Bf16Kernels kKernels{.pack_left = pack_left,
+                               .pack_right = avx512_pack_right,
+                               .multiply = multiply,
+                               .begin = configure,
+                               .end = release,
+                               .round = avx512_round};
 
 }  // namespace
 

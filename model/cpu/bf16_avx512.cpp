@@ -30,6 +30,10 @@ LOCKSTEP_WIDE_INLINE __m512i load_rounded(const float* from, __mmask32 mask) {
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
+LOCKSTEP_WIDE_INLINE __m512i load_rounded(const Bf16* from, __mmask32 mask) {
+  return _mm512_maskz_loadu_epi16(mask, from);
+}
+
 /// Two rows of 32 become 32 pairs.
 LOCKSTEP_WIDE_INLINE void pair_up(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
   alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
@@ -40,7 +44,8 @@ LOCKSTEP_WIDE_INLINE void pair_up(__m512i even, __m512i odd, __m512i& low, __m51
 }
 
 /// Two neighbouring rows of a matrix as pairs; `rows` of the two exist.
-LOCKSTEP_WIDE_INLINE void load_pairs(const float* from, std::size_t stride, std::size_t rows, __mmask32 lanes,
+template <class Element>
+LOCKSTEP_WIDE_INLINE void load_pairs(const Element* from, std::size_t stride, std::size_t rows, __mmask32 lanes,
                                      __m512i& low, __m512i& high) {
   const __m512i even = rows > 0 ? load_rounded(from, lanes) : _mm512_setzero_si512();
   const __m512i odd = rows > 1 ? load_rounded(from + stride, lanes) : _mm512_setzero_si512();
@@ -114,23 +119,24 @@ void multiply(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b,
   }
 }
 
-LOCKSTEP_WIDE void pack_pairs(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+template <class Element>
+LOCKSTEP_WIDE void pack_pairs(const Element* a, std::size_t stride, std::size_t rows, std::size_t inner, Bf16* panel) {
   const __mmask32 lanes = mask_of(rows);
   for (std::size_t k = 0; k < inner; k += kBf16Panel) {
 #pragma GCC unroll 4
     for (std::size_t pair = 0; pair < 16; ++pair, panel += 2 * kBf16Panel) {
       const std::size_t at = k + 2 * pair;
       __m512i low, high;
-      load_pairs(a.data + at * a.stride, a.stride, inner - std::min(inner, at), lanes, low, high);
+      load_pairs(a + at * stride, stride, inner - std::min(inner, at), lanes, low, high);
       _mm512_store_si512(panel, low);
       _mm512_store_si512(panel + kBf16Panel, high);
     }
   }
 }
 
-void pack_left(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
-  if (a.transposed) return pack_pairs(a, rows, inner, panel);
-  avx512_pack_left(a, rows, 16, inner, panel);
+void pack_left(const Bf16Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+  if (!a.transposed) return avx512_pack_left(a, rows, 16, inner, panel);
+  a.with_elements([&](const auto* elements) { pack_pairs(elements, a.stride, rows, inner, panel); });
 }
 
 // Eleven rows of a block of 768, 17 KiB, stay in the first-level cache while the right panel streams past.
@@ -138,28 +144,30 @@ constexpr Bf16Kernels kKernels{.pack_left = pack_left,
                                .pack_right = avx512_pack_right,
                                .multiply = multiply<Panel::rows>,
                                .multiply_turned = multiply<Panel::pairs>,
+                               .round = avx512_round,
                                .max_inner = 768};
 
-}  // namespace
-
-LOCKSTEP_WIDE void avx512_pack_left(const Factor& a, std::size_t rows, std::size_t first, std::size_t inner,
-                                    Bf16* panel) {
-  if (!a.transposed) {
-    for (std::size_t i = 0; i < rows; ++i) {
-      Bf16* to = row_of(panel, i, first);
-      for (std::size_t k = 0; k < inner; k += kBf16Panel, to += kBf16Step) {
-        _mm512_storeu_si512(to, load_rounded(a.data + i * a.stride + k, mask_of(inner - k)));
-      }
+template <class Element>
+LOCKSTEP_WIDE void pack_rows(const Element* a, std::size_t stride, std::size_t rows, std::size_t first,
+                             std::size_t inner, Bf16* panel) {
+  for (std::size_t i = 0; i < rows; ++i) {
+    Bf16* to = row_of(panel, i, first);
+    for (std::size_t k = 0; k < inner; k += kBf16Panel, to += kBf16Step) {
+      _mm512_storeu_si512(to, load_rounded(a + i * stride + k, mask_of(inner - k)));
     }
-    return;
   }
+}
+
+template <class Element>
+LOCKSTEP_WIDE void pack_turned_rows(const Element* a, std::size_t stride, std::size_t rows, std::size_t first,
+                                    std::size_t inner, Bf16* panel) {
   const __mmask32 lanes = mask_of(rows);
   for (std::size_t k = 0; k < inner; k += kBf16Panel, panel += kBf16Step) {
     __m512i low[16], high[16];
 #pragma GCC unroll 16
     for (std::size_t pair = 0; pair < 16; ++pair) {
       const std::size_t at = k + 2 * pair;
-      load_pairs(a.data + at * a.stride, a.stride, inner - std::min(inner, at), lanes, low[pair], high[pair]);
+      load_pairs(a + at * stride, stride, inner - std::min(inner, at), lanes, low[pair], high[pair]);
     }
     transpose(low);
     transpose(high);
@@ -169,21 +177,25 @@ LOCKSTEP_WIDE void avx512_pack_left(const Factor& a, std::size_t rows, std::size
   }
 }
 
-LOCKSTEP_WIDE void avx512_pack_right(const Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) {
-  if (!b.transposed) {
-    const __mmask32 lanes = mask_of(columns);
-    for (std::size_t k = 0; k < inner; k += kBf16Panel, panel += kBf16Step) {
+template <class Element>
+LOCKSTEP_WIDE void pack_columns(const Element* b, std::size_t stride, std::size_t inner, std::size_t columns,
+                                Bf16* panel) {
+  const __mmask32 lanes = mask_of(columns);
+  for (std::size_t k = 0; k < inner; k += kBf16Panel, panel += kBf16Step) {
 #pragma GCC unroll 4
-      for (std::size_t pair = 0; pair < 16; ++pair) {
-        const std::size_t at = k + 2 * pair;
-        __m512i low, high;
-        load_pairs(b.data + at * b.stride, b.stride, inner - std::min(inner, at), lanes, low, high);
-        _mm512_store_si512(panel + pair * 32, low);
-        _mm512_store_si512(panel + kBf16Tile + pair * 32, high);
-      }
+    for (std::size_t pair = 0; pair < 16; ++pair) {
+      const std::size_t at = k + 2 * pair;
+      __m512i low, high;
+      load_pairs(b + at * stride, stride, inner - std::min(inner, at), lanes, low, high);
+      _mm512_store_si512(panel + pair * 32, low);
+      _mm512_store_si512(panel + kBf16Tile + pair * 32, high);
     }
-    return;
   }
+}
+
+template <class Element>
+LOCKSTEP_WIDE void pack_turned_columns(const Element* b, std::size_t stride, std::size_t inner, std::size_t columns,
+                                       Bf16* panel) {
   for (std::size_t k = 0; k < inner; k += kBf16Panel, panel += kBf16Step) {
     const __mmask32 lanes = mask_of(inner - k);
     for (std::size_t tile = 0; tile < 2; ++tile) {
@@ -191,12 +203,36 @@ LOCKSTEP_WIDE void avx512_pack_right(const Factor& b, std::size_t inner, std::si
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < 16; ++i) {
         const std::size_t column = tile * 16 + i;
-        r[i] = column < columns ? load_rounded(b.data + column * b.stride + k, lanes) : _mm512_setzero_si512();
+        r[i] = column < columns ? load_rounded(b + column * stride + k, lanes) : _mm512_setzero_si512();
       }
       transpose(r);
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < 16; ++i) _mm512_store_si512(panel + tile * kBf16Tile + i * 32, r[i]);
     }
+  }
+}
+
+}  // namespace
+
+void avx512_pack_left(const Bf16Factor& a, std::size_t rows, std::size_t first, std::size_t inner, Bf16* panel) {
+  a.with_elements([&](const auto* elements) {
+    if (a.transposed) return pack_turned_rows(elements, a.stride, rows, first, inner, panel);
+    pack_rows(elements, a.stride, rows, first, inner, panel);
+  });
+}
+
+void avx512_pack_right(const Bf16Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) {
+  b.with_elements([&](const auto* elements) {
+    if (b.transposed) return pack_turned_columns(elements, b.stride, inner, columns, panel);
+    pack_columns(elements, b.stride, inner, columns, panel);
+  });
+}
+
+LOCKSTEP_WIDE void avx512_round(std::size_t rows, std::size_t columns, const float* sums, Bf16* to,
+                                std::size_t stride) {
+  const __mmask32 lanes = mask_of(columns);
+  for (std::size_t i = 0; i < rows; ++i) {
+    _mm512_mask_storeu_epi16(to + i * stride, lanes, load_rounded(sums + i * kBf16Panel, lanes));
   }
 }
 

@@ -15,6 +15,8 @@ static_assert(kPackedGranule == kBf16Panel);
 constexpr std::size_t kMaxInner = 768;
 /// Panels of the right factor that stay in the second-level cache.
 constexpr std::size_t kRightElements = (std::size_t{640} << 10) / sizeof(Bf16);
+/// The same of a product whose sums go to the caller: all of the inner dimension.
+constexpr std::size_t kWholeRight = (std::size_t{1} << 20) / sizeof(Bf16);
 /// Panels of the left factor that wait for other columns.
 constexpr std::size_t kLeftElements = (std::size_t{2} << 20) / sizeof(Bf16);
 static_assert(kRightElements >= kMaxInner * kBf16Panel && kLeftElements >= kRightElements);
@@ -112,6 +114,26 @@ void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const 
     return RightPanels{right, next};
   };
   product(unit, shape, a, accumulate, c, stride, finish, pack);
+}
+
+void bf16_product(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, const Bf16Factor& b,
+                  const SumsPlace& place, const TakeSums& take) {
+  const Bf16Kernels& kernels = bf16_kernels(unit);
+  const std::size_t panel = bf16_panel_elements(shape.inner), all = bf16_panels(shape.columns);
+  const std::size_t panels = std::min(all, std::max<std::size_t>(1, kWholeRight / panel));
+  Bf16* const left = workspace().left.reserve(panel);
+  Bf16* const right = workspace().right.reserve(panels * panel);
+  PanelProducts products(kernels, a.transposed);
+  for (std::size_t o = 0; o < shape.columns; o += panels * kBf16Panel) {
+    const std::size_t columns = std::min(panels * kBf16Panel, shape.columns - o);
+    pack_right_panels(kernels, b.from(0, o), shape.inner, columns, right, panel);
+    for (std::size_t row = 0; row < shape.rows; row += kBf16Panel) {
+      const std::size_t rows = std::min(kBf16Panel, shape.rows - row);
+      kernels.pack_left(a.from(row, 0), rows, shape.inner, left);
+      products.add({rows, columns, shape.inner}, left, {right, panel}, kernels.max_inner,
+                   {.take = &take, .row = place.row + row, .column = place.column + o});
+    }
+  }
 }
 
 std::size_t bf16_packed_floats(std::size_t inner, std::size_t columns) noexcept {

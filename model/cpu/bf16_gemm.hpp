@@ -12,6 +12,7 @@
 
 #include "model/bf16_unit.hpp"
 #include "model/cpu/bf16_number.hpp"
+#include "model/cpu/bf16_panels.hpp"
 #include "model/cpu/blocked_gemm.hpp"
 #include "model/operation_types.hpp"
 
@@ -21,6 +22,13 @@ namespace lockstep::model::cpu {
 /// from its first product until it ends. No extent may be zero.
 void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate,
                float* c, std::size_t stride, const Finish& finish = {});
+
+/// The same, with factors in fp32 or bf16: the sums go to `take`. place: of the first sum in the whole result.
+struct SumsPlace {
+  std::size_t row = 0, column = 0;
+};
+void bf16_product(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, const Bf16Factor& b,
+                  const SumsPlace& place, const TakeSums& take);
 
 /// A right factor [inner, columns] in panels that many GEMMs share; the caller owns the memory.
 struct Bf16PackedFactor {

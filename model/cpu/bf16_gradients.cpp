@@ -53,12 +53,16 @@ class Gradients {
         inner_(block_of(columns_, kernels_.max_inner)),
         adds_(accumulate == Accumulate::yes) {
     const std::size_t block = rows_ * columns_;
-    left_ = memory.reserve(2 * block + (wants_d_x() ? whole_panels(all_.inputs) * columns_ : 0));
+    const std::size_t weights = wants_d_x() ? whole_panels(all_.inputs) * columns_ : 0;
+    const bool keeps_sums = all_.take != nullptr && !has_one_block_of_columns();
+    const std::size_t sums = keeps_sums ? whole_panels(all_.rows) * whole_panels(all_.inputs) : 0;
+    left_ = memory.reserve(2 * block + weights + sums * sizeof(float) / sizeof(Bf16));
     right_ = left_ + block;
     weights_ = right_ + block;
+    if (keeps_sums) sums_ = reinterpret_cast<float*>(weights_ + weights);
   }
 
-  bool wants_d_x() const { return all_.d_x != nullptr; }
+  bool wants_d_x() const { return all_.d_x != nullptr || all_.take != nullptr; }
   bool wants_d_w() const { return all_.d_w != nullptr; }
 
   /// Calls visit(block) in the order of the columns, then of the rows.
@@ -80,7 +84,7 @@ class Gradients {
       const std::size_t rows = std::min(kBf16Panel, block.rows.end - row),
                         place = (row - block.rows.begin) / kBf16Panel;
       prepare(row, rows, columns.begin, columns.end);
-      const Factor part{all_.d_y + row * all_.outputs + columns.begin, all_.outputs};
+      const Bf16Factor part = all_.d_y.from(row, columns.begin);
       if (wants_d_x()) kernels_.pack_left(part, rows, columns.count(), left_ + place * panel + first * kBf16Step);
       if (wants_d_w()) {
         pack_right_panels(kernels_, part, rows, columns.count(), right_ + first * next + place * kBf16Step, next);
@@ -106,6 +110,16 @@ class Gradients {
       for (std::size_t row = rows.begin; row < rows.end; row += kBf16Panel) {
         const std::size_t count = std::min(kBf16Panel, rows.end - row);
         const Bf16* const left = left_ + (row - block.rows.begin) / kBf16Panel * panel;
+        if (all_.take != nullptr) {
+          const std::size_t tile = row / kBf16Panel * bf16_panels(all_.inputs) + first / kBf16Panel;
+          products.add({count, columns, outputs}, left, {weights_ + first / kBf16Panel * panel, panel}, inner_,
+                       {.tiles = sums_ == nullptr ? nullptr : sums_ + tile * kSumsTile,
+                        .accumulate = !is_first,
+                        .take = is_last ? all_.take : nullptr,
+                        .row = row,
+                        .column = first});
+          continue;
+        }
         float* const to = all_.d_x + row * all_.inputs + first;
         for (std::size_t p = 0; p < outputs; p += inner_) {
           const std::size_t step = p / kBf16Panel * kBf16Step;
@@ -123,7 +137,8 @@ class Gradients {
     thread_local PanelMemory own;
     const std::size_t panel = bf16_panel_elements(block.rows.count());
     const RightPanels right{right_ + (columns.begin - block.columns.begin) / kBf16Panel * panel, panel};
-    const Factor x{all_.x + block.rows.begin * all_.inputs + inputs.begin, all_.inputs, true};
+    Bf16Factor x = all_.x.from(block.rows.begin, inputs.begin);
+    x.transposed = true;
     const std::size_t part = keeps ? inputs.count() : kInputs;
     Bf16* const memory = own.reserve(rows_ * whole_panels(part));
     PanelProducts products(kernels_, true);
@@ -151,6 +166,7 @@ class Gradients {
   std::size_t inner_;           ///< inner elements of a block of the products that make d_x
   bool adds_;
   Bf16 *left_, *right_, *weights_;  ///< packed: a block as left and as right factor, and its columns' part of w^T
+  float* sums_ = nullptr;           ///< tiles of d_x, where several blocks of columns add to it
 };
 
 }  // namespace

@@ -22,11 +22,12 @@ namespace lockstep::model::cpu {
 /// x [rows, inputs], w [inputs, outputs], d_y [rows, outputs], d_w [inputs, outputs], d_x [rows, inputs]; row-major.
 struct Bf16Gradients {
   std::size_t rows = 0, inputs = 0, outputs = 0;
-  const float* x = nullptr;
+  Bf16Factor x;
   const float* w = nullptr;
-  const float* d_y = nullptr;
-  float* d_w = nullptr;  ///< nullptr: not wanted
-  float* d_x = nullptr;  ///< likewise
+  Bf16Factor d_y;
+  float* d_w = nullptr;            ///< nullptr: not wanted
+  float* d_x = nullptr;            ///< likewise
+  const TakeSums* take = nullptr;  ///< takes d_x instead
 };
 
 /// Called once for each part of d_y before it is read: rows [row, row + rows), columns [begin, end). The calls for one
@@ -50,7 +51,7 @@ class Prepare {
 
 /// `accumulate` is about d_w; d_x is overwritten. `finish` gets parts of d_x, on several threads at once. No extent may
 /// be zero. Memory: a block of d_y twice (1.5 MiB), the part of w that its columns meet, and a block of x or, of up to
-/// 768 long rows, all of it, in bf16.
+/// 768 long rows, all of it, in bf16; with `take` and long rows also d_x in fp32.
 void bf16_gradients(Bf16Unit unit, const Bf16Gradients& operands, Accumulate accumulate, const Prepare& prepare,
                     const Finish& finish, PanelMemory& memory, ThreadPool& threads);
 

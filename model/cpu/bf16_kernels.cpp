@@ -13,23 +13,27 @@ constexpr std::size_t row_offset(std::size_t row, std::size_t first) {
   return row < first ? row * kBf16Panel : kBf16Tile + (row - first) * kBf16Panel;
 }
 
+Bf16 element(const Bf16Factor& factor, std::size_t row, std::size_t column) {
+  const Bf16Factor at = factor.from(row, column);
+  return at.halves != nullptr ? *at.halves : to_bf16(*at.floats);
+}
+
 template <bool kTiles>
-void emulated_pack_left(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
+void emulated_pack_left(const Bf16Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) {
   const std::size_t first = kTiles ? rows_of_first_tile(rows) : 16;
   std::fill_n(panel, bf16_panels(inner) * kBf16Step, Bf16{0});
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t k = 0; k < inner; ++k) {
-      panel[k / kBf16Panel * kBf16Step + row_offset(i, first) + k % kBf16Panel] = to_bf16(*a.from(i, k).data);
+      panel[k / kBf16Panel * kBf16Step + row_offset(i, first) + k % kBf16Panel] = element(a, i, k);
     }
   }
 }
 
-void emulated_pack_right(const Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) {
+void emulated_pack_right(const Bf16Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) {
   std::fill_n(panel, bf16_panels(inner) * kBf16Step, Bf16{0});
   for (std::size_t k = 0; k < inner; ++k) {
     for (std::size_t n = 0; n < columns; ++n) {
-      panel[k / 32 * kBf16Step + n / 16 * kBf16Tile + k % 32 / 2 * 32 + n % 16 * 2 + k % 2] =
-          to_bf16(*b.from(k, n).data);
+      panel[k / 32 * kBf16Step + n / 16 * kBf16Tile + k % 32 / 2 * 32 + n % 16 * 2 + k % 2] = element(b, k, n);
     }
   }
 }
@@ -65,10 +69,20 @@ LOCKSTEP_CLONES void emulated_amx(std::size_t rows, std::size_t steps, const Bf1
   }
 }
 
-constexpr Bf16Kernels kEmulatedAvx512{
-    .pack_left = emulated_pack_left<false>, .pack_right = emulated_pack_right, .multiply = emulated_avx512};
-constexpr Bf16Kernels kEmulatedAmx{
-    .pack_left = emulated_pack_left<true>, .pack_right = emulated_pack_right, .multiply = emulated_amx};
+void emulated_round(std::size_t rows, std::size_t columns, const float* sums, Bf16* to, std::size_t stride) {
+  for (std::size_t i = 0; i < rows; ++i) {
+    round_to_bf16({sums + i * kBf16Panel, columns}, std::span(to + i * stride, columns));
+  }
+}
+
+constexpr Bf16Kernels kEmulatedAvx512{.pack_left = emulated_pack_left<false>,
+                                      .pack_right = emulated_pack_right,
+                                      .multiply = emulated_avx512,
+                                      .round = emulated_round};
+constexpr Bf16Kernels kEmulatedAmx{.pack_left = emulated_pack_left<true>,
+                                   .pack_right = emulated_pack_right,
+                                   .multiply = emulated_amx,
+                                   .round = emulated_round};
 
 }  // namespace
 

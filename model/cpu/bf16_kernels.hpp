@@ -31,11 +31,54 @@ inline constexpr std::size_t kBf16Tile = kBf16Step / 2;
 
 constexpr std::size_t bf16_panels(std::size_t count) noexcept { return (count + kBf16Panel - 1) / kBf16Panel; }
 
+/// A factor in memory, laid out as Factor: in fp32, which packing rounds, or in bf16.
+struct Bf16Factor {
+  Bf16Factor(const Factor& factor)  // NOLINT(google-explicit-constructor): a Factor is one
+      : floats(factor.data), stride(factor.stride), transposed(factor.transposed) {}
+  Bf16Factor(const Bf16* data, std::size_t between, bool is_transposed = false)
+      : halves(data), stride(between), transposed(is_transposed) {}
+  /// Elements [first, ...) of memory of either type.
+  Bf16Factor(const Tensor& tensor, std::size_t first, std::size_t between, bool is_transposed = false)
+      : stride(between), transposed(is_transposed) {
+    if (tensor.type == ElementType::bfloat16) {
+      halves = static_cast<const Bf16*>(tensor.data) + first;
+    } else {
+      floats = static_cast<const float*>(tensor.data) + first;
+    }
+  }
+
+  /// The submatrix that begins `rows` rows and `columns` columns further on.
+  Bf16Factor from(std::size_t rows, std::size_t columns) const noexcept {
+    const std::size_t offset = transposed ? columns * stride + rows : rows * stride + columns;
+    Bf16Factor part = *this;
+    if (halves != nullptr) {
+      part.halves += offset;
+    } else {
+      part.floats += offset;
+    }
+    return part;
+  }
+  /// Calls work(elements), which are const Bf16* or const float*.
+  template <class Work>
+  void with_elements(const Work& work) const {
+    if (halves != nullptr) {
+      work(halves);
+    } else {
+      work(floats);
+    }
+  }
+
+  const float* floats = nullptr;
+  const Bf16* halves = nullptr;  ///< one of the two is there
+  std::size_t stride = 0;
+  bool transposed = false;
+};
+
 struct Bf16Kernels {
-  /// Rounds and packs up to 32 rows of a.
-  void (*pack_left)(const Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) = nullptr;
-  /// Rounds and packs one panel of up to 32 columns of b; memory aligned to 64 bytes, as everywhere here.
-  void (*pack_right)(const Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) = nullptr;
+  /// Packs up to 32 rows of a.
+  void (*pack_left)(const Bf16Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) = nullptr;
+  /// Packs one panel of up to 32 columns of b; memory aligned to 64 bytes, as everywhere here.
+  void (*pack_right)(const Bf16Factor& b, std::size_t inner, std::size_t columns, Bf16* panel) = nullptr;
   /// c [rows, 32] = or += a panel of a times a panel of b, of `steps` steps.
   void (*multiply)(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
                    bool accumulate) = nullptr;
@@ -45,6 +88,8 @@ struct Bf16Kernels {
   /// Prepares the calling thread for panels of so many rows; and ends that. nullptr: not needed.
   void (*begin)(std::size_t rows) = nullptr;
   void (*end)() = nullptr;
+  /// to [rows, columns] = the sums [rows, 32] rounded, columns <= 32.
+  void (*round)(std::size_t rows, std::size_t columns, const float* sums, Bf16* to, std::size_t stride) = nullptr;
   std::size_t max_inner = 512;  ///< inner elements of a block, for speed alone
 };
 

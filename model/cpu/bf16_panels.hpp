@@ -36,10 +36,11 @@ class PanelMemory {
 /// Elements of a panel.
 constexpr std::size_t bf16_panel_elements(std::size_t inner) noexcept { return bf16_panels(inner) * kBf16Step; }
 
-/// Rounds and packs all rows of a into left panels that follow each other.
-void pack_left_panels(const Bf16Kernels& kernels, const Factor& a, std::size_t rows, std::size_t inner, Bf16* panels);
-/// Rounds and packs all columns of b into right panels, `next` elements from one to the next.
-void pack_right_panels(const Bf16Kernels& kernels, const Factor& b, std::size_t inner, std::size_t columns,
+/// Packs all rows of a into left panels that follow each other.
+void pack_left_panels(const Bf16Kernels& kernels, const Bf16Factor& a, std::size_t rows, std::size_t inner,
+                      Bf16* panels);
+/// Packs all columns of b into right panels, `next` elements from one to the next.
+void pack_right_panels(const Bf16Kernels& kernels, const Bf16Factor& b, std::size_t inner, std::size_t columns,
                        Bf16* panels, std::size_t next);
 
 /// Right panels, or the part of each that belongs to a block of the inner dimension.
@@ -47,6 +48,31 @@ struct RightPanels {
   const Bf16* data = nullptr;
   std::size_t next = 0;  ///< elements from one to the next
 };
+
+/// Whole sums [rows, columns] of a product, of up to kBf16Panel columns. Their rows are kBf16Panel apart; `row` and
+/// `column` are the place of the first in the result.
+struct SumsTile {
+  float* sums = nullptr;
+  std::size_t row = 0, column = 0, rows = 0, columns = 0;
+};
+
+/// Takes the tiles of a result, which are disjoint and cover it; those of one column come in the order of their rows.
+/// It may change the sums, and must outlive this object.
+class TakeSums {
+ public:
+  template <class Work>
+  explicit TakeSums(const Work& work)
+      : context_(&work),
+        call_([](const void* context, const SumsTile& tile) { (*static_cast<const Work*>(context))(tile); }) {}
+  void operator()(const SumsTile& tile) const { call_(context_, tile); }
+
+ private:
+  const void* context_;
+  void (*call_)(const void* context, const SumsTile& tile);
+};
+
+/// Elements of a tile of sums.
+inline constexpr std::size_t kSumsTile = kBf16Panel * kBf16Panel;
 
 /// Products of panels on the calling thread, which computes no others while this object lives.
 class PanelProducts {
@@ -64,6 +90,18 @@ class PanelProducts {
   /// c [shape.rows, shape.columns] = or += one left panel, of up to kBf16Panel rows, times right panels.
   void add(const ProductShape& shape, const Bf16* left, const RightPanels& right, bool accumulate, float* c,
            std::size_t stride);
+
+  /// Sums in tiles: a strip of them, [columns / 32][32][32], is kept from call to call, or nullptr. take: nullptr
+  /// until the sums are whole. row, column: place of the sums in the result.
+  struct Strip {
+    float* tiles = nullptr;
+    bool accumulate = false;
+    const TakeSums* take = nullptr;
+    std::size_t row = 0, column = 0;
+  };
+  /// Sums of shape.rows of one left panel times right panels, by blocks of max_inner.
+  void add(const ProductShape& shape, const Bf16* left, const RightPanels& right, std::size_t max_inner,
+           const Strip& strip);
 
  private:
   const Bf16Kernels& kernels_;

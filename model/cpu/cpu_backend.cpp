@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "model/cpu/bf16_gradients.hpp"
+#include "model/cpu/bf16_linear.hpp"
 #include "model/cpu/bf16_number.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
@@ -97,8 +98,66 @@ void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transf
   });
 }
 
+namespace {
+
+/// Memory for values in fp32, taken piece by piece; pieces of values that are fp32 already are these themselves.
+class Widened {
+ public:
+  explicit Widened(std::span<float> memory) : memory_(memory) {}
+  Tensor values(const Tensor& rows) {
+    const Tensor piece = place_for(rows);
+    if (piece.data != rows.data) {
+      widen({static_cast<const Bf16*>(rows.data), static_cast<std::size_t>(rows.count())}, piece.elements<float>());
+    }
+    return piece;
+  }
+  Tensor place_for(const Tensor& rows) {
+    if (rows.type != ElementType::bfloat16) return rows;
+    const auto piece = memory_.first(static_cast<std::size_t>(rows.count()));
+    memory_ = memory_.subspan(piece.size());
+    return {piece.data(), ElementType::float32, rows.rows, rows.columns};
+  }
+  /// Back, rounded.
+  static void round(const Tensor& from, const Tensor& to) {
+    if (to.type == ElementType::bfloat16) {
+      round_to_bf16(from.elements<float>(), {static_cast<Bf16*>(to.data), static_cast<std::size_t>(to.count())});
+    }
+  }
+
+ private:
+  std::span<float> memory_;
+};
+
+Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t count) {
+  return all.present() ? all.row_range(first, count) : all;
+}
+
+}  // namespace
+
+template <class Work>
+void CpuBackend::for_widened_rows(std::int64_t rows, std::int64_t columns, const Work& work) {
+  constexpr std::int64_t kElements = 64 * 1024;  // 256 KiB, for the second-level cache
+  const std::int64_t block = std::max<std::int64_t>(1, kElements / columns);
+  if (const auto needed = static_cast<std::size_t>(std::min(block, rows) * columns); widened_.size() < needed) {
+    widened_.resize(needed);
+  }
+  for (std::int64_t first = 0; first < rows; first += block) {
+    work(first, std::min(block, rows - first), Widened(widened_));
+  }
+}
+
 void CpuBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                    const Tensor& y) {
+  if (any_in_bf16(x, y) && y.count() > 0) {
+    if (static_cast<std::size_t>(y.columns) >= kThin) {
+      return bf16_linear_forward({.x = x, .w = w, .bias = bias, .y = y, .activation = activation}, threads_, unit_);
+    }
+    return for_widened_rows(x.rows, x.columns + y.columns, [&](std::int64_t first, std::int64_t rows, Widened widened) {
+      const Tensor stored = y.row_range(first, rows), result = widened.place_for(stored);
+      do_linear_forward(widened.values(x.row_range(first, rows)), w, bias, activation, result);
+      Widened::round(result, stored);
+    });
+  }
   const auto shift = bias.elements<float>();
   const auto finish = [&](float* part, std::size_t rows, std::size_t columns) {
     for_each_run(y, part, rows, columns, [&](std::size_t begin, std::size_t count, std::size_t column) {
@@ -111,6 +170,19 @@ void CpuBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tenso
 
 void CpuBackend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                                         const Tensor& y) {
+  if (any_in_bf16(x, y, z) && y.count() > 0) {
+    if (static_cast<std::size_t>(y.columns) >= kThin) {
+      return bf16_linear_forward({.x = x, .w = w, .bias = bias, .y = y, .z = z}, threads_, unit_);
+    }
+    return for_widened_rows(x.rows, x.columns + 2 * y.columns,
+                            [&](std::int64_t first, std::int64_t rows, Widened widened) {
+                              const Tensor stored_z = z.row_range(first, rows), stored_y = y.row_range(first, rows);
+                              const Tensor before = widened.place_for(stored_z), result = widened.place_for(stored_y);
+                              do_linear_gelu_forward(widened.values(x.row_range(first, rows)), w, bias, before, result);
+                              Widened::round(before, stored_z);
+                              Widened::round(result, stored_y);
+                            });
+  }
   const auto finish = [&](float* part, std::size_t rows, std::size_t columns) {
     for_each_run(z, part, rows, columns, [&](std::size_t begin, std::size_t count, std::size_t column) {
       gelu(z.elements<float>().subspan(begin, count), columns, bias.elements<float>().subspan(column, columns),
@@ -122,11 +194,50 @@ void CpuBackend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const 
 
 void CpuBackend::do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
                                     Accumulate accumulate) {
-  linear_gradients(operands, activation, accumulate, {});
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
+  if (!any_in_bf16(x, y, d_y, d_x) || d_y.count() == 0) return linear_gradients(operands, activation, accumulate, {});
+  if (static_cast<std::size_t>(d_y.columns) >= kThin && (d_w.present() || d_x.present())) {
+    if (accumulate == Accumulate::no) std::ranges::fill(d_bias.elements<float>(), 0.0f);
+    return bf16_linear_backward({.operands = operands, .activation = activation, .accumulate = accumulate}, panels_,
+                                threads_, unit_);
+  }
+  for_widened_rows(x.rows, 2 * (x.columns + d_y.columns), [&](std::int64_t first, std::int64_t rows, Widened widened) {
+    const Tensor stored_d_y = d_y.row_range(first, rows), stored_d_x = rows_of(d_x, first, rows);
+    LinearBackwardOperands part = operands;
+    part.x = widened.values(x.row_range(first, rows));
+    part.y = activation == Activation::none ? Tensor{} : widened.values(y.row_range(first, rows));
+    part.d_y = widened.values(stored_d_y);
+    part.d_x = widened.place_for(stored_d_x);
+    linear_gradients(part, activation, first == 0 ? accumulate : Accumulate::yes, {});
+    Widened::round(part.d_y, stored_d_y);
+    Widened::round(part.d_x, stored_d_x);
+  });
 }
 
 void CpuBackend::do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
                                                  Accumulate accumulate, const Tensor& d_z_sums) {
+  if (any_in_bf16(operands.x, operands.d_y, operands.d_x, z) && operands.d_y.count() > 0) {
+    if (static_cast<std::size_t>(operands.d_y.columns) < kThin) {
+      return for_widened_rows(z.rows, 3 * z.columns + operands.d_y.columns,
+                              [&](std::int64_t first, std::int64_t rows, Widened widened) {
+                                const Tensor stored = operands.d_x.row_range(first, rows);
+                                LinearBackwardOperands part = operands;
+                                part.x = widened.values(operands.x.row_range(first, rows));
+                                part.y = {};
+                                part.d_y = widened.values(operands.d_y.row_range(first, rows));
+                                part.d_x = widened.place_for(stored);
+                                do_linear_backward_through_gelu(part, widened.values(z.row_range(first, rows)),
+                                                                first == 0 ? accumulate : Accumulate::yes, d_z_sums);
+                                Widened::round(part.d_x, stored);
+                              });
+    }
+    if (accumulate == Accumulate::no) {
+      std::ranges::fill(operands.d_bias.elements<float>(), 0.0f);
+      std::ranges::fill(d_z_sums.elements<float>(), 0.0f);
+    }
+    return bf16_linear_backward({.operands = operands, .accumulate = accumulate, .z = z, .d_z_sums = d_z_sums}, panels_,
+                                threads_, unit_);
+  }
   const auto columns = static_cast<std::size_t>(z.columns);
   const auto value = z.elements<float>(), gradient = operands.d_x.elements<float>();
   const auto sums = d_z_sums.elements<float>();
@@ -169,9 +280,9 @@ void CpuBackend::linear_gradients(const LinearBackwardOperands& operands, Activa
                           {.rows = static_cast<std::size_t>(d_y.rows),
                            .inputs = static_cast<std::size_t>(x.columns),
                            .outputs = columns,
-                           .x = x.elements<float>().data(),
+                           .x = Factor{x.elements<float>().data(), static_cast<std::size_t>(x.columns)},
                            .w = w.elements<float>().data(),
-                           .d_y = gradient.data(),
+                           .d_y = Factor{gradient.data(), columns},
                            .d_w = d_w.elements<float>().data(),
                            .d_x = d_x.elements<float>().data()},
                           accumulate, Prepare(prepare), finish, panels_, threads_);

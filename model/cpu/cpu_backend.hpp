@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "model/cpu/arena_memory.hpp"
 #include "model/cpu/bf16_panels.hpp"
@@ -39,6 +40,9 @@ class CpuBackend : public HostBackend {
   void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                        const Tensor& d_z_sums) override;
 
+  /// Thin maps of values in bf16: calls work(first row, rows, memory) for blocks of rows that become fp32.
+  template <class Work>
+  void for_widened_rows(std::int64_t rows, std::int64_t columns, const Work& work);
   /// `finish` gets parts of d_x.
   void linear_gradients(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate,
                         const Finish& finish);
@@ -60,6 +64,7 @@ class CpuBackend : public HostBackend {
   const Bf16Unit unit_;
   ThreadPool threads_;
   PanelMemory panels_;
+  std::vector<float> widened_;  ///< values of a thin map in fp32
   CpuImages images_{threads_, unit_};
   CpuSequences sequences_{threads_, unit_};
 };

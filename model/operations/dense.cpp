@@ -32,7 +32,9 @@ class DenseOperation final : public Operation {
     return {.reads_inputs = 1,
             .reads_output = activation_.fused != Activation::none,
             .overwrites_gradient = !activation_.is_none(),
-            .adds_in_product = activation_.is_none()};
+            .adds_in_product = activation_.is_none(),
+            .image_inputs = 1,
+            .image_output = !activation_.gelu};
   }
   bool takes_positions() const override { return true; }
 

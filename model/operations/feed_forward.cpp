@@ -26,14 +26,16 @@ class FeedForwardOperation final : public Operation {
     units_ = contract_.get<std::int64_t>("units");
     declare_dense(declarations, expand_, inputs_);
     declare_dense(declarations, contract_, wide_);
-    const ActivationSpec wide{.name = "", .rows = inputs[0].shape.places(), .columns = wide_};
+    const ActivationSpec wide{.name = "", .rows = inputs[0].shape.places(), .columns = wide_, .holds = Holds::images};
     declarations.saved(wide);
     declarations.saved(wide);
     declarations.scratch(wide);
     return {.shape = inputs[0].shape.with_last(units_), .order = inputs[0].order};
   }
 
-  OperationNeeds needs() const override { return {.reads_inputs = 1, .adds_in_product = true}; }
+  OperationNeeds needs() const override {
+    return {.reads_inputs = 1, .adds_in_product = true, .image_inputs = 1, .image_output = true};
+  }
   bool takes_positions() const override { return true; }
 
   LayerPlan plan(const NodeView& node) const override {

@@ -184,6 +184,7 @@ TEST(Graph, HoldsImagesBetweenOperationsThatTakeThem) {
   const auto norm = [](std::string name, std::vector<std::string> from = {}) {
     return Call{.kind = "batch-norm", .name = std::move(name), .from = std::move(from)};
   };
+  const Call fp32{.kind = "softmax", .name = "fp32"};
   const auto images = [&](std::vector<Call> calls, Purpose purpose) {
     calls.push_back({.kind = "flatten", .name = "flat"});
     calls.push_back(dense("out", 3));
@@ -192,20 +193,23 @@ TEST(Graph, HoldsImagesBetweenOperationsThatTakeThem) {
   };
   const auto of_training = [&](std::vector<Call> calls) { return images(std::move(calls), Purpose::training); };
   const Call pool{.kind = "max-pool", .name = "pool", .arguments = {{"window", Numbers{2}}}};
-  EXPECT_EQ(of_training({conv("a")}), 0) << "a dense layer reads it";
-  EXPECT_EQ(of_training({conv("a"), conv("b")}), 2) << "a and its gradient";
-  EXPECT_EQ(images({conv("a"), conv("b")}, Purpose::evaluation), 1);
-  EXPECT_EQ(of_training({conv("a"), pool}), 2) << "the pool's result is read by a dense layer";
-  EXPECT_EQ(of_training({conv("a", "gelu"), conv("b")}), 0) << "another operation makes the activation";
-  EXPECT_EQ(of_training({conv("a"), norm("b")}), 0) << "the norm's result is none";
-  EXPECT_EQ(of_training({conv("a"), norm("b"), conv("c")}), 4);
-  EXPECT_EQ(of_training({conv("a"), norm("b"), elementwise("c", "silu"), conv("d")}), 6);
+  EXPECT_EQ(of_training({conv("a"), fp32}), 0) << "a softmax reads it";
+  EXPECT_EQ(of_training({conv("a")}), 4) << "a, what the dense layer sees of it, and their gradients";
+  EXPECT_EQ(of_training({conv("a"), conv("b"), fp32}), 2) << "a and its gradient";
+  EXPECT_EQ(images({conv("a"), conv("b"), fp32}, Purpose::evaluation), 1);
+  EXPECT_EQ(of_training({conv("a"), pool, fp32}), 2) << "the pool's result is read by a softmax";
+  EXPECT_EQ(of_training({conv("a", "gelu"), conv("b"), fp32}), 0) << "another operation makes the activation";
+  EXPECT_EQ(of_training({conv("a"), norm("b"), fp32}), 0) << "the norm's result is none";
+  EXPECT_EQ(of_training({conv("a"), norm("b"), conv("c"), fp32}), 4);
+  EXPECT_EQ(of_training({conv("a"), norm("b"), elementwise("c", "silu"), conv("d"), fp32}), 6);
   const Call groups{.kind = "group-norm", .name = "groups", .arguments = {{"groups", 1}}};
-  EXPECT_EQ(of_training({conv("a"), norm("b"), groups, conv("d")}), 0) << "a group norm reads fp32";
-  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), conv("d")}), 7)
+  EXPECT_EQ(of_training({conv("a"), norm("b"), groups, conv("d"), fp32}), 0) << "a group norm reads fp32";
+  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), conv("d"), fp32}), 7)
       << "the values, their gradients, and what b adds to that of a";
-  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), groups}), 0);
-  EXPECT_EQ(of_training({norm("a"), conv("b"), conv("c")}), 2) << "the network's input is none, so a is none";
+  EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), groups, fp32}), 0);
+  EXPECT_EQ(of_training({norm("a"), conv("b"), conv("c"), fp32}), 2) << "the network's input is none, so a is none";
+  EXPECT_EQ(of_training({conv("a"), pool, fp32, {.kind = "flatten", .name = "rows"}, dense("b", 5), dense("c", 4)}), 8)
+      << "a, b, c, what the last layer sees of c, and their gradients";
 }
 
 TEST(Graph, RefusesTokensWhereNumbersAreRead) {
