@@ -87,7 +87,8 @@ constexpr Bf16Kernels kKernels{.pack_left = pack_left,
                                .multiply = multiply,
                                .begin = configure,
                                .end = release,
-                               .round = avx512_round};
+                               .round = avx512_round,
+                               .max_inner = 1024};
 
 }  // namespace
 

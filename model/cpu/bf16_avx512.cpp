@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "model/cpu/avx512_transpose.hpp"
@@ -228,11 +229,20 @@ void avx512_pack_right(const Bf16Factor& b, std::size_t inner, std::size_t colum
   });
 }
 
-LOCKSTEP_WIDE void avx512_round(std::size_t rows, std::size_t columns, const float* sums, Bf16* to,
-                                std::size_t stride) {
-  const __mmask32 lanes = mask_of(columns);
-  for (std::size_t i = 0; i < rows; ++i) {
-    _mm512_mask_storeu_epi16(to + i * stride, lanes, load_rounded(sums + i * kBf16Panel, lanes));
+LOCKSTEP_WIDE void avx512_round(const Bf16Rounding& rounding) {
+  const __mmask32 lanes = mask_of(rounding.columns);
+  const auto low_lanes = static_cast<__mmask16>(lanes), high_lanes = static_cast<__mmask16>(lanes >> 16);
+  const bool adds = rounding.bias != nullptr;
+  const __m512 low_bias = adds ? _mm512_maskz_loadu_ps(low_lanes, rounding.bias) : _mm512_set1_ps(-0.0f);
+  const __m512 high_bias = adds ? _mm512_maskz_loadu_ps(high_lanes, rounding.bias + 16) : _mm512_set1_ps(-0.0f);
+  const __m512 least = _mm512_set1_ps(rounding.is_relu ? 0 : -std::numeric_limits<float>::infinity());
+  const float* sums = rounding.sums;
+  Bf16* to = rounding.to;
+  for (std::size_t i = 0; i < rounding.rows; ++i, sums += kBf16Panel, to += rounding.stride) {
+    // A NaN in the second operand of a maximum stays one.
+    const __m512 low = _mm512_max_ps(least, _mm512_add_ps(_mm512_loadu_ps(sums), low_bias));
+    const __m512 high = _mm512_max_ps(least, _mm512_add_ps(_mm512_loadu_ps(sums + 16), high_bias));
+    _mm512_mask_storeu_epi16(to, lanes, (__m512i)_mm512_cvtne2ps_pbh(high, low));
   }
 }
 

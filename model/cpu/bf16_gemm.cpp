@@ -12,7 +12,7 @@ namespace {
 
 static_assert(kPackedGranule == kBf16Panel);
 
-constexpr std::size_t kMaxInner = 768;
+constexpr std::size_t kMaxInner = 1024;
 /// Panels of the right factor that stay in the second-level cache.
 constexpr std::size_t kRightElements = (std::size_t{640} << 10) / sizeof(Bf16);
 /// The same of a product whose sums go to the caller: all of the inner dimension.
@@ -48,7 +48,7 @@ struct Blocks {
 enum class Left { pack, kept };
 
 /// The contribution of a block of the inner dimension to a block of c. `a` begins at the block.
-void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Factor& a, Left how,
+void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Bf16Factor& a, Left how,
                const RightPanels& panels, bool accumulate, float* c, std::size_t stride, const Finish& finish) {
   PanelProducts products(kernels, a.transposed);
   Bf16* left = workspace().left.data();
@@ -63,7 +63,7 @@ void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Fact
 
 /// c = or += a b. panels_of(p, o, inner, columns) makes the panels of the block of b that begins at row p, column o.
 template <class PanelsOf>
-void product(Bf16Unit unit, const ProductShape& shape, const Factor& a, Accumulate accumulate, float* c,
+void product(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, Accumulate accumulate, float* c,
              std::size_t stride, const Finish& finish, const PanelsOf& panels_of) {
   const Bf16Kernels& kernels = bf16_kernels(unit);
   const Blocks blocks(kernels, shape, a.transposed);
@@ -72,7 +72,7 @@ void product(Bf16Unit unit, const ProductShape& shape, const Factor& a, Accumula
     const bool is_last = p + inner == shape.inner;
     for (std::size_t row = 0; row < shape.rows; row += blocks.rows) {
       const std::size_t rows = std::min(blocks.rows, shape.rows - row);
-      const Factor block = a.from(row, p);
+      const Bf16Factor block = a.from(row, p);
       if (blocks.keeps_left) pack_left_panels(kernels, block, rows, inner, workspace().left.data());
       for (std::size_t o = 0; o < shape.columns; o += blocks.columns) {
         const std::size_t columns = std::min(blocks.columns, shape.columns - o);
@@ -85,7 +85,7 @@ void product(Bf16Unit unit, const ProductShape& shape, const Factor& a, Accumula
 }
 
 /// The same for rows that fit one left panel, and right panels that are there: each of these is read once.
-void product_of_few_rows(const Bf16Kernels& kernels, const ProductShape& shape, const Factor& a,
+void product_of_few_rows(const Bf16Kernels& kernels, const ProductShape& shape, const Bf16Factor& a,
                          const RightPanels& panels, Accumulate accumulate, float* c, std::size_t stride,
                          PanelOrder order) {
   const std::size_t step = Blocks(kernels, shape, a.transposed).inner, count = bf16_panels(shape.columns);
@@ -105,8 +105,8 @@ void product_of_few_rows(const Bf16Kernels& kernels, const ProductShape& shape, 
 
 }  // namespace
 
-void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate,
-               float* c, std::size_t stride, const Finish& finish) {
+void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, const Bf16Factor& b,
+               Accumulate accumulate, float* c, std::size_t stride, const Finish& finish) {
   Bf16* const right = workspace().right.data();
   const auto pack = [&](std::size_t p, std::size_t o, std::size_t inner, std::size_t columns) {
     const std::size_t next = bf16_panel_elements(inner);
@@ -130,7 +130,7 @@ void bf16_product(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a,
     for (std::size_t row = 0; row < shape.rows; row += kBf16Panel) {
       const std::size_t rows = std::min(kBf16Panel, shape.rows - row);
       kernels.pack_left(a.from(row, 0), rows, shape.inner, left);
-      products.add({rows, columns, shape.inner}, left, {right, panel}, kernels.max_inner,
+      products.add({rows, columns, shape.inner}, left, {right, panel},
                    {.take = &take, .row = place.row + row, .column = place.column + o});
     }
   }
@@ -141,7 +141,7 @@ std::size_t bf16_packed_floats(std::size_t inner, std::size_t columns) noexcept 
   return bf16_panels(inner) * bf16_panels(columns) * kBf16Step * sizeof(Bf16) / sizeof(float) + kToAlign;
 }
 
-Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Factor& b, std::size_t inner, std::size_t columns,
+Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Bf16Factor& b, std::size_t inner, std::size_t columns,
                                  std::span<float> memory) {
   assert(memory.size() >= bf16_packed_floats(inner, columns));
   void* at = memory.data();
@@ -151,7 +151,7 @@ Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Factor& b, std::size_t inn
   return {packed, inner, columns};
 }
 
-void bf16_product_with_packed(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Bf16PackedFactor& b,
+void bf16_product_with_packed(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, const Bf16PackedFactor& b,
                               std::size_t begin, Accumulate accumulate, float* c, std::size_t stride,
                               PanelOrder order) {
   assert(begin % kBf16Panel == 0 && begin + shape.columns <= b.columns && shape.inner <= b.inner);

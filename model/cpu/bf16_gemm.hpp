@@ -20,10 +20,10 @@ namespace lockstep::model::cpu {
 
 /// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps memory for its panels (2.7 MiB)
 /// from its first product until it ends. No extent may be zero.
-void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate,
-               float* c, std::size_t stride, const Finish& finish = {});
+void bf16_gemm(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, const Bf16Factor& b,
+               Accumulate accumulate, float* c, std::size_t stride, const Finish& finish = {});
 
-/// The same, with factors in fp32 or bf16: the sums go to `take`. place: of the first sum in the whole result.
+/// The same, with sums that go to `take`; place: of the first one in the whole result.
 struct SumsPlace {
   std::size_t row = 0, column = 0;
 };
@@ -37,12 +37,12 @@ struct Bf16PackedFactor {
 };
 /// Size of that memory in floats.
 std::size_t bf16_packed_floats(std::size_t inner, std::size_t columns) noexcept;
-Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Factor& b, std::size_t inner, std::size_t columns,
+Bf16PackedFactor bf16_pack_right(Bf16Unit unit, const Bf16Factor& b, std::size_t inner, std::size_t columns,
                                  std::span<float> workspace);
 /// bf16_gemm with a submatrix of b: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
 /// columns [begin, begin + columns) of b. begin is a multiple of kPackedGranule. The elements of b up to the next
 /// multiple of kPackedGranule of `inner` must be finite: they are multiplied by zero. `order` is about up to 32 rows.
-void bf16_product_with_packed(Bf16Unit unit, const ProductShape& shape, const Factor& a, const Bf16PackedFactor& b,
+void bf16_product_with_packed(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, const Bf16PackedFactor& b,
                               std::size_t begin, Accumulate accumulate, float* c, std::size_t stride,
                               PanelOrder order = PanelOrder::ascending);
 

@@ -112,7 +112,7 @@ class Gradients {
         const Bf16* const left = left_ + (row - block.rows.begin) / kBf16Panel * panel;
         if (all_.take != nullptr) {
           const std::size_t tile = row / kBf16Panel * bf16_panels(all_.inputs) + first / kBf16Panel;
-          products.add({count, columns, outputs}, left, {weights_ + first / kBf16Panel * panel, panel}, inner_,
+          products.add({count, columns, outputs}, left, {weights_ + first / kBf16Panel * panel, panel},
                        {.tiles = sums_ == nullptr ? nullptr : sums_ + tile * kSumsTile,
                         .accumulate = !is_first,
                         .take = is_last ? all_.take : nullptr,

@@ -69,9 +69,13 @@ LOCKSTEP_CLONES void emulated_amx(std::size_t rows, std::size_t steps, const Bf1
   }
 }
 
-void emulated_round(std::size_t rows, std::size_t columns, const float* sums, Bf16* to, std::size_t stride) {
+void emulated_round(const Bf16Rounding& rounding) {
+  const auto& [rows, columns, sums, bias, is_relu, to, stride] = rounding;
   for (std::size_t i = 0; i < rows; ++i) {
-    round_to_bf16({sums + i * kBf16Panel, columns}, std::span(to + i * stride, columns));
+    for (std::size_t o = 0; o < columns; ++o) {
+      const float sum = bias == nullptr ? sums[i * kBf16Panel + o] : sums[i * kBf16Panel + o] + bias[o];
+      to[i * stride + o] = to_bf16(is_relu && sum < 0 ? 0 : sum);
+    }
   }
 }
 

@@ -35,6 +35,8 @@ constexpr std::size_t bf16_panels(std::size_t count) noexcept { return (count + 
 struct Bf16Factor {
   Bf16Factor(const Factor& factor)  // NOLINT(google-explicit-constructor): a Factor is one
       : floats(factor.data), stride(factor.stride), transposed(factor.transposed) {}
+  Bf16Factor(const float* data, std::size_t between, bool is_transposed = false)
+      : floats(data), stride(between), transposed(is_transposed) {}
   Bf16Factor(const Bf16* data, std::size_t between, bool is_transposed = false)
       : halves(data), stride(between), transposed(is_transposed) {}
   /// Elements [first, ...) of memory of either type.
@@ -74,6 +76,17 @@ struct Bf16Factor {
   bool transposed = false;
 };
 
+/// to [rows, columns] = max(sums + bias, 0), rounded; rows of the sums are 32 elements apart, columns <= 32. bias:
+/// nullptr for none; is_relu: false without the maximum.
+struct Bf16Rounding {
+  std::size_t rows = 0, columns = 0;
+  const float* sums = nullptr;
+  const float* bias = nullptr;
+  bool is_relu = false;
+  Bf16* to = nullptr;
+  std::size_t stride = 0;
+};
+
 struct Bf16Kernels {
   /// Packs up to 32 rows of a.
   void (*pack_left)(const Bf16Factor& a, std::size_t rows, std::size_t inner, Bf16* panel) = nullptr;
@@ -88,8 +101,7 @@ struct Bf16Kernels {
   /// Prepares the calling thread for panels of so many rows; and ends that. nullptr: not needed.
   void (*begin)(std::size_t rows) = nullptr;
   void (*end)() = nullptr;
-  /// to [rows, columns] = the sums [rows, 32] rounded, columns <= 32.
-  void (*round)(std::size_t rows, std::size_t columns, const float* sums, Bf16* to, std::size_t stride) = nullptr;
+  void (*round)(const Bf16Rounding& rounding) = nullptr;
   std::size_t max_inner = 512;  ///< inner elements of a block, for speed alone
 };
 

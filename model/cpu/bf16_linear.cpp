@@ -25,11 +25,18 @@ void for_runs(const SumsTile& tile, const Work& work) {
   for (std::size_t i = 0; i < tile.rows; ++i) work(std::span(tile.sums + i * kBf16Panel, tile.columns));
 }
 
-/// The tile's place in a tensor becomes the sums.
-void put(const Bf16Kernels& kernels, const SumsTile& tile, const Tensor& to) {
+/// The tile's place in a tensor becomes the sums; with a bias or is_relu, which only rounding has, as Bf16Rounding.
+void put(const Bf16Kernels& kernels, const SumsTile& tile, const Tensor& to, const float* bias = nullptr,
+         bool is_relu = false) {
   const std::size_t columns = size(to.columns), first = tile.row * columns + tile.column;
   if (to.type == ElementType::bfloat16) {
-    return kernels.round(tile.rows, tile.columns, tile.sums, static_cast<Bf16*>(to.data) + first, columns);
+    return kernels.round({.rows = tile.rows,
+                          .columns = tile.columns,
+                          .sums = tile.sums,
+                          .bias = bias,
+                          .is_relu = is_relu,
+                          .to = static_cast<Bf16*>(to.data) + first,
+                          .stride = columns});
   }
   float* const rows = to.elements<float>().data() + first;
   for (std::size_t i = 0; i < tile.rows; ++i) {
@@ -68,7 +75,12 @@ LOCKSTEP_INLINE void gradient_rows(const Bf16* y, Bf16* d_y, std::size_t rows, s
     const Bf16* __restrict value = y;
     Bf16* __restrict gradient = d_y;
     float* __restrict sums = d_bias;
-    if constexpr (kActivation != Activation::none) {
+    if constexpr (kActivation == Activation::relu) {
+      // Positive numbers are those of the bits 1 to 0x7F80: integers of 16 bits are twice as many in a register.
+      for (std::size_t o = begin; o < end; ++o) {
+        gradient[o] = static_cast<Bf16>(value[o] - 1) < 0x7F80 ? gradient[o] : Bf16{0};
+      }
+    } else if constexpr (kActivation != Activation::none) {
       for (std::size_t o = begin; o < end; ++o) {
         gradient[o] = to_bf16(formulas::gradient_before<kActivation>(to_float(value[o]), to_float(gradient[o])));
       }
@@ -103,6 +115,10 @@ void bf16_linear_forward(const Bf16LinearForward& map, ThreadPool& threads, Bf16
   const auto shift = bias.elements<float>();
   const auto take = [&](const SumsTile& tile) {
     const auto own = shift.empty() ? shift : shift.subspan(tile.column, tile.columns);
+    const bool is_relu = activation == Activation::relu;
+    if (!z.present() && y.type == ElementType::bfloat16 && (is_relu || activation == Activation::none)) {
+      return put(kernels, tile, y, own.empty() ? nullptr : own.data(), is_relu);
+    }
     if (!z.present()) {
       for_runs(tile, [&](std::span<float> run) { add_bias_and_activate(run, tile.columns, own, activation); });
       return put(kernels, tile, y);

@@ -49,20 +49,21 @@ void PanelProducts::add(const ProductShape& shape, const Bf16* left, const Right
   }
 }
 
-void PanelProducts::add(const ProductShape& shape, const Bf16* left, const RightPanels& right, std::size_t max_inner,
-                        const Strip& strip) {
+void PanelProducts::add(const ProductShape& shape, const Bf16* left, const RightPanels& right, const Strip& strip) {
   thread_local PanelMemory memory;
+  // One block as long as both panels stay in the second-level cache: sums that wait for further blocks cost more.
+  constexpr std::size_t kMaxInner = 2048;
   const std::size_t rows = shape.rows, count = bf16_panels(shape.columns);
   if (kernels_.begin != nullptr && prepared_ != rows) kernels_.begin(prepared_ = rows);
   // With one block a tile is taken while the next one is computed, and both stay in the first-level cache.
-  const std::size_t places =
-      strip.tiles != nullptr || shape.inner > max_inner ? count : std::min<std::size_t>(count, 2);
+  const bool keeps = strip.tiles != nullptr || shape.inner > kMaxInner;
+  const std::size_t places = keeps ? count : std::min<std::size_t>(count, 2);
   float* const tiles =
       strip.tiles != nullptr
           ? strip.tiles
           : reinterpret_cast<float*>(memory.reserve(places * kSumsTile * sizeof(float) / sizeof(Bf16)));
-  for (std::size_t p = 0; p < shape.inner; p += max_inner) {
-    const bool is_last = strip.take != nullptr && p + max_inner >= shape.inner;
+  for (std::size_t p = 0; p < shape.inner; p += kMaxInner) {
+    const bool is_last = strip.take != nullptr && p + kMaxInner >= shape.inner;
     const auto take = [&](std::size_t i) {
       (*strip.take)({.sums = tiles + i % places * kSumsTile,
                      .row = strip.row,
@@ -70,7 +71,7 @@ void PanelProducts::add(const ProductShape& shape, const Bf16* left, const Right
                      .rows = rows,
                      .columns = std::min(kBf16Panel, shape.columns - i * kBf16Panel)});
     };
-    const std::size_t offset = p / kBf16Panel * kBf16Step, steps = bf16_panels(std::min(max_inner, shape.inner - p));
+    const std::size_t offset = p / kBf16Panel * kBf16Step, steps = bf16_panels(std::min(kMaxInner, shape.inner - p));
     for (std::size_t i = 0; i < count; ++i) {
       multiply_(rows, steps, left + offset, right.data + i * right.next + offset, tiles + i % places * kSumsTile,
                 kBf16Panel, strip.accumulate || p > 0);

@@ -99,9 +99,8 @@ class PanelProducts {
     const TakeSums* take = nullptr;
     std::size_t row = 0, column = 0;
   };
-  /// Sums of shape.rows of one left panel times right panels, by blocks of max_inner.
-  void add(const ProductShape& shape, const Bf16* left, const RightPanels& right, std::size_t max_inner,
-           const Strip& strip);
+  /// Sums of shape.rows of one left panel times right panels.
+  void add(const ProductShape& shape, const Bf16* left, const RightPanels& right, const Strip& strip);
 
  private:
   const Bf16Kernels& kernels_;

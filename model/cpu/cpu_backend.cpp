@@ -136,7 +136,7 @@ Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t count) {
 
 template <class Work>
 void CpuBackend::for_widened_rows(std::int64_t rows, std::int64_t columns, const Work& work) {
-  constexpr std::int64_t kElements = 64 * 1024;  // 256 KiB, for the second-level cache
+  constexpr std::int64_t kElements = 160 * 1024;  // 640 KiB, for the second-level cache
   const std::int64_t block = std::max<std::int64_t>(1, kElements / columns);
   if (const auto needed = static_cast<std::size_t>(std::min(block, rows) * columns); widened_.size() < needed) {
     widened_.resize(needed);
