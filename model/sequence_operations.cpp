@@ -138,7 +138,7 @@ void SequenceOperations::layer_norm_forward(const LayerNormForwardOperands& oper
           "scale and shift must be [1, width] in the compute type");
   require(is(mean, types_.master, x.rows, 1) && is(inverse, types_.master, x.rows, 1), operation,
           "mean and inverse must be [rows, 1] in the master type");
-  require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
+  require(is_activation(y, x.rows, x.columns), operation, "y must have the shape of x");
   require(same_or_apart(sum, x) && same_or_apart(sum, residual), operation,
           "sum must have memory of its own, or all of that of x or of the residual");
   require(apart(y, x) && apart(y, sum) && apart(y, residual), operation, "y must have memory of its own");
@@ -153,7 +153,7 @@ void SequenceOperations::layer_norm_backward(const LayerNormBackwardOperands& op
   require(is(scale, types_.compute, 1, x.columns), operation, "scale must be [1, width] in the compute type");
   require(is(mean, types_.master, x.rows, 1) && is(inverse, types_.master, x.rows, 1), operation,
           "mean and inverse must be [rows, 1] in the master type");
-  require(is(d_y, types_.compute, x.rows, x.columns) && is(d_x, types_.compute, x.rows, x.columns) &&
+  require(is_activation(d_y, x.rows, x.columns) && is(d_x, types_.compute, x.rows, x.columns) &&
               absent_or(d_residual, types_.compute, x.rows, x.columns),
           operation, "d_y, d_residual and d_x must have the shape of x");
   require(absent_or(d_scale, types_.master, 1, x.columns) && absent_or(d_shift, types_.master, 1, x.columns), operation,
@@ -182,8 +182,8 @@ void SequenceOperations::gelu_backward(const Tensor& x, const Tensor& d_y, Accum
 }
 
 void SequenceOperations::dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
-  require(is(x, types_.compute, x.rows, x.columns), "dropout", "x must be [rows, columns] in the compute type");
-  require(is(y, types_.compute, x.rows, x.columns), "dropout", "y must have the shape of x");
+  require(is_activation(x, x.rows, x.columns), "dropout", "x must be [rows, columns] in the compute type");
+  require(is(y, x.type, x.rows, x.columns), "dropout", "y must have the shape and the type of x");
   require_dropout(rule, keys, x.rows, "dropout");
   require(!keys.present() || (keys.rows > 0 ? x.rows % keys.rows == 0 : x.rows == 0), "dropout",
           "rows must be as many positions of each sample");
@@ -212,10 +212,12 @@ void SequenceOperations::batched_product(const BatchedProduct& shape, const Tens
 void SequenceOperations::attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
   const auto& [joint, keys, y, log_sums] = operands;
   const char* const operation = "attention_forward";
-  require_shape(shape, joint, keys, types_.compute, operation);
+  require(is_activation(joint, joint.rows, joint.columns), operation,
+          "joint must be [rows, 3 * heads * head size] in the compute type");
+  require_shape(shape, joint, keys, joint.type, operation);
   require(shape.first >= 0 && shape.first < shape.context && (shape.first == 0 || joint.rows == shape.context),
           operation, "only queries of one sample can be left out, and not all of them");
-  require(is(y, types_.compute, joint.rows - shape.first, shape.width()), operation,
+  require(is(y, joint.type, joint.rows - shape.first, shape.width()), operation,
           "y must be [rows, heads * head size] in the compute type");
   require(is(log_sums, types_.master, joint.rows / shape.context * shape.heads, shape.context), operation,
           "log_sums must be [samples * heads, context] in the master type");
@@ -226,13 +228,15 @@ void SequenceOperations::attention_forward(const Attention& shape, const Attenti
 void SequenceOperations::attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
   const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   const char* const operation = "attention_backward";
-  require_shape(shape, joint, keys, types_.compute, operation);
+  require(is_activation(joint, joint.rows, joint.columns), operation,
+          "joint must be [rows, 3 * heads * head size] in the compute type");
+  require_shape(shape, joint, keys, joint.type, operation);
   require(shape.first == 0, operation, "there is no way back from a part of the queries");
-  require(is(y, types_.compute, joint.rows, shape.width()) && is(d_y, types_.compute, joint.rows, shape.width()),
-          operation, "y and d_y must be [rows, heads * head size] in the compute type");
+  require(is(y, joint.type, joint.rows, shape.width()) && is(d_y, joint.type, joint.rows, shape.width()), operation,
+          "y and d_y must be [rows, heads * head size] in the compute type");
   require(is(log_sums, types_.master, joint.rows / shape.context * shape.heads, shape.context), operation,
           "log_sums must be [samples * heads, context] in the master type");
-  require(is(d_joint, types_.compute, joint.rows, joint.columns), operation, "d_joint must have the shape of joint");
+  require(is(d_joint, joint.type, joint.rows, joint.columns), operation, "d_joint must have the shape of joint");
   require(apart(d_joint, joint) && apart(d_joint, y) && apart(d_joint, d_y), operation,
           "d_joint must have memory of its own");
   do_attention_backward(shape, operands);
@@ -281,6 +285,10 @@ void SequenceOperations::gru_backward(const Gru& shape, const GruBackwardOperand
   require(apart(d_hidden, gates) && apart(d_hidden, products) && apart(d_hidden, hidden), "gru_backward",
           "d_hidden must have memory of its own");
   do_gru_backward(shape, operands);
+}
+
+bool SequenceOperations::is_activation(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const {
+  return is(tensor, types_.compute, rows, columns) || is(tensor, types_.images, rows, columns);
 }
 
 }  // namespace lockstep::model

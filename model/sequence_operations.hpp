@@ -206,6 +206,9 @@ class SequenceOperations {
  private:
   LOCKSTEP_SEQUENCE_OPERATIONS(virtual void, { missing_operation(__func__); })
 
+  /// In the compute type or the type of images.
+  bool is_activation(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const;
+
   OperationTypes types_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/cpu/bf16_number.hpp"
 #include "model/cpu/gemm.hpp"
 #include "model/cpu/sequence_loops.hpp"
 
@@ -73,26 +74,65 @@ std::size_t keys_of(const Attention& shape, std::size_t query) {
   return static_cast<std::size_t>(shape.keys_of(static_cast<std::int64_t>(query)));
 }
 
-/// Asks for rows that are read after the next products.
-void prefetch(const float* rows, std::size_t count, std::size_t stride, std::size_t columns) {
-  constexpr std::size_t kLine = 16;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t o = 0; o < columns; o += kLine) __builtin_prefetch(rows + i * stride + o);
-  }
-}
+/// Columns of one head in a tensor of fp32 or bf16 numbers.
+class HeadColumns {
+ public:
+  HeadColumns(const Tensor& tensor, std::size_t first, std::size_t width)
+      : tensor_(tensor), first_(first), width_(width), stride_(static_cast<std::size_t>(tensor.columns)) {}
 
-/// Memory of one thread: three tiles, and three factors that the tiles share.
+  bool in_bf16() const noexcept { return tensor_.type == ElementType::bfloat16; }
+  /// Rows from `row` on as a factor.
+  Bf16Factor from(std::size_t row) const { return {tensor_, first_ + row * stride_, stride_}; }
+  Bf16Factor turned() const { return {tensor_, first_, stride_, true}; }
+  float* floats(std::size_t row) const { return static_cast<float*>(tensor_.data) + first_ + row * stride_; }
+  /// A row as floats, in `memory` where it is in bf16.
+  std::span<const float> row(std::size_t row, std::span<float> memory) const {
+    if (!in_bf16()) return {floats(row), width_};
+    widen({halves(row), width_}, memory);
+    return memory.first(width_);
+  }
+  /// Rounds `rows` rows that follow each other in `from`.
+  void round(std::span<const float> from, std::size_t row, std::size_t rows) const {
+    for (std::size_t i = 0; i < rows; ++i) {
+      round_to_bf16(from.subspan(i * width_, width_), {halves(row + i), width_});
+    }
+  }
+  /// Asks for rows that are read after the next products.
+  void prefetch(std::size_t row, std::size_t rows) const {
+    constexpr std::size_t kLine = 64;
+    const std::size_t bytes = size_of(tensor_.type);
+    const auto* from = static_cast<const std::byte*>(tensor_.data) + (first_ + row * stride_) * bytes;
+    for (std::size_t i = 0; i < rows; ++i, from += stride_ * bytes) {
+      for (std::size_t at = 0; at < width_ * bytes; at += kLine) __builtin_prefetch(from + at);
+    }
+  }
+
+ private:
+  Bf16* halves(std::size_t row) const { return static_cast<Bf16*>(tensor_.data) + first_ + row * stride_; }
+
+  const Tensor& tensor_;
+  std::size_t first_, width_, stride_;
+};
+
+/// Memory of one thread: three tiles, three factors that the tiles share, and, for tensors in bf16, sums of a tile of
+/// queries and of all keys and values.
 struct Workspace {
   Workspace(const Sizes& size, std::span<float> all)
       : one(all.first(tile(size))),
         two(all.subspan(tile(size), tile(size))),
         three(all.subspan(2 * tile(size), tile(size))),
-        factors(all.subspan(3 * tile(size))) {}
+        factors(all.subspan(3 * tile(size), factor_elements(size))),
+        queries(all.subspan(3 * tile(size) + factor_elements(size), size.tile * size.head)),
+        d_keys(all.last(2 * size.context * size.head).first(size.context * size.head)),
+        d_values(all.last(size.context * size.head)) {}
   static std::size_t tile(const Sizes& size) { return size.tile * size.context; }
   static std::size_t turned(const Sizes& size) { return SharedFactor::workspace(size.head, size.context, size.unit); }
   static std::size_t plain(const Sizes& size) { return SharedFactor::workspace(size.context, size.head, size.unit); }
-  static std::size_t elements(const Sizes& size) { return 3 * tile(size) + 2 * turned(size) + plain(size); }
-  std::span<float> one, two, three, factors;
+  static std::size_t factor_elements(const Sizes& size) { return 2 * turned(size) + plain(size); }
+  static std::size_t elements(const Sizes& size) {
+    return 3 * tile(size) + factor_elements(size) + (size.tile + 2 * size.context) * size.head;
+  }
+  std::span<float> one, two, three, factors, queries, d_keys, d_values;
 };
 
 /// Calls work(index, workspace) for each head of each sample.
@@ -119,21 +159,19 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
   const auto& [joint, dropout_keys, y, log_sums] = operands;
   const Sizes size(shape, unit);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
-    const float* const q = joint.elements<float>().data() + size.offset(index, size.joint);
-    const float* const k = q + size.width;
-    const float* const v = k + size.width;
-    float* const out = y.elements<float>().data() + size.offset(index, size.width);
+    const std::size_t first_query = size.offset(index, size.joint);
+    const HeadColumns q(joint, first_query, size.head), k(joint, first_query + size.width, size.head),
+        v(joint, first_query + 2 * size.width, size.head), out(y, size.offset(index, size.width), size.head);
     float* const logs = log_sums.elements<float>().data() + index * size.context;
-    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors, unit);
-    const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Workspace::turned(size)),
-                              unit);
+    const SharedFactor turned_keys(k.turned(), size.head, size.context, own.factors, unit);
+    const SharedFactor values(v.from(0), size.context, size.head, own.factors.subspan(Workspace::turned(size)), unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
     const auto known = static_cast<std::size_t>(shape.first);
     for (std::size_t first = known; first < size.context; first += size.tile) {
       const Tile tile(shape, first, std::min(first + size.tile, size.context));
       const auto scores = own.one.first(tile.elements()), factors = own.two.first(tile.keys);
-      turned_keys.multiply({tile.rows(), tile.keys, size.head}, {q + tile.first * size.joint, size.joint}, 0,
-                           Accumulate::no, scores.data(), tile.keys);
+      turned_keys.multiply({tile.rows(), tile.keys, size.head}, q.from(tile.first), 0, Accumulate::no, scores.data(),
+                           tile.keys);
       for (std::size_t query = tile.first; query < tile.end; ++query) {
         const auto row = scores.subspan((query - tile.first) * tile.keys, tile.keys);
         logs[query] = softmax_row(row, keys_of(shape, query), size.scale);
@@ -141,8 +179,10 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
         dropout.factors(query, keys_of(shape, query), factors);
         multiply_each(row, factors.data());
       }
+      const std::size_t row = tile.first - known;
       values.multiply({tile.rows(), size.head, tile.keys}, {scores.data(), tile.keys}, 0, Accumulate::no,
-                      out + (tile.first - known) * size.width, size.width);
+                      out.in_bf16() ? own.queries.data() : out.floats(row), out.in_bf16() ? size.head : size.width);
+      if (out.in_bf16()) out.round(own.queries, row, tile.rows());
     }
   };
   for_each_head(static_cast<std::size_t>(log_sums.rows), size, workspace, threads, one_head);
@@ -153,30 +193,33 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
   const auto& [joint, dropout_keys, y, log_sums, d_y, d_joint] = operands;
   const Sizes size(shape, unit);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
-    const float* const q = joint.elements<float>().data() + size.offset(index, size.joint);
-    const float* const k = q + size.width;
-    const float* const v = k + size.width;
-    float* const d_q = d_joint.elements<float>().data() + size.offset(index, size.joint);
-    float* const d_k = d_q + size.width;
-    float* const d_v = d_k + size.width;
-    const float* const out = y.elements<float>().data() + size.offset(index, size.width);
-    const float* const d_out = d_y.elements<float>().data() + size.offset(index, size.width);
+    const std::size_t first_query = size.offset(index, size.joint), first_out = size.offset(index, size.width);
+    const auto part = [&](const Tensor& of, std::size_t i) {
+      return HeadColumns(of, first_query + i * size.width, size.head);
+    };
+    const HeadColumns q = part(joint, 0), k = part(joint, 1), v = part(joint, 2), d_q = part(d_joint, 0),
+                      d_k = part(d_joint, 1), d_v = part(d_joint, 2), out(y, first_out, size.head),
+                      d_out(d_y, first_out, size.head);
+    // Gradients in bf16 are summed in fp32 first.
+    const bool stored = d_q.in_bf16();
+    const std::size_t stride = stored ? size.head : size.joint;
+    float* const key_sums = stored ? own.d_keys.data() : d_k.floats(0);
+    float* const value_sums = stored ? own.d_values.data() : d_v.floats(0);
     const float* const logs = log_sums.elements<float>().data() + index * size.context;
-    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors, unit);
-    const SharedFactor turned_values({v, size.joint, true}, size.head, size.context,
-                                     own.factors.subspan(Workspace::turned(size)), unit);
-    const SharedFactor plain_keys({k, size.joint}, size.context, size.head,
-                                  own.factors.subspan(2 * Workspace::turned(size)), unit);
+    const SharedFactor turned_keys(k.turned(), size.head, size.context, own.factors, unit);
+    const SharedFactor turned_values(v.turned(), size.head, size.context, own.factors.subspan(Workspace::turned(size)),
+                                     unit);
+    const SharedFactor plain_keys(k.from(0), size.context, size.head, own.factors.subspan(2 * Workspace::turned(size)),
+                                  unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
     // The last tile sees all keys and writes their gradients; the tiles before it add to them.
     Accumulate accumulate = Accumulate::no;
     for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
       const Tile tile(shape, (end - 1) / size.tile * size.tile, end);
       const std::size_t keys = tile.keys;
-      const Factor queries{q + tile.first * size.joint, size.joint},
-          d_rows{d_out + tile.first * size.width, size.width};
+      const Bf16Factor queries = q.from(tile.first), d_rows = d_out.from(tile.first);
       const auto p = own.one.first(tile.elements()), d_p = own.two.first(tile.elements());
-      prefetch(out + tile.first * size.width, tile.rows(), size.width, size.head);
+      out.prefetch(tile.first, tile.rows());
       turned_keys.multiply({tile.rows(), keys, size.head}, queries, 0, Accumulate::no, p.data(), keys);
       turned_values.multiply({tile.rows(), keys, size.head}, d_rows, 0, Accumulate::no, d_p.data(), keys);
       for (std::size_t i = 0; i < tile.rows(); ++i) {
@@ -185,7 +228,7 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
         const auto factors = own.three.first(keys);
         probability_row(row, keys_of(shape, query), size.scale, logs[query]);
         // The softmax subtracts the sum over j of p[j] d_p[j], which is y d_y, with and without dropout.
-        const float product = dot({out + query * size.width, size.head}, {d_out + query * size.width, size.head});
+        const float product = dot(out.row(query, own.queries), d_out.row(query, own.queries.subspan(size.head)));
         if (dropout.active()) {
           dropout.factors(query, keys_of(shape, query), factors);
           score_gradient_row(row, factors.data(), product, size.scale, d_row);
@@ -194,11 +237,16 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
           score_gradient_row(row, nullptr, product, size.scale, d_row);
         }
       }
-      multiply({keys, size.head, tile.rows()}, {p.data(), keys, true}, d_rows, accumulate, d_v, size.joint, unit);
-      multiply({keys, size.head, tile.rows()}, {d_p.data(), keys, true}, queries, accumulate, d_k, size.joint, unit);
+      multiply({keys, size.head, tile.rows()}, {p.data(), keys, true}, d_rows, accumulate, value_sums, stride, unit);
+      multiply({keys, size.head, tile.rows()}, {d_p.data(), keys, true}, queries, accumulate, key_sums, stride, unit);
       plain_keys.multiply({tile.rows(), size.head, keys}, {d_p.data(), keys}, 0, Accumulate::no,
-                          d_q + tile.first * size.joint, size.joint);
+                          stored ? own.queries.data() : d_q.floats(tile.first), stride);
+      if (stored) d_q.round(own.queries, tile.first, tile.rows());
       end = tile.first;
+    }
+    if (stored) {
+      d_k.round(own.d_keys, 0, size.context);
+      d_v.round(own.d_values, 0, size.context);
     }
   };
   for_each_head(static_cast<std::size_t>(log_sums.rows), size, workspace, threads, one_head);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 
 #include "model/cpu/attention.hpp"
+#include "model/cpu/bf16_number.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
 #include "model/cpu/gru.hpp"
@@ -24,6 +26,13 @@ constexpr std::size_t kMaxBlocks = 16;
 constexpr std::size_t kBlockRows = 64;
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
+
+/// Memory of the calling thread for a row of a tensor in bf16.
+std::span<float> floats_of_thread(std::size_t count) {
+  thread_local std::vector<float> own;
+  if (own.size() < count) own.resize(count);
+  return std::span(own).first(count);
+}
 
 const float* row_or_null(const float* data, std::size_t offset) { return data == nullptr ? nullptr : data + offset; }
 
@@ -120,16 +129,24 @@ void CpuSequences::do_layer_norm_forward(const LayerNormForwardOperands& operand
   const std::size_t width = size(x.columns);
   const float* const other = residual.elements<float>().data();
   float* const total = sum.elements<float>().data();
-  threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
+  const auto of_rows = [&](std::size_t begin, std::size_t count, float* to) {
     const std::size_t first = begin * width;
-    layer_norm({.rows = end - begin,
+    layer_norm({.rows = count,
                 .width = width,
                 .x = x.elements<float>().data() + first,
                 .scale = scale.elements<float>().data(),
                 .mean = mean.elements<float>().data() + begin,
                 .inverse = inverse.elements<float>().data() + begin},
                row_or_null(other, first), total == nullptr ? nullptr : total + first, shift.elements<float>().data(),
-               y.elements<float>().data() + first);
+               to);
+  };
+  threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
+    if (y.type != ElementType::bfloat16) return of_rows(begin, end - begin, y.elements<float>().data() + begin * width);
+    const auto own = floats_of_thread(width);
+    for (std::size_t row = begin; row < end; ++row) {
+      of_rows(row, 1, own.data());
+      round_to_bf16(own, {static_cast<Bf16*>(y.data) + row * width, width});
+    }
   });
 }
 
@@ -143,17 +160,27 @@ void CpuSequences::do_layer_norm_backward(const LayerNormBackwardOperands& opera
   threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const Slice range = part_of(rows, 1, i, blocks);
-      const std::size_t first = range.offset * width;
       float* const own = sums.data() + i * 2 * width;
       std::fill_n(own, 2 * width, 0.0f);
-      layer_norm_gradient({.rows = range.count,
-                           .width = width,
-                           .x = x.elements<float>().data() + first,
-                           .scale = scale.elements<float>().data(),
-                           .mean = mean.elements<float>().data() + range.offset,
-                           .inverse = inverse.elements<float>().data() + range.offset},
-                          d_y.elements<float>().data() + first, row_or_null(past, first), own, own + width,
-                          d_x.elements<float>().data() + first);
+      const auto of_rows = [&](std::size_t row, std::size_t count, const float* gradient) {
+        layer_norm_gradient({.rows = count,
+                             .width = width,
+                             .x = x.elements<float>().data() + row * width,
+                             .scale = scale.elements<float>().data(),
+                             .mean = mean.elements<float>().data() + row,
+                             .inverse = inverse.elements<float>().data() + row},
+                            gradient, row_or_null(past, row * width), own, own + width,
+                            d_x.elements<float>().data() + row * width);
+      };
+      if (d_y.type != ElementType::bfloat16) {
+        of_rows(range.offset, range.count, d_y.elements<float>().data() + range.offset * width);
+        continue;
+      }
+      const auto gradient = floats_of_thread(width);
+      for (std::size_t row = range.offset; row < range.end(); ++row) {
+        widen({static_cast<const Bf16*>(d_y.data) + row * width, width}, gradient);
+        of_rows(row, 1, gradient.data());
+      }
     }
   });
   const auto scale_sums = d_scale.elements<float>(), shift_sums = d_shift.elements<float>();
@@ -202,9 +229,8 @@ void CpuSequences::do_batched_product(const BatchedProduct& shape, const Tensor&
 }
 
 void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
-  const auto from = x.elements<float>(), to = y.elements<float>();
   if (rule.rate == 0) {
-    if (from.data() != to.data()) std::ranges::copy(from, to.begin());
+    if (x.data != y.data && x.count() > 0) std::memcpy(y.data, x.data, x.bytes());
     return;
   }
   if (x.rows == 0) return;
@@ -215,9 +241,17 @@ void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout
   threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row) {
       const auto indices = formulas::indices_of(rule.order, samples, positions, static_cast<std::int64_t>(row));
-      drop(numbers, key[size(indices.sample)],
-           static_cast<std::uint64_t>(rule.first_position + indices.position) * width, from.subspan(row * width, width),
-           to.subspan(row * width, width));
+      const std::uint64_t own = key[size(indices.sample)],
+                          first = static_cast<std::uint64_t>(rule.first_position + indices.position) * width;
+      if (x.type != ElementType::bfloat16) {
+        drop(numbers, own, first, x.elements<float>().subspan(row * width, width),
+             y.elements<float>().subspan(row * width, width));
+        continue;
+      }
+      const auto floats = floats_of_thread(width);
+      widen({static_cast<const Bf16*>(x.data) + row * width, width}, floats);
+      drop(numbers, own, first, floats, floats);
+      round_to_bf16(floats, {static_cast<Bf16*>(y.data) + row * width, width});
     }
   });
 }

@@ -1,6 +1,6 @@
 /// \file
 /// Sequences on the CPU: fp32, matrix multiplications through gemm() (which may round to bf16), everything else in our
-/// own vectorised loops.
+/// own vectorised loops. Values that dense layers read or make may be stored in bf16.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,9 @@ class CpuSequences final : public SequenceOperations {
  public:
   /// The pool must outlive it. Workspace for intermediate results grows with the first call of each shape.
   CpuSequences(ThreadPool& threads, Bf16Unit unit)
-      : SequenceOperations(OperationTypes{}), threads_(threads), unit_(unit) {}
+      : SequenceOperations({.images = unit == Bf16Unit::none ? ElementType::float32 : ElementType::bfloat16}),
+        threads_(threads),
+        unit_(unit) {}
 
  private:
   LOCKSTEP_SEQUENCE_OPERATIONS(void, override)

@@ -1,6 +1,7 @@
 #include "model/cpu/gemm.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <sstream>
 
 #include <cblas.h>
@@ -22,16 +23,21 @@ constexpr double kThreadingFlops = 2e6;
 constexpr std::size_t kRowGranule = 12;
 constexpr std::size_t kColumnGranule = 32;
 
-Factor factor_of(const Operand& operand) {
-  return {operand.matrix.elements<float>().data(), static_cast<std::size_t>(operand.matrix.columns),
-          operand.transposed};
+Bf16Factor factor_of(const Operand& operand) {
+  return {operand.matrix, 0, static_cast<std::size_t>(operand.matrix.columns), operand.transposed};
+}
+
+Factor in_fp32(const Bf16Factor& factor) {
+  assert(factor.halves == nullptr);
+  return {factor.floats, factor.stride, factor.transposed};
 }
 
 }  // namespace
 
-void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
-              std::size_t stride, Bf16Unit unit, const Finish& finish) {
-  if (unit != Bf16Unit::none) return bf16_gemm(unit, shape, a, b, accumulate, c, stride, finish);
+void multiply(const ProductShape& shape, const Bf16Factor& left, const Bf16Factor& right, Accumulate accumulate,
+              float* c, std::size_t stride, Bf16Unit unit, const Finish& finish) {
+  if (unit != Bf16Unit::none) return bf16_gemm(unit, shape, left, right, accumulate, c, stride, finish);
+  const Factor a = in_fp32(left), b = in_fp32(right);
   if (blocked_gemm_instruction_set() != nullptr) return blocked_gemm(shape, a, b, accumulate, c, stride, finish);
   cblas_sgemm(CblasRowMajor, blas_transpose(a), blas_transpose(b), blas_size(shape.rows), blas_size(shape.columns),
               blas_size(shape.inner), 1.0f, a.data, blas_size(a.stride), b.data, blas_size(b.stride),
@@ -66,7 +72,7 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
                            finish(out.data() + begin * columns, end - begin, columns);
                          });
   }
-  const Factor left = factor_of(a), right = factor_of(b);
+  const Bf16Factor left = factor_of(a), right = factor_of(b);
   const bool is_small = flops < kThreadingFlops;
   // Each thread packs the factor that is not split: let it be the smaller one.
   if (columns > rows) {
@@ -83,23 +89,24 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
   });
 }
 
-SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace,
+SharedFactor::SharedFactor(const Bf16Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace,
                            Bf16Unit unit)
-    : factor_(b), unit_(unit) {
+    : unit_(unit) {
   if (unit != Bf16Unit::none) {
     bf16_packed_ = bf16_pack_right(unit, b, inner, columns, workspace);
     return;
   }
-  if (blocked_gemm_instruction_set() != nullptr) packed_ = pack_right(b, inner, columns, workspace);
+  factor_ = in_fp32(b);
+  if (blocked_gemm_instruction_set() != nullptr) packed_ = pack_right(factor_, inner, columns, workspace);
 }
 
-void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate,
+void SharedFactor::multiply(const ProductShape& shape, const Bf16Factor& a, std::size_t begin, Accumulate accumulate,
                             float* c, std::size_t stride, PanelOrder order) const {
   if (unit_ != Bf16Unit::none) {
     return bf16_product_with_packed(unit_, shape, a, bf16_packed_, begin, accumulate, c, stride, order);
   }
   if (packed_.data == nullptr) return cpu::multiply(shape, a, factor_.from(0, begin), accumulate, c, stride, unit_);
-  product_with_packed(shape, a, packed_, begin, accumulate, c, stride, order);
+  product_with_packed(shape, in_fp32(a), packed_, begin, accumulate, c, stride, order);
 }
 
 void prepare_gemm() { openblas_set_num_threads(1); }

@@ -17,7 +17,8 @@
 
 namespace lockstep::model::cpu {
 
-/// A row-major fp32 matrix with contiguous rows, and whether the product uses its transpose.
+/// A row-major matrix with contiguous rows, in fp32 or, of wide products in bf16, in bf16, and whether the product uses
+/// its transpose.
 struct Operand {
   const Tensor& matrix;
   bool transposed = false;
@@ -34,8 +35,8 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
           Bf16Unit unit, const Finish& finish = {});
 
 /// The same for any submatrix, on the calling thread: c [rows, columns] = or += a b; rows of c are `stride` elements
-/// apart. No extent may be zero.
-void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
+/// apart. No extent may be zero. Factors may be in bf16 where products are.
+void multiply(const ProductShape& shape, const Bf16Factor& a, const Bf16Factor& b, Accumulate accumulate, float* c,
               std::size_t stride, Bf16Unit unit, const Finish& finish = {});
 
 /// A right factor b [inner, columns] that many GEMMs share. Our own GEMM packs it once, into memory that the caller
@@ -47,11 +48,11 @@ class SharedFactor {
   static std::size_t workspace(std::size_t inner, std::size_t columns, Bf16Unit unit) noexcept {
     return unit == Bf16Unit::none ? packed_elements(inner, columns) : bf16_packed_floats(inner, columns);
   }
-  SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace, Bf16Unit unit);
+  SharedFactor(const Bf16Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace, Bf16Unit unit);
 
   /// c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the columns [begin, begin + columns) of
   /// b, on the calling thread. begin is a multiple of kGranule. No extent may be zero. `order` is for speed alone.
-  void multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate, float* c,
+  void multiply(const ProductShape& shape, const Bf16Factor& a, std::size_t begin, Accumulate accumulate, float* c,
                 std::size_t stride, PanelOrder order = PanelOrder::ascending) const;
 
  private:

@@ -36,7 +36,14 @@ class AttentionOperation final : public Operation {
     return {.shape = joint.with_last(shape_.width())};
   }
 
-  OperationNeeds needs() const override { return {.reads_inputs = 1, .reads_output = true, .keeps_inputs = 1}; }
+  OperationNeeds needs() const override {
+    return {.reads_inputs = 1,
+            .reads_output = true,
+            .keeps_inputs = 1,
+            .image_inputs = 1,
+            .image_output = true,
+            .images_alike = true};
+  }
   bool takes_positions() const override { return shape_.causal; }
 
   /// Scores and their product with the values; the causal mask halves both.

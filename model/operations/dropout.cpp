@@ -18,7 +18,14 @@ class DropoutOperation final : public PlainOperation {
     return inputs[0];
   }
 
-  OperationNeeds needs() const override { return {.in_place = 1, .gradient_in_place = 1, .training_only = true}; }
+  OperationNeeds needs() const override {
+    return {.in_place = 1,
+            .gradient_in_place = 1,
+            .training_only = true,
+            .image_inputs = 1,
+            .image_output = true,
+            .images_alike = true};
+  }
   bool takes_positions() const override { return true; }
 
   std::string describe(const NodeView& /*node*/) const override { return fmt::format("drops {:g}", rule_.rate); }

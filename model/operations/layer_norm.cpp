@@ -28,7 +28,12 @@ class LayerNormOperation final : public Operation {
   }
 
   OperationNeeds needs() const override {
-    return {.reads_inputs = 1, .adds = 1, .adds_in_place = true, .always_writes = 1, .makes_sum = true};
+    return {.reads_inputs = 1,
+            .adds = 1,
+            .adds_in_place = true,
+            .always_writes = 1,
+            .makes_sum = true,
+            .image_output = true};
   }
   bool takes_positions() const override { return true; }
 

@@ -173,8 +173,8 @@ TEST_F(CpuSequencesTest, LayerNorms) {
                {.name = "sum", .rows = rows, .columns = width, .tolerance = 4, .holds = other},
                {.name = "mean", .rows = rows, .columns = 1, .tolerance = 16},
                {.name = "inverse", .rows = rows, .columns = 1, .tolerance = 400},
-               {.name = "y", .rows = rows, .columns = width, .tolerance = 400},
-               {.name = "d_y", .rows = rows, .columns = width},
+               {.name = "y", .rows = rows, .columns = width, .tolerance = 400, .image = true},
+               {.name = "d_y", .rows = rows, .columns = width, .image = true},
                {.name = "d_residual", .rows = rows, .columns = width, .tolerance = 400, .holds = other},
                {.name = "d_scale", .rows = 1, .columns = width, .tolerance = sums},
                {.name = "d_shift", .rows = 1, .columns = width, .tolerance = sums},
@@ -246,10 +246,10 @@ TEST_F(CpuSequencesTest, DropoutsOfEveryOrderAndWidth) {
           const Dropout rule{.rate = rate, .stream = 18, .order = order, .first_position = samples * width % 5};
           const std::int64_t rows = samples * 35;
           compare(
-              {{.name = "x", .rows = rows, .columns = width, .nan_at = rows / 2},
+              {{.name = "x", .rows = rows, .columns = width, .nan_at = rows / 2, .image = true},
                {.name = "keys", .rows = samples, .columns = 1, .holds = Operand::keys},
-               {.name = "y", .rows = rows, .columns = width, .tolerance = 4},
-               {.name = "z", .rows = rows, .columns = width, .tolerance = 4}},
+               {.name = "y", .rows = rows, .columns = width, .tolerance = 4, .image = true},
+               {.name = "z", .rows = rows, .columns = width, .tolerance = 4, .image = true}},
               [&](SequenceOperations& s, const std::vector<Tensor>& t) {
                 s.dropout(t[0], t[1], rule, t[2]);
                 s.dropout(t[3], t[1], rule, t[3]);
@@ -294,18 +294,18 @@ TEST_F(CpuSequencesTest, Attentions) {
         .context = context, .heads = heads, .head_size = head_size, .dropout = {rate, 17}, .causal = causal};
     const auto with_keys = rate > 0 ? Operand::keys : Operand::nothing;
     compare(
-        {{.name = "joint", .rows = rows, .columns = 3 * width, .scale = 2},
+        {{.name = "joint", .rows = rows, .columns = 3 * width, .scale = 2, .image = true},
          {.name = "keys", .rows = samples, .columns = 1, .holds = with_keys},
-         {.name = "y", .rows = rows, .columns = width, .tolerance = 100},
+         {.name = "y", .rows = rows, .columns = width, .tolerance = 100, .image = true},
          {.name = "log_sums", .rows = samples * heads, .columns = context, .tolerance = 60},
-         {.name = "d_y", .rows = rows, .columns = width},
-         {.name = "d_joint", .rows = rows, .columns = 3 * width, .tolerance = 600}},
+         {.name = "d_y", .rows = rows, .columns = width, .image = true},
+         {.name = "d_joint", .rows = rows, .columns = 3 * width, .tolerance = 600, .image = true}},
         [&](SequenceOperations& s, const std::vector<Tensor>& t) {
           s.attention_forward(shape, {.joint = t[0], .dropout_keys = t[1], .y = t[2], .log_sums = t[3]});
           s.attention_backward(
               shape, {.joint = t[0], .dropout_keys = t[1], .y = t[2], .log_sums = t[3], .d_y = t[4], .d_joint = t[5]});
         },
-        fmt::format("attention of {} x {} in {} heads of {}", samples, context, heads, head_size));
+        fmt::format("attention of {} x {} in {} heads of {}", samples, context, heads, head_size), test::kBf16Unit);
   }
 }
 
