@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -477,99 +478,134 @@ std::string name_of_case(const NormCase& c, ElementType type, bool relu, bool re
                      residual ? ", residual" : "");
 }
 
+/// The kernels, called as the reference is.
+struct NormKernels {
+  std::vector<double> memory = {};
+
+  void batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) {
+    cuda::batch_norm_sums(nullptr, norm, x, sums, norm_scratch(memory));
+  }
+  void batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) {
+    cuda::batch_norm_forward(nullptr, norm, operands);
+  }
+  void batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
+                             const Tensor& d_mean, const Tensor& d_variance) {
+    cuda::batch_norm_statistics(nullptr, norm, sums, weight, accumulate, d_mean, d_variance);
+  }
+  void batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
+    cuda::batch_norm_inference(nullptr, norm, operands);
+  }
+  void batch_norm_inference_backward(const BatchNorm& norm, const BatchNormInferenceBackwardOperands& operands) {
+    cuda::batch_norm_inference_backward(nullptr, norm, operands);
+  }
+  void batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                Accumulate accumulate) {
+    cuda::batch_norm_backward_sums(nullptr, norm, operands, accumulate, norm_scratch(memory));
+  }
+  void batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
+    cuda::batch_norm_backward(nullptr, norm, operands);
+  }
+};
+
+struct NormResult {
+  std::string name;
+  double tolerance, floor = 1e-30;
+};
+/// Fills tensors; makes calls(operations, of), where of(name) is a tensor, by the kernels under several orders of
+/// threads and by the reference; compares the results. `more` is called with the kernels alone, after that.
+template <class Fill, class Calls, class More>
+void compare_norms(const NormCase& c, const std::string& what, const Fill& fill, const Calls& calls, const More& more,
+                   const std::vector<NormResult>& results) {
+  std::map<std::string, Doubles> before;
+  in_every_order(
+      c.shift,
+      [&](Tensors& t) {
+        fill(t);
+        before = t.values();
+        NormKernels kernels;
+        calls(kernels, [&](const std::string& name) { return t[name].tensor(); });
+        more(kernels, t);
+      },
+      [&](Tensors& t) {
+        std::map<std::string, Doubles> expected = before;
+        ReferenceImages reference;
+        calls(reference, [&](const std::string& name) {
+          const Tensor& like = t[name].tensor();
+          return doubles(expected[name], like.rows, like.columns);
+        });
+        for (const auto& [name, tolerance, floor] : results) {
+          if (tolerance == 0) {
+            EXPECT_EQ(t[name].values(), expected[name]) << name << " of " << what;
+          } else {
+            expect_close(t[name].values(), expected[name], tolerance, name + " of " + what, floor);
+          }
+        }
+      },
+      c.pixels < 100 ? 3 : 1);
+}
+
+/// 1 to 1.5: variances.
+void fill_variance(GuardedTensor& tensor) {
+  for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, 1 + tensor.get(i) / 2);
+}
+
 TEST(BatchNorm, ForwardMatchesFloat64) {
-  std::vector<double> memory;
   for (const NormCase& c : kNormCases) {
     for (const ElementType type : kTypes) {
       for (const auto& [relu, with_residual] :
            {std::pair{false, false}, std::pair{true, true}, std::pair{true, false}}) {
         const BatchNorm norm{.channels = c.channels, .epsilon = 1e-3f, .relu = relu};
         const std::int64_t columns = c.pixels * c.channels;
-        const std::string what = name_of_case(c, type, relu, with_residual);
-        in_every_order(
-            c.shift,
-            [&](Tensors& t) {
-              GuardedTensor& x = t.add("x", type, c.batch, columns);
-              fill_images(x, "x");
-              const Tensor sums = t.add("sums", ElementType::float64, 1, 2 * c.channels + 1).tensor();
-              batch_norm_sums(nullptr, norm, x.tensor(), sums, norm_scratch(memory));
-              const Tensor scale = t.add_filled("scale", type, 1, c.channels).tensor();
-              const Tensor shift = t.add_filled("shift", type, 1, c.channels).tensor();
-              const Tensor residual = t.add_filled("residual", type, c.batch, columns).tensor();
-              batch_norm_forward(nullptr, norm,
-                                 {.x = x.tensor(),
-                                  .sums = sums,
-                                  .scale = scale,
-                                  .shift = shift,
-                                  .residual = with_residual ? residual : Tensor{},
-                                  .mean = t.add("mean", ElementType::float32, 1, c.channels).tensor(),
-                                  .inverse = t.add("inverse", ElementType::float32, 1, c.channels).tensor(),
-                                  .y = t.add("y", type, c.batch, columns).tensor()});
-              for (const bool add : {false, true}) {
-                const std::string suffix = add ? " added" : "";
-                batch_norm_statistics(
-                    nullptr, norm, sums, 0.25, add ? Accumulate::yes : Accumulate::no,
-                    t.add_filled("d_mean" + suffix, ElementType::float32, 1, c.channels).tensor(),
-                    t.add_filled("d_variance" + suffix, ElementType::float32, 1, c.channels).tensor());
-              }
-              GuardedTensor& fixed = t.add_filled("variance", type, 1, c.channels);
-              for (std::size_t i = 0; i < fixed.count(); ++i) fixed.set(i, 1 + fixed.get(i) / 2);
-              batch_norm_inference(nullptr, norm,
-                                   {.x = x.tensor(),
-                                    .mean = shift,
-                                    .variance = fixed.tensor(),
-                                    .scale = scale,
-                                    .shift = shift,
-                                    .residual = with_residual ? residual : Tensor{},
-                                    .y = t.add("z", type, c.batch, columns).tensor()});
-            },
-            [&](Tensors& t) {
-              const auto row = [&](Doubles& values) { return doubles(values, 1, c.channels); };
-              const auto batch = [&](Doubles& values) { return doubles(values, c.batch, columns); };
-              Doubles x = t["x"].values(), residual = t["residual"].values(), y = zeros(c.batch * columns), z = y;
-              Doubles scale = t["scale"].values(), shift = t["shift"].values(), variance = t["variance"].values();
-              Doubles sums = zeros(2 * c.channels + 1), mean = zeros(c.channels), inverse = mean;
-              const Tensor more = with_residual ? batch(residual) : Tensor{};
-              ReferenceImages reference;
-              reference.batch_norm_sums(norm, batch(x), doubles(sums, 1, 2 * c.channels + 1));
-              expect_close(t["sums"].values(), sums, 1e-13, "sums of " + what);
-              reference.batch_norm_forward(norm, {.x = batch(x),
-                                                  .sums = doubles(sums, 1, 2 * c.channels + 1),
-                                                  .scale = row(scale),
-                                                  .shift = row(shift),
-                                                  .residual = more,
-                                                  .mean = row(mean),
-                                                  .inverse = row(inverse),
-                                                  .y = batch(y)});
-              expect_close(t["mean"].values(), mean, 1e-6, "mean of " + what);
-              expect_close(t["inverse"].values(), inverse, 1e-6, "inverse of " + what);
-              expect_close(t["y"].values(), y, tolerance(type), "y of " + what);
-              reference.batch_norm_inference(norm, {.x = batch(x),
-                                                    .mean = row(shift),
-                                                    .variance = row(variance),
-                                                    .scale = row(scale),
-                                                    .shift = row(shift),
-                                                    .residual = more,
-                                                    .y = batch(z)});
-              expect_close(t["z"].values(), z, tolerance(type), "inference of " + what);
-              for (const bool add : {false, true}) {
-                const std::string suffix = add ? " added" : "";
-                Doubles d_mean = filled("d_mean" + suffix, ElementType::float32, 1, c.channels);
-                Doubles d_variance = filled("d_variance" + suffix, ElementType::float32, 1, c.channels);
-                reference.batch_norm_statistics(norm, doubles(sums, 1, 2 * c.channels + 1), 0.25,
-                                                add ? Accumulate::yes : Accumulate::no, row(d_mean), row(d_variance));
-                expect_close(t["d_mean" + suffix].values(), d_mean, 1e-6, "d_mean of " + what);
-                expect_close(t["d_variance" + suffix].values(), d_variance, 1e-6, "d_variance of " + what);
-              }
-            },
-            c.pixels < 100 ? 3 : 1);
+        const auto fill = [&](Tensors& t) {
+          fill_images(t.add("x", type, c.batch, columns), "x");
+          t.add("sums", ElementType::float64, 1, 2 * c.channels + 1);
+          for (const char* name : {"scale", "shift"}) t.add_filled(name, type, 1, c.channels);
+          t.add_filled("residual", type, c.batch, columns);
+          for (const char* name : {"mean", "inverse"}) t.add(name, ElementType::float32, 1, c.channels);
+          for (const char* name : {"d_mean", "d_variance", "d_mean added", "d_variance added"}) {
+            t.add_filled(name, ElementType::float32, 1, c.channels);
+          }
+          fill_variance(t.add_filled("variance", type, 1, c.channels));
+          for (const char* name : {"y", "inference"}) t.add(name, type, c.batch, columns);
+        };
+        const auto calls = [&, with_residual = with_residual](auto& operations, const auto& of) {
+          const Tensor residual = with_residual ? of("residual") : Tensor{};
+          operations.batch_norm_sums(norm, of("x"), of("sums"));
+          operations.batch_norm_forward(norm, {.x = of("x"),
+                                               .sums = of("sums"),
+                                               .scale = of("scale"),
+                                               .shift = of("shift"),
+                                               .residual = residual,
+                                               .mean = of("mean"),
+                                               .inverse = of("inverse"),
+                                               .y = of("y")});
+          operations.batch_norm_statistics(norm, of("sums"), 0.25, Accumulate::no, of("d_mean"), of("d_variance"));
+          operations.batch_norm_statistics(norm, of("sums"), 0.25, Accumulate::yes, of("d_mean added"),
+                                           of("d_variance added"));
+          operations.batch_norm_inference(norm, {.x = of("x"),
+                                                 .mean = of("shift"),
+                                                 .variance = of("variance"),
+                                                 .scale = of("scale"),
+                                                 .shift = of("shift"),
+                                                 .residual = residual,
+                                                 .y = of("inference")});
+        };
+        compare_norms(c, name_of_case(c, type, relu, with_residual), fill, calls, [](NormKernels&, Tensors&) {},
+                      {{"sums", 1e-13},
+                       {"mean", 1e-6},
+                       {"inverse", 1e-6},
+                       {"y", tolerance(type)},
+                       {"inference", tolerance(type)},
+                       {"d_mean", 1e-6},
+                       {"d_variance", 1e-6},
+                       {"d_mean added", 1e-6},
+                       {"d_variance added", 1e-6}});
       }
     }
   }
 }
 
 TEST(BatchNorm, BackwardMatchesFloat64) {
-  std::vector<double> memory;
   for (const NormCase& c : kNormCases) {
     for (const ElementType type : kTypes) {
       for (const bool relu : {false, true}) {
@@ -577,167 +613,70 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
         const std::int64_t columns = c.pixels * c.channels;
         const Accumulate accumulate = relu ? Accumulate::yes : Accumulate::no;
         const std::string what = name_of_case(c, type, relu, false);
-        const auto fill_inverse = [](GuardedTensor& tensor) {
-          for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, 1.5 + sample("inverse", i) / 2);
+        const auto fill = [&](Tensors& t) {
+          for (const char* name : {"x", "y", "d_y", "d_z", "d_y kept"}) t.add_filled(name, type, c.batch, columns);
+          for (const char* name : {"d_x", "d_fixed", "d_x of x", "d_y again"}) t.add(name, type, c.batch, columns);
+          for (const char* name : {"mean", "d_scale", "d_shift"}) {
+            t.add_filled(name, ElementType::float32, 1, c.channels);
+          }
+          GuardedTensor& inverse = t.add("inverse", ElementType::float32, 1, c.channels);
+          for (std::size_t i = 0; i < inverse.count(); ++i) inverse.set(i, 1.5 + sample("inverse", i) / 2);
+          for (const char* name : {"scale", "shift"}) t.add_filled(name, type, 1, c.channels);
+          fill_variance(t.add_filled("variance", type, 1, c.channels));
+          for (const char* name : {"sums", "sums of x"}) t.add(name, ElementType::float64, 1, 2 * c.channels);
+          t.add("forward_sums", ElementType::float64, 1, 2 * c.channels + 1)
+              .set(static_cast<std::size_t>(2 * c.channels), static_cast<double>(c.batch * c.pixels));
         };
-        in_every_order(
-            c.shift,
-            [&](Tensors& t) {
-              const Tensor x = t.add_filled("x", type, c.batch, columns).tensor();
-              const Tensor y = t.add_filled("y", type, c.batch, columns).tensor();
-              const Tensor d_y = t.add_filled("d_y", type, c.batch, columns).tensor();
-              const Tensor mean = t.add_filled("mean", ElementType::float32, 1, c.channels).tensor();
-              GuardedTensor& inverse = t.add("inverse", ElementType::float32, 1, c.channels);
-              fill_inverse(inverse);
-              const Tensor scale = t.add_filled("scale", type, 1, c.channels).tensor();
-              const Tensor sums = t.add("sums", ElementType::float64, 1, 2 * c.channels).tensor();
-              const Tensor d_scale = t.add_filled("d_scale", ElementType::float32, 1, c.channels).tensor();
-              const Tensor d_shift = t.add_filled("d_shift", ElementType::float32, 1, c.channels).tensor();
-              batch_norm_backward_sums(nullptr, norm,
-                                       {.x = x,
-                                        .y = relu ? y : Tensor{},
-                                        .d_y = d_y,
-                                        .mean = mean,
-                                        .inverse = inverse.tensor(),
-                                        .d_scale = d_scale,
-                                        .d_shift = d_shift,
-                                        .sums = sums},
-                                       accumulate, norm_scratch(memory));
-              GuardedTensor& forward_sums = t.add("forward_sums", ElementType::float64, 1, 2 * c.channels + 1);
-              forward_sums.set(static_cast<std::size_t>(2 * c.channels), static_cast<double>(c.batch * c.pixels));
-              const Tensor d_x = t.add("d_x", type, c.batch, columns).tensor();
-              GuardedTensor& variance = t.add_filled("variance", type, 1, c.channels);
-              for (std::size_t i = 0; i < variance.count(); ++i) variance.set(i, 1 + variance.get(i) / 2);
-              batch_norm_inference_backward(nullptr, norm,
-                                            {.y = relu ? y : Tensor{},
-                                             .d_y = t.add_filled("d_z", type, c.batch, columns).tensor(),
-                                             .variance = variance.tensor(),
-                                             .scale = scale,
-                                             .d_x = t.add("d_fixed", type, c.batch, columns).tensor()});
-              batch_norm_backward(nullptr, norm,
-                                  {.x = x,
-                                   .d_y = d_y,
-                                   .mean = mean,
-                                   .inverse = inverse.tensor(),
-                                   .scale = scale,
-                                   .forward_sums = forward_sums.tensor(),
-                                   .sums = sums,
-                                   .d_x = d_x});
-              // In place, and without gradients of the parameters.
-              const Tensor again = t.add_filled("d_y again", type, c.batch, columns).tensor();
-              std::ranges::copy(t["d_y"].bytes(), static_cast<std::byte*>(again.data));
-              batch_norm_backward_sums(nullptr, norm,
-                                       {.x = x,
-                                        .y = relu ? y : Tensor{},
-                                        .d_y = again,
-                                        .mean = mean,
-                                        .inverse = inverse.tensor(),
-                                        .sums = sums},
-                                       accumulate, norm_scratch(memory));
-              batch_norm_backward(nullptr, norm,
-                                  {.x = x,
-                                   .d_y = again,
-                                   .mean = mean,
-                                   .inverse = inverse.tensor(),
-                                   .scale = scale,
-                                   .forward_sums = forward_sums.tensor(),
-                                   .sums = sums,
-                                   .d_x = again});
-              EXPECT_TRUE(std::ranges::equal(t["d_y again"].bytes(), t["d_x"].bytes())) << what;
-              if (!relu) return;
-              // If nothing was added before the relu, x determines where the output was positive.
-              const Tensor shift = t.add_filled("shift", type, 1, c.channels).tensor();
-              const Tensor kept = t.add_filled("d_y kept", type, c.batch, columns).tensor();
-              const Tensor sums_of_x = t.add("sums of x", ElementType::float64, 1, 2 * c.channels).tensor();
-              batch_norm_backward_sums(nullptr, norm,
-                                       {.x = x,
-                                        .d_y = kept,
-                                        .mean = mean,
-                                        .inverse = inverse.tensor(),
-                                        .scale = scale,
-                                        .shift = shift,
-                                        .sums = sums_of_x},
-                                       accumulate, norm_scratch(memory));
-              batch_norm_backward(nullptr, norm,
-                                  {.x = x,
-                                   .d_y = kept,
-                                   .mean = mean,
-                                   .inverse = inverse.tensor(),
-                                   .scale = scale,
-                                   .shift = shift,
-                                   .forward_sums = forward_sums.tensor(),
-                                   .sums = sums_of_x,
-                                   .d_x = t.add("d_x of x", type, c.batch, columns).tensor()});
-            },
-            [&](Tensors& t) {
-              const auto row = [&](Doubles& values) { return doubles(values, 1, c.channels); };
-              const auto batch = [&](Doubles& values) { return doubles(values, c.batch, columns); };
-              Doubles x = filled("x", type, c.batch, columns), y = filled("y", type, c.batch, columns);
-              Doubles d_y = filled("d_y", type, c.batch, columns), d_x = zeros(c.batch * columns);
-              Doubles mean = t["mean"].values(), inverse = t["inverse"].values(), scale = t["scale"].values();
-              Doubles d_scale = filled("d_scale", ElementType::float32, 1, c.channels);
-              Doubles d_shift = filled("d_shift", ElementType::float32, 1, c.channels);
-              Doubles sums = zeros(2 * c.channels), forward_sums = zeros(2 * c.channels + 1);
-              forward_sums.back() = static_cast<double>(c.batch * c.pixels);
-              ReferenceImages reference;
-              Doubles d_z = filled("d_z", type, c.batch, columns), d_fixed = d_x, variance = t["variance"].values();
-              reference.batch_norm_inference_backward(norm, {.y = relu ? batch(y) : Tensor{},
-                                                             .d_y = batch(d_z),
-                                                             .variance = row(variance),
-                                                             .scale = row(scale),
-                                                             .d_x = batch(d_fixed)});
-              expect_close(t["d_z"].values(), d_z, tolerance(type), "d_y of fixed statistics of " + what);
-              expect_close(t["d_fixed"].values(), d_fixed, tolerance(type), "d_x of fixed statistics of " + what);
-              if (relu) {
-                Doubles shift = t["shift"].values(), as_it_was = filled("d_y kept", type, c.batch, columns);
-                Doubles d_x_of_x = d_x, sums_of_x = sums;
-                reference.batch_norm_backward_sums(norm,
-                                                   {.x = batch(x),
-                                                    .d_y = batch(as_it_was),
-                                                    .mean = row(mean),
-                                                    .inverse = row(inverse),
-                                                    .scale = row(scale),
-                                                    .shift = row(shift),
-                                                    .sums = doubles(sums_of_x, 1, 2 * c.channels)},
-                                                   Accumulate::no);
-                reference.batch_norm_backward(norm, {.x = batch(x),
-                                                     .d_y = batch(as_it_was),
-                                                     .mean = row(mean),
-                                                     .inverse = row(inverse),
-                                                     .scale = row(scale),
-                                                     .shift = row(shift),
-                                                     .forward_sums = doubles(forward_sums, 1, 2 * c.channels + 1),
-                                                     .sums = doubles(sums_of_x, 1, 2 * c.channels),
-                                                     .d_x = batch(d_x_of_x)});
-                EXPECT_EQ(t["d_y kept"].values(), as_it_was) << what;
-                expect_close(t["sums of x"].values(), sums_of_x, 1e-6, "sums of a recomputed relu of " + what, 1e-5);
-                expect_close(t["d_x of x"].values(), d_x_of_x, tolerance(type), "d_x of a recomputed relu of " + what);
-              }
-              reference.batch_norm_backward_sums(norm,
-                                                 {.x = batch(x),
-                                                  .y = relu ? batch(y) : Tensor{},
-                                                  .d_y = batch(d_y),
-                                                  .mean = row(mean),
-                                                  .inverse = row(inverse),
-                                                  .d_scale = row(d_scale),
-                                                  .d_shift = row(d_shift),
-                                                  .sums = doubles(sums, 1, 2 * c.channels)},
-                                                 accumulate);
-              EXPECT_EQ(t["d_y"].values(), d_y) << what;
-              expect_close(t["sums"].values(), sums, 1e-6, "sums of " + what, 1e-5);
-              expect_close(t["d_scale"].values(), d_scale, 1e-6, "d_scale of " + what, 1e-5);
-              expect_close(t["d_shift"].values(), d_shift, 1e-6, "d_shift of " + what, 1e-5);
-              reference.batch_norm_backward(norm, {.x = batch(x),
-                                                   .d_y = batch(d_y),
-                                                   .mean = row(mean),
-                                                   .inverse = row(inverse),
-                                                   .scale = row(scale),
-                                                   .forward_sums = doubles(forward_sums, 1, 2 * c.channels + 1),
-                                                   .sums = doubles(sums, 1, 2 * c.channels),
-                                                   .d_x = batch(d_x)});
-              expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x of " + what, 1e-6);
-            },
-            c.pixels < 100 ? 3 : 1);
+        // If nothing was added before the relu, x determines where the output was positive: without y.
+        const auto backward = [&](auto& operations, const auto& of, const char* d_y, const char* sums, const char* d_x,
+                                  bool by_y, bool with_parameters) {
+          const Tensor shift = relu && !by_y ? of("shift") : Tensor{};
+          operations.batch_norm_backward_sums(norm,
+                                              {.x = of("x"),
+                                               .y = relu && by_y ? of("y") : Tensor{},
+                                               .d_y = of(d_y),
+                                               .mean = of("mean"),
+                                               .inverse = of("inverse"),
+                                               .scale = by_y ? Tensor{} : of("scale"),
+                                               .shift = shift,
+                                               .d_scale = with_parameters ? of("d_scale") : Tensor{},
+                                               .d_shift = with_parameters ? of("d_shift") : Tensor{},
+                                               .sums = of(sums)},
+                                              accumulate);
+          operations.batch_norm_backward(norm, {.x = of("x"),
+                                                .d_y = of(d_y),
+                                                .mean = of("mean"),
+                                                .inverse = of("inverse"),
+                                                .scale = of("scale"),
+                                                .shift = shift,
+                                                .forward_sums = of("forward_sums"),
+                                                .sums = of(sums),
+                                                .d_x = of(d_x)});
+        };
+        const auto calls = [&](auto& operations, const auto& of) {
+          operations.batch_norm_inference_backward(norm, {.y = relu ? of("y") : Tensor{},
+                                                          .d_y = of("d_z"),
+                                                          .variance = of("variance"),
+                                                          .scale = of("scale"),
+                                                          .d_x = of("d_fixed")});
+          backward(operations, of, "d_y", "sums", "d_x", true, true);
+          if (relu) backward(operations, of, "d_y kept", "sums of x", "d_x of x", false, false);
+        };
+        // In place, and without gradients of the parameters.
+        const auto in_place = [&](NormKernels& kernels, Tensors& t) {
+          std::ranges::copy(t["d_y"].bytes(), static_cast<std::byte*>(t["d_y again"].tensor().data));
+          const auto of = [&](const std::string& name) { return t[name].tensor(); };
+          backward(kernels, of, "d_y again", "sums", "d_y again", true, false);
+          EXPECT_TRUE(std::ranges::equal(t["d_y again"].bytes(), t["d_x"].bytes())) << what;
+        };
+        std::vector<NormResult> results{
+            {"d_z", tolerance(type)},      {"d_fixed", tolerance(type)}, {"d_y", 0},
+            {"sums", 1e-6, 1e-5},          {"d_scale", 1e-6, 1e-5},      {"d_shift", 1e-6, 1e-5},
+            {"d_x", tolerance(type), 1e-6}};
+        if (relu) {
+          results.insert(results.end(), {{"d_y kept", 0}, {"sums of x", 1e-6, 1e-5}, {"d_x of x", tolerance(type)}});
+        }
+        compare_norms(c, what, fill, calls, in_place, results);
       }
     }
   }

@@ -74,6 +74,11 @@ class Tensors {
     return {memory.tensor().data, bytes};
   }
   GuardedTensor& operator[](const std::string& name) { return *tensors_.at(name); }
+  std::map<std::string, std::vector<double>> values() const {
+    std::map<std::string, std::vector<double>> all;
+    for (const auto& [name, tensor] : tensors_) all[name] = tensor->values();
+    return all;
+  }
   void expect_guards() const {
     for (const auto& [name, tensor] : tensors_) EXPECT_TRUE(tensor->guards_are_intact()) << name;
   }
