@@ -227,22 +227,24 @@ class Backend {
 
   /// out[i] = in[i] * scale + shift; in: uint8, float32 or float64, same shape as out (compute type).
   void convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out);
-  /// y[b,o] = act(sum_i x[b,i] w[i,o] + bias[o]); bias may be empty (data == nullptr). All in the compute type. In
-  /// bfloat16 rows of y may be longer than those of w, which counts as padded with zeros; bias is as long as y's.
+  /// y[b,o] = act(sum_i x[b,i] w[i,o] + bias[o]); bias may be empty (data == nullptr). All in the compute type, x and y
+  /// also in the type of images, each by itself. In a compute type of bfloat16 rows of y may be longer than those of w,
+  /// which counts as padded with zeros; bias is as long as y's.
   void linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const Tensor& y);
   /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer), and so may
-  /// d_w and d_bias (frozen weights). d_w and d_bias are in the master type, the others in the compute type. y, d_y and
-  /// d_bias may have padding as in linear_forward, d_y zeros there.
+  /// d_w and d_bias (frozen weights). d_w and d_bias are in the master type, the others in the compute type, x, d_x,
+  /// and y together with d_y also in the type of images. y, d_y and d_bias may have padding as in linear_forward, d_y
+  /// zeros there.
   void linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate);
   /// z = x w + bias, y = gelu(z) as in SequenceOperations::gelu_forward: one call, for devices that fuse them into one
-  /// kernel.
+  /// kernel. Types as in linear_forward.
   void linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z, const Tensor& y);
   /// y = added + x w + bias; y has memory of its own. Where fuses_sums(), that is one kernel, which rounds once.
   void linear_add_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& added, const Tensor& y);
   /// True if a product had better make the sum behind it: linear_add_forward() instead of a pass over memory.
   virtual bool fuses_sums() const noexcept { return false; }
   /// As linear_backward of a layer without an activation, whose x is gelu(z): d_x becomes the gradient of z, and
-  /// d_z_sums (master type [1, inputs], may be empty) = or += its column sums.
+  /// d_z_sums (master type [1, inputs], may be empty) = or += its column sums. z and d_x have the type of x.
   void linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                     const Tensor& d_z_sums);
   /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] among the classes, or

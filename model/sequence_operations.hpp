@@ -150,11 +150,11 @@ class SequenceOperations {
 
   /// sum = x + residual (without a residual sum must be empty and x takes its place); y = scale * (sum - mean) *
   /// inverse + shift, per row (Ba, Kiros & Hinton 2016), epsilon 1e-5, biased variance. mean, inverse: master type [R,
-  /// 1]. sum may be the same tensor as residual or x.
+  /// 1]. sum may be the same tensor as residual or x. y may be in the type of images.
   void layer_norm_forward(const LayerNormForwardOperands& operands);
   /// x: the input of the norm. d_x = gradient through the norm + d_residual (the gradient that reached `sum` past the
   /// norm; may be empty or the same tensor as d_x). d_scale and d_shift (master type [1, width], may be empty on a
-  /// host) = or +=.
+  /// host) = or +=. d_y may be in the type of images.
   void layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate);
 
   /// x becomes x + bias (bias [1, width] may be empty); y = gelu of that, in the form with tanh (Hendrycks & Gimpel
@@ -165,7 +165,8 @@ class SequenceOperations {
   void gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias);
 
   /// y = x with elements dropped (Srivastava et al. 2014; randomness.hpp); keys: uint64 [samples, 1], x [samples *
-  /// positions, columns]. Its own backward: call it with d_y for x. y may be the same tensor as x.
+  /// positions, columns]. Its own backward: call it with d_y for x. y may be the same tensor as x. Both may be in the
+  /// type of images.
   void dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y);
 
   /// c = a b for each pair of matrices. a [count * rows, inner], b [count * inner, columns], or each of their matrices
@@ -173,7 +174,7 @@ class SequenceOperations {
   void batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b, const Tensor& c);
   /// y [R, width] from joint [R, 3 width]; R = samples * context. log_sums: master type [samples * heads, context]: log
   /// of the sum of exponentials of each row of scores. No matrix of context x context is kept. keys: for the dropout;
-  /// may be empty if its rate is 0.
+  /// may be empty if its rate is 0. joint and y, and their gradients, may all be in the type of images.
   void attention_forward(const Attention& shape, const AttentionForwardOperands& operands);
   void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands);
 

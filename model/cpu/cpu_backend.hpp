@@ -1,6 +1,6 @@
 /// \file
 /// The CPU: fp32, matrix multiplications through gemm(), everything else in our own vectorised loops. With a Bf16Unit,
-/// factors of products and convolutions are rounded to bf16 on their way; tensors are fp32 but for images between
+/// factors of products and convolutions are rounded to bf16 on their way; tensors are fp32 but for values between
 /// operations that take bf16 (Holds::images).
 #pragma once
 

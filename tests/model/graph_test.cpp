@@ -212,6 +212,24 @@ TEST(Graph, HoldsImagesBetweenOperationsThatTakeThem) {
       << "a, b, c, what the last layer sees of c, and their gradients";
 }
 
+TEST(Graph, HoldsValuesBetweenDenseLayersAndAttentionAsImages) {
+  const Call embedding{.kind = "embedding", .name = "e", .arguments = {{"vocabulary", 7}, {"width", 6}}},
+      norm{.kind = "layer-norm", .name = "norm"},
+      attention{.kind = "attention", .name = "attention", .arguments = {{"heads", 2}}},
+      dropout{.kind = "dropout", .name = "drop", .arguments = {{"rate", 0.1}}};
+  const auto images = [&](std::vector<Call> calls) {
+    const Network network(
+        {.input = "tokens", .input_shape = {5}, .input_holds = Holds::tokens, .calls = std::move(calls)},
+        test::tokens(5, 7), "images");
+    return std::ranges::count(network.activations(Purpose::training).all(), Holds::images,
+                              &ActivationTable::Entry::holds);
+  };
+  EXPECT_EQ(images({embedding, norm, dense("joint", 18), attention, dense("out", 7)}), 6)
+      << "norm, joint, attention and their gradients";
+  EXPECT_EQ(images({embedding, norm, dense("joint", 18), attention, dropout, dense("out", 7)}), 8);
+  EXPECT_EQ(images({embedding, dropout, norm, dense("out", 7)}), 2) << "a layer norm reads fp32";
+}
+
 TEST(Graph, RefusesTokensWhereNumbersAreRead) {
   const auto refusal = [](std::vector<Call> calls) -> std::string {
     return lockstep::test::message_of<std::invalid_argument>([&] {
