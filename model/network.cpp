@@ -86,7 +86,8 @@ std::vector<TokenRange> Network::token_ranges() const {
     if (call.kind != "tokens") continue;
     ranges.push_back({.first = call.get<std::int64_t>("first"),
                       .count = call.get<std::int64_t>("count"),
-                      .vocabulary = call.get<std::int64_t>("vocabulary")});
+                      .vocabulary = call.get<std::int64_t>("vocabulary"),
+                      .are_lengths = call.find<bool>("are-lengths").value_or(false)});
   }
   return ranges;
 }

@@ -85,4 +85,15 @@ NetworkOption bias_init_option() {
           .automatic = true};
 }
 
+NetworkOption document_token_option() {
+  return {.name = std::string(kDocumentToken),
+          .value = 0,
+          .value_name = "ID",
+          .help =
+              "the token that each document begins with: nothing before it is seen from there on, and positions begin "
+              "anew",
+          .automatic = true,
+          .at_least = 0};
+}
+
 }  // namespace lockstep::model

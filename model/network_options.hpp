@@ -35,6 +35,9 @@ struct NetworkOption {
 // Options of every network.
 NetworkOption weight_init_option();
 NetworkOption bias_init_option();
+/// Option of every language model.
+inline constexpr std::string_view kDocumentToken = "document-token";
+NetworkOption document_token_option();
 
 struct NetworkKind;
 

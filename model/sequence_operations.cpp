@@ -13,8 +13,8 @@ void require_dropout(const Dropout& rule, const Tensor& keys, std::int64_t rows,
   require(absent_or(keys, ElementType::uint64, keys.rows, 1), operation, "keys must be uint64 [samples, 1]");
 }
 
-void require_shape(const Attention& shape, const Tensor& joint, const Tensor& keys, ElementType type,
-                   const char* operation) {
+void require_shape(const Attention& shape, const Tensor& joint, const Tensor& keys, const AttentionMask& mask,
+                   ElementType type, const char* operation) {
   require(shape.context > 0 && shape.heads > 0 && shape.head_size > 0, operation,
           "context, heads and head size must be positive");
   require(is(joint, type, joint.rows, 3 * shape.width()), operation,
@@ -22,6 +22,10 @@ void require_shape(const Attention& shape, const Tensor& joint, const Tensor& ke
   require(joint.rows % shape.context == 0, operation, "rows must be whole samples of `context` positions");
   require_dropout(shape.dropout, keys, joint.rows, operation);
   require(!keys.present() || keys.rows == joint.rows / shape.context, operation, "keys must be uint64 [samples, 1]");
+  require(absent_or(mask.places, ElementType::int32, joint.rows, 1), operation, "places must be int32 [rows, 1]");
+  require(!mask.places.present() || shape.causal, operation, "places in documents are for causal attention");
+  require(absent_or(mask.lengths, ElementType::int32, joint.rows / shape.context, 1), operation,
+          "lengths must be int32 [samples, 1]");
 }
 
 void require_shape(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
@@ -35,6 +39,10 @@ void require_shape(const Lstm& shape, const Tensor& gates, const Tensor& recurre
   require(is(cells, type, (shape.steps + 1) * shape.sequences, shape.hidden), operation,
           "cells must be [(steps + 1) * sequences, hidden] in the compute type");
   require(apart(gates, cells), operation, "gates and cells must have memory of their own");
+}
+
+void require_places(const Tensor& places, std::int64_t rows, const char* operation) {
+  require(absent_or(places, ElementType::int32, rows, 1), operation, "places must be int32 [steps * sequences, 1]");
 }
 
 void require_shape(const Gru& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& products,
@@ -76,8 +84,72 @@ void SequenceOperations::to_tokens(const Tensor& samples, const TokenRange& rang
   do_to_tokens(samples, range, tokens);
 }
 
+void SequenceOperations::places_in_documents(const Tensor& tokens, const Documents& documents, const Tensor& places) {
+  const char* const operation = "places_in_documents";
+  require(is(tokens, ElementType::int32, tokens.rows, tokens.columns), operation,
+          "tokens must be int32 [samples, positions]");
+  require(documents.first >= 0 && (documents.first == 0 || tokens.rows == 1), operation,
+          "only positions of one sample can be left out");
+  require(documents.first == 0 || documents.order == RowOrder::sample_major, operation,
+          "only positions of sample-major rows can be left out");
+  require(is(places, ElementType::int32, tokens.rows, documents.first + tokens.columns), operation,
+          "places must be int32 [samples, positions]");
+  require(apart(tokens, places), operation, "places must have memory of their own");
+  do_places_in_documents(tokens, documents, places);
+}
+
+void SequenceOperations::padded_rows(const Tensor& lengths, PaddedRows rows, const Tensor& marks) {
+  const char* const operation = "padded_rows";
+  require(is(lengths, ElementType::int32, lengths.rows, 1), operation, "lengths must be int32 [samples, 1]");
+  require(is(marks, ElementType::int32, marks.rows, 1) &&
+              (lengths.rows == 0 ? marks.rows == 0 : marks.rows % lengths.rows == 0),
+          operation, "marks must be int32 [samples * steps, 1]");
+  require(apart(lengths, marks), operation, "marks must have memory of their own");
+  do_padded_rows(lengths, rows, marks);
+}
+
+void SequenceOperations::carry_rows(const Tensor& x, const Tensor& places, Accumulate accumulate, const Tensor& y) {
+  const char* const operation = "carry_rows";
+  require(is(x, types_.compute, x.rows, x.columns), operation, "x must be [rows, columns] in the compute type");
+  require(is(places, ElementType::int32, x.rows, 1), operation, "places must be int32 [rows, 1]");
+  require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
+  require(accumulate == Accumulate::no ? same_or_apart(x, y) : apart(x, y), operation,
+          "y must have memory of its own, or all of that of x");
+  do_carry_rows(x, places, accumulate, y);
+}
+
+namespace {
+
+void require_series(const PaddedSeries& series, const Tensor& x, const Tensor& lengths, const Tensor& y,
+                    ElementType type, const char* operation) {
+  require(series.steps > 0, operation, "steps must be positive");
+  require(is(lengths, ElementType::int32, lengths.rows, 1), operation, "lengths must be int32 [samples, 1]");
+  require(is(y, type, lengths.rows, y.columns), operation, "a row of each sample must be in the compute type");
+  require(is(x, type, lengths.rows * series.steps, y.columns), operation,
+          "the series must be [samples * steps, columns] in the compute type");
+  require(apart(x, y), operation, "operands must have memory of their own");
+}
+
+}  // namespace
+
+void SequenceOperations::pool_series_forward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                             const Tensor& y) {
+  require_series(series, x, lengths, y, types_.compute, "pool_series_forward");
+  do_pool_series_forward(series, x, lengths, y);
+}
+
+void SequenceOperations::pool_series_backward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                              const Tensor& d_y, const Tensor& d_x) {
+  const char* const operation = "pool_series_backward";
+  require_series(series, d_x, lengths, d_y, types_.compute, operation);
+  const bool reads_x = series.pool == PaddedSeries::Pool::max;
+  require(!reads_x || (is(x, types_.compute, d_x.rows, d_x.columns) && apart(x, d_x)), operation,
+          "x must have the shape of d_x, and memory of its own");
+  do_pool_series_backward(series, x, lengths, d_y, d_x);
+}
+
 void SequenceOperations::embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                                           const Tensor& y) {
+                                           const Tensor& y, const Tensor& places) {
   const char* const operation = "embedding_forward";
   require(is(tokens, ElementType::int32, tokens.rows, 1), operation, "tokens must be int32 [rows, 1]");
   require(is(table, types_.compute, table.rows, table.columns) && table.count() > 0, operation,
@@ -85,7 +157,9 @@ void SequenceOperations::embedding_forward(const Tensor& tokens, const Tensor& t
   require(!positions.present() || (is(positions, types_.compute, positions.rows, table.columns) && positions.rows > 0),
           operation, "positions must be [positions, width] in the compute type");
   require(is(y, types_.compute, tokens.rows, table.columns), operation, "y must be [rows, width] in the compute type");
-  do_embedding_forward(tokens, table, positions, y);
+  require(absent_or(places, ElementType::int32, tokens.rows, 1) && (!places.present() || positions.present()),
+          operation, "places must be int32 [rows, 1], of positions");
+  do_embedding_forward(tokens, table, positions, y, places);
 }
 
 void SequenceOperations::embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
@@ -210,11 +284,11 @@ void SequenceOperations::batched_product(const BatchedProduct& shape, const Tens
 }
 
 void SequenceOperations::attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
-  const auto& [joint, keys, y, log_sums] = operands;
+  const auto& [joint, keys, mask, y, log_sums] = operands;
   const char* const operation = "attention_forward";
   require(is_activation(joint, joint.rows, joint.columns), operation,
           "joint must be [rows, 3 * heads * head size] in the compute type");
-  require_shape(shape, joint, keys, joint.type, operation);
+  require_shape(shape, joint, keys, mask, joint.type, operation);
   require(shape.first >= 0 && shape.first < shape.context && (shape.first == 0 || joint.rows == shape.context),
           operation, "only queries of one sample can be left out, and not all of them");
   require(is(y, joint.type, joint.rows - shape.first, shape.width()), operation,
@@ -226,11 +300,11 @@ void SequenceOperations::attention_forward(const Attention& shape, const Attenti
 }
 
 void SequenceOperations::attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
-  const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
+  const auto& [joint, keys, mask, y, log_sums, d_y, d_joint] = operands;
   const char* const operation = "attention_backward";
   require(is_activation(joint, joint.rows, joint.columns), operation,
           "joint must be [rows, 3 * heads * head size] in the compute type");
-  require_shape(shape, joint, keys, joint.type, operation);
+  require_shape(shape, joint, keys, mask, joint.type, operation);
   require(shape.first == 0, operation, "there is no way back from a part of the queries");
   require(is(y, joint.type, joint.rows, shape.width()) && is(d_y, joint.type, joint.rows, shape.width()), operation,
           "y and d_y must be [rows, heads * head size] in the compute type");
@@ -243,16 +317,17 @@ void SequenceOperations::attention_backward(const Attention& shape, const Attent
 }
 
 void SequenceOperations::lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
-  const auto& [gates, recurrent, cells, hidden] = operands;
+  const auto& [gates, recurrent, cells, hidden, places] = operands;
   const char* const operation = "lstm_forward";
   require_shape(shape, gates, recurrent, cells, types_.compute, operation);
   require(is(hidden, types_.compute, cells.rows, shape.hidden), operation, "hidden must have the shape of cells");
   require(apart(hidden, gates) && apart(hidden, cells), operation, "hidden must have memory of its own");
+  require_places(places, gates.rows, operation);
   do_lstm_forward(shape, operands);
 }
 
 void SequenceOperations::lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
-  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
+  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after, places] = operands;
   const char* const operation = "lstm_backward";
   require_shape(shape, gates, recurrent, cells, types_.compute, operation);
   require(is(d_hidden, types_.compute, shape.steps * shape.sequences, shape.hidden), operation,
@@ -266,24 +341,28 @@ void SequenceOperations::lstm_backward(const Lstm& shape, const LstmBackwardOper
           operation, "d_hidden and d_cell must have memory of their own");
   require(apart(gates_after, gates) && apart(gates_after, d_hidden) && apart(gates_after, d_cell), operation,
           "gates_after must have memory of its own");
+  require_places(places, gates.rows, operation);
+  require(!places.present() || !gates_after.present(), operation, "with places all steps come in one call");
   do_lstm_backward(shape, operands);
 }
 
 void SequenceOperations::gru_forward(const Gru& shape, const GruForwardOperands& operands) {
-  const auto& [gates, recurrent, bias, products, hidden] = operands;
+  const auto& [gates, recurrent, bias, products, hidden, places] = operands;
   require_shape(shape, gates, recurrent, products, hidden, types_.compute, "gru_forward");
   require(is(bias, types_.compute, 1, 3 * shape.hidden), "gru_forward",
           "bias must be [1, 3 * hidden] in the compute type");
+  require_places(places, gates.rows, "gru_forward");
   do_gru_forward(shape, operands);
 }
 
 void SequenceOperations::gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
-  const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
+  const auto& [gates, recurrent, products, hidden, d_hidden, places] = operands;
   require_shape(shape, gates, recurrent, products, hidden, types_.compute, "gru_backward");
   require(is(d_hidden, types_.compute, shape.steps * shape.sequences, shape.hidden), "gru_backward",
           "d_hidden must be [steps * sequences, hidden] in the compute type");
   require(apart(d_hidden, gates) && apart(d_hidden, products) && apart(d_hidden, hidden), "gru_backward",
           "d_hidden must have memory of its own");
+  require_places(places, gates.rows, "gru_backward");
   do_gru_backward(shape, operands);
 }
 

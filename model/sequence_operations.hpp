@@ -27,9 +27,38 @@ struct Attention {
   /// > 0, only for one sample, forward and on a host: first of the queries to compute. y has only their rows.
   std::int64_t first = 0;
   bool causal = true;
-  /// The first of the keys, so many, that a query sees.
+  /// The first of the keys, so many, that a query sees without an AttentionMask.
   std::int64_t keys_of(std::int64_t query) const noexcept { return causal ? query + 1 : context; }
 };
+
+/// Positions that attention leaves out beside those that `causal` does.
+struct AttentionMask {
+  /// int32 [samples * context, 1], causal attention: a query sees the keys from so many positions before it on, the
+  /// first of its document (SequenceOperations::places_in_documents). May be absent.
+  Tensor places = {};
+  /// int32 [samples, 1]: the keys from this position on are padding. May be absent.
+  Tensor lengths = {};
+  bool present() const noexcept { return places.present() || lengths.present(); }
+};
+
+/// Documents that follow each other in a stream of tokens. Each begins with the token `separator`.
+struct Documents {
+  std::int64_t separator = 0;
+  /// time_major: rows are positions, and the document before the first one goes on from the batch before.
+  RowOrder order = RowOrder::sample_major;
+  /// > 0, only for one sample and on a host: the tokens are those from this position on.
+  std::int64_t first = 0;
+};
+
+/// Series of up to `steps` steps, each with a length of its own; padding follows.
+struct PaddedSeries {
+  enum class Pool { mean, max, last };
+  std::int64_t steps = 0;
+  Pool pool = Pool::mean;
+};
+/// Rows that padded_rows() marks: those without padding, sample-major; or, time-major and from the last step to the
+/// first one, all but that of a series' last step.
+enum class PaddedRows { inside, behind_the_last };
 
 /// One layer of long short-term memory (Hochreiter & Schmidhuber 1997, with forget gates) over `steps` steps of
 /// `sequences` samples, time-major rows (row = step * sequences + sequence). Gates in the order input, forget, cell,
@@ -64,6 +93,7 @@ struct LayerNormBackwardOperands {
 struct TokenRange {
   std::int64_t first = 0, count = 0;  ///< numbers of the sample
   std::int64_t vocabulary = 0;        ///< tokens are 0 to vocabulary - 1
+  bool are_lengths = false;           ///< of series of vocabulary - 1 steps
 };
 /// Products of pairs of matrices: `count` of them, one below the other in each tensor.
 struct BatchedProduct {
@@ -74,50 +104,62 @@ struct BatchedProduct {
 struct AttentionForwardOperands {
   Tensor joint;
   Tensor dropout_keys = {};  ///< uint64 [samples, 1]; may be absent if nothing is dropped
+  AttentionMask mask = {};
   Tensor y, log_sums;
 };
 struct AttentionBackwardOperands {
   Tensor joint;
   Tensor dropout_keys = {};  ///< as in the forward pass
+  AttentionMask mask = {};
   Tensor y, log_sums, d_y, d_joint;
 };
+/// places: int32 [steps * sequences, 1], 0 where a sequence begins anew, with a state of zeros. May be absent.
 struct LstmForwardOperands {
   Tensor gates, recurrent, cells, hidden;
+  Tensor places = {};
 };
 struct LstmBackwardOperands {
   Tensor gates, recurrent, cells, d_hidden, d_cell;
   Tensor gates_after =
-      {};  ///< gates of the step behind these, as its own call left them; absent: these steps are the last
+      {};              ///< gates of the step behind these, as its own call left them; absent: these steps are the last
+  Tensor places = {};  ///< as in the forward pass, and then all steps come in one call
 };
 
 struct GruForwardOperands {
   Tensor gates, recurrent, bias, products, hidden;
+  Tensor places = {};  ///< as LstmForwardOperands have them
 };
 struct GruBackwardOperands {
   Tensor gates, recurrent, products, hidden, d_hidden;
+  Tensor places = {};  ///< as in the forward pass
 };
 
 /// The operations of a device behind the checked ones of SequenceOperations, in their order. A device that has all of
 /// them declares them by (void, override). One that a device lacks throws std::logic_error.
-#define LOCKSTEP_SEQUENCE_OPERATIONS(VOID, BODY)                                                                  \
-  VOID do_to_time_major(const Tensor&, const Tensor&) BODY;                                                       \
-  VOID do_to_tokens(const Tensor&, const TokenRange&, const Tensor&) BODY;                                        \
-  VOID do_embedding_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&) BODY;                     \
-  VOID do_embedding_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&) BODY;        \
-  VOID do_project_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                      \
-  VOID do_project_backward(const Tensor&, const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&) \
-      BODY;                                                                                                       \
-  VOID do_layer_norm_forward(const LayerNormForwardOperands&) BODY;                                               \
-  VOID do_layer_norm_backward(const LayerNormBackwardOperands&, Accumulate) BODY;                                 \
-  VOID do_gelu_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                         \
-  VOID do_gelu_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&) BODY;                            \
-  VOID do_dropout(const Tensor&, const Tensor&, const Dropout&, const Tensor&) BODY;                              \
-  VOID do_batched_product(const BatchedProduct&, const Tensor&, const Tensor&, const Tensor&) BODY;               \
-  VOID do_attention_forward(const Attention&, const AttentionForwardOperands&) BODY;                              \
-  VOID do_attention_backward(const Attention&, const AttentionBackwardOperands&) BODY;                            \
-  VOID do_lstm_forward(const Lstm&, const LstmForwardOperands&) BODY;                                             \
-  VOID do_lstm_backward(const Lstm&, const LstmBackwardOperands&) BODY;                                           \
-  VOID do_gru_forward(const Gru&, const GruForwardOperands&) BODY;                                                \
+#define LOCKSTEP_SEQUENCE_OPERATIONS(VOID, BODY)                                                                      \
+  VOID do_to_time_major(const Tensor&, const Tensor&) BODY;                                                           \
+  VOID do_to_tokens(const Tensor&, const TokenRange&, const Tensor&) BODY;                                            \
+  VOID do_places_in_documents(const Tensor&, const Documents&, const Tensor&) BODY;                                   \
+  VOID do_padded_rows(const Tensor&, PaddedRows, const Tensor&) BODY;                                                 \
+  VOID do_carry_rows(const Tensor&, const Tensor&, Accumulate, const Tensor&) BODY;                                   \
+  VOID do_pool_series_forward(const PaddedSeries&, const Tensor&, const Tensor&, const Tensor&) BODY;                 \
+  VOID do_pool_series_backward(const PaddedSeries&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) BODY; \
+  VOID do_embedding_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) BODY;          \
+  VOID do_embedding_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&) BODY;            \
+  VOID do_project_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                          \
+  VOID do_project_backward(const Tensor&, const Tensor&, const Tensor&, Accumulate, const Tensor&, const Tensor&)     \
+      BODY;                                                                                                           \
+  VOID do_layer_norm_forward(const LayerNormForwardOperands&) BODY;                                                   \
+  VOID do_layer_norm_backward(const LayerNormBackwardOperands&, Accumulate) BODY;                                     \
+  VOID do_gelu_forward(const Tensor&, const Tensor&, const Tensor&) BODY;                                             \
+  VOID do_gelu_backward(const Tensor&, const Tensor&, Accumulate, const Tensor&) BODY;                                \
+  VOID do_dropout(const Tensor&, const Tensor&, const Dropout&, const Tensor&) BODY;                                  \
+  VOID do_batched_product(const BatchedProduct&, const Tensor&, const Tensor&, const Tensor&) BODY;                   \
+  VOID do_attention_forward(const Attention&, const AttentionForwardOperands&) BODY;                                  \
+  VOID do_attention_backward(const Attention&, const AttentionBackwardOperands&) BODY;                                \
+  VOID do_lstm_forward(const Lstm&, const LstmForwardOperands&) BODY;                                                 \
+  VOID do_lstm_backward(const Lstm&, const LstmBackwardOperands&) BODY;                                               \
+  VOID do_gru_forward(const Gru&, const GruForwardOperands&) BODY;                                                    \
   VOID do_gru_backward(const Gru&, const GruBackwardOperands&) BODY;
 
 class SequenceOperations {
@@ -133,9 +175,28 @@ class SequenceOperations {
   /// they are read.
   void to_tokens(const Tensor& samples, const TokenRange& range, const Tensor& tokens);
 
-  /// y[r] = table[tokens[r]] (+ positions[r % positions.rows]); tokens int32 [R, 1] in [0, table rows), table
-  /// [vocabulary, width], positions [P, width] may be empty, y [R, width]; compute type.
-  void embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions, const Tensor& y);
+  /// places = the number of positions between each token and the first one of its document, which is the last separator
+  /// up to it, or the sample's first token; time-major, the last token of the batch before. tokens and places: int32
+  /// [samples, positions], or [positions, samples]. With Documents::first, places are [1, first + positions], whose
+  /// first ones are there.
+  void places_in_documents(const Tensor& tokens, const Documents& documents, const Tensor& places);
+  /// marks: int32 [samples * steps, 1], 1 for the rows and 0 for others. lengths: int32 [samples, 1].
+  void padded_rows(const Tensor& lengths, PaddedRows rows, const Tensor& marks);
+  /// y = or += the rows of x whose place, int32 [R, 1], is not 0; others are 0. y may be the same tensor as x unless it
+  /// accumulates.
+  void carry_rows(const Tensor& x, const Tensor& places, Accumulate accumulate, const Tensor& y);
+  /// y [samples, columns] = the mean, the greatest or the last of the rows of x [samples * steps, columns] that are no
+  /// padding, 0 where all are. lengths: int32 [samples, 1].
+  void pool_series_forward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths, const Tensor& y);
+  /// The gradient of the greatest goes to the first of them. d_x of padding is 0. x is only read for `max`.
+  void pool_series_backward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths, const Tensor& d_y,
+                            const Tensor& d_x);
+
+  /// y[r] = table[tokens[r]] (+ positions[r % positions.rows], or positions[places[r]]); tokens int32 [R, 1] in [0,
+  /// table rows), table [vocabulary, width], positions [P, width] may be empty, y [R, width]; compute type. places:
+  /// int32 [R, 1] in [0, P), may be empty.
+  void embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions, const Tensor& y,
+                         const Tensor& places = {});
   /// d_table and d_positions (master type; may be empty) = or += the sums of the rows of d_y that belong to each of
   /// their rows, added in ascending order of the row.
   void embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate, const Tensor& d_table,
@@ -174,7 +235,8 @@ class SequenceOperations {
   void batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b, const Tensor& c);
   /// y [R, width] from joint [R, 3 width]; R = samples * context. log_sums: master type [samples * heads, context]: log
   /// of the sum of exponentials of each row of scores. No matrix of context x context is kept. keys: for the dropout;
-  /// may be empty if its rate is 0. joint and y, and their gradients, may all be in the type of images.
+  /// may be empty if its rate is 0. A query that the mask leaves no key has a row of zeros. joint and y, and their
+  /// gradients, may all be in the type of images.
   void attention_forward(const Attention& shape, const AttentionForwardOperands& operands);
   void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands);
 

@@ -196,6 +196,25 @@ void set_whole(OnnxEmission& to, const Node& node, const Name& y) {
   const std::size_t output = to.output_of(node);
   to.set_rows(output, to.onnx.reshape(y, {-1, to.type(output).shape.last()}));
 }
+/// The mean or the greatest of the steps of a series up to its length, 0 of none.
+enum class PoolOf { mean, greatest };
+void emit_pool_of_lengths(OnnxEmission& to, const Node& node, PoolOf of) {
+  OnnxGraph& onnx = to.onnx;
+  const Name inside = onnx.node(
+      "Unsqueeze", {to.inside(to.rows(node.inputs[1]), to.type(node.inputs[0]).shape.places()), onnx.numbers({2})});
+  const Name x = whole(to, node.inputs[0]);
+  const Name count = onnx.node("ReduceSum", {inside, onnx.numbers({1})}, {{"keepdims", std::int64_t{0}}});
+  if (of == PoolOf::mean) {
+    const Name sum =
+        onnx.node("ReduceSum", {onnx.node("Mul", {x, inside}), onnx.numbers({1})}, {{"keepdims", std::int64_t{0}}});
+    return set_whole(to, node, onnx.node("Div", {sum, onnx.node("Max", {count, onnx.scalar(1)})}));
+  }
+  const Name outside = onnx.node("Mul", {onnx.node("Sub", {onnx.scalar(1), inside}), onnx.scalar(-1e30f)});
+  const Name most = onnx.node("ReduceMax", {onnx.node("Add", {onnx.node("Mul", {x, inside}), outside})},
+                              {{"axes", Numbers{1}}, {"keepdims", std::int64_t{0}}});
+  set_whole(to, node, onnx.node("Mul", {most, onnx.node("Min", {count, onnx.scalar(1)})}));
+}
+
 /// The argument "axis" behind the batch.
 std::int64_t axis_of(const OnnxEmission& to, const Node& node) {
   const auto axis = node.call.get<std::int64_t>("axis");
@@ -238,6 +257,7 @@ void emit_global_max(OnnxEmission& to, const Node& node) {
 }
 
 void emit_mean(OnnxEmission& to, const Node& node) {
+  if (node.inputs.size() > 1) return emit_pool_of_lengths(to, node, PoolOf::mean);
   set_whole(to, node,
             to.onnx.node("ReduceMean", {whole(to, node.inputs[0])},
                          {{"axes", Numbers{axis_of(to, node)}}, {"keepdims", std::int64_t{0}}}));
@@ -288,7 +308,14 @@ void emit_transpose(OnnxEmission& to, const Node& node) {
   set_whole(to, node, to.onnx.transpose(whole(to, node.inputs[0]), order));
 }
 
+void emit_global_max(OnnxEmission& to, const Node& node) {
+  if (node.inputs.size() > 1) return emit_pool_of_lengths(to, node, PoolOf::greatest);
+  const Name most = to.onnx.node("GlobalMaxPool", {to.image(node.inputs[0])});
+  to.set_rows(to.output_of(node), to.onnx.node("Flatten", {most}));
+}
+
 void emit_global_average(OnnxEmission& to, const Node& node) {
+  if (node.inputs.size() > 1) return emit_pool_of_lengths(to, node, PoolOf::mean);
   const Name mean = to.onnx.node("GlobalAveragePool", {to.image(node.inputs[0])});
   to.set_rows(to.output_of(node), to.onnx.node("Flatten", {mean}));
 }
@@ -359,8 +386,42 @@ void emit_tokens(OnnxEmission& to, const Node& node) {
   to.set_rows(to.output_of(node), to.onnx.reshape(to.tokens_from.at(node.call.get<std::int64_t>("first")), {-1}));
 }
 
+/// The value is [batch, sequence] here. A document is as long as the number of separators up to its tokens stays the
+/// same.
+void emit_documents(OnnxEmission& to, const Node& node) {
+  OnnxGraph& onnx = to.onnx;
+  if (to.type(node.inputs[0]).order == model::RowOrder::time_major) {
+    throw io::FileError(
+        "ONNX's recurrent operators cannot begin anew within a sequence, as --document-token asks for: --format "
+        "safetensors holds the weights");
+  }
+  const auto axis = [&](std::int64_t number) {
+    return onnx.node("Squeeze", {onnx.numbers({number}), onnx.numbers({0})});
+  };
+  const Name separator = onnx.numbers({node.call.get<std::int64_t>("separator")});
+  const Name begins = onnx.node("Cast", {onnx.node("Equal", {to.rows(node.inputs[0]), separator})},
+                                {{"to", static_cast<std::int64_t>(io::OnnxType::int64)}});
+  const Name document = onnx.node("CumSum", {begins, axis(1)});
+  const Name same = onnx.node("Cast",
+                              {onnx.node("Equal", {onnx.node("Unsqueeze", {document, onnx.numbers({2})}),
+                                                   onnx.node("Unsqueeze", {document, onnx.numbers({1})})})},
+                              {{"to", static_cast<std::int64_t>(io::OnnxType::float32)}});
+  const Name apart = onnx.node("Mul", {onnx.node("Sub", {onnx.scalar(1), same}), onnx.scalar(-1e30f)});
+  to.document_mask = onnx.node("Unsqueeze", {apart, onnx.numbers({1})});
+  const Name first = onnx.node("ArgMax", {same}, {{"axis", std::int64_t{2}}, {"keepdims", std::int64_t{0}}});
+  const Name positions = onnx.node("CumSum", {onnx.node("Expand", {onnx.numbers({1}), to.sequence}), axis(0)},
+                                   {{"exclusive", std::int64_t{1}}});
+  to.set_rows(to.output_of(node), onnx.node("Sub", {positions, first}));
+}
+
 void emit_embedding(OnnxEmission& to, const Node& node) {
   Name y = to.onnx.node("Gather", {to.weight(node, 0), to.rows(node.inputs[0])});
+  if (node.inputs.size() > 1) {
+    const Name positions = to.onnx.node("Gather", {to.weight(node, 1), to.rows(node.inputs[1])});
+    to.set_rows(to.output_of(node),
+                to.onnx.reshape(to.onnx.node("Add", {y, positions}), {-1, node.call.get<std::int64_t>("width")}));
+    return;
+  }
   if (node.call.get<bool>("positions") && to.sequence.empty()) {
     const model::Shape& shape = to.type(to.output_of(node)).shape;
     y = to.onnx.node("Add", {to.onnx.reshape(y, {-1, shape.places(), shape.last()}), to.weight(node, 1)});
@@ -401,7 +462,16 @@ void emit_attention(OnnxEmission& to, const Node& node) {
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
   Name scores = onnx.node("Mul", {products, onnx.scalar(scale)});
   if (is_causal) scores = onnx.node("Add", {scores, to.causal_mask(context)});
-  const Name shares = onnx.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
+  const bool has_lengths = node.inputs.size() > 1 && to.type(node.inputs[1]).shape.count() == 1;
+  if (node.inputs.size() > 1 && !has_lengths) scores = onnx.node("Add", {scores, to.document_mask});
+  Name inside;
+  if (has_lengths) {  // [batch, 1, 1, steps]
+    inside = onnx.node("Unsqueeze", {to.inside(to.rows(node.inputs[1]), context), onnx.numbers({1, 2})});
+    const Name outside = onnx.node("Sub", {onnx.scalar(1), inside});
+    scores = onnx.node("Add", {scores, onnx.node("Mul", {outside, onnx.scalar(-1e30f)})});
+  }
+  Name shares = onnx.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
+  if (has_lengths) shares = onnx.node("Mul", {shares, inside});  // nothing is seen of no steps
   const Name attended = onnx.transpose(onnx.node("MatMul", {shares, part(2)}), {0, 2, 1, 3});
   to.set_rows(to.output_of(node), onnx.reshape(attended, {-1, width}));
 }
@@ -495,9 +565,13 @@ void emit_recurrent(OnnxEmission& to, const Node& node, const Recurrent& kind, O
                                                                  : direction);
   const auto [w, r, b] = weights_of(to, node, kind, hidden);
   const Name& base = to.tensor(node, 1).name;
+  OnnxGraph::Names operands{onnx.transpose(whole(to, node.inputs[0]), {1, 0, 2}), w, r, b};
+  if (node.inputs.size() > 1) {
+    constexpr std::int64_t kInt32 = 6;
+    operands.push_back(onnx.node("Cast", {to.rows(node.inputs[1])}, {{"to", kInt32}}));
+  }
   const OnnxGraph::Names y =
-      onnx.node_with(kind.op_type, {onnx.transpose(whole(to, node.inputs[0]), {1, 0, 2}), w, r, b},
-                     {base + "/all", base + "/last"}, std::move(attributes));
+      onnx.node_with(kind.op_type, std::move(operands), {base + "/all", base + "/last"}, std::move(attributes));
   const std::int64_t columns = to.type(to.output_of(node)).shape.last();
   const Name ordered = node.call.get<std::string>("steps") == "last" ? onnx.transpose(y[1], {1, 0, 2})
                                                                      : onnx.transpose(y[0], {2, 0, 1, 3});
@@ -524,6 +598,7 @@ constexpr std::array kEmitters{
     OnnxEmitter{"conv", emit_conv},
     OnnxEmitter{"conv-transpose", emit_conv_transpose},
     OnnxEmitter{"dense", emit_dense},
+    OnnxEmitter{"documents", emit_documents},
     OnnxEmitter{"dropout", emit_same},
     OnnxEmitter{"elementwise", emit_elementwise},
     OnnxEmitter{"embedding", emit_embedding},
@@ -600,6 +675,14 @@ const io::NamedTensor& OnnxEmission::tensor(const Node& node, std::size_t k) con
   const auto found = std::ranges::find(weights_, name, &io::NamedTensor::name);
   if (found == weights_.end()) throw std::logic_error(fmt::format("a graph needs the parameter {}", name));
   return *found;
+}
+
+Name OnnxEmission::inside(const Name& lengths, std::int64_t steps) {
+  const Name axis = onnx.node("Squeeze", {onnx.numbers({0}), onnx.numbers({0})});
+  const Name positions = onnx.node("CumSum", {onnx.node("Expand", {onnx.numbers({1}), onnx.numbers({steps})}), axis},
+                                   {{"exclusive", std::int64_t{1}}});
+  const Name is_inside = onnx.node("Less", {positions, onnx.node("Unsqueeze", {lengths, onnx.numbers({1})})});
+  return onnx.node("Cast", {is_inside}, {{"to", static_cast<std::int64_t>(io::OnnxType::float32)}});
 }
 
 Name OnnxEmission::causal_mask(std::int64_t context) {

@@ -31,6 +31,11 @@ class OnnxEmission {
   Name sizes, batch, sequence;
   /// Inputs of tokens among numbers, int64, by the first of them in a sample.
   std::map<std::int64_t, Name> tokens_from;
+  /// Lengths of series, int64 [batch], by their rows as a value: 1 for steps up to the length and 0 for padding,
+  /// float32 [batch, steps].
+  Name inside(const Name& lengths, std::int64_t steps);
+  /// [batch, 1, sequence, sequence]: 0 within documents, far below all scores between them; empty without documents.
+  Name document_mask;
   /// Names of recurrent states, by the name in the network: before and after the batch.
   std::map<std::string, Name, std::less<>> state_before, state_after;
 

@@ -23,7 +23,8 @@ std::vector<io::TokenNumbers> tokens_of(const model::Network& network, const io:
     tokens.push_back({.input = is_one ? info.x.name : input->field.name,
                       .first = range.first,
                       .count = range.count,
-                      .vocabulary = range.vocabulary});
+                      .vocabulary = range.vocabulary,
+                      .are_lengths = range.are_lengths});
     if (is_one ? !info.has_statistics : !input->has_statistics) continue;
     for (const double end : {is_one ? info.value_min : input->value_min, is_one ? info.value_max : input->value_max}) {
       if (tokens.back().takes(end)) continue;

@@ -20,6 +20,10 @@ bool TokenNumbers::takes(double number) const noexcept {
 }
 
 std::string TokenNumbers::objection(double number) const {
+  if (are_lengths) {
+    return fmt::format("{} holds {:.10g}, and the length of a series of {} steps is a whole number from 0 to {}", input,
+                       number, vocabulary - 1, vocabulary - 1);
+  }
   const std::string known =
       fmt::format("{} holds {:.10g}, and its embedding has the tokens 0 to {}", input, number, vocabulary - 1);
   if (number != std::floor(number)) return known + ": tokens are whole numbers";

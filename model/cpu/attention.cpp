@@ -74,6 +74,37 @@ std::size_t keys_of(const Attention& shape, std::size_t query) {
   return static_cast<std::size_t>(shape.keys_of(static_cast<std::int64_t>(query)));
 }
 
+/// The keys [first, end) that the queries of a head see.
+class HeadKeys {
+ public:
+  HeadKeys(const Attention& shape, const AttentionMask& mask, const Sizes& size, std::size_t index) : shape_(shape) {
+    if (mask.places.present()) {
+      places_ = mask.places.elements<std::int32_t>().data() + index / size.heads * size.context;
+    }
+    if (mask.lengths.present()) {
+      const std::int32_t length = mask.lengths.elements<std::int32_t>()[index / size.heads];
+      length_ = std::min(size.context, static_cast<std::size_t>(std::max(length, 0)));
+    } else {
+      length_ = size.context;
+    }
+  }
+  std::size_t first(std::size_t query) const {
+    return places_ == nullptr ? 0 : query - static_cast<std::size_t>(places_[query]);
+  }
+  std::size_t end(std::size_t query) const { return std::max(first(query), std::min(keys_of(shape_, query), length_)); }
+  /// The part of a row of a tile that the query sees. The part before it becomes zero.
+  std::span<float> seen(std::size_t query, std::span<float> row) const {
+    std::ranges::fill(row.first(first(query)), 0.0f);
+    return row.subspan(first(query));
+  }
+  std::size_t count(std::size_t query) const { return end(query) - first(query); }
+
+ private:
+  const Attention& shape_;
+  const std::int32_t* places_ = nullptr;
+  std::size_t length_;
+};
+
 /// Columns of one head in a tensor of fp32 or bf16 numbers.
 class HeadColumns {
  public:
@@ -156,7 +187,7 @@ std::size_t attention_workspace(const Attention& shape, std::size_t threads, Bf1
 
 void attention_forward(const Attention& shape, const AttentionForwardOperands& operands, std::span<float> workspace,
                        ThreadPool& threads, Bf16Unit unit) {
-  const auto& [joint, dropout_keys, y, log_sums] = operands;
+  const auto& [joint, dropout_keys, mask, y, log_sums] = operands;
   const Sizes size(shape, unit);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
     const std::size_t first_query = size.offset(index, size.joint);
@@ -166,6 +197,7 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
     const SharedFactor turned_keys(k.turned(), size.head, size.context, own.factors, unit);
     const SharedFactor values(v.from(0), size.context, size.head, own.factors.subspan(Workspace::turned(size)), unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
+    const HeadKeys seen(shape, mask, size, index);
     const auto known = static_cast<std::size_t>(shape.first);
     for (std::size_t first = known; first < size.context; first += size.tile) {
       const Tile tile(shape, first, std::min(first + size.tile, size.context));
@@ -174,9 +206,9 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
                            tile.keys);
       for (std::size_t query = tile.first; query < tile.end; ++query) {
         const auto row = scores.subspan((query - tile.first) * tile.keys, tile.keys);
-        logs[query] = softmax_row(row, keys_of(shape, query), size.scale);
+        logs[query] = softmax_row(seen.seen(query, row), seen.count(query), size.scale);
         if (!dropout.active()) continue;
-        dropout.factors(query, keys_of(shape, query), factors);
+        dropout.factors(query, seen.end(query), factors);
         multiply_each(row, factors.data());
       }
       const std::size_t row = tile.first - known;
@@ -190,7 +222,7 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
 
 void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands, std::span<float> workspace,
                         ThreadPool& threads, Bf16Unit unit) {
-  const auto& [joint, dropout_keys, y, log_sums, d_y, d_joint] = operands;
+  const auto& [joint, dropout_keys, mask, y, log_sums, d_y, d_joint] = operands;
   const Sizes size(shape, unit);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
     const std::size_t first_query = size.offset(index, size.joint), first_out = size.offset(index, size.width);
@@ -212,6 +244,7 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
     const SharedFactor plain_keys(k.from(0), size.context, size.head, own.factors.subspan(2 * Workspace::turned(size)),
                                   unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
+    const HeadKeys seen(shape, mask, size, index);
     // The last tile sees all keys and writes their gradients; the tiles before it add to them.
     Accumulate accumulate = Accumulate::no;
     for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
@@ -226,11 +259,11 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
         const std::size_t query = tile.first + i;
         const auto row = p.subspan(i * keys, keys), d_row = d_p.subspan(i * keys, keys);
         const auto factors = own.three.first(keys);
-        probability_row(row, keys_of(shape, query), size.scale, logs[query]);
+        probability_row(seen.seen(query, row), seen.count(query), size.scale, logs[query]);
         // The softmax subtracts the sum over j of p[j] d_p[j], which is y d_y, with and without dropout.
         const float product = dot(out.row(query, own.queries), d_out.row(query, own.queries.subspan(size.head)));
         if (dropout.active()) {
-          dropout.factors(query, keys_of(shape, query), factors);
+          dropout.factors(query, seen.end(query), factors);
           score_gradient_row(row, factors.data(), product, size.scale, d_row);
           multiply_each(row, factors.data());
         } else {

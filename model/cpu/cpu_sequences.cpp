@@ -11,6 +11,7 @@
 #include "model/cpu/gru.hpp"
 #include "model/cpu/lstm.hpp"
 #include "model/cpu/sequence_loops.hpp"
+#include "model/formulas/padding.hpp"
 #include "model/formulas/token.hpp"
 
 namespace lockstep::model::cpu {
@@ -73,10 +74,100 @@ void CpuSequences::do_to_tokens(const Tensor& samples, const TokenRange& range, 
   }
 }
 
-void CpuSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                                        const Tensor& y) {
-  const std::size_t width = size(table.columns);
+void CpuSequences::do_places_in_documents(const Tensor& tokens, const Documents& documents, const Tensor& places) {
   const auto token = tokens.elements<std::int32_t>();
+  const bool is_time_major = documents.order == RowOrder::time_major;
+  const std::ptrdiff_t step = is_time_major ? tokens.columns : 1;
+  std::int32_t* place = places.elements<std::int32_t>().data() + documents.first;
+  for (std::size_t i = 0; i < token.size(); ++i, ++place) {
+    const bool is_first =
+        is_time_major ? i < size(tokens.columns) : documents.first == 0 && i % size(tokens.columns) == 0;
+    *place = token[i] == documents.separator ? 0 : is_first ? (is_time_major ? 1 : 0) : place[-step] + 1;
+  }
+}
+
+void CpuSequences::do_padded_rows(const Tensor& lengths, PaddedRows rows, const Tensor& marks) {
+  if (lengths.rows == 0) return;
+  const auto mark = marks.elements<std::int32_t>(), length = lengths.elements<std::int32_t>();
+  for (std::size_t row = 0; row < mark.size(); ++row) {
+    mark[row] = formulas::padded_row(row, length.data(), length.size(), mark.size(), rows);
+  }
+}
+
+void CpuSequences::do_carry_rows(const Tensor& x, const Tensor& places, Accumulate accumulate, const Tensor& y) {
+  const auto from = x.elements<float>(), to = y.elements<float>();
+  const auto place = places.elements<std::int32_t>();
+  const std::size_t width = size(x.columns);
+  threads_.split(place.size(), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      const auto row = from.subspan(r * width, width), out = to.subspan(r * width, width);
+      if (accumulate == Accumulate::yes) {
+        if (place[r] != 0) add_scaled(row, 1, out);
+      } else if (place[r] == 0) {
+        std::ranges::fill(out, 0.0f);
+      } else if (row.data() != out.data()) {
+        std::ranges::copy(row, out.begin());
+      }
+    }
+  });
+}
+
+void CpuSequences::do_pool_series_forward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                          const Tensor& y) {
+  const std::size_t steps = size(series.steps), width = size(y.columns);
+  const auto in = x.elements<float>(), out = y.elements<float>();
+  const auto length = lengths.elements<std::int32_t>();
+  threads_.split(length.size(), 1, threshold(steps * width), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t s = begin; s < end; ++s) {
+      const auto to = out.subspan(s * width, width);
+      const std::size_t count = formulas::steps_of_length(length[s], steps);
+      const auto row = [&](std::size_t step) { return in.subspan((s * steps + step) * width, width); };
+      if (count == 0 || series.pool == PaddedSeries::Pool::mean) {
+        std::ranges::fill(to, 0.0f);
+        for (std::size_t step = 0; step < count; ++step) add_scaled(row(step), 1, to);
+        for (float& v : to) v /= static_cast<float>(std::max<std::size_t>(count, 1));
+        continue;
+      }
+      const bool is_last = series.pool == PaddedSeries::Pool::last;
+      std::ranges::copy(row(is_last ? count - 1 : 0), to.begin());
+      for (std::size_t step = 1; !is_last && step < count; ++step) {
+        for (std::size_t c = 0; c < width; ++c) to[c] = row(step)[c] > to[c] ? row(step)[c] : to[c];
+      }
+    }
+  });
+}
+
+void CpuSequences::do_pool_series_backward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                           const Tensor& d_y, const Tensor& d_x) {
+  const std::size_t steps = size(series.steps), width = size(d_y.columns);
+  const auto in = x.elements<float>(), gradient = d_y.elements<float>(), out = d_x.elements<float>();
+  const auto length = lengths.elements<std::int32_t>();
+  threads_.split(length.size(), 1, threshold(steps * width), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t s = begin; s < end; ++s) {
+      const std::size_t first = s * steps * width, count = formulas::steps_of_length(length[s], steps);
+      const auto from = gradient.subspan(s * width, width);
+      std::ranges::fill(out.subspan(first, steps * width), 0.0f);
+      if (series.pool == PaddedSeries::Pool::mean) {
+        for (std::size_t i = 0; i < count * width; ++i) out[first + i] = from[i % width] / static_cast<float>(count);
+      } else if (series.pool == PaddedSeries::Pool::last) {
+        if (count > 0) std::ranges::copy(from, out.subspan(first + (count - 1) * width).begin());
+      } else {
+        for (std::size_t c = 0; c < width && count > 0; ++c) {
+          std::size_t greatest = first + c;
+          for (std::size_t i = greatest + width; i < first + count * width; i += width) {
+            if (in[i] > in[greatest]) greatest = i;
+          }
+          out[greatest] = from[c];
+        }
+      }
+    }
+  });
+}
+
+void CpuSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                                        const Tensor& y, const Tensor& places) {
+  const std::size_t width = size(table.columns);
+  const auto token = tokens.elements<std::int32_t>(), place = places.elements<std::int32_t>();
   const auto rows = table.elements<float>(), out = y.elements<float>();
   const auto table_of_positions = positions.elements<float>();
   threads_.split(token.size(), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
@@ -84,8 +175,9 @@ void CpuSequences::do_embedding_forward(const Tensor& tokens, const Tensor& tabl
       assert(token[r] >= 0 && token[r] < table.rows);
       const auto to = out.subspan(r * width, width);
       std::ranges::copy(rows.subspan(size(token[r]) * width, width), to.begin());
-      if (!table_of_positions.empty())
-        add_scaled(table_of_positions.subspan(r % size(positions.rows) * width, width), 1, to);
+      if (table_of_positions.empty()) continue;
+      const std::size_t position = place.empty() ? r % size(positions.rows) : size(place[r]);
+      add_scaled(table_of_positions.subspan(position * width, width), 1, to);
     }
   });
 }

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "model/cpu/gemm.hpp"
+#include "model/tensor.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -26,8 +29,10 @@ struct RecurrenceSizes {
   std::size_t threshold(std::size_t count, std::size_t granule) const {
     return sequences * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
   }
-  /// Floats of workspace for the weights that are multiplied in each step, forward or backward.
-  std::size_t workspace(Bf16Unit unit) const noexcept {
+  /// Floats of workspace for the weights that are multiplied in each step, forward or backward, and for a state of
+  /// zeros.
+  std::size_t workspace(Bf16Unit unit) const noexcept { return weights(unit) + hidden; }
+  std::size_t weights(Bf16Unit unit) const noexcept {
     return std::max(SharedFactor::workspace(hidden, gates, unit), SharedFactor::workspace(gates, hidden, unit));
   }
 
@@ -37,6 +42,40 @@ struct RecurrenceSizes {
   }
 
   std::size_t steps, sequences, hidden, gates;
+};
+
+/// Sequences that begin anew at some steps.
+class Beginnings {
+ public:
+  /// places: int32 [steps * sequences, 1], 0 at the beginnings; absent: there is none. `zeros` becomes a state of
+  /// zeros.
+  Beginnings(const Tensor& places, std::size_t sequences, std::span<float> zeros)
+      : places_(places.elements<std::int32_t>()), sequences_(sequences), zeros_(zeros) {
+    if (!places_.empty()) std::ranges::fill(zeros_, 0.0f);
+  }
+  bool begins(std::size_t step, std::size_t sequence) const {
+    return !places_.empty() && places_[step * sequences_ + sequence] == 0;
+  }
+  /// A sequence's state before a step.
+  const float* before(std::size_t step, std::size_t sequence, const float* state) const {
+    return begins(step, sequence) ? zeros_.data() : state;
+  }
+  /// Calls visit(first, count) for the runs of sequences that carry their state into a step.
+  template <class Visit>
+  void for_each_run(std::size_t step, const Visit& visit) const {
+    if (places_.empty()) return visit(std::size_t{0}, sequences_);
+    for (std::size_t first = 0; first < sequences_;) {
+      std::size_t end = first;
+      while (end < sequences_ && !begins(step, end)) ++end;
+      if (end > first) visit(first, end - first);
+      first = end + 1;
+    }
+  }
+
+ private:
+  std::span<const std::int32_t> places_;
+  std::size_t sequences_;
+  std::span<float> zeros_;
 };
 
 }  // namespace lockstep::model::cpu

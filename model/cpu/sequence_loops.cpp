@@ -223,6 +223,10 @@ LOCKSTEP_CLONES void drop(const formulas::DropoutNumbers& numbers, std::uint64_t
 
 LOCKSTEP_CLONES float softmax_row(std::span<float> scores, std::size_t keys, float scale) {
   float* __restrict value = scores.data();
+  if (keys == 0) {
+    for (std::size_t j = 0; j < scores.size(); ++j) value[j] = 0;
+    return 0;
+  }
   const float shift = scale * greatest_of(value, keys);
   for (std::size_t j = 0; j < keys; ++j) value[j] = fast_exp(scale * value[j] - shift);
   const float total = sum_in_lanes(keys, [&](std::size_t j) { return value[j]; });

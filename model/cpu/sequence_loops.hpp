@@ -42,7 +42,7 @@ void drop(const formulas::DropoutNumbers& numbers, std::uint64_t key, std::uint6
           std::span<float> y);
 
 /// scores[0, keys) become exp(scale * (score - greatest)) / total, the rest of the row becomes zero; returns the log of
-/// the sum of exp(scale * score).
+/// the sum of exp(scale * score), 0 without keys.
 float softmax_row(std::span<float> scores, std::size_t keys, float scale);
 /// scores[0, keys) become exp(scale * score - log_sum), the rest of the row becomes zero.
 void probability_row(std::span<float> scores, std::size_t keys, float scale, float log_sum);

@@ -50,6 +50,7 @@ struct AttentionData {
   T* y;  ///< forward: the result
   T* d_joint;
   float *log_sums, *deltas;
+  const std::int32_t *places, *lengths;  ///< AttentionMask, or null
   int context, heads, head_size, pairs;  ///< pairs of a sample and a head
   int together;                          ///< pairs whose blocks are consecutive
   bool causal;
@@ -61,7 +62,7 @@ struct AttentionData {
 template <class T>
 AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardOperands& operands,
                                 const Tensor& deltas) {
-  const auto& [joint, dropout_keys, y, log_sums, d_y, d_joint] = operands;
+  const auto& [joint, dropout_keys, mask, y, log_sums, d_y, d_joint] = operands;
   AttentionData<T> data{};
   data.joint = static_cast<const T*>(joint.data);
   if (shape.dropout.rate > 0) data.dropout_keys = static_cast<const std::uint64_t*>(dropout_keys.data);
@@ -71,6 +72,8 @@ AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardO
   data.d_joint = static_cast<T*>(d_joint.data);
   data.log_sums = static_cast<float*>(log_sums.data);
   data.deltas = static_cast<float*>(deltas.data);
+  data.places = static_cast<const std::int32_t*>(mask.places.data);
+  data.lengths = static_cast<const std::int32_t*>(mask.lengths.data);
   data.context = static_cast<int>(shape.context);
   data.heads = static_cast<int>(shape.heads);
   data.head_size = static_cast<int>(shape.head_size);
@@ -82,15 +85,25 @@ AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardO
   return data;
 }
 
-template <class T>
-__device__ bool sees(const AttentionData<T>& data, int query, int key) {
-  return key <= query || !data.causal;
-}
-
 /// A sample and a head, and a tile of `rows` positions in them.
 struct AttentionTile {
   int sample, head, pair, first;
 };
+
+/// The keys [first, end) that a query of the tile's sample sees.
+struct KeyRange {
+  int first, end;
+  __device__ bool has(int key) const { return key >= first && key < end; }
+};
+template <class T>
+__device__ KeyRange keys_of(const AttentionData<T>& data, const AttentionTile& at, int query) {
+  if (query >= data.context) return {0, 0};
+  KeyRange keys{0, data.causal ? query + 1 : data.context};
+  if (data.places != nullptr)
+    keys.first = query - data.places[static_cast<std::int64_t>(at.sample) * data.context + query];
+  if (data.lengths != nullptr && data.lengths[at.sample] < keys.end) keys.end = data.lengths[at.sample];
+  return keys;
+}
 
 /// Number of blocks: one for each tile of each pair.
 template <class T>

@@ -19,7 +19,10 @@ void plain_backward(cudaStream_t stream, const AttentionData<T>& data) {
   const Grid grid{.blocks = blocks_of_tiles(data, kOwnRows),
                   .threads = kPlainThreads,
                   .shared_bytes = sizeof(BackwardWorkspace<kHead>)};
-  launch("attention_backward of queries", plain_attention_queries<kHead, T>, grid, stream, data);
+  const bool is_masked = data.places != nullptr || data.lengths != nullptr;
+  launch("attention_backward of queries",
+         is_masked ? plain_attention_queries<kHead, T, true> : plain_attention_queries<kHead, T, false>, grid, stream,
+         data);
   launch("attention_backward of keys", plain_attention_keys<kHead, T>, grid, stream, data);
 }
 
@@ -41,10 +44,15 @@ void for_head_size(std::int64_t head_size, const Run& run) {
 }  // namespace
 
 void attention_forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands) {
-  const auto& [joint, dropout_keys, y, log_sums] = operands;
+  const auto& [joint, dropout_keys, mask, y, log_sums] = operands;
   if (y.count() == 0) return;
-  const AttentionBackwardOperands forward_alone{
-      .joint = joint, .dropout_keys = dropout_keys, .y = y, .log_sums = log_sums, .d_y = {}, .d_joint = {}};
+  const AttentionBackwardOperands forward_alone{.joint = joint,
+                                                .dropout_keys = dropout_keys,
+                                                .mask = mask,
+                                                .y = y,
+                                                .log_sums = log_sums,
+                                                .d_y = {},
+                                                .d_joint = {}};
   with_compute_type("attention_forward", y, [&]<class T>() {
     const auto data = attention_data<T>(shape, forward_alone, {});
     if constexpr (sizeof(T) == sizeof(Bfloat16)) {

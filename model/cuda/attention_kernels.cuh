@@ -107,6 +107,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
   const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[tile.sample];
   load_tile<kOwnRows, kHead>(data.joint + offset_of(data, tile, tile.first, 3, 0), step, data.context - tile.first,
                              data.head_size, workspace.queries);
+  const KeyRange seen = keys_of(data, tile, query);
   float greatest = -INFINITY, total = 0;
   float sums[kHead / kRowThreads] = {};
   const int end = data.causal && tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
@@ -119,16 +120,17 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
       const int key = first + lane + m * kRowThreads;
-      scores[m] = sees(data, query, key) && key < data.context ? scores[m] * data.scale : -INFINITY;
+      scores[m] = seen.has(key) ? scores[m] * data.scale : -INFINITY;
       high = fmaxf(high, scores[m]);
     }
     high = greatest_of_row(high);
-    const float shrink = expf(greatest - high);
+    const float base = high == -INFINITY ? 0 : high;  // nothing seen so far
+    const float shrink = expf(greatest - base);
     greatest = high;
     float sum = 0;
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
-      const float weight = expf(scores[m] - high);
+      const float weight = expf(scores[m] - base);
       const int key = first + lane + m * kRowThreads;
       sum += weight;
       const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, tile, key_of_sample, query, key);
@@ -142,13 +144,21 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
     add_weighted<kHead>(workspace.weights[row], workspace.others, lane, sums);
   }
   if (query >= data.context) return;
-  store_row<kHead>(sums, 1 / total, lane, data.head_size, data.y + offset_of(data, tile, query, 1, 0));
-  if (lane == 0) data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query] = greatest + logf(total);
+  const bool sees_any = total > 0;
+  store_row<kHead>(sums, sees_any ? 1 / total : 0, lane, data.head_size, data.y + offset_of(data, tile, query, 1, 0));
+  if (lane == 0) {
+    data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query] = sees_any ? greatest + logf(total) : 0;
+  }
 }
 
-/// Computes the gradient of the queries, and the deltas.
-template <int kHead, class T>
-__global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(AttentionData<T> data) {
+/// Least blocks of a multiprocessor that leave plain_attention_queries() its registers; 0: no requirement.
+template <int kHead, class T, bool kMasked>
+inline constexpr int kQueriesBlocks = kMasked || (kHead == 128 && sizeof(T) < sizeof(float)) ? 1 : 0;
+
+/// Computes the gradient of the queries, and the deltas. kMasked: with an AttentionMask, whose bounds take registers.
+template <int kHead, class T, bool kMasked>
+__global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<kHead, T, kMasked>)
+    plain_attention_queries(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();
   const AttentionTile tile = tile_of_block(data, kOwnRows, TileOf::queries);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
@@ -166,6 +176,8 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
     log_sum = data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query];
   }
   delta = sum_of_row(delta);
+  KeyRange seen{};
+  if constexpr (kMasked) seen = keys_of(data, tile, query);
   float sums[kHead / kRowThreads] = {};
   const int end = data.causal && tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
   for (int first = 0; first < end; first += kOtherRows) {
@@ -178,10 +190,11 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
       const int key = first + lane + m * kRowThreads;
-      const bool seen = sees(data, query, key) && key < data.context && query < data.context;
-      const float weight = seen ? expf(scores[m] * data.scale - log_sum) : 0.0f;
+      bool meets = (key <= query || !data.causal) && key < data.context && query < data.context;
+      if constexpr (kMasked) meets = seen.has(key);
+      const float weight = meets ? expf(scores[m] * data.scale - log_sum) : 0.0f;
       const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, tile, key_of_sample, query, key);
-      workspace.weights[0][row][lane + m * kRowThreads] = seen ? weight * (gradients[m] * factor - delta) : 0.0f;
+      workspace.weights[0][row][lane + m * kRowThreads] = meets ? weight * (gradients[m] * factor - delta) : 0.0f;
     }
     load_tile<kOtherRows, kHead>(keys, step, data.context - first, data.head_size, workspace.others);
     add_weighted<kHead>(workspace.weights[0][row], workspace.others, lane, sums);
@@ -218,7 +231,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionD
     for (int m = 0; m < kProducts; ++m) {
       const int query = first + lane + m * kRowThreads;
       float weight = 0, gradient = 0, factor = 1;
-      if (sees(data, query, key) && query < data.context) {
+      if (keys_of(data, tile, query).has(key)) {
         const std::int64_t at = static_cast<std::int64_t>(tile.pair) * data.context + query;
         if (data.dropout_keys != nullptr) factor = factor_of(data, tile, key_of_sample, query, key);
         weight = expf(scores[m] * data.scale - data.log_sums[at]);

@@ -39,6 +39,18 @@ Tensor CudaSequences::workspace(Blocks& blocks, std::int64_t rows, std::int64_t 
   return {blocks.back().data(), ElementType::float32, rows, columns};
 }
 
+Tensor CudaSequences::compute_workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns) {
+  const Tensor room = workspace(blocks, rows, columns);
+  return {room.data, types().compute, rows, columns};
+}
+
+Tensor CudaSequences::before_step(Blocks& blocks, const Tensor& states, const Tensor& places, cudaStream_t stream) {
+  if (!places.present()) return states;
+  const Tensor before = compute_workspace(blocks, states.rows, states.columns);
+  cuda::carry_rows(stream, states, places, Accumulate::no, before);
+  return before;
+}
+
 void CudaSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
   cuda::to_time_major(tools_.stream, tokens, out);
 }
@@ -47,9 +59,31 @@ void CudaSequences::do_to_tokens(const Tensor& samples, const TokenRange& range,
   cuda::to_tokens(tools_.stream, samples, range, tokens);
 }
 
+void CudaSequences::do_places_in_documents(const Tensor& tokens, const Documents& documents, const Tensor& places) {
+  cuda::places_in_documents(tools_.stream, tokens, documents, places);
+}
+
+void CudaSequences::do_padded_rows(const Tensor& lengths, PaddedRows rows, const Tensor& marks) {
+  cuda::padded_rows(tools_.stream, lengths, rows, marks);
+}
+
+void CudaSequences::do_carry_rows(const Tensor& x, const Tensor& places, Accumulate accumulate, const Tensor& y) {
+  cuda::carry_rows(tools_.stream, x, places, accumulate, y);
+}
+
+void CudaSequences::do_pool_series_forward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                           const Tensor& y) {
+  cuda::pool_series_forward(tools_.stream, series, x, lengths, y);
+}
+
+void CudaSequences::do_pool_series_backward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                            const Tensor& d_y, const Tensor& d_x) {
+  cuda::pool_series_backward(tools_.stream, series, x, lengths, d_y, d_x);
+}
+
 void CudaSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                                         const Tensor& y) {
-  cuda::embedding_forward(tools_.stream, tokens, table, positions, y);
+                                         const Tensor& y, const Tensor& places) {
+  cuda::embedding_forward(tools_.stream, tokens, table, positions, y, places);
 }
 
 void CudaSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
@@ -128,22 +162,24 @@ void CudaSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropou
 }
 
 void CudaSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
-  if (attention_ != nullptr && attention_->forward(tools_.stream, shape, operands)) return;
+  const bool by_library = attention_ != nullptr && !operands.mask.present();
+  if (by_library && attention_->forward(tools_.stream, shape, operands)) return;
   cuda::attention_forward(tools_.stream, shape, operands);
 }
 
 void CudaSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
-  const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
+  const auto& [joint, keys, mask, y, log_sums, d_y, d_joint] = operands;
   if (y.count() == 0) return;
   const Tensor products = workspace(deltas_, log_sums.rows, log_sums.columns);
-  if (attention_ != nullptr && attention_->backward(tools_.stream, shape, operands, products)) return;
+  const bool by_library = attention_ != nullptr && !mask.present();
+  if (by_library && attention_->backward(tools_.stream, shape, operands, products)) return;
   cuda::attention_backward(tools_.stream, shape, operands, products);
 }
 
 void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
-  const auto& [gates, recurrent, cells, hidden] = operands;
+  const auto& [gates, recurrent, cells, hidden, places] = operands;
   if (shape.sequences == 0) return;
-  if (takes_whole_layer(operands.hidden)) {
+  if (takes_whole_layer(operands.hidden) && !places.present()) {
     return cuda::lstm_layer_forward(tools_.stream_of(shape.queue), shape, operands);
   }
   const cudaStream_t stream = tools_.stream_of(shape.queue);
@@ -151,71 +187,89 @@ void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
   for (std::int64_t step = 0; step < shape.steps; ++step) {
-    const Tensor sums = step_of(gates, step);
-    tools_.matmul.multiply(stream, {step_of(hidden, step)}, {recurrent}, Accumulate::yes, sums, Matmul::Sums::whole);
-    cuda::lstm_step_forward(stream, sums, step_of(cells, step), step_of(cells, step + 1), step_of(hidden, step + 1));
+    const Tensor sums = step_of(gates, step), place = places.present() ? step_of(places, step) : Tensor{};
+    const Tensor hidden_before = before_step(hidden_before_, step_of(hidden, step), place, stream);
+    const Tensor cells_before = before_step(cells_before_, step_of(cells, step), place, stream);
+    tools_.matmul.multiply(stream, {hidden_before}, {recurrent}, Accumulate::yes, sums, Matmul::Sums::whole);
+    cuda::lstm_step_forward(stream, sums, cells_before, step_of(cells, step + 1), step_of(hidden, step + 1));
   }
 }
 
 void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
-  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
+  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after, places] = operands;
   if (shape.sequences == 0) return;
-  if (takes_whole_layer(operands.cells)) {
+  if (takes_whole_layer(operands.cells) && !places.present()) {
     return cuda::lstm_layer_backward(tools_.stream_of(shape.queue), shape, operands);
   }
   const cudaStream_t stream = tools_.stream_of(shape.queue);
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
-  const Tensor room = !adds_parts(types(), shape) ? Tensor{}
-                                                  : workspace(lstm_parts_[static_cast<std::size_t>(shape.queue)],
-                                                              kLstmParts * shape.sequences, shape.hidden);
+  const Tensor room =
+      !adds_parts(types(), shape) || places.present()
+          ? Tensor{}
+          : workspace(lstm_parts_[static_cast<std::size_t>(shape.queue)], kLstmParts * shape.sequences, shape.hidden);
   for (std::int64_t step = shape.steps - 1; step >= 0; --step) {
     const Tensor after = step + 1 < shape.steps ? step_of(gates, step + 1) : gates_after;
     const Tensor reaches = step_of(d_hidden, step);
     const bool in_parts = after.present() && room.present() &&
                           tools_.matmul.multiply_in_parts(stream, after, recurrent, kLstmParts, room);
-    if (after.present() && !in_parts) {
+    if (after.present() && places.present()) {
+      const Tensor carried = compute_workspace(carried_, shape.sequences, shape.hidden);
+      tools_.matmul.multiply(stream, {after}, {recurrent, Matmul::Transposed::yes}, Accumulate::no, carried);
+      cuda::carry_rows(stream, carried, step_of(places, step + 1), Accumulate::yes, reaches);
+    } else if (after.present() && !in_parts) {
       tools_.matmul.multiply(stream, {after}, {recurrent, Matmul::Transposed::yes}, Accumulate::yes, reaches);
     }
-    cuda::lstm_step_backward(stream, step_of(gates, step), step_of(cells, step), step_of(cells, step + 1), reaches,
+    const Tensor place = places.present() ? step_of(places, step) : Tensor{};
+    const Tensor cells_before = before_step(cells_before_, step_of(cells, step), place, stream);
+    cuda::lstm_step_backward(stream, step_of(gates, step), cells_before, step_of(cells, step + 1), reaches,
                              in_parts ? room : Tensor{}, after.present() ? LastStep::no : LastStep::yes, d_cell);
+    if (place.present()) cuda::carry_rows(stream, d_cell, place, Accumulate::no, d_cell);
   }
 }
 
 void CudaSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& operands) {
-  const auto& [gates, recurrent, bias, products, hidden] = operands;
+  const auto& [gates, recurrent, bias, products, hidden, places] = operands;
   if (shape.sequences == 0) return;
-  if (takes_whole_layer(operands.hidden)) {
+  if (takes_whole_layer(operands.hidden) && !places.present()) {
     return cuda::gru_layer_forward(tools_.stream, shape, operands);
   }
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
   for (std::int64_t step = 0; step < shape.steps; ++step) {
-    tools_.matmul.multiply(tools_.stream, {step_of(hidden, step)}, {recurrent}, Accumulate::no, step_of(products, step),
+    const Tensor place = places.present() ? step_of(places, step) : Tensor{};
+    const Tensor before = before_step(hidden_before_, step_of(hidden, step), place, tools_.stream);
+    tools_.matmul.multiply(tools_.stream, {before}, {recurrent}, Accumulate::no, step_of(products, step),
                            Matmul::Sums::whole);
-    cuda::gru_step_forward(tools_.stream, step_of(gates, step), step_of(products, step), bias, step_of(hidden, step),
+    cuda::gru_step_forward(tools_.stream, step_of(gates, step), step_of(products, step), bias, before,
                            step_of(hidden, step + 1));
   }
 }
 
 void CudaSequences::do_gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
-  const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
+  const auto& [gates, recurrent, products, hidden, d_hidden, places] = operands;
   if (shape.sequences == 0) return;
-  if (takes_whole_layer(operands.hidden)) {
+  if (takes_whole_layer(operands.hidden) && !places.present()) {
     return cuda::gru_layer_backward(tools_.stream, shape, operands);
   }
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
   for (std::int64_t step = shape.steps - 1; step >= 0; --step) {
-    const Tensor before = step > 0 ? step_of(d_hidden, step - 1) : Tensor{};
-    cuda::gru_step_backward(tools_.stream, step_of(gates, step), step_of(products, step), step_of(hidden, step),
+    const Tensor place = places.present() ? step_of(places, step) : Tensor{};
+    const Tensor hidden_before = before_step(hidden_before_, step_of(hidden, step), place, tools_.stream);
+    const Tensor d_before = step > 0 ? step_of(d_hidden, step - 1) : Tensor{};
+    const bool carries = place.present() && d_before.present();
+    const Tensor before = carries ? compute_workspace(carried_, shape.sequences, shape.hidden) : d_before;
+    if (carries) fill_zero(before);
+    cuda::gru_step_backward(tools_.stream, step_of(gates, step), step_of(products, step), hidden_before,
                             step_of(d_hidden, step), before);
     if (!before.present()) return;
     tools_.matmul.multiply(tools_.stream, {step_of(products, step)}, {recurrent, Matmul::Transposed::yes},
                            Accumulate::yes, before);
+    if (carries) cuda::carry_rows(tools_.stream, before, place, Accumulate::yes, d_before);
   }
 }
 

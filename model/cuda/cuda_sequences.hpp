@@ -52,11 +52,16 @@ class CudaSequences final : public SequenceOperations {
   /// Workspace for float32 [rows, columns]. Allocates if it is the largest so far, which never happens in a repeated
   /// step.
   Tensor workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns);
+  /// The same in the compute type.
+  Tensor compute_workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns);
+  /// The states before a step, in workspace, with zeros where a sequence begins anew; `states` itself without places.
+  Tensor before_step(Blocks& blocks, const Tensor& states, const Tensor& places, cudaStream_t stream);
 
   CudaTools tools_;
   std::unique_ptr<AttentionLibrary> attention_;
   Blocks deltas_;
   std::array<Blocks, 1 + kSideQueues> lstm_parts_;  ///< by queue
+  Blocks hidden_before_, cells_before_, carried_;   ///< of recurrent steps with places
 };
 
 }  // namespace lockstep::model::cuda

@@ -55,7 +55,7 @@ class CudnnAttention final : public AttentionLibrary {
         in_any_order_(options.in_any_order) {}
 
   bool forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands) override {
-    const auto& [joint, keys, y, log_sums] = operands;
+    const auto& [joint, keys, mask, y, log_sums] = operands;
     if (!takes(shape, y) || !are_aligned({joint, y, log_sums})) return false;
     Planned* const planned = plan_for({.kind = CudnnAttentionProblem::Kind::forward,
                                        .samples = joint.rows / shape.context,
@@ -77,7 +77,7 @@ class CudnnAttention final : public AttentionLibrary {
 
   bool backward(cudaStream_t stream, const Attention& shape, const AttentionBackwardOperands& operands,
                 const Tensor& deltas) override {
-    const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
+    const auto& [joint, keys, mask, y, log_sums, d_y, d_joint] = operands;
     if (!takes(shape, y) || !are_aligned({joint, y, log_sums, d_y, d_joint, deltas})) return false;
     using Kind = CudnnAttentionProblem::Kind;
     // Shorter contexts have more query sums than gradients of scores, and the memory plan covers the latter.

@@ -137,7 +137,7 @@ void add_rows(cudaStream_t stream, const SortedRow* sorted, const std::int32_t* 
 }  // namespace
 
 void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                       const Tensor& y) {
+                       const Tensor& y, const Tensor& places) {
   if (y.count() == 0) return;
   constexpr std::int64_t kRowsOfBlock = kBlock / kWarp;
   const Grid grid{.blocks = static_cast<unsigned>(std::min((y.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxBlocks)),
@@ -145,6 +145,7 @@ void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& 
   with_compute_type("embedding_forward", y, [&]<class T>() {
     constexpr int kWidth = kWideWidth<T>;
     const LookUp<T> p{static_cast<const std::int32_t*>(tokens.data),
+                      static_cast<const std::int32_t*>(places.data),
                       static_cast<const T*>(table.data),
                       static_cast<const T*>(positions.data),
                       table.rows,

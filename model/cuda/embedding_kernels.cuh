@@ -14,10 +14,10 @@
 
 namespace lockstep::model::cuda {
 
-/// Operands of embedding_forward(); positions may be null.
+/// Operands of embedding_forward(); positions and places may be null.
 template <class T>
 struct LookUp {
-  const std::int32_t* tokens;
+  const std::int32_t *tokens, *places;
   const T *table, *positions;
   std::int64_t vocabulary, columns;
   unsigned position_rows;
@@ -33,8 +33,10 @@ __global__ void __launch_bounds__(kBlock) look_up_rows(LookUp<T> p, std::int64_t
     const std::int64_t token = p.tokens[row];
     const bool is_there = token >= 0 && token < p.vocabulary;
     const T* const from = p.table + (is_there ? token * p.columns : 0);
-    const T* const more =
-        p.positions == nullptr ? nullptr : p.positions + static_cast<unsigned>(row) % p.position_rows * p.columns;
+    const std::int64_t position = p.places != nullptr      ? p.places[row]
+                                  : p.positions != nullptr ? static_cast<unsigned>(row) % p.position_rows
+                                                           : 0;
+    const T* const more = p.positions == nullptr ? nullptr : p.positions + position * p.columns;
     for (std::int64_t c = threadIdx.x % kWarp * kWidth; c < p.columns; c += kWarp * kWidth) {
       float values[kWidth], shift[kWidth] = {};
       load<kWidth>(from + c, wide, values);

@@ -20,7 +20,8 @@ void for_kind(const FlashData& data, const Run& run) {
 
 bool takes_flash_attention(const FlashData& data) {
   constexpr int kWidth = kWideWidth<Bfloat16>;
-  return data.causal && (data.head_size == 64 || data.head_size == 128) && takes_packs<kWidth>(data.joint) &&
+  return data.causal && data.places == nullptr && data.lengths == nullptr &&
+         (data.head_size == 64 || data.head_size == 128) && takes_packs<kWidth>(data.joint) &&
          takes_packs<kWidth>(data.y) && takes_packs<kWidth>(data.d_y) && takes_packs<kWidth>(data.d_joint);
 }
 

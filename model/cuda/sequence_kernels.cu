@@ -54,6 +54,50 @@ void to_tokens(cudaStream_t stream, const Tensor& samples, const TokenRange& ran
   }
 }
 
+void places_in_documents(cudaStream_t stream, const Tensor& tokens, const Documents& documents, const Tensor& places) {
+  run_each<1>("places_in_documents", stream,
+              PlacesInDocuments{data_of<const std::int32_t>(tokens), data_of<std::int32_t>(places),
+                                static_cast<std::int32_t>(documents.separator), static_cast<unsigned>(tokens.columns),
+                                documents.order == RowOrder::time_major},
+              tokens.count(), false);
+}
+
+void padded_rows(cudaStream_t stream, const Tensor& lengths, PaddedRows rows, const Tensor& marks) {
+  run_each<1>("padded_rows", stream,
+              MarkPaddedRows{data_of<const std::int32_t>(lengths), data_of<std::int32_t>(marks),
+                             static_cast<std::size_t>(lengths.rows), static_cast<std::size_t>(marks.rows), rows},
+              marks.count(), false);
+}
+
+void carry_rows(cudaStream_t stream, const Tensor& x, const Tensor& places, Accumulate accumulate, const Tensor& y) {
+  with_compute_type("carry_rows", x, [&]<class T>() {
+    run_each<1>("carry_rows", stream,
+                CarryRows<T>{data_of<const T>(x), data_of<const std::int32_t>(places), data_of<T>(y), x.columns,
+                             accumulate == Accumulate::yes},
+                x.count(), false);
+  });
+}
+
+void pool_series_forward(cudaStream_t stream, const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                         const Tensor& y) {
+  with_compute_type("pool_series_forward", y, [&]<class T>() {
+    run_each<1>("pool_series_forward", stream,
+                PoolSeries<T>{data_of<const T>(x), data_of<const std::int32_t>(lengths), data_of<T>(y), nullptr,
+                              nullptr, y.columns, series.steps, series.pool},
+                y.count(), false);
+  });
+}
+
+void pool_series_backward(cudaStream_t stream, const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                          const Tensor& d_y, const Tensor& d_x) {
+  with_compute_type("pool_series_backward", d_y, [&]<class T>() {
+    run_each<1>("pool_series_backward", stream,
+                PoolSeries<T>{data_of<const T>(x), data_of<const std::int32_t>(lengths), nullptr, data_of<T>(d_x),
+                              data_of<const T>(d_y), d_y.columns, series.steps, series.pool},
+                d_y.count(), false);
+  });
+}
+
 void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
   if (x.count() == 0) return;
   with_compute_type("gelu_forward", x, [&]<class T>() {

@@ -12,6 +12,7 @@
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/gru.hpp"
 #include "model/formulas/lstm.hpp"
+#include "model/formulas/padding.hpp"
 #include "model/formulas/token.hpp"
 
 namespace lockstep::model::cuda {
@@ -41,6 +42,95 @@ struct ToTokens {
   __device__ void at(std::int64_t i) const {
     const auto to = static_cast<unsigned>(i);
     out[to] = formulas::token(in[to / count * numbers + to % count], vocabulary);
+  }
+};
+
+/// places[i] = positions back to the separator, or to the sample's first token; fewer than 2^32 tokens.
+struct PlacesInDocuments {
+  const std::int32_t* tokens;
+  std::int32_t* places;
+  std::int32_t separator;
+  unsigned columns;
+  bool time_major;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    const auto row = static_cast<unsigned>(i) / columns, column = static_cast<unsigned>(i) % columns;
+    const auto position = static_cast<std::int32_t>(time_major ? row : column);
+    const std::int64_t step = time_major ? columns : 1;
+    std::int32_t back = 0;
+    while (back < position && tokens[i - back * step] != separator) ++back;
+    places[i] = time_major && tokens[i - back * step] != separator ? back + 1 : back;
+  }
+};
+
+/// Fewer than 2^32 rows.
+struct MarkPaddedRows {
+  const std::int32_t* lengths;
+  std::int32_t* marks;
+  std::size_t samples, rows;
+  PaddedRows kind;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    marks[i] = formulas::padded_row(static_cast<std::size_t>(i), lengths, samples, rows, kind);
+  }
+};
+
+template <class T>
+struct CarryRows {
+  const T* x;
+  const std::int32_t* places;
+  T* y;
+  std::int64_t columns;
+  bool accumulates;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    float carried[1] = {places[i / columns] != 0 ? to_float(x[i]) : 0.0f};
+    if (accumulates) carried[0] += to_float(y[i]);
+    store<1>(carried, false, y + i);
+  }
+};
+
+/// A column of a sample: its mean, its greatest or its last number, or their gradients.
+template <class T>
+struct PoolSeries {
+  const T* x;
+  const std::int32_t* lengths;
+  T *y, *d_x;
+  const T* d_y;  ///< null: forward
+  std::int64_t columns, steps;
+  PaddedSeries::Pool pool;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    const std::int64_t sample = i / columns, first = sample * steps * columns + i % columns;
+    const auto count =
+        static_cast<std::int64_t>(formulas::steps_of_length(lengths[sample], static_cast<std::size_t>(steps)));
+    const bool is_mean = pool == PaddedSeries::Pool::mean;
+    std::int64_t chosen = pool == PaddedSeries::Pool::last ? count - 1 : 0;
+    float result[1] = {};
+    if (is_mean && d_y == nullptr) {
+      for (std::int64_t step = 0; step < count; ++step) result[0] += to_float(x[first + step * columns]);
+      if (count > 0) result[0] /= static_cast<float>(count);
+    } else if (pool == PaddedSeries::Pool::max) {
+      float greatest = count > 0 ? to_float(x[first]) : 0.0f;
+      for (std::int64_t step = 1; step < count; ++step) {
+        const float value = to_float(x[first + step * columns]);
+        if (value > greatest) greatest = value, chosen = step;
+      }
+      result[0] = greatest;
+    } else if (d_y == nullptr && count > 0) {
+      result[0] = to_float(x[first + chosen * columns]);
+    }
+    if (d_y == nullptr) return store<1>(result, false, y + i);
+    const float gradient = to_float(d_y[i]);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const float share = is_mean ? gradient / static_cast<float>(count) : step == chosen ? gradient : 0.0f;
+      const float value[1] = {step < count ? share : 0.0f};
+      store<1>(value, false, d_x + first + step * columns);
+    }
   }
 };
 

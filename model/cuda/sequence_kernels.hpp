@@ -23,9 +23,17 @@ T* data_of(const Tensor& tensor) {
 void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out);
 void to_tokens(cudaStream_t stream, const Tensor& samples, const TokenRange& range, const Tensor& tokens);
 
+void places_in_documents(cudaStream_t stream, const Tensor& tokens, const Documents& documents, const Tensor& places);
+void padded_rows(cudaStream_t stream, const Tensor& lengths, PaddedRows rows, const Tensor& marks);
+void carry_rows(cudaStream_t stream, const Tensor& x, const Tensor& places, Accumulate accumulate, const Tensor& y);
+void pool_series_forward(cudaStream_t stream, const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                         const Tensor& y);
+void pool_series_backward(cudaStream_t stream, const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                          const Tensor& d_y, const Tensor& d_x);
+
 /// A token outside the table gives a row of NaN, and no gradient.
 void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                       const Tensor& y);
+                       const Tensor& y, const Tensor& places = {});
 /// Rows that are sorted by token at a time.
 inline constexpr std::int64_t kSortedRows = 32768;
 /// Position of a row in the order of (token, row).

@@ -112,8 +112,9 @@ void Declarations::margin(std::int64_t rows) noexcept { node_.margin = rows; }
 namespace {
 
 /// Throws std::invalid_argument for a value that operations of the kind cannot read.
-void require_readable(const OperationKind& kind, const ValueType& input) {
-  if (input.holds != kind.reads) {
+void require_readable(const OperationKind& kind, const ValueType& input, std::size_t number) {
+  const bool reads_tokens = kind.reads == Holds::tokens || (kind.token_inputs >> number & 1) != 0;
+  if ((input.holds == Holds::tokens) != reads_tokens) {
     throw std::invalid_argument(
         input.holds == Holds::tokens
             ? fmt::format("reads tokens, and {} reads numbers: an embedding makes numbers of tokens", kind.name)
@@ -181,6 +182,7 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Activat
     });
   }
 
+  const bool has_documents = std::ranges::find(description.calls, "documents", &Call::kind) != description.calls.end();
   std::uint32_t next_stream = kFirstDropoutStream;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
@@ -192,15 +194,22 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Activat
     Declarations declarations(node, std::span(nodes_).first(i), next_stream, i + 1 == nodes_.size());
     const ValueType type = for_call(description.calls[i], [&] {
       const OperationKind& kind = kind_of(description.calls[i], kinds);
-      for (const ValueType& input : inputs) require_readable(kind, input);
-      const ValueType declared = node.operation->declare(declarations, inputs);
+      for (std::size_t k = 0; k < inputs.size(); ++k) require_readable(kind, inputs[k], k);
+      const ValueType output = node.operation->declare(declarations, inputs);
       if (description.input_holds == Holds::tokens && !node.operation->is_causal()) {
         throw std::invalid_argument(fmt::format("lets a position see later ones, which a language model predicts: {}",
                                                 kind.name == "attention"
                                                     ? "leave `causal` as it is"
                                                     : "attention, lstm and gru look at earlier positions alone"));
       }
-      return declared;
+      const bool keeps_apart =
+          node.operation->takes_positions() || kind.rows == ReadsRows::steps || output.holds == Holds::tokens;
+      if (has_documents && !keeps_apart) {
+        throw std::invalid_argument(fmt::format(
+            "is a {}, which mixes the documents that --document-token keeps apart: leave one of the two out",
+            kind.name));
+      }
+      return output;
     });
     const OperationNeeds needs = node.operation->needs();
     const bool may_be_input = needs.is_view || needs.training_only;

@@ -33,6 +33,7 @@ struct ValueType {
   Holds holds = Holds::activations;  ///< or tokens
   RowOrder order = RowOrder::sample_major;
   std::int64_t padded_columns = 0;  ///< > 0: only the loss reads it, and rows have so many columns in bfloat16
+  std::int64_t vocabulary = 0;      ///< > 0: tokens, which are below it
 };
 
 /// Use of operands by an operation's passes, besides reading inputs and writing the output. Bit i: input i.
@@ -136,6 +137,7 @@ class NodePass {
   Tensor out() const;
   /// Rows of all positions, even if the pass has only some (OperationNeeds::keeps_inputs).
   Tensor in_of_all_positions(std::size_t i = 0) const;
+  Tensor out_of_all_positions() const;
   /// Input 0 is the sum of these two, and forward makes it (OperationNeeds::makes_sum); else absent.
   Tensor addend(std::size_t i) const;
   /// To be added to the output (OperationNeeds::adds_in_product); else absent.
@@ -229,6 +231,7 @@ struct OperationKind {
   std::vector<NetworkOption> arguments = {};
   std::size_t least_inputs = 1, most_inputs = 1;  ///< at most 32
   Holds reads = Holds::activations;               ///< or tokens
+  std::uint32_t token_inputs = 0;                 ///< bit i: input i holds tokens whatever `reads` says
   ReadsRows rows = ReadsRows::sample_major;
   bool is_fused = false;  ///< made by rewrites alone: Call::parts
   /// The call, and so its parts, has an allowed value for each argument that is not automatic.

@@ -480,6 +480,7 @@ Tensor tensor_at(const Pass& pass, std::size_t place, const Shape& shape) {
 Tensor NodePass::in(std::size_t i) const { return tensor_at(pass, places_.inputs[i], *places_.shapes[i]); }
 Tensor NodePass::out() const { return tensor_at(pass, places_.output, *places_.shapes.back()); }
 Tensor NodePass::in_of_all_positions(std::size_t i) const { return pass.whole(places_.inputs[i]); }
+Tensor NodePass::out_of_all_positions() const { return pass.whole(places_.output); }
 Tensor NodePass::addend(std::size_t i) const {
   if (places_.addends.empty() || (places_.product_makes_sum && pass.backend.fuses_sums())) return {};
   return tensor_at(pass, places_.addends[i], *places_.shapes[0]);

@@ -1,13 +1,15 @@
 /// \file
 /// "attention": self-attention in several heads, causal unless it is told otherwise (Attention in
 /// sequence_operations.hpp). It reads queries, keys and values side by side, the result of a dense operation three
-/// times as wide as its own.
+/// times as wide as its own, and may read the places of its positions in their documents ("documents"), or the lengths
+/// of series.
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "model/device_workspaces.hpp"
 #include "model/graph/operation.hpp"
+#include "model/operations/series_lengths.hpp"
 
 namespace lockstep::model {
 
@@ -28,6 +30,11 @@ class AttentionOperation final : public Operation {
                       "keys and values",
                       to_string(joint), heads_));
     }
+    has_documents_ = inputs.size() > 1 && inputs[1].shape.count() > 1;
+    has_lengths_ = !has_documents_ && reads_lengths(inputs, joint.places());
+    if (has_documents_ && (!shape_.causal || inputs[1].shape.elements() != joint.places())) {
+      throw std::invalid_argument("reads places in documents, which causal attention takes, one for each position");
+    }
     shape_.context = joint.places();
     shape_.heads = heads_;
     shape_.head_size = joint.last() / (3 * heads_);
@@ -37,9 +44,9 @@ class AttentionOperation final : public Operation {
   }
 
   OperationNeeds needs() const override {
-    return {.reads_inputs = 1,
+    return {.reads_inputs = has_documents_ || has_lengths_ ? 3u : 1u,
             .reads_output = true,
-            .keeps_inputs = 1,
+            .keeps_inputs = has_documents_ ? 3u : 1u,
             .image_inputs = 1,
             .image_output = true,
             .images_alike = true};
@@ -53,7 +60,9 @@ class AttentionOperation final : public Operation {
     const double products = 2 * 2.0 * pairs * static_cast<double>(shape_.width());
     return {.name = node.name,
             .description = fmt::format("{} heads of {}, context {}{}", heads_, shape_.head_size, shape_.context,
-                                       shape_.causal ? "" : ", both sides"),
+                                       has_documents_  ? ", within documents"
+                                       : shape_.causal ? ""
+                                                       : ", both sides"),
             .activation_elements = node.output.shape.elements(),
             .forward_flops = products,
             .backward_flops = node.goes_on ? 2 * products : 0,
@@ -64,6 +73,7 @@ class AttentionOperation final : public Operation {
     Attention shape = shape_of(node);
     AttentionForwardOperands operands{.joint = node.in(),
                                       .dropout_keys = node.pass.keys,
+                                      .mask = mask_of(node),
                                       .y = node.out(),
                                       .log_sums = node.saved_of_all_positions(kLogSums)};
     if (const Pass::Positions& own = node.pass.positions;
@@ -71,6 +81,7 @@ class AttentionOperation final : public Operation {
       shape.first = own.first;
       shape.context = own.first + own.count;
       operands.joint = node.in_of_all_positions().row_range(0, shape.context);
+      if (has_documents_) operands.mask = {.places = node.in_of_all_positions(1).row_range(0, shape.context)};
       operands.log_sums = operands.log_sums.slice({0, static_cast<std::size_t>(heads_ * shape.context)})
                               .reshaped(heads_, shape.context);
     }
@@ -81,6 +92,7 @@ class AttentionOperation final : public Operation {
     if (!node.d_in().present()) return;
     node.pass.sequences().attention_backward(shape_of(node), {.joint = node.in(),
                                                               .dropout_keys = node.pass.keys,
+                                                              .mask = mask_of(node),
                                                               .y = node.out(),
                                                               .log_sums = node.saved(kLogSums),
                                                               .d_y = node.d_out(),
@@ -97,7 +109,15 @@ class AttentionOperation final : public Operation {
     return shape;
   }
 
+  AttentionMask mask_of(const NodePass& node) const {
+    if (has_lengths_) return {.lengths = node.in(1)};
+    if (!has_documents_) return {};
+    const Tensor places = node.in(1);
+    return {.places = places.reshaped(places.count(), 1)};
+  }
+
   std::int64_t heads_;
+  bool has_documents_ = false, has_lengths_ = false;
   Attention shape_;
 };
 
@@ -115,6 +135,8 @@ const OperationKind attention_operation{
                    .help = "share of the attention's weights that training drops",
                    .at_least = 0,
                    .below = 1}},
+    .most_inputs = 2,
+    .token_inputs = 2,
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<AttentionOperation>(call); }};
 
 }  // namespace lockstep::model

@@ -1,6 +1,6 @@
 /// \file
 /// "embedding": tokens as vectors, rows of a table [vocabulary, width], plus one row per position if positions are
-/// learnt.
+/// learnt. It may read the places of its positions in their documents ("documents"): positions then begin anew in each.
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
@@ -35,26 +35,34 @@ class EmbeddingOperation final : public Operation {
       }
       table("positions", context_);
     }
+    has_documents_ = inputs.size() > 1;
+    if (has_documents_ && (!has_positions_ || inputs[1].shape.elements() != context_)) {
+      throw std::invalid_argument(
+          "reads places in documents, one for each of its positions: it needs `positions: yes`");
+    }
     return {.shape = {context_, width_}, .order = inputs[0].order};
   }
 
-  OperationNeeds needs() const override { return {.reads_inputs = 1}; }
+  OperationNeeds needs() const override {
+    return {.reads_inputs = has_documents_ ? 3u : 1u, .keeps_inputs = has_documents_ ? 2u : 0u};
+  }
   bool takes_positions() const override { return true; }
 
   LayerPlan plan(const NodeView& node) const override {
     return {.name = node.name,
-            .description = fmt::format("{} tokens{} -> {}", vocabulary_,
-                                       has_positions_ ? fmt::format(", {} positions", context_) : "", width_),
+            .description = fmt::format(
+                "{} tokens{} -> {}", vocabulary_,
+                has_positions_ ? fmt::format(", {} positions{}", context_, has_documents_ ? " of documents" : "") : "",
+                width_),
             .parameters = (vocabulary_ + (has_positions_ ? context_ : 0)) * width_,
             .activation_elements = context_ * width_};
   }
 
   void forward(const NodePass& node) const override {
     Tensor positions = has_positions_ ? node.weight(kPositions) : Tensor{};
-    if (const Pass::Positions& own = node.pass.positions; has_positions_ && own.count > 0) {
-      positions = positions.row_range(own.first, own.count);
-    }
-    node.pass.sequences().embedding_forward(tokens(node), node.weight(kTokens), positions, node.out());
+    const Pass::Positions& own = node.pass.positions;
+    if (has_positions_ && !has_documents_ && own.count > 0) positions = positions.row_range(own.first, own.count);
+    node.pass.sequences().embedding_forward(tokens(node), node.weight(kTokens), positions, node.out(), places(node));
   }
 
   /// With a table that an operation behind it shares, the gradient is added.
@@ -62,8 +70,14 @@ class EmbeddingOperation final : public Operation {
     const Tensor d_table = node.gradient(kTokens), d_positions = has_positions_ ? node.gradient(kPositions) : Tensor{};
     if (!d_table.present() && !d_positions.present()) return;
     const Accumulate accumulate = node.accumulate(kTokens);
+    SequenceOperations& sequences = node.pass.sequences();
+    if (has_documents_) {  // places are the tokens of the table of positions
+      if (d_table.present()) sequences.embedding_backward(tokens(node), node.d_out(), accumulate, d_table, {});
+      if (!d_positions.present()) return;
+      return sequences.embedding_backward(places(node), node.d_out(), node.accumulate(), d_positions, {});
+    }
     if (d_positions.present() && accumulate != node.accumulate()) node.pass.backend.fill_zero(d_positions);
-    node.pass.sequences().embedding_backward(tokens(node), node.d_out(), accumulate, d_table, d_positions);
+    sequences.embedding_backward(tokens(node), node.d_out(), accumulate, d_table, d_positions);
   }
 
  private:
@@ -74,8 +88,14 @@ class EmbeddingOperation final : public Operation {
     return tokens.reshaped(tokens.count(), 1);
   }
 
+  Tensor places(const NodePass& node) const {
+    if (!has_documents_) return {};
+    const Tensor places = node.in(1);
+    return places.reshaped(places.count(), 1);
+  }
+
   std::int64_t vocabulary_, width_, context_ = 0;
-  bool has_positions_;
+  bool has_positions_, has_documents_ = false;
   Initializer initializer_;
 };
 
@@ -89,6 +109,7 @@ const OperationKind embedding_operation{
                   {.name = "width", .value = 0, .value_name = "N", .help = "of a vector", .at_least = 1},
                   {.name = "positions", .value = false, .value_name = "", .help = "adds a vector for each position"},
                   {.name = "init", .value = Initializers{}, .value_name = "", .help = "weights", .automatic = true}},
+    .most_inputs = 2,
     .reads = Holds::tokens,
     .rows = ReadsRows::either,
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<EmbeddingOperation>(call); }};

@@ -2,6 +2,7 @@
 /// "global-average": the mean of each channel over all places.
 #include "model/graph/windows.hpp"
 #include "model/operations/plain_operation.hpp"
+#include "model/operations/series_lengths.hpp"
 
 namespace lockstep::model {
 
@@ -11,18 +12,30 @@ class GlobalAverageOperation final : public PlainOperation {
  public:
   ValueType declare(Declarations& /*declarations*/, std::span<const ValueType> inputs) override {
     in_ = image_of_places(inputs[0].shape, "a global average");
+    if (inputs.size() > 1 && inputs[0].shape.count() != 2) {
+      throw std::invalid_argument("reads lengths, which series have: steps x numbers");
+    }
+    if (reads_lengths(inputs, inputs[0].shape.places())) {
+      series_ = SeriesPool(PaddedSeries::Pool::mean, inputs[0].shape);
+    }
     return {.shape = {in_.channels}};
   }
-  OperationNeeds needs() const override { return {.image_inputs = 1, .image_output = true}; }
+  OperationNeeds needs() const override {
+    if (series_.is_used()) return {.reads_inputs = 2};
+    return {.image_inputs = 1, .image_output = true};
+  }
   void forward(const NodePass& node) const override {
+    if (series_.is_used()) return series_.forward(node);
     node.pass.images().global_average_forward(in_, node.by_sample(node.in(), in_.elements()), node.out());
   }
   void backward(const NodePass& node) const override {
+    if (series_.is_used()) return series_.backward(node);
     node.pass.images().global_average_backward(in_, node.d_out(), node.by_sample(node.d_in(), in_.elements()));
   }
 
  private:
   ImageShape in_;
+  SeriesPool series_;
 };
 
 }  // namespace
@@ -31,6 +44,8 @@ extern const OperationKind global_average_operation;
 const OperationKind global_average_operation{
     .name = "global-average",
     .summary = "the mean of each channel",
+    .most_inputs = 2,
+    .token_inputs = 2,
     .make = [](const Call&) -> std::unique_ptr<Operation> { return std::make_unique<GlobalAverageOperation>(); }};
 
 }  // namespace lockstep::model

@@ -22,14 +22,16 @@ struct GruCell {
                                                            .recurrent = steps.recurrent,
                                                            .bias = steps.bias,
                                                            .products = node.saved(saved.products),
-                                                           .hidden = steps.hidden});
+                                                           .hidden = steps.hidden,
+                                                           .places = steps.places});
   }
   static void backward(const NodePass& node, const Saved& saved, const RecurrentSteps& steps) {
     node.pass.sequences().gru_backward(shape(node, steps), {.gates = steps.gates,
                                                             .recurrent = steps.recurrent,
                                                             .products = node.saved(saved.products),
                                                             .hidden = steps.hidden,
-                                                            .d_hidden = steps.d_hidden});
+                                                            .d_hidden = steps.d_hidden,
+                                                            .places = steps.places});
   }
   static Tensor d_products(const NodePass& node, const Saved& saved, const Tensor& /*gates*/) {
     return node.saved(saved.products);
@@ -50,6 +52,8 @@ const OperationKind gru_operation{
         "gated recurrent units over the steps of a series, or over tokens, where the state goes on from batch to "
         "batch",
     .arguments = recurrent_arguments(),
+    .most_inputs = 2,
+    .token_inputs = 2,
     .rows = ReadsRows::steps,
     .make = [](const Call& call) -> std::unique_ptr<Operation> {
       return std::make_unique<RecurrentSeries<GruCell>>(call);

@@ -61,8 +61,14 @@ class LayerPass {
   };
   static constexpr std::size_t kAsOutput = static_cast<std::size_t>(-1);
 
-  LayerPass(const NodePass& node, const Numbers& numbers, std::int64_t steps)
-      : node_(node), pass_(node.pass), numbers_(numbers), steps_(steps) {}
+  /// Sequences that begin anew within the window, if there are such: all steps then come together.
+  struct Beginnings {
+    Tensor places = {};
+    std::size_t states_before = 0;  ///< scratch
+  };
+
+  LayerPass(const NodePass& node, const Numbers& numbers, const Beginnings& beginnings, std::int64_t steps)
+      : node_(node), pass_(node.pass), numbers_(numbers), beginnings_(beginnings), steps_(steps) {}
 
   Steps all() const { return {0, steps_}; }
   /// Rows of these steps in a time-major tensor of all steps.
@@ -85,7 +91,8 @@ class LayerPass {
     pass_.sequences().lstm_forward(shape(steps, queue), {.gates = rows_of(steps, gates()),
                                                          .recurrent = node_.weight(numbers_.recurrent),
                                                          .cells = rows_of(states, cells()),
-                                                         .hidden = rows_of(states, hidden())});
+                                                         .hidden = rows_of(states, hidden()),
+                                                         .places = beginnings_.places});
   }
   void end_window() const {
     const Steps last{steps_, 1};
@@ -104,7 +111,8 @@ class LayerPass {
                                      .cells = rows_of(states, cells()),
                                      .d_hidden = rows_of(steps, d_y),
                                      .d_cell = node_.scratch(numbers_.d_cell),
-                                     .gates_after = after.first < steps_ ? rows_of(after, gates()) : Tensor{}});
+                                     .gates_after = after.first < steps_ ? rows_of(after, gates()) : Tensor{},
+                                     .places = beginnings_.places});
   }
   void input_gradient(const Tensor& x, const Steps& steps, const Tensor& d_x) const {
     pass_.backend.linear_backward({.x = rows_of(steps, x),
@@ -114,11 +122,14 @@ class LayerPass {
                                   Activation::none, Accumulate::no);
   }
   void parameter_gradients(const Tensor& x, const Tensor& d_x) const {
-    pass_.backend.linear_backward({.x = rows_of(all(), hidden()),  // the states before each step
-                                   .w = node_.weight(numbers_.recurrent),
-                                   .d_y = gates(),
-                                   .d_w = node_.gradient(numbers_.recurrent)},
-                                  Activation::none, node_.accumulate());
+    Tensor before = rows_of(all(), hidden());  // the states before each step
+    if (beginnings_.places.present()) {
+      before = node_.scratch(beginnings_.states_before);
+      pass_.sequences().carry_rows(rows_of(all(), hidden()), beginnings_.places, Accumulate::no, before);
+    }
+    pass_.backend.linear_backward(
+        {.x = before, .w = node_.weight(numbers_.recurrent), .d_y = gates(), .d_w = node_.gradient(numbers_.recurrent)},
+        Activation::none, node_.accumulate());
     pass_.backend.linear_backward({.x = x,
                                    .w = node_.weight(numbers_.input),
                                    .d_y = gates(),
@@ -142,6 +153,7 @@ class LayerPass {
   const NodePass& node_;
   const Pass& pass_;
   const Numbers& numbers_;
+  Beginnings beginnings_;
   std::int64_t steps_;
 };
 
@@ -164,14 +176,19 @@ class TokenLstm final : public Operation {
     }
     steps_ = in.places();
     inputs_ = in.last();
+    has_documents_ = inputs.size() > 1;
+    if (has_documents_ && inputs[1].shape.elements() != steps_) {
+      throw std::invalid_argument("reads places in documents, one for each of its steps");
+    }
     for (Layer& layer : layers_) declare_layer(declarations, layer, &layer == &layers_.front() ? inputs_ : width_);
+    if (has_documents_) states_before_ = declarations.scratch({.name = "", .rows = steps_, .columns = width_});
     declarations.margin(1);
     return {.shape = in.with_last(width_), .order = RowOrder::time_major};
   }
 
   bool is_causal() const override { return true; }
   OperationNeeds needs() const override {
-    return {.reads_inputs = 1,
+    return {.reads_inputs = has_documents_ ? 3u : 1u,
             .reads_output = true,
             .overwrites_gradient = true,
             .gradient_in_place = inputs_ == width_ ? 1u : 0u};
@@ -280,7 +297,9 @@ class TokenLstm final : public Operation {
   }
 
   LayerPass pass_of(std::size_t layer, const NodePass& node) const {
-    return LayerPass(node, layers_[layer].numbers, steps_);
+    LayerPass::Beginnings beginnings;
+    if (has_documents_) beginnings = {.places = places_of(node), .states_before = states_before_};
+    return LayerPass(node, layers_[layer].numbers, beginnings, steps_);
   }
   static bool trains(const NodePass& node, const Layer& layer) {
     return !node.is_frozen(layer.numbers.input) || !node.is_frozen(layer.numbers.recurrent) ||
@@ -318,7 +337,7 @@ class TokenLstm final : public Operation {
     return {first, std::min(kChunkSteps, steps_ - first)};
   }
   bool is_wavefront(const NodePass& node) const noexcept {
-    return !node.pass.backend.is_host() && layers_.size() > 1 && chunks() > 1;
+    return !node.pass.backend.is_host() && layers_.size() > 1 && chunks() > 1 && !has_documents_;
   }
 
   void forward_as_wavefront(const NodePass& node) const {
@@ -362,7 +381,14 @@ class TokenLstm final : public Operation {
                  });
   }
 
+  static Tensor places_of(const NodePass& node) {
+    const Tensor places = node.in(1);
+    return places.reshaped(places.count(), 1);
+  }
+
   std::int64_t width_, steps_ = 0, inputs_ = 0;
+  bool has_documents_ = false;
+  std::size_t states_before_ = 0;
   std::vector<Layer> layers_;
 };
 
@@ -381,16 +407,19 @@ struct LstmCell {
   static void forward(const NodePass& node, const Saved& saved, const RecurrentSteps& steps) {
     const Tensor cells = node.saved(saved.cells);
     node.pass.backend.fill_zero(cells.row_range(0, node.pass.batch));
-    node.pass.sequences().lstm_forward(
-        shape(node, steps),
-        {.gates = steps.gates, .recurrent = steps.recurrent, .cells = cells, .hidden = steps.hidden});
+    node.pass.sequences().lstm_forward(shape(node, steps), {.gates = steps.gates,
+                                                            .recurrent = steps.recurrent,
+                                                            .cells = cells,
+                                                            .hidden = steps.hidden,
+                                                            .places = steps.places});
   }
   static void backward(const NodePass& node, const Saved& saved, const RecurrentSteps& steps) {
     node.pass.sequences().lstm_backward(shape(node, steps), {.gates = steps.gates,
                                                              .recurrent = steps.recurrent,
                                                              .cells = node.saved(saved.cells),
                                                              .d_hidden = steps.d_hidden,
-                                                             .d_cell = node.scratch(saved.d_cell)});
+                                                             .d_cell = node.scratch(saved.d_cell),
+                                                             .places = steps.places});
   }
   static Tensor d_products(const NodePass& /*node*/, const Saved& /*saved*/, const Tensor& gates) { return gates; }
 
@@ -438,6 +467,8 @@ const OperationKind lstm_operation{
         "long short-term memory over the steps of a series, or over tokens, where the state goes on from batch to "
         "batch",
     .arguments = recurrent_arguments(),
+    .most_inputs = 2,
+    .token_inputs = 2,
     .rows = ReadsRows::steps,
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<LstmOperation>(call); }};
 

@@ -1,7 +1,9 @@
 /// \file
 /// A recurrent operation on samples: each is a series of steps that begins with a state of zeros. One direction, or
 /// both, whose results stand side by side. The value comes sample-major; each direction has a time-major copy in its
-/// own order, so that a step is one block of rows and the input of all steps goes through one product.
+/// own order, so that a step is one block of rows and the input of all steps goes through one product. With lengths
+/// (series_lengths.hpp) the steps of padding are computed, too, but nothing of them is seen: going backward, a series
+/// begins anew at its last step, and the results of padding are zeros.
 ///
 /// Over embedded tokens, which are time-major, it goes forward and carries its state from batch to batch: for cells
 /// whose whole state is their result.
@@ -15,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
+#include "model/operations/series_lengths.hpp"
 
 namespace lockstep::model {
 
@@ -52,6 +55,7 @@ inline void require_for_tokens(const Call& call) {
 struct RecurrentSteps {
   std::int64_t steps, units;
   Tensor gates, recurrent, bias, hidden, d_hidden;
+  Tensor places;  ///< of the steps, 0 where a sequence begins anew; may be absent
 };
 
 /// `Cell` is what differs between kinds:
@@ -79,6 +83,20 @@ class RecurrentSeries final : public Operation {
     inputs_ = in.last();
     carries_ = inputs[0].order == RowOrder::time_major;
     if (carries_) require_for_tokens(call_);
+    has_lengths_ = !carries_ && reads_lengths(inputs, steps_);
+    has_places_ = carries_ && inputs.size() > 1;
+    if (has_places_ && inputs[1].shape.elements() != steps_) {
+      throw std::invalid_argument("reads places in documents, one for each of its steps");
+    }
+    if (has_places_ || has_lengths_) {
+      states_before_ = declarations.scratch({.name = "", .rows = steps_, .columns = units_});
+    }
+    if (has_lengths_ && last_only_) {
+      rows_ = declarations.saved({.name = "", .rows = steps_, .columns = units_});
+      last_ = declarations.saved({.name = "", .columns = units_});
+    } else if (has_lengths_) {
+      inside_ = declarations.saved({.name = "", .rows = steps_, .columns = 1, .holds = Holds::tokens});
+    }
     for (Direction& direction : directions_) declare_direction(declarations, direction);
     const auto columns = static_cast<std::int64_t>(directions_.size()) * units_;
     if (carries_) {
@@ -91,8 +109,8 @@ class RecurrentSeries final : public Operation {
 
   bool is_causal() const override { return directions_.size() == 1 && !directions_[0].is_backward && !last_only_; }
   OperationNeeds needs() const override {
-    return carries_ ? OperationNeeds{.reads_inputs = 1, .reads_output = true, .overwrites_gradient = true}
-                    : OperationNeeds{};
+    if (!carries_) return {.reads_inputs = has_lengths_ ? 2u : 0u, .overwrites_gradient = has_lengths_ && !last_only_};
+    return {.reads_inputs = has_places_ ? 3u : 1u, .reads_output = true, .overwrites_gradient = true};
   }
 
   LayerPlan plan(const NodeView& node) const override {
@@ -131,23 +149,36 @@ class RecurrentSeries final : public Operation {
       node.pass.backend.linear_forward(x, node.weight(direction.first_parameter),
                                        node.weight(direction.first_parameter + 2), Activation::none,
                                        node.saved(direction.gates));
-      Cell::forward(node, direction.saved, steps_of(direction, node, hidden));
+      const RecurrentSteps steps = steps_of(direction, node, hidden);
+      if (has_lengths_ && steps.places.present()) {
+        node.pass.sequences().padded_rows(node.in(1), PaddedRows::behind_the_last, steps.places);
+      }
+      Cell::forward(node, direction.saved, steps);
       if (carries_) {
         node.pass.backend.cast(rows_of(node, hidden, steps_, 1), node.state(0));
       } else if (last_only_) {
-        copy(node, Way::to_samples, i, 1, node.out(), rows_of(node, hidden, steps_, 1), all_columns(), units_);
+        const Tensor last = has_lengths_ ? last_of_lengths(node, i, hidden) : rows_of(node, hidden, steps_, 1);
+        copy(node, Way::to_samples, i, 1, node.out(), last, all_columns(), units_);
       } else {
         copy(node, Way::to_samples, i, steps_, node.out(), rows_of(node, hidden, 1, steps_), all_columns(), units_);
       }
     }
+    if (!has_lengths_ || last_only_) return;
+    node.pass.sequences().padded_rows(node.in(1), PaddedRows::inside, node.saved(inside_));
+    node.pass.sequences().carry_rows(node.out(), node.saved(inside_), Accumulate::no, node.out());
   }
 
   void backward(const NodePass& node) const override {
+    if (has_lengths_ && !last_only_) {
+      node.pass.sequences().carry_rows(node.d_out(), node.saved(inside_), Accumulate::no, node.d_out());
+    }
     for (std::size_t i = 0; i < directions_.size(); ++i) {
       const Direction& direction = directions_[i];
       const Tensor hidden = hidden_of(direction, node);
       const Tensor d_hidden = carries_ ? node.d_out() : node.scratch(direction.d_hidden);
-      if (last_only_) {
+      if (last_only_ && has_lengths_) {
+        gradient_of_last(node, i, d_hidden);
+      } else if (last_only_) {
         node.pass.backend.fill_zero(d_hidden);
         copy(node, Way::to_time_major, i, 1, node.d_out(), rows_of(node, d_hidden, steps_ - 1, 1), all_columns(),
              units_);
@@ -158,7 +189,12 @@ class RecurrentSeries final : public Operation {
       steps.d_hidden = d_hidden;
       Cell::backward(node, direction.saved, steps);
       const std::size_t first = direction.first_parameter;
-      node.pass.backend.linear_backward({.x = rows_of(node, hidden, 0, steps_),
+      Tensor before = rows_of(node, hidden, 0, steps_);
+      if (steps.places.present()) {
+        before = node.scratch(states_before_);
+        node.pass.sequences().carry_rows(rows_of(node, hidden, 0, steps_), steps.places, Accumulate::no, before);
+      }
+      node.pass.backend.linear_backward({.x = before,
                                          .w = node.weight(first + 1),
                                          .d_y = Cell::d_products(node, direction.saved, steps.gates),
                                          .d_w = node.gradient(first + 1),
@@ -185,6 +221,7 @@ class RecurrentSeries final : public Operation {
     bool is_backward = false;
     std::size_t first_parameter = 0;  ///< input, recurrent, bias, bias of the state
     std::size_t ordered = 0, gates = 0, hidden = 0;
+    std::size_t places = 0;  ///< backward with lengths
     typename Cell::Saved saved = {};
     std::size_t d_hidden = 0, d_ordered = 0;
   };
@@ -221,6 +258,9 @@ class RecurrentSeries final : public Operation {
       declarations.state({.name = name + "/hidden", .columns = units_});
       return;
     }
+    if (has_lengths_ && direction.is_backward) {
+      direction.places = declarations.saved({.name = "", .rows = steps_, .columns = 1, .holds = Holds::tokens});
+    }
     direction.hidden = declarations.saved({.name = "", .rows = steps_ + 1, .columns = units_});
     direction.ordered = declarations.saved({.name = "", .rows = steps_, .columns = inputs_});
     direction.d_hidden = declarations.scratch({.name = "", .rows = steps_, .columns = units_});
@@ -241,7 +281,40 @@ class RecurrentSeries final : public Operation {
             .recurrent = node.weight(direction.first_parameter + 1),
             .bias = Cell::kBiasOfState ? node.weight(direction.first_parameter + 3) : Tensor{},
             .hidden = hidden,
-            .d_hidden = {}};
+            .d_hidden = {},
+            .places = places_of(direction, node)};
+  }
+
+  /// The result of the last step that is no padding; going backward the first of all.
+  Tensor last_of_lengths(const NodePass& node, std::size_t index, const Tensor& hidden) const {
+    const Tensor last = node.saved(last_);
+    if (directions_[index].is_backward) {
+      node.pass.sequences().carry_rows(rows_of(node, hidden, steps_, 1), node.in(1), Accumulate::no, last);
+    } else {
+      const Tensor rows = node.saved(rows_);
+      copy(node, Way::to_samples, index, steps_, rows, rows_of(node, hidden, 1, steps_), units_, units_);
+      node.pass.sequences().pool_series_forward(last_of(steps_), rows, node.in(1), last);
+    }
+    return last;
+  }
+  void gradient_of_last(const NodePass& node, std::size_t index, const Tensor& d_hidden) const {
+    const Tensor d_last = node.saved(last_), d_rows = node.saved(rows_);
+    copy(node, Way::to_time_major, index, 1, node.d_out(), d_last, all_columns(), units_);
+    if (directions_[index].is_backward) {
+      node.pass.backend.fill_zero(d_hidden);
+      node.pass.sequences().carry_rows(d_last, node.in(1), Accumulate::no, rows_of(node, d_hidden, steps_ - 1, 1));
+    } else {
+      node.pass.sequences().pool_series_backward(last_of(steps_), {}, node.in(1), d_last, d_rows);
+      copy(node, Way::to_time_major, index, steps_, d_rows, d_hidden, units_, units_);
+    }
+  }
+  static PaddedSeries last_of(std::int64_t steps) { return {.steps = steps, .pool = PaddedSeries::Pool::last}; }
+
+  Tensor places_of(const Direction& direction, const NodePass& node) const {
+    if (has_lengths_ && direction.is_backward) return node.saved(direction.places);
+    if (!has_places_) return {};
+    const Tensor places = node.in(1);
+    return places.reshaped(places.count(), 1);
   }
 
   enum class Way { to_time_major, to_samples };
@@ -269,7 +342,9 @@ class RecurrentSeries final : public Operation {
 
   Call call_;
   std::int64_t units_, steps_ = 0, inputs_ = 0;
-  bool last_only_, carries_ = false;
+  bool last_only_, carries_ = false, has_places_ = false, has_lengths_ = false;
+  std::size_t states_before_ = 0;                 ///< scratch
+  std::size_t rows_ = 0, last_ = 0, inside_ = 0;  ///< saved, with lengths; backward uses the memory of the first two
   std::vector<Direction> directions_;
   std::size_t more_ = 0;  ///< scratch for the input's gradient of the second direction
 };

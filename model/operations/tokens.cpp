@@ -1,6 +1,6 @@
 /// \file
 /// "tokens": whole numbers of a sample as tokens. The reader of network files puts it between an input of numbers and
-/// an embedding.
+/// an embedding, and between lengths of series and the layers that leave out padding.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ class TokensOperation final : public Operation {
       throw std::invalid_argument(fmt::format("has a vocabulary of {}; tokens among numbers have at most {}",
                                               range_.vocabulary, kMaxVocabulary));
     }
-    return {.shape = {range_.count}, .holds = Holds::tokens};
+    return {.shape = {range_.count}, .holds = Holds::tokens, .vocabulary = range_.vocabulary};
   }
   bool is_causal() const override { return true; }
   OperationNeeds needs() const override { return {}; }
@@ -54,7 +54,8 @@ const OperationKind tokens_operation{
     .summary = "whole numbers of a sample, for an embedding",
     .arguments = {{.name = "first", .value = 0, .value_name = "N", .help = "number of the sample", .at_least = 0},
                   {.name = "count", .value = 0, .value_name = "N", .help = "numbers", .at_least = 1},
-                  {.name = "vocabulary", .value = 0, .value_name = "N", .help = "different tokens", .at_least = 1}},
+                  {.name = "vocabulary", .value = 0, .value_name = "N", .help = "different tokens", .at_least = 1},
+                  {.name = "are-lengths", .value = false, .value_name = "", .help = "of series"}},
     .make = [](const Call& call) -> std::unique_ptr<Operation> { return std::make_unique<TokensOperation>(call); }};
 
 }  // namespace lockstep::model

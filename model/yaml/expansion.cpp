@@ -60,6 +60,7 @@ class Expander {
                                       current_, calls_.back().name));
     }
     drop_numbers_of_tokens();
+    if (shape_.tokens) separate_documents(description.input);
     description.calls = std::move(calls_);
     description.groups = std::move(groups_);
     return description;
@@ -123,6 +124,7 @@ class Expander {
       part.arguments["end"] = first + shape->elements();
       numbers_of_[name] = {.row = description.input, .first = first, .count = shape->elements()};
       first += shape->elements();
+      if (!is_row) series_steps_.insert(shape->extents()[0]);
       if (!is_row) {
         Call& shaped = add_call("reshape", name, {name + "/part"}, declared[i].line);
         shaped.arguments["shape"] = Numbers(shape->extents().begin(), shape->extents().end());
@@ -144,6 +146,55 @@ class Expander {
     tokens.arguments["vocabulary"] = embedding.get<std::int64_t>("vocabulary");
     input->second.are_tokens = true;
     from = {tokens.name};
+  }
+
+  /// --document-token: what mixes positions stays within documents.
+  void separate_documents(const std::string& tokens) {
+    const auto separator = options_.find<std::int64_t>(kDocumentToken);
+    if (!separator) return;
+    if (*separator >= shape_.outputs) {
+      throw std::invalid_argument(
+          fmt::format("--{} {}: the tokens are 0 to {}", kDocumentToken, *separator, shape_.outputs - 1));
+    }
+    const std::string places = tokens + "/documents";
+    bool is_read = false;
+    for (Call& call : calls_) {
+      const bool has_positions = call.kind == "embedding" && call.find<bool>("positions").value_or(false);
+      if (call.kind != "attention" && call.kind != "lstm" && call.kind != "gru" && !has_positions) continue;
+      call.from.push_back(places);
+      is_read = true;
+    }
+    if (!is_read) return;
+    Call documents{.kind = "documents", .name = places, .from = {tokens}};
+    documents.arguments["separator"] = *separator;
+    calls_.insert(calls_.begin(), std::move(documents));
+  }
+
+  /// The lengths that an input holds, for layers that leave out padding.
+  std::string lengths_of(const YamlNode& node, const Scope& scope) {
+    const std::vector<std::string> names = names_in(node, scope, "lengths");
+    const auto input = names.size() == 1 ? numbers_of_.find(names[0]) : numbers_of_.end();
+    if (input == numbers_of_.end() || input->second.count != 1) {
+      refuse(node.line,
+             "lengths: the name of an input belongs here that holds one number of each sample, the steps "
+             "that are no padding");
+    }
+    const std::string name = names[0] + "/lengths";
+    if (input->second.are_tokens) return name;
+    if (series_steps_.size() != 1) {
+      refuse(node.line, fmt::format("lengths: of which steps? The inputs have {} different numbers of them: there must "
+                                    "be one input of steps x numbers, or several with as many steps",
+                                    series_steps_.size()));
+    }
+    const std::string before = current_;
+    Call& lengths = add_call("tokens", name, {input->second.row}, node.line);
+    current_ = before;
+    lengths.arguments["first"] = input->second.first;
+    lengths.arguments["count"] = std::int64_t{1};
+    lengths.arguments["vocabulary"] = *series_steps_.begin() + 1;
+    lengths.arguments["are-lengths"] = true;
+    input->second.are_tokens = true;
+    return name;
   }
 
   /// Inputs that are read as tokens alone need no numbers.
@@ -269,7 +320,9 @@ class Expander {
   }
 
   /// Functions are words of their own, and an embedding brings its tokens.
-  static bool is_hidden(std::string_view operation) { return operation == kElementwise || operation == "tokens"; }
+  static bool is_hidden(std::string_view operation) {
+    return operation == kElementwise || operation == "tokens" || operation == "documents";
+  }
 
   const OperationKind* operation_named(std::string_view word) const {
     if (is_hidden(word)) return nullptr;
@@ -713,9 +766,10 @@ class Expander {
   void call(const Layer& layer, const OperationKind& operation, const Scope& scope) {
     std::vector<std::string> from{current_};
     Call arguments;
-    const bool takes_several = operation.most_inputs > 1;
+    const bool takes_several = operation.most_inputs > 1 && operation.token_inputs == 0;
     if (layer.value != nullptr && layer.value->is_mapping()) {
       std::vector<std::string> keys{"name", "from", "when", "norm", "activation"};
+      if (takes_lengths(operation)) keys.emplace_back("lengths");
       for (const NetworkOption& argument : operation.arguments) keys.push_back(argument.name);
       require_keys(layer, keys);
       for (const YamlEntry& entry : layer.value->entries) {
@@ -725,6 +779,9 @@ class Expander {
         set_argument(arguments, operation, entry.key, entry.value, scope);
       }
       if (const YamlNode* const given = layer.find("from")) from = names_in(*given, scope, "from");
+      if (const YamlNode* const given = layer.find("lengths"); given != nullptr && takes_lengths(operation)) {
+        from.push_back(lengths_of(*given, scope));
+      }
     } else if (layer.value != nullptr && layer.value->is_list() && takes_several) {
       for (std::string& value : names_in(*layer.value, scope, layer.kind)) from.push_back(std::move(value));
     } else if (layer.value != nullptr) {
@@ -751,6 +808,11 @@ class Expander {
         !calls_.empty() && calls_.back().name == name && calls_.back().arguments.contains("activation");
     if (!applied) activate(layer, scope);
     names_[name] = current_;
+  }
+
+  static bool takes_lengths(const OperationKind& operation) {
+    constexpr std::string_view kKinds[] = {"attention", "global-average", "global-max", "gru", "lstm", "mean"};
+    return std::ranges::find(kKinds, operation.name) != std::end(kKinds);
   }
 
   void require_arguments(const Layer& layer, const OperationKind& operation, const Call& given) const {
@@ -845,6 +907,7 @@ class Expander {
     bool are_tokens = false;
   };
   std::map<std::string, InputNumbers> numbers_of_;  ///< by the value
+  std::set<std::int64_t> series_steps_;             ///< first extents of the inputs that are no rows
   std::set<std::string> flat_names_;                ///< names of calls
   std::map<std::string, int> counts_;               ///< automatic names so far, by group and kind
   std::string current_, prefix_;  ///< the value before the next layer; names of the groups, each with a /

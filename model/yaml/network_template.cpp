@@ -60,6 +60,7 @@ class NetworkReader {
     if (const YamlNode* const options = document.find("options")) read_options(*options);
     kind_.options.push_back(weight_init_option());
     kind_.options.push_back(bias_init_option());
+    if (kind_.reads == Reads::tokens) kind_.options.push_back(document_token_option());
     if (const YamlNode* const window = document.find("window")) read_window(*window);
     if (kind_.reads == Reads::tokens && kind_.window.empty()) {
       refuse(document.line, "a network that reads tokens needs `window: NAME`, the option for the tokens of a sample");
@@ -193,7 +194,7 @@ class NetworkReader {
     const std::string& name = entry.key;
     const bool well_named = is_name(name) && name.find('.') == std::string::npos && name[0] >= 'a' && name[0] <= 'z';
     constexpr std::string_view kTaken[] = {"outputs", "classes",     "context-length", "vocabulary", "model",
-                                           "help",    "weight-init", "bias-init",      "config"};
+                                           "help",    "weight-init", "bias-init",      "config",     kDocumentToken};
     if (!well_named) {
       refuse(entry.line,
              fmt::format("options: {}: a name begins with a small letter and has letters, digits, _ and -", name));

@@ -82,9 +82,12 @@ TEST_F(CpuSequencesTest, Embeddings) {
          {.name = "y", .rows = rows, .columns = width, .tolerance = 2},
          {.name = "d_y", .rows = rows, .columns = width, .nan_at = rows > 1 ? width : -1},
          {.name = "d_table", .rows = vocabulary, .columns = width, .tolerance = 64},
-         {.name = "d_positions", .rows = positions, .columns = width, .tolerance = 64, .holds = place}},
+         {.name = "d_positions", .rows = positions, .columns = width, .tolerance = 64, .holds = place},
+         {.name = "places", .rows = rows, .columns = 1, .holds = Operand::tokens, .scale = double(positions)},
+         {.name = "y of places", .rows = rows, .columns = width, .tolerance = 2}},
         [&](SequenceOperations& s, const std::vector<Tensor>& t) {
           s.embedding_forward(t[0], t[1], t[2], t[3]);
+          if (positions > 0) s.embedding_forward(t[0], t[1], t[2], t[8], t[7]);
           s.embedding_backward(t[0], t[4], accumulate, t[5], t[6]);
         },
         fmt::format("embedding of {} rows", rows));
@@ -363,7 +366,144 @@ TEST_F(CpuSequencesTest, AttentionLetsNanThrough) {
   }
 }
 
+TEST_F(CpuSequencesTest, PlacesInDocuments) {
+  for (const RowOrder order : {RowOrder::sample_major, RowOrder::time_major}) {
+    for (const std::int64_t rows : {0, 1, 9}) {
+      compare(
+          {{.name = "tokens", .rows = rows, .columns = 13, .holds = Operand::tokens, .scale = 4},
+           {.name = "places", .rows = rows, .columns = 13, .holds = Operand::tokens, .scale = 1},
+           {.name = "some", .rows = 1, .columns = 7, .holds = Operand::tokens, .scale = 2},
+           {.name = "places after 5", .rows = 1, .columns = 12, .holds = Operand::tokens, .scale = 9}},
+          [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+            s.places_in_documents(t[0], {.separator = 2, .order = order}, t[1]);
+            s.places_in_documents(t[2], {.separator = 0, .first = 5}, t[3]);
+          },
+          "places");
+    }
+  }
+}
+
+TEST_F(CpuSequencesTest, AttentionsWithMasks) {
+  struct Case {
+    std::int64_t samples, context, heads, head_size;
+    float rate;
+    bool documents, lengths;
+  };
+  for (const auto& [samples, context, heads, head_size, rate, documents, lengths] :
+       {Case{3, 5, 2, 4, 0, true, false}, Case{2, 97, 2, 40, 0.2f, true, false}, Case{1, 130, 1, 64, 0, true, true},
+        Case{4, 33, 2, 7, 0.4f, false, true}, Case{3, 70, 1, 8, 0, false, true}}) {
+    const std::int64_t width = heads * head_size, rows = samples * context;
+    const Attention shape{
+        .context = context, .heads = heads, .head_size = head_size, .dropout = {rate, 17}, .causal = documents};
+    compare(
+        {{.name = "joint", .rows = rows, .columns = 3 * width, .scale = 2},
+         {.name = "keys", .rows = samples, .columns = 1, .holds = rate > 0 ? Operand::keys : Operand::nothing},
+         {.name = "y", .rows = rows, .columns = width, .tolerance = 100},
+         {.name = "log_sums", .rows = samples * heads, .columns = context, .tolerance = 60},
+         {.name = "d_y", .rows = rows, .columns = width},
+         {.name = "d_joint", .rows = rows, .columns = 3 * width, .tolerance = 600},
+         {.name = "tokens", .rows = samples, .columns = context, .holds = Operand::tokens, .scale = 9},
+         {.name = "places", .rows = samples, .columns = context, .holds = Operand::tokens, .scale = 1},
+         {.name = "lengths", .rows = samples, .columns = 1, .holds = Operand::tokens, .scale = double(context)}},
+        [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+          s.places_in_documents(t[6], {.separator = 3}, t[7]);
+          AttentionMask mask;
+          if (documents) mask.places = t[7].reshaped(rows, 1);
+          if (lengths) mask.lengths = t[8];
+          s.attention_forward(shape, {.joint = t[0], .dropout_keys = t[1], .mask = mask, .y = t[2], .log_sums = t[3]});
+          s.attention_backward(shape, {.joint = t[0],
+                                       .dropout_keys = t[1],
+                                       .mask = mask,
+                                       .y = t[2],
+                                       .log_sums = t[3],
+                                       .d_y = t[4],
+                                       .d_joint = t[5]});
+        },
+        fmt::format("attention of {} x {} with a mask", samples, context));
+  }
+}
+
+/// Length 0 among them, and one that is longer than the series.
+TEST_F(CpuSequencesTest, PaddedSeries) {
+  for (const auto pool : {PaddedSeries::Pool::mean, PaddedSeries::Pool::max, PaddedSeries::Pool::last}) {
+    for (const std::int64_t samples : {0, 1, 40}) {
+      const PaddedSeries series{.steps = 6, .pool = pool};
+      compare(
+          {{.name = "x", .rows = samples * 6, .columns = 35},
+           {.name = "lengths", .rows = samples, .columns = 1, .holds = Operand::tokens, .scale = 8},
+           {.name = "y", .rows = samples, .columns = 35, .tolerance = 10},
+           {.name = "d_y", .rows = samples, .columns = 35},
+           {.name = "d_x", .rows = samples * 6, .columns = 35, .tolerance = 10},
+           {.name = "inside", .rows = samples * 6, .columns = 1, .holds = Operand::tokens, .scale = 1},
+           {.name = "behind", .rows = samples * 6, .columns = 1, .holds = Operand::tokens, .scale = 1},
+           {.name = "carried", .rows = samples * 6, .columns = 35, .tolerance = 2}},
+          [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+            s.pool_series_forward(series, t[0], t[1], t[2]);
+            s.pool_series_backward(series, t[0], t[1], t[3], t[4]);
+            s.padded_rows(t[1], PaddedRows::inside, t[5]);
+            s.padded_rows(t[1], PaddedRows::behind_the_last, t[6]);
+            s.carry_rows(t[0], t[5], Accumulate::yes, t[7]);
+            s.carry_rows(t[7], t[6], Accumulate::no, t[7]);
+          },
+          fmt::format("pool {} of {} samples", static_cast<int>(pool), samples));
+    }
+  }
+}
+
 // ---- recurrence ----
+
+/// Every third sequence begins anew at a step, or so.
+constexpr Operand kPlacesOfSteps{.name = "places of steps", .columns = 1, .holds = Operand::tokens, .scale = 3};
+
+TEST_F(CpuSequencesTest, LstmsThatBeginAnew) {
+  for (const Lstm& shape :
+       {Lstm{.steps = 4, .sequences = 3, .hidden = 5}, Lstm{.steps = 6, .sequences = 20, .hidden = 100}}) {
+    const std::int64_t rows = shape.steps * shape.sequences, hidden = shape.hidden;
+    Operand places = kPlacesOfSteps;
+    places.rows = rows;
+    compare(
+        {{.name = "gates", .rows = rows, .columns = 4 * hidden, .tolerance = 400, .scale = 2},
+         {.name = "recurrent", .rows = hidden, .columns = 4 * hidden, .scale = 0.2},
+         {.name = "cells", .rows = rows + shape.sequences, .columns = hidden, .tolerance = 200},
+         {.name = "hidden", .rows = rows + shape.sequences, .columns = hidden, .tolerance = 200},
+         {.name = "d_hidden", .rows = rows, .columns = hidden, .tolerance = 400},
+         {.name = "d_cell", .rows = shape.sequences, .columns = hidden, .tolerance = 400},
+         places},
+        [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+          s.lstm_forward(shape, {.gates = t[0], .recurrent = t[1], .cells = t[2], .hidden = t[3], .places = t[6]});
+          s.lstm_backward(
+              shape,
+              {.gates = t[0], .recurrent = t[1], .cells = t[2], .d_hidden = t[4], .d_cell = t[5], .places = t[6]});
+        },
+        fmt::format("LSTM of {} sequences that begin anew", shape.sequences));
+  }
+}
+
+TEST_F(CpuSequencesTest, GrusThatBeginAnew) {
+  for (const Gru& shape :
+       {Gru{.steps = 4, .sequences = 3, .hidden = 5}, Gru{.steps = 6, .sequences = 20, .hidden = 100}}) {
+    const std::int64_t rows = shape.steps * shape.sequences, hidden = shape.hidden;
+    Operand places = kPlacesOfSteps;
+    places.rows = rows;
+    compare(
+        {{.name = "gates", .rows = rows, .columns = 3 * hidden, .tolerance = 400, .scale = 2},
+         {.name = "recurrent", .rows = hidden, .columns = 3 * hidden, .scale = 0.2},
+         {.name = "bias", .rows = 1, .columns = 3 * hidden},
+         {.name = "products", .rows = rows, .columns = 3 * hidden, .tolerance = 400},
+         {.name = "hidden", .rows = rows + shape.sequences, .columns = hidden, .tolerance = 200},
+         {.name = "d_hidden", .rows = rows, .columns = hidden, .tolerance = 400},
+         places},
+        [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+          s.gru_forward(
+              shape,
+              {.gates = t[0], .recurrent = t[1], .bias = t[2], .products = t[3], .hidden = t[4], .places = t[6]});
+          s.gru_backward(
+              shape,
+              {.gates = t[0], .recurrent = t[1], .products = t[3], .hidden = t[4], .d_hidden = t[5], .places = t[6]});
+        },
+        fmt::format("GRU of {} sequences that begin anew", shape.sequences));
+  }
+}
 
 TEST_F(CpuSequencesTest, Lstms) {
   struct Case {

@@ -301,6 +301,131 @@ TEST_P(CudaSequencesTest, AttendsToBothSides) {
   expect_same(d_joint, "d_joint");
 }
 
+TEST_P(CudaSequencesTest, KeepsDocumentsApart) {
+  for (const RowOrder order : {RowOrder::sample_major, RowOrder::time_major}) {
+    Pair &tokens = workspace(ElementType::int32, 3, 45), &places = workspace(ElementType::int32, 3, 45);
+    for (std::size_t i = 0; i < tokens.device.count(); ++i) set(tokens, i, static_cast<double>(i * 7 % 11 * (i % 5)));
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.places_in_documents(of(tokens), {.separator = 8, .order = order}, of(places));
+    });
+    EXPECT_EQ(places.device.values(), places.judge.values());
+    if (order == RowOrder::time_major) continue;
+    const Pair &table = filled(type(), 80, 24), &positions = filled(type(), 45, 24), &y = workspace(type(), 135, 24);
+    const Pair &d_y = filled(type(), 135, 24), &d_positions = gradient(Accumulate::no, 45, 24);
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.embedding_forward(of(tokens).reshaped(135, 1), of(table), of(positions), of(y),
+                                   of(places).reshaped(135, 1));
+      operations.embedding_backward(of(places).reshaped(135, 1), of(d_y), Accumulate::no, of(d_positions), {});
+    });
+    expect_same(y, "y");
+    expect_same(d_positions, "d_positions");
+  }
+}
+
+TEST_P(CudaSequencesTest, AttendsWithMasks) {
+  for (const std::int64_t head_size : {20, 64}) {  // 64: tensor cores without a mask
+    for (const bool causal : {true, false}) {
+      const Attention shape{.context = 45, .heads = 2, .head_size = head_size, .dropout = {}, .causal = causal};
+      const std::int64_t width = shape.width();
+      const Pair &joint = filled(type(), 135, 3 * width), &y = workspace(type(), 135, width);
+      const Pair &d_y = filled(type(), 135, width), &log_sums = workspace(ElementType::float32, 6, 45);
+      const Pair& d_joint = workspace(type(), 135, 3 * width);
+      Pair &places = workspace(ElementType::int32, 135, 1), &lengths = workspace(ElementType::int32, 3, 1);
+      for (std::size_t i = 0; i < 135; ++i) set(places, i, static_cast<double>(i % 45 % 34));
+      for (std::size_t s = 0; s < 3; ++s) set(lengths, s, std::array{0.0, 33.0, 90.0}[s]);
+      both([&](SequenceOperations& operations, const auto& of) {
+        AttentionMask mask;
+        if (causal) mask.places = of(places);
+        if (!causal) mask.lengths = of(lengths);
+        operations.attention_forward(shape, {.joint = of(joint), .mask = mask, .y = of(y), .log_sums = of(log_sums)});
+        operations.attention_backward(shape, {.joint = of(joint),
+                                              .mask = mask,
+                                              .y = of(y),
+                                              .log_sums = of(log_sums),
+                                              .d_y = of(d_y),
+                                              .d_joint = of(d_joint)});
+      });
+      expect_same(y, "y");
+      expect_same(d_joint, "d_joint");
+    }
+  }
+}
+
+TEST_P(CudaSequencesTest, BeginsAnewWithinAWindow) {
+  for (const std::int64_t hidden : {20, 130}) {
+    const std::int64_t steps = 5, sequences = 7, rows = steps * sequences;
+    Pair& places = workspace(ElementType::int32, rows, 1);
+    for (std::size_t i = 0; i < places.device.count(); ++i) set(places, i, static_cast<double>(i * 5 % 3));
+    const Pair &gates = filled(type(), rows, 4 * hidden),
+               &recurrent = filled(type(), hidden, 4 * hidden, recurrent_scale(hidden));
+    const Pair &cells = filled(type(), rows + sequences, hidden), &states = filled(type(), rows + sequences, hidden);
+    const Pair &d_hidden = filled(type(), rows, hidden), &d_cell = workspace(type(), sequences, hidden);
+    const Lstm lstm{.steps = steps, .sequences = sequences, .hidden = hidden};
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.lstm_forward(lstm, {.gates = of(gates),
+                                     .recurrent = of(recurrent),
+                                     .cells = of(cells),
+                                     .hidden = of(states),
+                                     .places = of(places)});
+      operations.lstm_backward(lstm, {.gates = of(gates),
+                                      .recurrent = of(recurrent),
+                                      .cells = of(cells),
+                                      .d_hidden = of(d_hidden),
+                                      .d_cell = of(d_cell),
+                                      .places = of(places)});
+    });
+    expect_same(states, "hidden");
+    expect_same(gates, "gradients of the sums");
+    expect_same(d_cell, "d_cell");
+    const Pair &of_gru = filled(type(), rows, 3 * hidden), &bias = filled(type(), 1, 3 * hidden),
+               &products = workspace(type(), rows, 3 * hidden),
+               &recurrent_of_gru = filled(type(), hidden, 3 * hidden, recurrent_scale(hidden)),
+               &states_of_gru = filled(type(), rows + sequences, hidden), &d_of_gru = filled(type(), rows, hidden);
+    const Gru gru{.steps = steps, .sequences = sequences, .hidden = hidden};
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.gru_forward(gru, {.gates = of(of_gru),
+                                   .recurrent = of(recurrent_of_gru),
+                                   .bias = of(bias),
+                                   .products = of(products),
+                                   .hidden = of(states_of_gru),
+                                   .places = of(places)});
+      operations.gru_backward(gru, {.gates = of(of_gru),
+                                    .recurrent = of(recurrent_of_gru),
+                                    .products = of(products),
+                                    .hidden = of(states_of_gru),
+                                    .d_hidden = of(d_of_gru),
+                                    .places = of(places)});
+    });
+    expect_same(states_of_gru, "hidden of the GRU");
+    expect_same(of_gru, "gradients of the GRU's sums");
+    expect_same(products, "gradients of the products");
+  }
+}
+
+TEST_P(CudaSequencesTest, PoolsPaddedSeries) {
+  for (const auto pool : {PaddedSeries::Pool::mean, PaddedSeries::Pool::max, PaddedSeries::Pool::last}) {
+    const PaddedSeries series{.steps = 6, .pool = pool};
+    const Pair &x = filled(type(), 24, 35), &y = workspace(type(), 4, 35), &d_y = filled(type(), 4, 35);
+    const Pair &d_x = workspace(type(), 24, 35), &carried = filled(type(), 24, 35);
+    const Pair &inside = workspace(ElementType::int32, 24, 1), &behind = workspace(ElementType::int32, 24, 1);
+    Pair& lengths = workspace(ElementType::int32, 4, 1);
+    for (std::size_t s = 0; s < 4; ++s) set(lengths, s, std::array{0.0, 1.0, 4.0, 9.0}[s]);
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.pool_series_forward(series, of(x), of(lengths), of(y));
+      operations.pool_series_backward(series, of(x), of(lengths), of(d_y), of(d_x));
+      operations.padded_rows(of(lengths), PaddedRows::inside, of(inside));
+      operations.padded_rows(of(lengths), PaddedRows::behind_the_last, of(behind));
+      operations.carry_rows(of(x), of(inside), Accumulate::yes, of(carried));
+      operations.carry_rows(of(carried), of(behind), Accumulate::no, of(carried));
+    });
+    expect_same(y, "y");
+    expect_same(d_x, "d_x");
+    expect_same(carried, "carried");
+    EXPECT_EQ(inside.device.values(), inside.judge.values());
+    EXPECT_EQ(behind.device.values(), behind.judge.values());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CudaSequencesTest, ::testing::ValuesIn(kTypes),
                          [](const auto& given) { return std::string(name_of(given.param)); });
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include "finite_differences.hpp"
 #include "model/yaml/network_template.hpp"
 #include "network_harness.hpp"
 
@@ -74,6 +75,19 @@ void expect_slope(NetworkInDoubles& net, const GradientCase& with, const SampleB
 NetworkOptions in_file(const std::string& network) {
   return {.name = "net.yaml",
           .source = std::make_shared<const NetworkKind>(read_network("name: n\nnetwork:\n" + network, "net.yaml"))};
+}
+
+/// A language model of gated recurrent units; document token 3 if it is asked for.
+NetworkOptions gru_of_documents(bool separates = true) {
+  NetworkOptions options{
+      .name = "net.yaml",
+      .source = std::make_shared<const NetworkKind>(
+          read_network("name: n\nreads: tokens\nwindow: unroll\noptions: {unroll: 9}\nnetwork:\n"
+                       "- embedding: {vocabulary: $vocabulary, width: 5}\n- gru: 4\n- gru: 6\n- dense: $vocabulary\n",
+                       "net.yaml"))};
+  options.values["unroll"] = std::int64_t{9};
+  if (separates) options.values[std::string(kDocumentToken)] = std::int64_t{3};
+  return options;
 }
 
 void PrintTo(const GradientCase& network, std::ostream* out) { *out << network.label; }
@@ -261,8 +275,111 @@ INSTANTIATE_TEST_SUITE_P(
                      {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}, {"dropout", 0.3}}},
                      tokens(5, 7),
                      2,
-                     true}),
+                     true},
+        GradientCase{"gpt_documents",
+                     {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}, {"document-token", 3}}},
+                     tokens(9, 4),
+                     3},
+        GradientCase{"lstm_documents",
+                     {.name = "lstm", .values = {{"hidden", Numbers{5}}, {"dropout", 0.3}, {"document-token", 3}}},
+                     tokens(9, 4),
+                     3,
+                     true},
+        GradientCase{"gru_documents", gru_of_documents(), tokens(9, 4), 3}),
     [](const auto& network) { return network.param.label; });
+
+/// The outputs for a window of one sample.
+std::vector<double> outputs_of(NetworkInDoubles& net, std::vector<std::int32_t> window) {
+  const Tensor input{window.data(), ElementType::int32, 1, static_cast<std::int64_t>(window.size())};
+  net.forget();
+  const Tensor output = net.network->forward(net.pass(input));
+  const auto all = output.elements<double>();
+  return {all.begin(), all.end()};
+}
+
+TEST(Documents, AreSeenApartByAllThatMixesPositions) {
+  const auto gpt = [](bool separates) {
+    NetworkOptions options{.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}}};
+    if (separates) options.values[std::string(kDocumentToken)] = std::int64_t{3};
+    return options;
+  };
+  const auto lstm = [](bool separates) {
+    NetworkOptions options{.name = "lstm", .values = {{"hidden", Numbers{5}}}};
+    if (separates) options.values[std::string(kDocumentToken)] = std::int64_t{3};
+    return options;
+  };
+  const std::vector<std::int32_t> rest{0, 2, 1}, first{3, 1, 1, 2},
+      second{3, 0};  // a document's end, and two whole ones
+  for (const auto& options : std::vector<std::function<NetworkOptions(bool)>>{gpt, lstm, gru_of_documents}) {
+    for (const bool separates : {true, false}) {
+      NetworkInDoubles net(make_network(options(separates), tokens(9, 4)), 1);
+      std::vector<std::int32_t> window(rest);
+      window.insert(window.end(), first.begin(), first.end());
+      window.insert(window.end(), second.begin(), second.end());
+      const std::vector<double> together = outputs_of(net, window);
+      double furthest = 0;
+      std::size_t begin = 0;
+      for (std::vector<std::int32_t> alone : {rest, first, second}) {
+        const std::size_t count = alone.size() * 4;
+        alone.resize(9, 1);  // nothing looks ahead
+        const std::vector<double> apart = outputs_of(net, alone);
+        for (std::size_t i = 0; i < count; ++i) furthest = std::max(furthest, std::abs(together[begin + i] - apart[i]));
+        begin += count;
+      }
+      EXPECT_EQ(begin, together.size());
+      if (separates) {
+        EXPECT_LT(furthest, 1e-12);
+      } else {
+        EXPECT_GT(furthest, 1e-3) << "documents do not matter: nothing is tested";
+      }
+    }
+  }
+}
+
+/// Series of up to 5 steps of 3 numbers, with lengths, through all that leaves padding out.
+TEST(Lengths, LeavePaddingOut) {
+  const NetworkOptions options{
+      .name = "net.yaml",
+      .source = std::make_shared<const NetworkKind>(read_network(
+          "name: n\ninputs: {series: [any, any], length: [any]}\nnetwork:\n"
+          "- lstm: {from: series, units: 4, direction: both, lengths: length, name: first}\n- dense: {units: 12}\n"
+          "- attention: {heads: 2, causal: no, lengths: length, name: seen}\n"
+          "- gru: {from: first, units: 3, direction: both, lengths: length, name: steps}\n"
+          "- mean: {axis: 0, from: seen, lengths: length, name: mean}\n"
+          "- global-max: {from: seen, lengths: length, name: most}\n"
+          "- global-average: {from: steps, lengths: length, name: average}\n"
+          "- gru: {from: seen, units: 2, direction: both, steps: last, lengths: length, name: second}\n"
+          "- lstm: {from: steps, units: 3, steps: last, lengths: length, name: third}\n"
+          "- concatenate: {from: [mean, most, average, second, third]}\n- dense: $outputs\n",
+          "net.yaml"))};
+  const SampleShape shape{.features = 16, .outputs = 3, .inputs = {{"series", {5, 3}}, {"length", {}}}};
+  NetworkInDoubles net(make_network(options, shape), 6);
+  std::vector<double> x = test::samples<double>("x", 6 * 16);
+  const std::vector<double> lengths{0, 1, 3, 5, 4, 2};
+  for (std::size_t s = 0; s < 6; ++s) x[s * 16 + 15] = lengths[s];
+  std::vector<std::int32_t> answers{0, 1, 2, 0, 1, 2};
+  const auto loss_at = [&](bool back) {
+    Pass pass = net.pass(test::view(x, 6, 16));
+    pass.samples = pass.input;
+    const Tensor output = net.network->forward(pass);
+    const double loss = net.loss(pass, output, test::view(answers, 6, 1), 1.0 / 6, back);
+    if (back) net.network->backward(pass, Accumulate::no, [](std::size_t) {});
+    return loss;
+  };
+  const double loss = loss_at(true);
+  const std::vector<double> gradients = net.gradients;
+  for (std::size_t s = 0; s < 6; ++s) {
+    for (std::size_t i = static_cast<std::size_t>(lengths[s]) * 3; i < 15; ++i) x[s * 16 + i] = 100;
+  }
+  EXPECT_NEAR(loss_at(true), loss, 1e-13) << "padding is seen";
+  for (std::size_t i = 0; i < gradients.size(); ++i) ASSERT_NEAR(net.gradients[i], gradients[i], 1e-13) << i;
+  for (const Parameter& parameter : net.table().all()) {
+    for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
+      const double slope = test::central_difference(net.parameters[i], [&] { return loss_at(false); });
+      EXPECT_NEAR(slope, gradients[i], 1e-8) << parameter.name;
+    }
+  }
+}
 
 /// The checker itself detects a slightly wrong gradient.
 TEST(WholeNetworkCheck, Fires) {

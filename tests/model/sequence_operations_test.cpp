@@ -271,6 +271,64 @@ TEST(SequenceChecks, Attention) {
       std::invalid_argument);
 }
 
+TEST(SequenceChecks, DocumentsAndPadding) {
+  test::IdleSequences sequences;
+  examine({"places_in_documents",
+           [](std::int64_t b) {
+             return std::vector<Argument>{
+                 {.name = "tokens", .type = kTokens, .rows = b, .columns = 5, .any_columns = b == 0},
+                 {.name = "places", .type = kTokens, .rows = b, .columns = 5, .any_columns = b == 0}};
+           },
+           [&](const Tensors& t) { sequences.places_in_documents(t[0], {.separator = 1}, t[1]); },
+           {1},
+           {0}});
+  examine({"carry_rows",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"x", kCompute, b, 4}, {"places", kTokens, b, 1}, {"y", kCompute, b, 4}};
+           },
+           [&](const Tensors& t) { sequences.carry_rows(t[0], t[1], Accumulate::yes, t[2]); },
+           {2},
+           {0}});
+  examine({"pool_series_forward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"x", kCompute, 3 * b, 4}, {"lengths", kTokens, b, 1}, {"y", kCompute, b, 4}};
+           },
+           [&](const Tensors& t) {
+             sequences.pool_series_forward({.steps = 3, .pool = PaddedSeries::Pool::max}, t[0], t[1], t[2]);
+           },
+           {2},
+           {0}});
+  examine({"pool_series_backward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"x", kCompute, 3 * b, 4},
+                                          {"lengths", kTokens, b, 1},
+                                          {"d_y", kCompute, b, 4},
+                                          {"d_x", kCompute, 3 * b, 4}};
+           },
+           [&](const Tensors& t) {
+             sequences.pool_series_backward({.steps = 3, .pool = PaddedSeries::Pool::max}, t[0], t[1], t[2], t[3]);
+           },
+           {3},
+           {0, 2}});
+  const Tensors t = tensors_for({{"joint", kCompute, 6, 24},
+                                 {"y", kCompute, 6, 8},
+                                 {"log_sums", kMaster, 4, 3},
+                                 {"places", kTokens, 6, 1},
+                                 {"lengths", kTokens, 2, 1},
+                                 {"tokens", kTokens, 2, 3},
+                                 {"more", kTokens, 2, 4}});
+  const auto attend = [&](bool causal, const AttentionMask& mask) {
+    sequences.attention_forward({.context = 3, .heads = 2, .head_size = 4, .dropout = {}, .causal = causal},
+                                {.joint = t[0], .mask = mask, .y = t[1], .log_sums = t[2]});
+  };
+  EXPECT_NO_THROW(attend(true, {.places = t[3], .lengths = t[4]}));
+  EXPECT_THROW(attend(false, {.places = t[3]}), std::invalid_argument);
+  EXPECT_THROW(attend(true, {.places = t[4]}), std::invalid_argument);
+  EXPECT_THROW(attend(false, {.lengths = t[3]}), std::invalid_argument);
+  EXPECT_THROW(sequences.places_in_documents(t[5], {.separator = 1, .first = 1}, t[6]), std::invalid_argument);
+  EXPECT_THROW(sequences.padded_rows(t[4], PaddedRows::inside, t[5]), std::invalid_argument);
+}
+
 TEST(SequenceChecks, Lstm) {
   test::IdleSequences sequences;
   const auto shape = [](std::int64_t count) { return Lstm{.steps = 3, .sequences = count, .hidden = 4}; };

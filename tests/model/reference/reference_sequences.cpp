@@ -55,11 +55,99 @@ void ReferenceSequences::do_to_tokens(const Tensor& samples, const TokenRange& r
   }
 }
 
+void ReferenceSequences::do_places_in_documents(const Tensor& tokens, const Documents& documents,
+                                                const Tensor& places) {
+  const bool is_time_major = documents.order == RowOrder::time_major;
+  const std::int64_t step = is_time_major ? tokens.columns : 1;
+  for (std::int64_t i = 0; i < tokens.count(); ++i) {
+    const bool is_first = is_time_major ? i < tokens.columns : documents.first == 0 && i % tokens.columns == 0;
+    std::int32_t* const place = places.elements<std::int32_t>().data() + documents.first + i;
+    *place = token(tokens, i) == documents.separator ? 0 : is_first ? (is_time_major ? 1 : 0) : place[-step] + 1;
+  }
+}
+
+void ReferenceSequences::do_padded_rows(const Tensor& lengths, PaddedRows rows, const Tensor& marks) {
+  if (lengths.rows == 0) return;
+  const std::int64_t steps = marks.rows / lengths.rows;
+  for (std::int64_t sample = 0; sample < lengths.rows; ++sample) {
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const bool inside = rows == PaddedRows::inside;
+      const std::int64_t row = inside ? sample * steps + step : (steps - 1 - step) * lengths.rows + sample;
+      const std::int64_t length = std::min<std::int64_t>(token(lengths, sample), steps);
+      const bool is_marked = inside ? step < length : step != length - 1;
+      marks.elements<std::int32_t>()[static_cast<std::size_t>(row)] = is_marked ? 1 : 0;
+    }
+  }
+}
+
+void ReferenceSequences::do_carry_rows(const Tensor& x, const Tensor& places, Accumulate accumulate, const Tensor& y) {
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      const double carried = token(places, r) != 0 ? at(x, r, c) : 0;
+      at(y, r, c) = accumulate == Accumulate::yes ? at(y, r, c) + carried : carried;
+    }
+  }
+}
+
+namespace {
+
+/// The step whose number is the greatest of a column, the first of equal ones.
+std::int64_t step_of_greatest(const Tensor& x, std::int64_t first, std::int64_t length, std::int64_t column) {
+  std::int64_t greatest = 0;
+  for (std::int64_t step = 1; step < length; ++step) {
+    if (at(x, first + step, column) > at(x, first + greatest, column)) greatest = step;
+  }
+  return greatest;
+}
+
+}  // namespace
+
+void ReferenceSequences::do_pool_series_forward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                                const Tensor& y) {
+  for (std::int64_t sample = 0; sample < y.rows; ++sample) {
+    const std::int64_t first = sample * series.steps,
+                       length = std::min<std::int64_t>(token(lengths, sample), series.steps);
+    for (std::int64_t c = 0; c < y.columns; ++c) {
+      at(y, sample, c) = 0;
+      if (length <= 0) continue;
+      if (series.pool == PaddedSeries::Pool::mean) {
+        for (std::int64_t step = 0; step < length; ++step) {
+          at(y, sample, c) += at(x, first + step, c) / static_cast<double>(length);
+        }
+      } else {
+        const bool is_last = series.pool == PaddedSeries::Pool::last;
+        at(y, sample, c) = at(x, first + (is_last ? length - 1 : step_of_greatest(x, first, length, c)), c);
+      }
+    }
+  }
+}
+
+void ReferenceSequences::do_pool_series_backward(const PaddedSeries& series, const Tensor& x, const Tensor& lengths,
+                                                 const Tensor& d_y, const Tensor& d_x) {
+  std::ranges::fill(d_x.elements<double>(), 0.0);
+  for (std::int64_t sample = 0; sample < d_y.rows; ++sample) {
+    const std::int64_t first = sample * series.steps,
+                       length = std::min<std::int64_t>(token(lengths, sample), series.steps);
+    for (std::int64_t c = 0; c < d_y.columns && length > 0; ++c) {
+      if (series.pool == PaddedSeries::Pool::mean) {
+        for (std::int64_t step = 0; step < length; ++step) {
+          at(d_x, first + step, c) = at(d_y, sample, c) / static_cast<double>(length);
+        }
+      } else {
+        const bool is_last = series.pool == PaddedSeries::Pool::last;
+        at(d_x, first + (is_last ? length - 1 : step_of_greatest(x, first, length, c)), c) = at(d_y, sample, c);
+      }
+    }
+  }
+}
+
 void ReferenceSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
-                                              const Tensor& y) {
+                                              const Tensor& y, const Tensor& places) {
   for (std::int64_t r = 0; r < y.rows; ++r) {
     for (std::int64_t c = 0; c < y.columns; ++c) {
-      at(y, r, c) = at(table, token(tokens, r), c) + (positions.present() ? at(positions, r % positions.rows, c) : 0);
+      at(y, r, c) = at(table, token(tokens, r), c);
+      if (positions.present())
+        at(y, r, c) += at(positions, places.present() ? token(places, r) : r % positions.rows, c);
     }
   }
 }
@@ -202,7 +290,17 @@ namespace {
 struct Head {
   const Attention& shape;
   const Tensor& keys;
+  const AttentionMask& mask;
   std::int64_t sample, head;
+
+  /// The first key that a query sees, and the one behind the last.
+  std::int64_t first_key(std::int64_t query) const {
+    return mask.places.present() ? query - token(mask.places, row(query)) : 0;
+  }
+  std::int64_t end_of_keys(std::int64_t query) const {
+    const std::int64_t end = shape.keys_of(query);
+    return mask.lengths.present() ? std::min<std::int64_t>(end, token(mask.lengths, sample)) : end;
+  }
 
   std::int64_t row(std::int64_t position) const { return sample * shape.context + position; }
   std::int64_t column(std::int64_t c) const { return head * shape.head_size + c; }
@@ -231,24 +329,28 @@ struct Head {
 };
 
 template <class Visit>
-void visit_heads(const Attention& shape, const Tensor& joint, const Tensor& keys, Visit visit) {
+void visit_heads(const Attention& shape, const Tensor& joint, const Tensor& keys, const AttentionMask& mask,
+                 Visit visit) {
   for (std::int64_t sample = 0; sample < joint.rows / shape.context; ++sample) {
-    for (std::int64_t head = 0; head < shape.heads; ++head) visit(Head{shape, keys, sample, head});
+    for (std::int64_t head = 0; head < shape.heads; ++head) visit(Head{shape, keys, mask, sample, head});
   }
 }
 
 }  // namespace
 
 void ReferenceSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
-  const auto& [joint, keys, y, log_sums] = operands;
-  visit_heads(shape, joint, keys, [&](const Head& head) {
+  const auto& [joint, keys, mask, y, log_sums] = operands;
+  visit_heads(shape, joint, keys, mask, [&](const Head& head) {
     for (std::int64_t i = shape.first; i < shape.context; ++i) {
-      double greatest = head.score(joint, i, 0), total = 0;
-      for (std::int64_t j = 1; j < shape.keys_of(i); ++j) greatest = std::max(greatest, head.score(joint, i, j));
-      for (std::int64_t j = 0; j < shape.keys_of(i); ++j) total += std::exp(head.score(joint, i, j) - greatest);
-      head.log_sum(log_sums, i) = greatest + std::log(total);
+      const std::int64_t first = head.first_key(i), end = head.end_of_keys(i);
       for (std::int64_t c = 0; c < shape.head_size; ++c) head.out(y, i - shape.first, c) = 0;
-      for (std::int64_t j = 0; j < shape.keys_of(i); ++j) {
+      head.log_sum(log_sums, i) = 0;
+      if (first >= end) continue;
+      double greatest = head.score(joint, i, first), total = 0;
+      for (std::int64_t j = first + 1; j < end; ++j) greatest = std::max(greatest, head.score(joint, i, j));
+      for (std::int64_t j = first; j < end; ++j) total += std::exp(head.score(joint, i, j) - greatest);
+      head.log_sum(log_sums, i) = greatest + std::log(total);
+      for (std::int64_t j = first; j < end; ++j) {
         const double p = std::exp(head.score(joint, i, j) - head.log_sum(log_sums, i)) * head.kept(i, j);
         for (std::int64_t c = 0; c < shape.head_size; ++c)
           head.out(y, i - shape.first, c) += p * head.value(joint, j, c);
@@ -260,13 +362,13 @@ void ReferenceSequences::do_attention_forward(const Attention& shape, const Atte
 /// p: the probabilities, k: the dropout's factors. d_v[j] = sum of p k d_y[i]; d_p = k d_y[i] v[j]'; d_score = p (d_p -
 /// sum over j of p d_p), and that sum is d_y[i] y[i]'.
 void ReferenceSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
-  const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
+  const auto& [joint, keys, mask, y, log_sums, d_y, d_joint] = operands;
   std::ranges::fill(d_joint.elements<double>(), 0.0);
-  visit_heads(shape, joint, keys, [&](const Head& head) {
+  visit_heads(shape, joint, keys, mask, [&](const Head& head) {
     for (std::int64_t i = 0; i < shape.context; ++i) {
       double mean = 0;
       for (std::int64_t c = 0; c < shape.head_size; ++c) mean += head.out(d_y, i, c) * head.out(y, i, c);
-      for (std::int64_t j = 0; j < shape.keys_of(i); ++j) {
+      for (std::int64_t j = head.first_key(i); j < head.end_of_keys(i); ++j) {
         const double p = std::exp(head.score(joint, i, j) - head.log_sum(log_sums, i)), kept = head.kept(i, j);
         double d_p = 0;
         for (std::int64_t c = 0; c < shape.head_size; ++c) {
@@ -287,15 +389,19 @@ namespace {
 
 double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
 
+/// False where a sequence begins anew: no state reaches this row, and no gradient leaves it for the one before.
+bool carries(const Tensor& places, std::int64_t row) { return !places.present() || token(places, row) != 0; }
+
 }  // namespace
 
 void ReferenceSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
-  const auto& [gates, recurrent, cells, hidden] = operands;
+  const auto& [gates, recurrent, cells, hidden, places] = operands;
   const std::int64_t units = shape.hidden;
   for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates, and states before
     const std::int64_t after = row + shape.sequences;
+    const double carried = carries(places, row) ? 1 : 0;
     for (std::int64_t g = 0; g < 4 * units; ++g) {
-      for (std::int64_t h = 0; h < units; ++h) at(gates, row, g) += at(hidden, row, h) * at(recurrent, h, g);
+      for (std::int64_t h = 0; h < units; ++h) at(gates, row, g) += carried * at(hidden, row, h) * at(recurrent, h, g);
     }
     for (std::int64_t u = 0; u < units; ++u) {
       double &i = at(gates, row, u), &f = at(gates, row, units + u), &g = at(gates, row, 2 * units + u),
@@ -304,14 +410,14 @@ void ReferenceSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOpe
       f = sigmoid(f);
       g = std::tanh(g);
       o = sigmoid(o);
-      at(cells, after, u) = f * at(cells, row, u) + i * g;
+      at(cells, after, u) = carried * f * at(cells, row, u) + i * g;
       at(hidden, after, u) = o * std::tanh(at(cells, after, u));
     }
   }
 }
 
 void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
-  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
+  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after, places] = operands;
   const std::int64_t units = shape.hidden, rows = shape.steps * shape.sequences;
   if (!gates_after.present()) std::ranges::fill(d_cell.elements<double>(), 0.0);
   for (std::int64_t row = 0; row < gates_after.rows; ++row) {
@@ -322,20 +428,21 @@ void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardO
   }
   for (std::int64_t row = rows - 1; row >= 0; --row) {
     const std::int64_t after = row + shape.sequences, sequence = row % shape.sequences;
+    const double carried = carries(places, row) ? 1 : 0;
     for (std::int64_t u = 0; u < units; ++u) {
       double &i = at(gates, row, u), &f = at(gates, row, units + u), &g = at(gates, row, 2 * units + u),
              &o = at(gates, row, 3 * units + u);
       const double shown = std::tanh(at(cells, after, u));
       const double d_h = at(d_hidden, row, u);
       const double d_c = at(d_cell, sequence, u) + d_h * o * (1 - shown * shown);
-      at(d_cell, sequence, u) = d_c * f;
-      const double d_i = d_c * g, d_f = d_c * at(cells, row, u), d_g = d_c * i, d_o = d_h * shown;
+      at(d_cell, sequence, u) = carried * d_c * f;
+      const double d_i = d_c * g, d_f = carried * d_c * at(cells, row, u), d_g = d_c * i, d_o = d_h * shown;
       i = d_i * i * (1 - i);
       f = d_f * f * (1 - f);
       g = d_g * (1 - g * g);
       o = d_o * o * (1 - o);
     }
-    if (row < shape.sequences) continue;
+    if (row < shape.sequences || !carries(places, row)) continue;
     for (std::int64_t h = 0; h < units; ++h) {
       double& reached = at(d_hidden, row - shape.sequences, h);
       for (std::int64_t g = 0; g < 4 * units; ++g) reached += at(recurrent, h, g) * at(gates, row, g);
@@ -344,33 +451,37 @@ void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardO
 }
 
 void ReferenceSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& operands) {
-  const auto& [gates, recurrent, bias, products, hidden] = operands;
+  const auto& [gates, recurrent, bias, products, hidden, places] = operands;
   const std::int64_t units = shape.hidden;
   for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates, and states before
+    const double carried = carries(places, row) ? 1 : 0;
     for (std::int64_t g = 0; g < 3 * units; ++g) {
       at(products, row, g) = at(bias, g);
-      for (std::int64_t h = 0; h < units; ++h) at(products, row, g) += at(hidden, row, h) * at(recurrent, h, g);
+      for (std::int64_t h = 0; h < units; ++h) {
+        at(products, row, g) += carried * at(hidden, row, h) * at(recurrent, h, g);
+      }
     }
     for (std::int64_t u = 0; u < units; ++u) {
       double &r = at(gates, row, u), &z = at(gates, row, units + u), &n = at(gates, row, 2 * units + u);
       r = sigmoid(r + at(products, row, u));
       z = sigmoid(z + at(products, row, units + u));
       n = std::tanh(n + r * at(products, row, 2 * units + u));
-      at(hidden, row + shape.sequences, u) = (1 - z) * n + z * at(hidden, row, u);
+      at(hidden, row + shape.sequences, u) = (1 - z) * n + z * carried * at(hidden, row, u);
     }
   }
 }
 
 void ReferenceSequences::do_gru_backward(const Gru& shape, const GruBackwardOperands& operands) {
-  const auto& [gates, recurrent, products, hidden, d_hidden] = operands;
+  const auto& [gates, recurrent, products, hidden, d_hidden, places] = operands;
   const std::int64_t units = shape.hidden;
   for (std::int64_t row = shape.steps * shape.sequences - 1; row >= 0; --row) {
-    const std::int64_t before = row - shape.sequences;
+    const double carried = carries(places, row) ? 1 : 0;
+    const std::int64_t before = carried == 0 ? -1 : row - shape.sequences;
     for (std::int64_t u = 0; u < units; ++u) {
       double &r = at(gates, row, u), &z = at(gates, row, units + u), &n = at(gates, row, 2 * units + u);
       const double d_h = at(d_hidden, row, u);
       const double d_new = d_h * (1 - z) * (1 - n * n);
-      const double d_update = d_h * (at(hidden, row, u) - n) * z * (1 - z);
+      const double d_update = d_h * (carried * at(hidden, row, u) - n) * z * (1 - z);
       const double d_reset = d_new * at(products, row, 2 * units + u) * r * (1 - r);
       if (before >= 0) at(d_hidden, before, u) += d_h * z;
       at(products, row, u) = d_reset;
