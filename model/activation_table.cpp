@@ -15,8 +15,8 @@ ElementType type_of(Holds holds, const OperationTypes& types) {
   switch (holds) {
     case Holds::activations:
       return types.compute;
-    case Holds::images:
-      return types.images;
+    case Holds::narrow:
+      return types.narrow;
     case Holds::statistics:
       return types.master;
     case Holds::sums:
@@ -55,7 +55,7 @@ std::int64_t ActivationTable::elements_per_sample() const noexcept {
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    const bool is_activation = entry.holds == Holds::activations || entry.holds == Holds::images;
+    const bool is_activation = entry.holds == Holds::activations || entry.holds == Holds::narrow;
     if (entry.memory_of == i && is_activation && !entry.per_batch) elements += entry.rows * entry.columns;
   }
   return elements;

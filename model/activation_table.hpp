@@ -18,7 +18,7 @@ namespace lockstep::model {
 /// Element type of an activation; the backend maps it to a concrete type.
 enum class Holds {
   activations,  ///< compute type
-  images,       ///< type of images
+  narrow,       ///< narrow type: bf16 where the CPU multiplies in bf16
   statistics,   ///< master type
   sums,         ///< float64
   choices,      ///< uint8

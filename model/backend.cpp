@@ -98,7 +98,7 @@ void Backend::convert_input(const Tensor& in, const InputTransform& transform, c
 void Backend::linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                              const Tensor& y) {
   const ElementType type = compute_type();
-  const ActivationTypes types{type, image_type()};
+  const ActivationTypes types{type, narrow_type()};
   require(types.is(x, x.rows, w.rows), "linear_forward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_forward",
           "w must be [inputs, outputs] in the compute type");
@@ -108,14 +108,14 @@ void Backend::linear_forward(const Tensor& x, const Tensor& w, const Tensor& bia
 }
 
 void Backend::linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate) {
-  require_linear_backward(operands, activation, {compute_type(), image_type()}, master_type());
+  require_linear_backward(operands, activation, {compute_type(), narrow_type()}, master_type());
   do_linear_backward(operands, activation, accumulate);
 }
 
 void Backend::linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                                   const Tensor& y) {
   const ElementType type = compute_type();
-  const ActivationTypes types{type, image_type()};
+  const ActivationTypes types{type, narrow_type()};
   require(types.is(x, x.rows, w.rows), "linear_gelu_forward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_gelu_forward",
           "w must be [inputs, outputs] in the compute type");
@@ -154,7 +154,7 @@ void Backend::do_linear_add_forward(const Tensor& x, const Tensor& w, const Tens
 
 void Backend::linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
                                            Accumulate accumulate, const Tensor& d_z_sums) {
-  require_linear_backward(operands, Activation::none, {compute_type(), image_type()}, master_type());
+  require_linear_backward(operands, Activation::none, {compute_type(), narrow_type()}, master_type());
   require(is(z, operands.x.type, operands.x.rows, operands.x.columns), "linear_backward_through_gelu",
           "z must have the shape of x");
   require(is(operands.d_x, z.type, z.rows, z.columns), "linear_backward_through_gelu", "d_x must have the shape of x");
@@ -365,13 +365,13 @@ void Backend::read(const Tensor& from, std::span<std::byte> host) {
 void Backend::repeat(std::span<const std::int64_t>, const std::function<void()>& work) { work(); }
 
 bool Backend::is_activation(const Tensor& x) const noexcept {
-  return is(x, compute_type(), x.rows, x.columns) || is(x, image_type(), x.rows, x.columns);
+  return is(x, compute_type(), x.rows, x.columns) || is(x, narrow_type(), x.rows, x.columns);
 }
 
 bool Backend::is_number(const Tensor& x) const noexcept {
   const bool of_gpus = x.type == ElementType::bfloat16 && !is_host();
   return is(x, x.type, x.rows, x.columns) &&
-         (x.type == compute_type() || x.type == master_type() || x.type == image_type() || of_gpus);
+         (x.type == compute_type() || x.type == master_type() || x.type == narrow_type() || of_gpus);
 }
 
 void Backend::upload(std::span<const float> host, const Tensor& to) {

@@ -190,7 +190,7 @@ class Backend {
   virtual ElementType master_type() const noexcept = 0;   ///< float32 or float64
   /// OperationTypes::images: elementwise functions, add(), cast() and sum_of_squares() take such
   /// tensors, too.
-  virtual ElementType image_type() const noexcept { return compute_type(); }
+  virtual ElementType narrow_type() const noexcept { return compute_type(); }
   virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< memory of tensors, 256-byte aligned
   /// Host memory from which copies to and from the device are fastest (pinned); any other host memory works, too.
   virtual std::pmr::memory_resource* host_memory() noexcept = 0;
@@ -228,12 +228,12 @@ class Backend {
   /// out[i] = in[i] * scale + shift; in: uint8, float32 or float64, same shape as out (compute type).
   void convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out);
   /// y[b,o] = act(sum_i x[b,i] w[i,o] + bias[o]); bias may be empty (data == nullptr). All in the compute type, x and y
-  /// also in the type of images, each by itself. In a compute type of bfloat16 rows of y may be longer than those of w,
+  /// also in the narrow type, each by itself. In a compute type of bfloat16 rows of y may be longer than those of w,
   /// which counts as padded with zeros; bias is as long as y's.
   void linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const Tensor& y);
   /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer), and so may
   /// d_w and d_bias (frozen weights). d_w and d_bias are in the master type, the others in the compute type, x, d_x,
-  /// and y together with d_y also in the type of images. y, d_y and d_bias may have padding as in linear_forward, d_y
+  /// and y together with d_y also in the narrow type. y, d_y and d_bias may have padding as in linear_forward, d_y
   /// zeros there.
   void linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate);
   /// z = x w + bias, y = gelu(z) as in SequenceOperations::gelu_forward: one call, for devices that fuse them into one
@@ -273,11 +273,11 @@ class Backend {
   /// parts: float64 [1, n * kLossSums], the sums of n losses; sums (float64 [1, kLossSums + n]) += their loss, metric
   /// and found times their shares, and behind these += the loss of each without its share.
   void combine_losses(const Tensor& parts, std::span<const LossShare> shares, const Tensor& sums);
-  /// y[i] = f(x[i]); one shape, all in the compute type or all in the type of images. y may be x.
+  /// y[i] = f(x[i]); one shape, all in the compute type or all in the narrow type. y may be x.
   void elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y);
   /// d_x[i] = d_y[i] f'(x[i]), from x or y: `read` is what slope_reads() says (absent for nothing). d_x may be d_y.
   void elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x);
-  /// to += x; both in the compute type, or both in the type of images.
+  /// to += x; both in the compute type, or both in the narrow type.
   void add(const Tensor& x, const Tensor& to);
   /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or
   /// compute type.
@@ -353,7 +353,7 @@ class Backend {
   virtual void do_write(std::span<const std::byte> host, const Tensor& to) = 0;
   virtual void do_read(const Tensor& from, std::span<std::byte> host) = 0;
 
-  /// In the compute type or the type of images.
+  /// In the compute type or the narrow type.
   bool is_activation(const Tensor& x) const noexcept;
   bool is_number(const Tensor& x) const noexcept;
 

@@ -235,19 +235,18 @@ void ImageOperations::augment(const Tensor& images, const Tensor& keys, const Au
 }
 
 bool ImageOperations::is_image(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const {
-  return is(tensor, types_.compute, rows, columns) || is(tensor, types_.images, rows, columns);
+  return is(tensor, types_.compute, rows, columns) || is(tensor, types_.narrow, rows, columns);
 }
 
 void ImageOperations::convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w,
                                           const Tensor& bias, Activation activation, const Tensor& y) {
   const char* const operation = "convolution_forward";
   require_shape(shape, operation);
-  require(is_image(x, x.rows, shape.in.elements()), operation, "x must be [batch, in.elements()] in a type of images");
+  require(is_image(x, x.rows, shape.in.elements()), operation, "x must be [batch, in.elements()] in a narrow type");
   require(is(w, types_.compute, shape.patch(), shape.out.channels), operation,
           "w must be [patch, out channels] in the compute type");
   require(absent_or(bias, types_.compute, 1, shape.out.channels), operation, "bias must be [1, out channels]");
-  require(is_image(y, x.rows, shape.out.elements()), operation,
-          "y must be [batch, out.elements()] in a type of images");
+  require(is_image(y, x.rows, shape.out.elements()), operation, "y must be [batch, out.elements()] in a narrow type");
   require(apart(x, y), operation, "y must have memory of its own");
   do_convolution_forward(shape, x, w, bias, activation, y);
 }
@@ -259,11 +258,11 @@ void ImageOperations::convolution_backward(const Convolution& shape, const Linea
   const std::int64_t batch = d_y.rows;
   require_shape(shape, operation);
   require((!x.present() && !d_w.present() && batch > 0) || is_image(x, batch, shape.in.elements()), operation,
-          "x must be [batch, in.elements()] in a type of images");
+          "x must be [batch, in.elements()] in a narrow type");
   require(is(w, types_.compute, shape.patch(), shape.out.channels), operation,
           "w must be [patch, out channels] in the compute type");
   require(is_image(d_y, batch, shape.out.elements()), operation,
-          "d_y must be [batch, out.elements()] in a type of images");
+          "d_y must be [batch, out.elements()] in a narrow type");
   require(activation == Activation::none || is(y, d_y.type, batch, shape.out.elements()), operation,
           "y must have the shape and the type of d_y where there is an activation");
   require(absent_or(d_w, types_.master, shape.patch(), shape.out.channels), operation,
@@ -271,7 +270,7 @@ void ImageOperations::convolution_backward(const Convolution& shape, const Linea
   require(absent_or(d_bias, types_.master, 1, shape.out.channels), operation,
           "d_bias must be [1, out channels] in the master type");
   require(!d_x.present() || is_image(d_x, batch, shape.in.elements()), operation,
-          "d_x must have the shape of x, in a type of images");
+          "d_x must have the shape of x, in a narrow type");
   require(apart(d_x, x) && apart(d_x, d_y), operation, "d_x must have memory of its own");
   do_convolution_backward(shape, operands, activation, accumulate);
 }
@@ -294,9 +293,9 @@ void ImageOperations::add_image_gradient(const Convolution& shape, const Tensor&
 void ImageOperations::max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   require_max_pool(shape, "max_pool_forward");
   require(is_image(x, x.rows, shape.in.elements()), "max_pool_forward",
-          "x must be [batch, in.elements()] in a type of images");
+          "x must be [batch, in.elements()] in a narrow type");
   require(is_image(y, x.rows, shape.out.elements()), "max_pool_forward",
-          "y must be [batch, out.elements()] in a type of images");
+          "y must be [batch, out.elements()] in a narrow type");
   require(is(chosen, ElementType::uint8, x.rows, shape.out.elements()), "max_pool_forward",
           "chosen must be uint8 [batch, out.elements()]");
   require(apart(x, y), "max_pool_forward", "y must have memory of its own");
@@ -308,9 +307,9 @@ void ImageOperations::max_pool_backward(const Pool& shape, const Tensor& chosen,
   require(is(chosen, ElementType::uint8, d_y.rows, shape.out.elements()), "max_pool_backward",
           "chosen must be uint8 [batch, out.elements()]");
   require(is_image(d_y, d_y.rows, shape.out.elements()), "max_pool_backward",
-          "d_y must be [batch, out.elements()] in a type of images");
+          "d_y must be [batch, out.elements()] in a narrow type");
   require(is_image(d_x, d_y.rows, shape.in.elements()), "max_pool_backward",
-          "d_x must be [batch, in.elements()] in a type of images");
+          "d_x must be [batch, in.elements()] in a narrow type");
   require(apart(d_y, d_x), "max_pool_backward", "d_x must have memory of its own");
   do_max_pool_backward(shape, chosen, d_y, d_x);
 }
@@ -319,9 +318,9 @@ void ImageOperations::average_pool_forward(const AveragePool& shape, const Tenso
   const char* const operation = "average_pool_forward";
   require_shape(shape.pool, operation);
   require(is_image(x, x.rows, shape.pool.in.elements()), operation,
-          "x must be [batch, in.elements()] in a type of images");
+          "x must be [batch, in.elements()] in a narrow type");
   require(is_image(y, x.rows, shape.pool.out.elements()), operation,
-          "y must be [batch, out.elements()] in a type of images");
+          "y must be [batch, out.elements()] in a narrow type");
   require(apart(x, y), operation, "y must have memory of its own");
   do_average_pool_forward(shape, x, y);
 }
@@ -330,9 +329,9 @@ void ImageOperations::average_pool_backward(const AveragePool& shape, const Tens
   const char* const operation = "average_pool_backward";
   require_shape(shape.pool, operation);
   require(is_image(d_y, d_y.rows, shape.pool.out.elements()), operation,
-          "d_y must be [batch, out.elements()] in a type of images");
+          "d_y must be [batch, out.elements()] in a narrow type");
   require(is_image(d_x, d_y.rows, shape.pool.in.elements()), operation,
-          "d_x must be [batch, in.elements()] in a type of images");
+          "d_x must be [batch, in.elements()] in a narrow type");
   require(apart(d_y, d_x), operation, "d_x must have memory of its own");
   do_average_pool_backward(shape, d_y, d_x);
 }
@@ -381,7 +380,7 @@ void ImageOperations::group_norm_forward(const GroupNorm& norm, const GroupNormF
   const char* const operation = "group_norm_forward";
   require_shape(norm, operation);
   require(is_image(x, x.rows, norm.elements()) && is(y, x.type, x.rows, norm.elements()), operation,
-          "x and y must be [batch, places * channels] in one type of images");
+          "x and y must be [batch, places * channels] in one narrow type");
   require(is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels), operation,
           "scale and shift must be [1, channels] in the compute type");
   require(is(mean, types_.master, x.rows, norm.groups) && is(inverse, types_.master, x.rows, norm.groups), operation,
@@ -397,7 +396,7 @@ void ImageOperations::group_norm_backward(const GroupNorm& norm, const GroupNorm
   require_shape(norm, operation);
   require(is_image(x, x.rows, norm.elements()) && is(d_y, x.type, x.rows, norm.elements()) &&
               absent_or(d_x, x.type, x.rows, norm.elements()),
-          operation, "x, d_y and d_x must be [batch, places * channels] in one type of images");
+          operation, "x, d_y and d_x must be [batch, places * channels] in one narrow type");
   require(is(mean, types_.master, x.rows, norm.groups) && is(inverse, types_.master, x.rows, norm.groups), operation,
           "mean and inverse must be [batch, groups] in the master type");
   require(is(scale, types_.compute, 1, norm.channels), operation, "scale must be [1, channels] in the compute type");
@@ -464,7 +463,7 @@ void ImageOperations::copy_strided(const StridedCopy& copy, const Tensor& x, con
 }
 
 void ImageOperations::bias_forward(const Tensor& bias, Activation activation, const Tensor& y) {
-  require(is_image(y, y.rows, y.columns), "bias_forward", "y must be [rows, channels] in a type of images");
+  require(is_image(y, y.rows, y.columns), "bias_forward", "y must be [rows, channels] in a narrow type");
   require(absent_or(bias, types_.compute, 1, y.columns), "bias_forward", "bias must be [1, channels]");
   do_bias_forward(bias, activation, y);
 }
@@ -472,7 +471,7 @@ void ImageOperations::bias_forward(const Tensor& bias, Activation activation, co
 void ImageOperations::bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
                                     const Tensor& d_bias) {
   const char* const operation = "bias_backward";
-  require(is_image(d_y, d_y.rows, d_y.columns), operation, "d_y must be [rows, channels] in a type of images");
+  require(is_image(d_y, d_y.rows, d_y.columns), operation, "d_y must be [rows, channels] in a narrow type");
   require(activation == Activation::none || is(y, d_y.type, d_y.rows, d_y.columns), operation,
           "y must have the shape and the type of d_y where there is an activation");
   require(absent_or(d_bias, types_.master, 1, d_y.columns), operation, "d_bias must be [1, channels]");
@@ -482,7 +481,7 @@ void ImageOperations::bias_backward(Activation activation, const Tensor& y, cons
 void ImageOperations::global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
   require(is_shape(in), "global_average_forward", "images must have pixels and channels");
   require(is_image(x, x.rows, in.elements()) && is_image(y, x.rows, in.channels), "global_average_forward",
-          "x must be [batch, in.elements()], y [batch, channels], in a type of images");
+          "x must be [batch, in.elements()], y [batch, channels], in a narrow type");
   require(apart(x, y), "global_average_forward", "y must have memory of its own");
   do_global_average_forward(in, x, y);
 }
@@ -490,7 +489,7 @@ void ImageOperations::global_average_forward(const ImageShape& in, const Tensor&
 void ImageOperations::global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) {
   require(is_shape(in), "global_average_backward", "images must have pixels and channels");
   require(is_image(d_y, d_y.rows, in.channels) && is_image(d_x, d_y.rows, in.elements()), "global_average_backward",
-          "d_y must be [batch, channels], d_x [batch, in.elements()], in a type of images");
+          "d_y must be [batch, channels], d_x [batch, in.elements()], in a narrow type");
   require(apart(d_y, d_x), "global_average_backward", "d_x must have memory of its own");
   do_global_average_backward(in, d_y, d_x);
 }
@@ -500,7 +499,7 @@ void ImageOperations::response_normalization_forward(const ResponseNormalization
   const char* const operation = "response_normalization_forward";
   require_shape(norm, operation);
   require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
-          "x must be [batch, pixels * channels] in a type of images");
+          "x must be [batch, pixels * channels] in a narrow type");
   require(is(y, x.type, x.rows, x.columns), operation, "y must have the shape and the type of x");
   require(apart(x, y), operation, "y must have memory of its own");
   do_response_normalization_forward(norm, x, y);
@@ -511,7 +510,7 @@ void ImageOperations::response_normalization_backward(const ResponseNormalizatio
   const char* const operation = "response_normalization_backward";
   require_shape(norm, operation);
   require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
-          "x must be [batch, pixels * channels] in a type of images");
+          "x must be [batch, pixels * channels] in a narrow type");
   require(is(y, x.type, x.rows, x.columns) && is(d_y, x.type, x.rows, x.columns) && is(d_x, x.type, x.rows, x.columns),
           operation, "y, d_y and d_x must have the shape and the type of x");
   require(apart(d_x, x) && apart(d_x, y) && same_or_apart(d_x, d_y), operation,
@@ -523,7 +522,7 @@ void ImageOperations::subsample_forward(const ImageShape& in, const ImageShape& 
                                         const Tensor& x, const Tensor& y) {
   require_subsampling(in, out, stride, "subsample_forward");
   require(is_image(x, x.rows, in.elements()) && is(y, x.type, x.rows, out.elements()), "subsample_forward",
-          "x must be [batch, in.elements()], y [batch, out.elements()], in one type of images");
+          "x must be [batch, in.elements()], y [batch, out.elements()], in one narrow type");
   require(apart(x, y), "subsample_forward", "y must have memory of its own");
   do_subsample_forward(in, out, stride, x, y);
 }
@@ -532,7 +531,7 @@ void ImageOperations::subsample_backward(const ImageShape& in, const ImageShape&
                                          const Tensor& d_y, const Tensor& d_x) {
   require_subsampling(in, out, stride, "subsample_backward");
   require(is_image(d_y, d_y.rows, out.elements()) && is(d_x, d_y.type, d_y.rows, in.elements()), "subsample_backward",
-          "d_y must be [batch, out.elements()], d_x [batch, in.elements()], in one type of images");
+          "d_y must be [batch, out.elements()], d_x [batch, in.elements()], in one narrow type");
   require(apart(d_y, d_x), "subsample_backward", "d_x must have memory of its own");
   do_subsample_backward(in, out, stride, d_y, d_x);
 }
@@ -540,7 +539,7 @@ void ImageOperations::subsample_backward(const ImageShape& in, const ImageShape&
 void ImageOperations::batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) {
   require_shape(norm, "batch_norm_sums");
   require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), "batch_norm_sums",
-          "x must be [batch, pixels * channels] in a type of images");
+          "x must be [batch, pixels * channels] in a narrow type");
   require(is(sums, ElementType::float64, 1, 2 * norm.channels + 1), "batch_norm_sums",
           "sums must be float64 [1, 2 * channels + 1]");
   do_batch_norm_sums(norm, x, sums);
@@ -551,7 +550,7 @@ void ImageOperations::batch_norm_forward(const BatchNorm& norm, const BatchNormF
   const char* const operation = "batch_norm_forward";
   require_shape(norm, operation);
   require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
-          "x must be [batch, pixels * channels] in a type of images");
+          "x must be [batch, pixels * channels] in a narrow type");
   require(is(sums, ElementType::float64, 1, 2 * norm.channels + 1), operation,
           "sums must be float64 [1, 2 * channels + 1]");
   require(is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels), operation,
@@ -580,7 +579,7 @@ void ImageOperations::batch_norm_inference(const BatchNorm& norm, const BatchNor
   const char* const operation = "batch_norm_inference";
   require_shape(norm, operation);
   require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
-          "x must be [batch, pixels * channels] in a type of images");
+          "x must be [batch, pixels * channels] in a narrow type");
   require(is(mean, types_.compute, 1, norm.channels) && is(variance, types_.compute, 1, norm.channels) &&
               is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels),
           operation, "mean, variance, scale and shift must be [1, channels] in the compute type");
@@ -597,7 +596,7 @@ void ImageOperations::batch_norm_inference_backward(const BatchNorm& norm,
   const char* const operation = "batch_norm_inference_backward";
   require_shape(norm, operation);
   require(is_image(d_y, d_y.rows, d_y.columns) && has_channels(d_y, norm.channels), operation,
-          "d_y must be [batch, pixels * channels] in a type of images");
+          "d_y must be [batch, pixels * channels] in a narrow type");
   require(!norm.relu || is(y, d_y.type, d_y.rows, d_y.columns), operation,
           "y must have the shape and the type of d_y where there is a relu");
   require(is(variance, types_.compute, 1, norm.channels) && is(scale, types_.compute, 1, norm.channels), operation,
@@ -615,7 +614,7 @@ void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const Batc
   const bool recomputed = norm.relu && recomputes_relu() && shift.present();
   require_shape(norm, operation);
   require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
-          "x must be [batch, pixels * channels] in a type of images");
+          "x must be [batch, pixels * channels] in a narrow type");
   require(is(d_y, x.type, x.rows, x.columns), operation, "d_y must have the shape and the type of x");
   require(!norm.relu || recomputed || is(y, x.type, x.rows, x.columns), operation,
           "y must have the shape and the type of x where there is a relu");
@@ -639,7 +638,7 @@ void ImageOperations::batch_norm_backward(const BatchNorm& norm, const BatchNorm
           operation, "shift must be [1, channels] in the compute type where a relu is recomputed, else absent");
   require_shape(norm, operation);
   require(is_image(x, x.rows, x.columns) && has_channels(x, norm.channels), operation,
-          "x must be [batch, pixels * channels] in a type of images");
+          "x must be [batch, pixels * channels] in a narrow type");
   require(is(d_y, x.type, x.rows, x.columns) && is(d_x, x.type, x.rows, x.columns), operation,
           "d_y and d_x must have the shape and the type of x");
   require(is(mean, types_.master, 1, norm.channels) && is(inverse, types_.master, 1, norm.channels), operation,

@@ -4,7 +4,7 @@
 /// [kernel depth, kernel height, kernel width, in channels, out channels] row-major, which is the [inputs, outputs]
 /// matrix of a dense layer over a patch. One layout from end to end.
 ///
-/// A device may have a type of images besides the compute type (OperationTypes::images). Convolutions, biases, norms of
+/// A device may have a narrow type besides the compute type (OperationTypes::images). Convolutions, biases, norms of
 /// batches and groups, pools, global averages, response normalisations and subsamplings then take values and gradients
 /// of either type; biases, norms and subsamplings take all of one type. Sums and statistics stay as they are.
 ///
@@ -331,7 +331,7 @@ class ImageOperations {
   const OperationTypes& types() const noexcept { return types_; }
 
  private:
-  /// Checks for a shape, in the compute type or the type of images.
+  /// Checks for a shape, in the compute type or the narrow type.
   bool is_image(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const;
 
   LOCKSTEP_IMAGE_OPERATIONS(virtual void, { missing_operation(__func__); })

@@ -20,7 +20,7 @@ void require_targets(const Batch& batch) {
 }
 
 OperationTypes types_of(const Backend& backend) {
-  return {.compute = backend.compute_type(), .master = backend.master_type(), .images = backend.image_type()};
+  return {.compute = backend.compute_type(), .master = backend.master_type(), .narrow = backend.narrow_type()};
 }
 
 Purpose purpose_of(const ParameterState& parameters) {

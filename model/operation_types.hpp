@@ -69,12 +69,12 @@ struct LinearBackwardOperands {
 };
 
 /// Element types of a backend: activations, and parameters as GEMMs read them; parameters, gradients and optimiser
-/// state as they are kept; images between operations that read and write them in that type (Holds::images), and the
-/// gradients of such images.
+/// state as they are kept; values between operations that read and write them in a narrower type (Holds::narrow), and
+/// the gradients of such values.
 struct OperationTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;
-  ElementType images = compute;
+  ElementType narrow = compute;
 };
 
 /// For virtual functions do_OPERATION() that a device does not implement; `function`: its __func__.

@@ -367,7 +367,7 @@ void SequenceOperations::gru_backward(const Gru& shape, const GruBackwardOperand
 }
 
 bool SequenceOperations::is_activation(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const {
-  return is(tensor, types_.compute, rows, columns) || is(tensor, types_.images, rows, columns);
+  return is(tensor, types_.compute, rows, columns) || is(tensor, types_.narrow, rows, columns);
 }
 
 }  // namespace lockstep::model

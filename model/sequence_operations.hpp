@@ -93,7 +93,7 @@ struct LayerNormBackwardOperands {
 struct TokenRange {
   std::int64_t first = 0, count = 0;  ///< numbers of the sample
   std::int64_t vocabulary = 0;        ///< tokens are 0 to vocabulary - 1
-  bool are_lengths = false;           ///< of series of vocabulary - 1 steps
+  bool are_lengths = false;           ///< they are lengths of series of up to vocabulary - 1 steps
 };
 /// Products of pairs of matrices: `count` of them, one below the other in each tensor.
 struct BatchedProduct {
@@ -211,11 +211,11 @@ class SequenceOperations {
 
   /// sum = x + residual (without a residual sum must be empty and x takes its place); y = scale * (sum - mean) *
   /// inverse + shift, per row (Ba, Kiros & Hinton 2016), epsilon 1e-5, biased variance. mean, inverse: master type [R,
-  /// 1]. sum may be the same tensor as residual or x. y may be in the type of images.
+  /// 1]. sum may be the same tensor as residual or x. y may be in the narrow type.
   void layer_norm_forward(const LayerNormForwardOperands& operands);
   /// x: the input of the norm. d_x = gradient through the norm + d_residual (the gradient that reached `sum` past the
   /// norm; may be empty or the same tensor as d_x). d_scale and d_shift (master type [1, width], may be empty on a
-  /// host) = or +=. d_y may be in the type of images.
+  /// host) = or +=. d_y may be in the narrow type.
   void layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate);
 
   /// x becomes x + bias (bias [1, width] may be empty); y = gelu of that, in the form with tanh (Hendrycks & Gimpel
@@ -227,7 +227,7 @@ class SequenceOperations {
 
   /// y = x with elements dropped (Srivastava et al. 2014; randomness.hpp); keys: uint64 [samples, 1], x [samples *
   /// positions, columns]. Its own backward: call it with d_y for x. y may be the same tensor as x. Both may be in the
-  /// type of images.
+  /// narrow type.
   void dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y);
 
   /// c = a b for each pair of matrices. a [count * rows, inner], b [count * inner, columns], or each of their matrices
@@ -236,7 +236,7 @@ class SequenceOperations {
   /// y [R, width] from joint [R, 3 width]; R = samples * context. log_sums: master type [samples * heads, context]: log
   /// of the sum of exponentials of each row of scores. No matrix of context x context is kept. keys: for the dropout;
   /// may be empty if its rate is 0. A query that the mask leaves no key has a row of zeros. joint and y, and their
-  /// gradients, may all be in the type of images.
+  /// gradients, may all be in the narrow type.
   void attention_forward(const Attention& shape, const AttentionForwardOperands& operands);
   void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands);
 
@@ -269,7 +269,7 @@ class SequenceOperations {
  private:
   LOCKSTEP_SEQUENCE_OPERATIONS(virtual void, { missing_operation(__func__); })
 
-  /// In the compute type or the type of images.
+  /// In the compute type or the narrow type.
   bool is_activation(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const;
 
   OperationTypes types_;

@@ -236,7 +236,7 @@ comm::BucketRule bucket_rule(std::int64_t elements, const Place& place, const co
 model::MemoryTypes memory_types(const Place& place) {
   if (place.gpu) return model::memory_types_on_gpu(place.precision);
   const bool multiplies_bf16 = place.bf16_unit != model::Bf16Unit::none;
-  return {.images = multiplies_bf16 ? model::ElementType::bfloat16 : model::ElementType::float32};
+  return {.narrow = multiplies_bf16 ? model::ElementType::bfloat16 : model::ElementType::float32};
 }
 
 }  // namespace lockstep::app

@@ -18,7 +18,7 @@ struct TokenNumbers {
   std::string input;                  ///< name of the input that they are
   std::int64_t first = 0, count = 0;  ///< numbers of the sample
   std::int64_t vocabulary = 0;        ///< tokens are 0 to vocabulary - 1
-  bool are_lengths = false;           ///< of series of vocabulary - 1 steps
+  bool are_lengths = false;           ///< they are lengths of series of up to vocabulary - 1 steps
 
   bool takes(double number) const noexcept;
   /// Why a number is no token, as the end of a sentence that begins with the file.

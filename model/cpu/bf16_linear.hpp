@@ -1,5 +1,5 @@
 /// \file
-/// Linear maps in bf16 with values that are stored in bf16 (Holds::images), some or all: the sums leave the tiles of a
+/// Linear maps in bf16 with values that are stored in bf16 (Holds::narrow), some or all: the sums leave the tiles of a
 /// product with bias and activation, rounded, and gradients are prepared in bf16. Weights, biases and the gradients of
 /// both are fp32. At least kThin outputs; no extent may be zero.
 #pragma once

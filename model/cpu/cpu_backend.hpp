@@ -1,7 +1,7 @@
 /// \file
 /// The CPU: fp32, matrix multiplications through gemm(), everything else in our own vectorised loops. With a Bf16Unit,
 /// factors of products and convolutions are rounded to bf16 on their way; tensors are fp32 but for values between
-/// operations that take bf16 (Holds::images).
+/// operations that take bf16 (Holds::narrow).
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ class CpuBackend : public HostBackend {
   std::vector<std::string> notes() const override { return images_.notes(); }
   ElementType compute_type() const noexcept override { return ElementType::float32; }
   ElementType master_type() const noexcept override { return ElementType::float32; }
-  ElementType image_type() const noexcept override { return cpu::image_type(unit_); }
+  ElementType narrow_type() const noexcept override { return cpu::narrow_type(unit_); }
   std::pmr::memory_resource* memory() noexcept override { return &memory_; }
   ImageOperations& images() noexcept override { return images_; }
   SequenceOperations& sequences() noexcept override { return sequences_; }

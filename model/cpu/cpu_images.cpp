@@ -27,7 +27,7 @@ void put(float value, Accumulate accumulate, float& to) { to = accumulate == Acc
 }  // namespace
 
 CpuImages::CpuImages(ThreadPool& threads, Bf16Unit unit)
-    : ImageOperations({.compute = ElementType::float32, .master = ElementType::float32, .images = image_type(unit)}),
+    : ImageOperations({.compute = ElementType::float32, .master = ElementType::float32, .narrow = narrow_type(unit)}),
       threads_(threads),
       convolver_(threads, unit) {}
 

@@ -14,8 +14,8 @@
 
 namespace lockstep::model::cpu {
 
-/// The type of images: OperationTypes::images.
-constexpr ElementType image_type(Bf16Unit unit) noexcept {
+/// The narrow type: OperationTypes::images.
+constexpr ElementType narrow_type(Bf16Unit unit) noexcept {
   return unit == Bf16Unit::none ? ElementType::float32 : ElementType::bfloat16;
 }
 
@@ -26,7 +26,7 @@ class CpuImages final : public ImageOperations {
   /// Remarks about operations that run slower than expected, found at the first call of a shape; normally empty.
   std::vector<std::string> notes() const { return convolver_.notes(); }
   /// In fp32 the recomputed values are those of the forward pass but for a rounding: the mask could be another one.
-  bool recomputes_relu() const noexcept override { return types().images == ElementType::bfloat16; }
+  bool recomputes_relu() const noexcept override { return types().narrow == ElementType::bfloat16; }
 
  private:
   LOCKSTEP_IMAGE_OPERATIONS(void, override)

@@ -17,7 +17,7 @@ class CpuSequences final : public SequenceOperations {
  public:
   /// The pool must outlive it. Workspace for intermediate results grows with the first call of each shape.
   CpuSequences(ThreadPool& threads, Bf16Unit unit)
-      : SequenceOperations({.images = unit == Bf16Unit::none ? ElementType::float32 : ElementType::bfloat16}),
+      : SequenceOperations({.narrow = unit == Bf16Unit::none ? ElementType::float32 : ElementType::bfloat16}),
         threads_(threads),
         unit_(unit) {}
 

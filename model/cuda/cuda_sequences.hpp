@@ -61,7 +61,7 @@ class CudaSequences final : public SequenceOperations {
   std::unique_ptr<AttentionLibrary> attention_;
   Blocks deltas_;
   std::array<Blocks, 1 + kSideQueues> lstm_parts_;  ///< by queue
-  Blocks hidden_before_, cells_before_, carried_;   ///< of recurrent steps with places
+  Blocks hidden_before_, cells_before_, carried_;   ///< for recurrent steps with places
 };
 
 }  // namespace lockstep::model::cuda

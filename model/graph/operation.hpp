@@ -58,11 +58,11 @@ struct OperationNeeds {
   bool makes_sum = false;
   bool adds_in_product =
       false;  ///< forward can add another value in the product that makes its output: NodePass::added()
-  /// These inputs may be Holds::images, which the CPU stores in bf16; the same of the output. Their gradients are then,
+  /// These inputs may be Holds::narrow, which the CPU stores in bf16; the same of the output. Their gradients are then,
   /// too. What of them is stored so depends on the other operations that make and read them.
-  std::uint32_t image_inputs = 0;
-  bool image_output = false;
-  bool images_alike = false;  ///< image_inputs and the output are all stored so, or none is
+  std::uint32_t narrow_inputs = 0;
+  bool narrow_output = false;
+  bool narrow_alike = false;  ///< narrow_inputs and the output are all stored so, or none is
 };
 
 /// Takes the declarations of one node.

@@ -35,7 +35,7 @@ class Program::Planning {
   }
 
   void run() {
-    find_images();
+    find_narrow_values();
     find_lifetimes_of_values();
     share_memory_of_values();
     for (std::size_t i = 0; i < nodes_.size(); ++i) place_forward(i);
@@ -72,7 +72,7 @@ class Program::Planning {
     return {.name = "",
             .rows = type.shape.places(),
             .columns = type.shape.last(),
-            .holds = is_image_[value] ? Holds::images : type.holds,
+            .holds = is_narrow_[value] ? Holds::narrow : type.holds,
             .padded_columns = type.padded_columns,
             .margin = graph_.values()[value].margin};
   }
@@ -90,30 +90,32 @@ class Program::Planning {
 
   // ---- values ----
 
-  /// A value is held as an image if each operation that makes or reads it allows that. The network's input and output
+  /// A value is held narrow if each operation that makes or reads it allows that. The network's input and output
   /// are not: others make and read them.
-  void find_images() {
-    is_image_.resize(graph_.values().size());
+  void find_narrow_values() {
+    is_narrow_.resize(graph_.values().size());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const bool is_activation = graph_.values()[i + 1].type.holds == Holds::activations;
-      is_image_[i + 1] = (needs_[i].image_output || is_view(i)) && is_activation && margin_of(i + 1) == 0;
+      is_narrow_[i + 1] = (needs_[i].narrow_output || is_view(i)) && is_activation && margin_of(i + 1) == 0;
     }
-    is_image_[graph_.output()] = false;
+    is_narrow_[graph_.output()] = false;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       for (std::size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
-        const bool allows = is_view(i) || has(needs_[i].image_inputs, k);
-        if (!allows) is_image_[nodes_[i].inputs[k]] = false;
+        const bool allows = is_view(i) || has(needs_[i].narrow_inputs, k);
+        if (!allows) is_narrow_[nodes_[i].inputs[k]] = false;
       }
     }
     for (bool changes = true; std::exchange(changes, false);) {
       for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        if (!is_view(i) && !needs_[i].images_alike) continue;
-        std::vector<std::size_t> values = nodes_[i].inputs;
-        values.push_back(i + 1);
-        const auto is_image = [&](std::size_t value) -> bool { return is_image_[value]; };
-        if (std::ranges::all_of(values, is_image)) continue;
-        changes |= std::ranges::any_of(values, is_image);
-        for (const std::size_t value : values) is_image_[value] = false;
+        if (!is_view(i) && !needs_[i].narrow_alike) continue;
+        std::vector<std::size_t> values{i + 1};
+        for (std::size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
+          if (is_view(i) || has(needs_[i].narrow_inputs, k)) values.push_back(nodes_[i].inputs[k]);
+        }
+        const auto is_narrow = [&](std::size_t value) -> bool { return is_narrow_[value]; };
+        if (std::ranges::all_of(values, is_narrow)) continue;
+        changes |= std::ranges::any_of(values, is_narrow);
+        for (const std::size_t value : values) is_narrow_[value] = false;
       }
     }
   }
@@ -398,7 +400,7 @@ class Program::Planning {
   const bool trains_;
   const std::vector<bool> wants_;     ///< by value
   std::vector<bool> goes_backward_;   ///< by node
-  std::vector<bool> is_image_;        ///< by value: Holds::images
+  std::vector<bool> is_narrow_;       ///< by value: Holds::narrow
   std::vector<bool> is_made_behind_;  ///< by node: a sum that the next node makes
   std::vector<OperationNeeds> needs_;
   std::vector<Reads> reads_, group_reads_;

@@ -27,9 +27,9 @@ class AddOperation final : public PlainOperation {
     return {.passes_on = all,
             .in_place = 3,
             .is_sum = count_ == 2,
-            .image_inputs = all,
-            .image_output = true,
-            .images_alike = true};
+            .narrow_inputs = all,
+            .narrow_output = true,
+            .narrow_alike = true};
   }
   bool takes_positions() const override { return true; }
 

@@ -47,9 +47,9 @@ class AttentionOperation final : public Operation {
     return {.reads_inputs = has_documents_ || has_lengths_ ? 3u : 1u,
             .reads_output = true,
             .keeps_inputs = has_documents_ ? 3u : 1u,
-            .image_inputs = 1,
-            .image_output = true,
-            .images_alike = true};
+            .narrow_inputs = 1,
+            .narrow_output = true,
+            .narrow_alike = true};
   }
   bool takes_positions() const override { return shape_.causal; }
 

@@ -21,7 +21,7 @@ class AveragePoolOperation final : public PlainOperation {
     return {.shape = shape_of_places(shape_.pool.out, directions_)};
   }
 
-  OperationNeeds needs() const override { return {.image_inputs = 1, .image_output = true}; }
+  OperationNeeds needs() const override { return {.narrow_inputs = 1, .narrow_output = true}; }
 
   std::string describe(const NodeView& node) const override {
     return fmt::format("{} -> {}, mean of {}", to_string(node.inputs[0].shape), to_string(node.output.shape),

@@ -65,9 +65,9 @@ class BatchNormOperation final : public Operation {
             .in_place = has_residual_ ? 2u : 0u,
             .gradient_in_place = 1,
             .always_writes = 1,
-            .image_inputs = has_residual_ ? 3u : 1u,
-            .image_output = true,
-            .images_alike = true};
+            .narrow_inputs = has_residual_ ? 3u : 1u,
+            .narrow_output = true,
+            .narrow_alike = true};
   }
 
   LayerPlan plan(const NodeView& node) const override {

@@ -58,7 +58,7 @@ class ConcatenateOperation final : public PlainOperation {
 
   OperationNeeds needs() const override {
     if (!is_last_) return {};
-    return {.image_inputs = (std::uint32_t{1} << copies_.size()) - 1, .image_output = true, .images_alike = true};
+    return {.narrow_inputs = (std::uint32_t{1} << copies_.size()) - 1, .narrow_output = true, .narrow_alike = true};
   }
 
   std::string describe(const NodeView& node) const override {

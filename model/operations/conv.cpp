@@ -64,8 +64,8 @@ class ConvolutionOperation final : public Operation {
             .reads_output = activation_.fused != Activation::none,
             .overwrites_gradient = !activation_.is_none(),
             .adds = activation_.is_none() ? 1u : 0u,
-            .image_inputs = 1,
-            .image_output = !activation_.gelu};
+            .narrow_inputs = 1,
+            .narrow_output = !activation_.gelu};
   }
 
   LayerPlan plan(const NodeView& node) const override {

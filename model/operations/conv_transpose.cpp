@@ -66,8 +66,8 @@ class TransposedConvolution final : public Operation {
     return {.reads_inputs = 1,
             .reads_output = activation_ != Activation::none,
             .overwrites_gradient = activation_ != Activation::none,
-            .image_inputs = 1,
-            .image_output = true};
+            .narrow_inputs = 1,
+            .narrow_output = true};
   }
 
   LayerPlan plan(const NodeView& node) const override {

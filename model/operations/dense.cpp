@@ -33,8 +33,8 @@ class DenseOperation final : public Operation {
             .reads_output = activation_.fused != Activation::none,
             .overwrites_gradient = !activation_.is_none(),
             .adds_in_product = activation_.is_none(),
-            .image_inputs = 1,
-            .image_output = !activation_.gelu};
+            .narrow_inputs = 1,
+            .narrow_output = !activation_.gelu};
   }
   bool takes_positions() const override { return true; }
 

@@ -22,9 +22,9 @@ class DropoutOperation final : public PlainOperation {
     return {.in_place = 1,
             .gradient_in_place = 1,
             .training_only = true,
-            .image_inputs = 1,
-            .image_output = true,
-            .images_alike = true};
+            .narrow_inputs = 1,
+            .narrow_output = true,
+            .narrow_alike = true};
   }
   bool takes_positions() const override { return true; }
 

@@ -55,9 +55,9 @@ class ElementwiseOperation final : public PlainOperation {
             .reads_output = reads == SlopeReads::output,
             .in_place = 1,
             .gradient_in_place = 1,
-            .image_inputs = 1,
-            .image_output = true,
-            .images_alike = true};
+            .narrow_inputs = 1,
+            .narrow_output = true,
+            .narrow_alike = true};
   }
 
   bool takes_positions() const override { return true; }

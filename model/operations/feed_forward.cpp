@@ -26,7 +26,7 @@ class FeedForwardOperation final : public Operation {
     units_ = contract_.get<std::int64_t>("units");
     declare_dense(declarations, expand_, inputs_);
     declare_dense(declarations, contract_, wide_);
-    const ActivationSpec wide{.name = "", .rows = inputs[0].shape.places(), .columns = wide_, .holds = Holds::images};
+    const ActivationSpec wide{.name = "", .rows = inputs[0].shape.places(), .columns = wide_, .holds = Holds::narrow};
     declarations.saved(wide);
     declarations.saved(wide);
     declarations.scratch(wide);
@@ -34,7 +34,7 @@ class FeedForwardOperation final : public Operation {
   }
 
   OperationNeeds needs() const override {
-    return {.reads_inputs = 1, .adds_in_product = true, .image_inputs = 1, .image_output = true};
+    return {.reads_inputs = 1, .adds_in_product = true, .narrow_inputs = 1, .narrow_output = true};
   }
   bool takes_positions() const override { return true; }
 

@@ -22,7 +22,7 @@ class GlobalAverageOperation final : public PlainOperation {
   }
   OperationNeeds needs() const override {
     if (series_.is_used()) return {.reads_inputs = 2};
-    return {.image_inputs = 1, .image_output = true};
+    return {.narrow_inputs = 1, .narrow_output = true};
   }
   void forward(const NodePass& node) const override {
     if (series_.is_used()) return series_.forward(node);

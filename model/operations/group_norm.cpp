@@ -39,7 +39,7 @@ class GroupNormOperation final : public Operation {
   }
 
   OperationNeeds needs() const override {
-    return {.reads_inputs = 1, .gradient_in_place = 1, .image_inputs = 1, .image_output = true, .images_alike = true};
+    return {.reads_inputs = 1, .gradient_in_place = 1, .narrow_inputs = 1, .narrow_output = true, .narrow_alike = true};
   }
 
   LayerPlan plan(const NodeView& node) const override {

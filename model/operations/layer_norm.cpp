@@ -33,7 +33,7 @@ class LayerNormOperation final : public Operation {
             .adds_in_place = true,
             .always_writes = 1,
             .makes_sum = true,
-            .image_output = true};
+            .narrow_output = true};
   }
   bool takes_positions() const override { return true; }
 

@@ -55,7 +55,7 @@ inline void require_for_tokens(const Call& call) {
 struct RecurrentSteps {
   std::int64_t steps, units;
   Tensor gates, recurrent, bias, hidden, d_hidden;
-  Tensor places;  ///< of the steps, 0 where a sequence begins anew; may be absent
+  Tensor places;  ///< one for each step, 0 where a sequence begins anew; may be absent
 };
 
 /// `Cell` is what differs between kinds:

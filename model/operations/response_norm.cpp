@@ -22,9 +22,9 @@ class ResponseNormOperation final : public PlainOperation {
     return {.reads_inputs = 1,
             .reads_output = true,
             .gradient_in_place = 1,
-            .image_inputs = 1,
-            .image_output = true,
-            .images_alike = true};
+            .narrow_inputs = 1,
+            .narrow_output = true,
+            .narrow_alike = true};
   }
 
   std::string describe(const NodeView& /*node*/) const override {

@@ -31,7 +31,7 @@ class SubsampleOperation final : public PlainOperation {
   }
 
   OperationNeeds needs() const override {
-    return {.adds = 1, .image_inputs = 1, .image_output = true, .images_alike = true};
+    return {.adds = 1, .narrow_inputs = 1, .narrow_output = true, .narrow_alike = true};
   }
 
   void forward(const NodePass& node) const override {

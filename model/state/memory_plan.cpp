@@ -71,7 +71,7 @@ std::size_t side_product_bytes(const Network& network, std::int64_t samples, con
 MemoryTypes memory_types(const Backend& backend) {
   return {.compute = backend.compute_type(),
           .master = backend.master_type(),
-          .images = backend.image_type(),
+          .narrow = backend.narrow_type(),
           .is_host = backend.is_host()};
 }
 
@@ -86,7 +86,7 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   const bool training = state_options.purpose == Purpose::training;
   const std::size_t elements = network.parameters().arena_elements();
   const std::size_t arena = elements * size_of(types.master), updated = network.parameters().updated_elements();
-  const OperationTypes operation_types{.compute = types.compute, .master = types.master, .images = types.images};
+  const OperationTypes operation_types{.compute = types.compute, .master = types.master, .narrow = types.narrow};
   const auto bytes_of = [&](Purpose purpose) {
     return ActivationLayout(network.activations(purpose), options.max_batch, operation_types).bytes();
   };

@@ -36,7 +36,7 @@ struct MemoryPlan {
 struct MemoryTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;
-  ElementType images = compute;
+  ElementType narrow = compute;
   bool is_host = true;
   /// Selects if cuDNN does a GPU's convolutions and attention in bfloat16; nullopt: as available here, queried only if
   /// it matters. Attention then counts on every GPU, even if our own kernels run it.

@@ -20,7 +20,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 ElementType type_of(Holds holds, const Backend& device) {
   switch (holds) {
     case Holds::activations:
-    case Holds::images:
+    case Holds::narrow:
       return device.compute_type();
     case Holds::statistics:
       return device.master_type();

@@ -15,7 +15,7 @@ namespace lockstep::model::test {
 struct ChannelOperand {
   enum Holds { values, master, sums } holds = values;
   std::int64_t rows = 0, columns = 0;
-  bool image = false;  ///< values that a backend may have in its type of images
+  bool image = false;  ///< values that a backend may have in its narrow type
 };
 struct ChannelCall {
   std::string what;

@@ -582,8 +582,8 @@ TEST(CpuBackend, AddsAndSquaresImagesInBf16WhereItMultipliesInBf16) {
     return Tensor{elements.data(), ElementType::bfloat16, 1, 4};
   };
   const auto bf16 = make_backend("cpu", {.bf16_unit = Bf16Unit::emulated_avx512}), fp32 = make_backend("cpu");
-  EXPECT_EQ(bf16->image_type(), ElementType::bfloat16);
-  EXPECT_EQ(fp32->image_type(), ElementType::float32);
+  EXPECT_EQ(bf16->narrow_type(), ElementType::bfloat16);
+  EXPECT_EQ(fp32->narrow_type(), ElementType::float32);
   EXPECT_THROW(fp32->add(image(x), image(y)), std::invalid_argument);
   bf16->add(image(x), image(y));
   EXPECT_EQ(y, (std::vector<std::uint16_t>{0x4000, 0x3F80, 0x0000, 0x7F80})) << "2, 1: half of a unit, to even, 0, inf";

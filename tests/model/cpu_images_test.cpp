@@ -242,7 +242,7 @@ TEST_F(CpuImagesTest, MaxPoolsTakeTheFirstOfEqualsAndTheFirstNan) {
     std::vector<int> places;
     for (const auto& [unit, cpus] : cpu_) {
       std::vector<test::Memory> memories;
-      const ElementType images = cpu::image_type(unit);
+      const ElementType images = cpu::narrow_type(unit);
       for (const auto& [columns, holds] : {std::pair{4, Operand::values}, {1, Operand::values}, {1, Operand::bytes}}) {
         memories.push_back(
             test::make({.name = "t", .rows = 1, .columns = columns, .holds = holds, .image = holds == Operand::values},

@@ -175,7 +175,7 @@ TEST(Rewrites, MakeStacksOfRecurrentLayersInTimeMajorOrder) {
 }
 
 // A value is an image where all that make and read it take images, and the values of a norm or a sum all are or none.
-TEST(Graph, HoldsImagesBetweenOperationsThatTakeThem) {
+TEST(Graph, HoldsNarrowValuesBetweenOperationsThatTakeThem) {
   const auto conv = [](std::string name, const char* activation = "relu") {
     return Call{.kind = "conv",
                 .name = std::move(name),
@@ -189,7 +189,7 @@ TEST(Graph, HoldsImagesBetweenOperationsThatTakeThem) {
     calls.push_back({.kind = "flatten", .name = "flat"});
     calls.push_back(dense("out", 3));
     const Network network({.input_shape = {4, 4, 2}, .calls = std::move(calls)}, test::images(4, 4, 2, 3), "images");
-    return std::ranges::count(network.activations(purpose).all(), Holds::images, &ActivationTable::Entry::holds);
+    return std::ranges::count(network.activations(purpose).all(), Holds::narrow, &ActivationTable::Entry::holds);
   };
   const auto of_training = [&](std::vector<Call> calls) { return images(std::move(calls), Purpose::training); };
   const Call pool{.kind = "max-pool", .name = "pool", .arguments = {{"window", Numbers{2}}}};
@@ -221,7 +221,7 @@ TEST(Graph, HoldsValuesBetweenDenseLayersAndAttentionAsImages) {
     const Network network(
         {.input = "tokens", .input_shape = {5}, .input_holds = Holds::tokens, .calls = std::move(calls)},
         test::tokens(5, 7), "images");
-    return std::ranges::count(network.activations(Purpose::training).all(), Holds::images,
+    return std::ranges::count(network.activations(Purpose::training).all(), Holds::narrow,
                               &ActivationTable::Entry::holds);
   };
   EXPECT_EQ(images({embedding, norm, dense("joint", 18), attention, dense("out", 7)}), 6)
