@@ -52,9 +52,10 @@ struct LossSums {
 };
 inline constexpr std::int64_t kLossSums = 3;  ///< a tensor of sums: float64 [1, kLossSums] in the order above
 
-/// One of several losses in the sums of all: factors of its loss, and of its metric and found.
+/// One of several losses in the sums of all: factors of its loss, and of its metric and found. accuracy: factor of its
+/// metric in found, for classes beside numbers.
 struct LossShare {
-  double loss = 1, metric = 0;
+  double loss = 1, metric = 0, accuracy = 0;
 };
 
 /// Parts in which the positions of a sample are added up, the same on every device.

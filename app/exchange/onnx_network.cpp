@@ -8,7 +8,7 @@
 
 #include "app/exchange/onnx_operations.hpp"
 #include "app/options/train_options.hpp"
-#include "app/options/usage_error.hpp"
+#include "app/plan/network_losses.hpp"
 #include "app/report/program_build.hpp"
 #include "io/shards/data_description.hpp"
 
@@ -240,13 +240,6 @@ class Conversion {
     } else {
       const std::optional<model::LossKind> loss = trained_.trained.loss.kind;
       const bool numbers = !loss || model::is_of_numbers(*loss);
-      const std::vector<model::DeclaredLoss>& losses = model::network_kind(trained_.trained.network).losses;
-      if (numbers && std::ranges::any_of(losses, [](const auto& each) { return !model::is_of_numbers(each.kind); })) {
-        throw UsageError(fmt::format(
-            "{}: the network predicts numbers and labels or probabilities side by side, which export --format onnx has "
-            "no names for: --format safetensors keeps such a network",
-            losses[0].place));
-      }
       const Name name = numbers ? "predictions" : "logits";
       Name predicted = operations_.rows(output);
       const Numbers& mask = trained_.network->sample_shape().mask;
@@ -268,6 +261,7 @@ class Conversion {
         predicted = graph_.node("Add", {predicted, graph_.made("target_mean", {outputs},
                                                                [&] { return floats(data_scale_.targets.mean); })});
       }
+      if (numbers) predicted = with_probabilities(predicted);
       graph_.node("Identity", {predicted}, {}, name);
       model_.outputs.push_back({name, io::OnnxType::float32, shape});
       if (loss == model::LossKind::binary_cross_entropy) graph_.node("Sigmoid", {name}, {}, "probabilities");
@@ -283,6 +277,28 @@ class Conversion {
       graph_.node("Identity", {operations_.state_after.at(state.name)}, {}, next);
       model_.outputs.push_back({next, io::OnnxType::float32, {"batch", state.columns}});
     }
+  }
+
+  /// Columns of labels and of classes beside numbers become probabilities, as `predict` writes them.
+  Name with_probabilities(const Name& predicted) {
+    const std::vector<model::DeclaredLoss>& losses = model::network_kind(trained_.trained.network).losses;
+    if (std::ranges::all_of(losses, [](const auto& each) { return model::is_of_numbers(each.kind); })) return predicted;
+    std::vector<model::LossTerm> terms =
+        losses_for(losses, main_loss(losses, {}), with_targets({}, data_scale_.target_names, losses), *trained_.network)
+            .terms;
+    std::ranges::stable_sort(terms, {}, &model::LossTerm::first);
+    std::vector<Name> parts;
+    std::int64_t end = 0;
+    for (const model::LossTerm& term : terms) {
+      if (term.first < end) continue;  // another loss of the same columns
+      end = term.first + term.columns;
+      const Name part = graph_.slice(predicted, graph_.numbers({term.first}), graph_.numbers({end}), {1}, {1});
+      const bool is_class = model::chooses_class(term.kind);
+      parts.push_back(model::is_of_numbers(term.kind) ? part
+                      : is_class                      ? graph_.node("Softmax", {part}, {{"axis", std::int64_t{-1}}})
+                                                      : graph_.node("Sigmoid", {part}));
+    }
+    return graph_.node("Concat", parts, {{"axis", std::int64_t{1}}});
   }
 
   const TrainedNetwork& trained_;

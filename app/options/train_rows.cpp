@@ -434,7 +434,7 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
       "--target-metric look at; auto: accuracy, mean IoU of masks, mean absolute error or perplexity. "
       "balanced-accuracy (the "
       "mean of the classes' recalls), f1-macro and roc-auc (one against the rest; the mean over classes or "
-      "labels) are for data in which some are rare");
+      "labels) are for data in which some are rare. accuracy is also that of classes beside numbers to predict");
   table.add("patience", options.patience, "N", "stop when N validations in a row have brought nothing better; 0: never")
       .at_least(0);
   table.add("min-delta", options.min_delta, "VALUE", "better is by more than VALUE, in the units of the metric")

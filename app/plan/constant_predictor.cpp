@@ -354,6 +354,7 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
   Score score = task.score({.loss = sums[0], .metric = sums[1], .found = sums[2]},
                            static_cast<double>(data.info().samples), false);
   forget_loss(task, score);
+  score.accuracy = -1;  // the constant of a class beside numbers is not counted
   return score;
 }
 
@@ -370,11 +371,16 @@ std::string beaten_by(const ConstantPredictor& constant, double metric, const Sc
   const double constantly = compared(reached, task);
   const bool perfect = !task.has_better_metric(task.best_possible(), constantly);
   if (perfect || task.has_better_metric(metric, constantly)) return "";
+  // --best-by may have chosen another metric than this one.
+  const bool is_chosen = std::string_view(task.best_key()) == task.metric_key();
   const auto text = [&](double value) {
-    return task.has_masks() ? fmt::format("{:.4f}", value) : task.format_metric(value);
+    return task.has_masks() ? fmt::format("{:.4f}", value)
+           : is_chosen      ? task.format_metric(value)
+                            : fmt::format("{:.6g}", value);
   };
-  return fmt::format("{} {} is no better than the {} of a constant ({})",
-                     task.has_masks() ? "mean IoU" : task.metric_words(), text(metric), text(constantly),
+  std::string words = task.has_masks() ? "mean IoU" : is_chosen ? task.metric_words() : task.metric_key();
+  std::ranges::replace(words, '_', ' ');
+  return fmt::format("{} {} is no better than the {} of a constant ({})", words, text(metric), text(constantly),
                      constant.words);
 }
 

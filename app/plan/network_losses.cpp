@@ -94,7 +94,8 @@ void require_targets_for_names(std::span<const DeclaredLoss> losses, const std::
   }
 }
 
-/// The metric is that of the main loss: of numbers the mean over all columns of numbers.
+/// The metric is that of the main loss: of numbers the mean over all columns of numbers. Beside numbers the accuracy is
+/// the mean over the targets of classes.
 void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
   std::vector<model::LossTerm*> counted;
   double columns = 0;
@@ -105,6 +106,12 @@ void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
     columns += static_cast<double>(term.columns);
   }
   for (model::LossTerm* term : counted) term->share.metric = static_cast<double>(term->columns) / columns;
+  if (!model::is_of_numbers(main)) return;
+  std::vector<model::LossTerm*> chosen;
+  for (model::LossTerm& term : terms) {
+    if (model::chooses_class(term.kind)) chosen.push_back(&term);
+  }
+  for (model::LossTerm* term : chosen) term->share.accuracy = 1 / static_cast<double>(chosen.size());
 }
 
 }  // namespace

@@ -19,6 +19,9 @@ namespace {
 /// The five likeliest of so few classes carry no information.
 constexpr std::int64_t kFewClasses = 10;
 
+/// Key of the accuracy of classes beside numbers, whose metric is another.
+constexpr const char* kClassAccuracy = "class_accuracy";
+
 }  // namespace
 
 const char* key_of(BestBy metric) noexcept {
@@ -67,6 +70,7 @@ void Task::choose(BestBy by) {
   const bool has_classes = kind_ == Kind::classification;
   const bool of_classes = by == accuracy || by == balanced_accuracy || by == f1_macro;
   const bool fits = by == usual || by == loss || (by == mean_absolute_error && kind_ == Kind::regression) ||
+                    (by == accuracy && has_classes_beside()) ||
                     (has_classes && (of_classes || by == (has_masks_ ? mean_iou : roc_auc))) ||
                     (has_labels() && (by == f1 || by == f1_macro || by == roc_auc));
   if (!fits) {
@@ -77,6 +81,7 @@ void Task::choose(BestBy by) {
     if ((has_classes && !has_masks_) || has_labels()) others.emplace_back("roc-auc");
     if (has_masks_) others.emplace_back("mean-iou");
     if (kind_ == Kind::regression) others.emplace_back("mean-absolute-error");
+    if (has_classes_beside()) others.emplace_back("accuracy");
     throw UsageError(fmt::format("--best-by {} is no metric of {}: give {}", word_of(by),
                                  has_masks_                  ? "masks"
                                  : has_classes               ? "classes"
@@ -99,6 +104,8 @@ void Task::set_losses(const std::vector<model::LossTerm>& losses, const std::vec
     loss_keys_.push_back(std::move(key));
   }
   counted_.assign(losses.empty() ? 0 : static_cast<std::size_t>(classes_), false);
+  has_classes_beside_ =
+      std::ranges::any_of(losses, [](const model::LossTerm& term) { return term.share.accuracy > 0; });
   for (const model::LossTerm& term : losses) {
     if (term.share.metric == 0) continue;
     std::fill_n(counted_.begin() + static_cast<std::ptrdiff_t>(term.first), term.columns, true);
@@ -127,7 +134,11 @@ Score Task::score(const model::LossSums& sums, double samples, double rows, bool
   }
   if (kind_ == Kind::regression) score.metric *= error_unit_;
   if (kind_ == Kind::language) score.metric = std::exp(score.loss);
+  if (has_classes_beside() && !trained) score.accuracy = sums.found / rows;
   if (!needs_answers() && best_by_ != BestBy::f1) score.best = best_by_ == BestBy::loss ? score.loss : score.metric;
+  if (has_classes_beside() && best_by_ == BestBy::accuracy) {
+    score.best = trained ? std::numeric_limits<double>::quiet_NaN() : score.accuracy;
+  }
   if (kind_ == Kind::classification && !has_masks_ && !trained && classes_ >= kFewClasses)
     score.top5 = sums.found / rows;
   if (kind_ == Kind::labels && !trained) {
@@ -143,12 +154,14 @@ Score Task::score(const model::LossSums& sums, double samples, double rows, bool
 const char* Task::metric_key() const noexcept { return metric_keys()[static_cast<std::size_t>(kind_)]; }
 
 const char* Task::best_key() const noexcept {
+  if (has_classes_beside() && best_by_ == BestBy::accuracy) return kClassAccuracy;
   const char* const key = key_of(best_by_);
   return *key != '\0' ? key : metric_key();
 }
 
 bool Task::is_better(double a, double b) const noexcept {
-  return needs_answers() || (is_share() && best_by_ != BestBy::loss) ? a > b : a < b;
+  const bool is_accuracy = best_by_ == BestBy::accuracy;
+  return needs_answers() || is_accuracy || (is_share() && best_by_ != BestBy::loss) ? a > b : a < b;
 }
 
 /// Converts nats per token to bits per byte of the text.
@@ -172,6 +185,7 @@ std::vector<std::string> Task::figures(const Score& score) const {
     case Kind::regression:
       figures.push_back(fmt::format("mean absolute error {:.6g}{}", score.metric,
                                     errors_are_deviations_ ? " (standard deviations)" : ""));
+      if (score.accuracy >= 0) figures.push_back(fmt::format("class accuracy {:.2f} %", 100 * score.accuracy));
       break;
     case Kind::language:
       figures.push_back(fmt::format("perplexity {:.5g}", score.metric));
@@ -204,8 +218,8 @@ std::string Task::metric_words() const {
 }
 
 std::string Task::format_metric(double metric) const {
-  const bool share =
-      best_by_ == BestBy::balanced_accuracy || (is_share() && best_key() == std::string_view(metric_key()));
+  const bool share = best_by_ == BestBy::balanced_accuracy || best_by_ == BestBy::accuracy ||
+                     (is_share() && best_key() == std::string_view(metric_key()));
   return share ? fmt::format("{:.2f} %", 100 * metric) : fmt::format("{:.6g}", metric);
 }
 
@@ -218,6 +232,7 @@ io::MetricRecord Task::record(const Score& score) const {
   for (std::size_t i = 0; i < score.losses.size(); ++i) record.emplace_back(loss_keys_[i], score.losses[i]);
   record.emplace_back(metric_key(), score.metric);
   if (score.top5 >= 0) record.emplace_back("top5_accuracy", score.top5);
+  if (score.accuracy >= 0) record.emplace_back(kClassAccuracy, score.accuracy);
   if (score.f1 >= 0) record.emplace_back("f1", score.f1);
   if (score.mean_iou >= 0) record.emplace_back(key_of(BestBy::mean_iou), score.mean_iou);
   for (std::size_t i = 0; i < score.ious.size(); ++i) {

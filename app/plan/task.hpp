@@ -18,9 +18,10 @@ namespace lockstep::app {
 
 /// Loss and metric of a run, a step or an evaluation; means over samples, or over the tokens of a language model.
 struct Score {
-  double loss = 0;    ///< without the L2 term
-  double metric = 0;  ///< value of Task::metric_key()
-  double top5 = -1;   ///< share of samples whose class is among the five likeliest; negative: not counted
+  double loss = 0;       ///< without the L2 term
+  double metric = 0;     ///< value of Task::metric_key()
+  double top5 = -1;      ///< share of samples whose class is among the five likeliest; negative: not counted
+  double accuracy = -1;  ///< of classes beside numbers, the mean over such targets; negative: not counted
   /// Value of Task::best_key(), which compares validations; NaN: not counted, as in training steps, or not defined.
   double best = std::numeric_limits<double>::quiet_NaN();
   double f1 = -1;        ///< F1 of all labels together: 2 found / (present + predicted); negative: not counted
@@ -105,6 +106,7 @@ class Task {
 
  private:
   enum class Kind { classification, regression, language, labels };
+  bool has_classes_beside() const noexcept { return kind_ == Kind::regression && has_classes_beside_; }
   bool is_share() const noexcept { return kind_ == Kind::classification || kind_ == Kind::labels; }
   double bits_per_byte(const Score& score) const;
 
@@ -115,6 +117,7 @@ class Task {
   std::vector<model::LossTerm> losses_;
   std::vector<std::string> loss_names_, loss_keys_;
   std::vector<bool> counted_;
+  bool has_classes_beside_ = false;  ///< numbers
   bool has_masks_;
   std::int64_t positions_;
   std::int64_t classes_;

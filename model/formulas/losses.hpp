@@ -181,7 +181,7 @@ LOCKSTEP_HOST_DEVICE void combine_losses(const double* parts, const LossShare* s
     const double* const part = parts + i * static_cast<std::size_t>(kLossSums);
     sums[0] += shares[i].loss * part[0];
     sums[1] += shares[i].metric * part[1];
-    sums[2] += shares[i].metric * part[2];
+    sums[2] += shares[i].metric * part[2] + shares[i].accuracy * part[1];
     sums[static_cast<std::size_t>(kLossSums) + i] += part[0];
   }
 }

@@ -40,7 +40,7 @@ for step in range(1, 6):
     print(step, repr(float(number + 0.5 * entropy)), repr(float(entropy)))
     w, b = w - 0.1 * x.T @ g, b - 0.1 * g.sum(0)
 number, entropy, _, p, z = judge(v, n, t)
-np.savez("judged.npz", loss=number + 0.5 * entropy, entropy=entropy, p=p, z=z, error=abs(z - n).mean())
+np.savez("judged.npz", right=(p.argmax(1) == t.argmax(1)).mean(), loss=number + 0.5 * entropy, entropy=entropy, p=p, z=z, error=abs(z - n).mean())
 END
 python3 expected.py >wanted || exit 1
 must_run pack --x train.h5 --x-name x --y-name mass,kind --shards 3 --out packed
@@ -73,6 +73,7 @@ for n in 1 2; do
 import h5py, json, numpy as np
 wanted, said = np.load("judged.npz"), json.loads(open("one.json").readline())
 assert abs(said["loss"] / wanted["loss"] - 1) < 1e-5 and abs(said["mean_absolute_error"] / wanted["error"] - 1) < 1e-5, said
+assert abs(said["class_accuracy"] - wanted["right"]) < 1e-9 and 0.3 < wanted["right"] < 1, said
 with h5py.File("p.h5") as p: scores = p["scores"][:]
 assert abs(scores[:, 0] - wanted["z"]).max() < 1e-4 and abs(scores[:, 1:] - wanted["p"]).max() < 1e-5
 END
@@ -88,6 +89,35 @@ run report runs/1
 expect_status 0
 run train --resume --run runs/1 --steps 8
 expect_status 0; expect_out 'continuing after step 5'
+
+check "the accuracy of the class chooses the best checkpoint, at any number of ranks"
+for n in 1 3 5; do
+  run -n $n train packed --validation packed-test --x x --y mass,kind --model both.yaml "${plain[@]}" --learning-rate 0.1 --global-batch 48 --epochs 6 \
+    --best-by accuracy --run runs/best$n
+  expect_status 0; expect_out 'class accuracy [0-9.]* %'
+done
+expect_same <(metric runs/best1 validation class_accuracy) <(metric runs/best3 validation class_accuracy)
+expect_same <(metric runs/best1 validation class_accuracy) <(metric runs/best5 validation class_accuracy)
+[ "$(metric runs/best1 validation class_accuracy | awk '{ print $2 }' | sort -u | wc -l)" -gt 1 ] || failed "one accuracy throughout"
+best=$(metric runs/best1 validation class_accuracy | awk '$2 > best { best = $2; step = $1 } END { print step }')
+run eval runs/best1
+expect_status 0; expect_out "step $best, the best of its run"
+run train train.h5 --x x --y mass --model linear "${plain[@]}" --best-by accuracy --validation 0.2 --run runs/no
+expect_error 2 "--best-by accuracy is no metric of numbers to predict"
+
+check "the exported graph predicts numbers and probabilities"
+run export runs/1 --out both.onnx
+expect_status 0
+if peer=$(peer_python onnx onnxruntime h5py numpy); then
+  "$peer" - <<'END' >out 2>err || failed "onnxruntime predicts something else"
+import h5py, onnx, onnxruntime
+onnx.checker.check_model(onnx.load("both.onnx"), full_check=True)
+session = onnxruntime.InferenceSession("both.onnx")
+with h5py.File("test.h5") as f, h5py.File("p.h5") as p:
+    (got,) = session.run(["predictions"], {"input": f["x"][:]})
+    assert got.shape == p["scores"].shape and abs(got - p["scores"][:]).max() < 1e-5
+END
+fi
 
 check "a label outside of the classes: one sentence"
 for n in 1 3; do

@@ -379,9 +379,9 @@ TEST(CombineLosses, AddsEachTimesItsShare) {
   GuardedTensor parts(ElementType::float64, 1, 6), sums(ElementType::float64, 1, 5);
   for (std::size_t i = 0; i < 6; ++i) parts.set(i, static_cast<double>(i + 1));
   for (std::size_t i = 0; i < 5; ++i) sums.set(i, 10);
-  const std::array shares{LossShare{.loss = 2, .metric = 1}, LossShare{.loss = 0.5, .metric = 0}};
+  const std::array shares{LossShare{.loss = 2, .metric = 1}, LossShare{.loss = 0.5, .metric = 0, .accuracy = 0.5}};
   combine_losses(nullptr, parts.tensor(), shares, sums.tensor());
-  EXPECT_EQ(sums.values(), (std::vector<double>{10 + 2 * 1 + 0.5 * 4, 12, 13, 11, 14}));
+  EXPECT_EQ(sums.values(), (std::vector<double>{10 + 2 * 1 + 0.5 * 4, 12, 13 + 0.5 * 5, 11, 14}));
 }
 
 TEST(MeanSquaredError, MatchesFloat64) {
