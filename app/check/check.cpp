@@ -6,6 +6,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -63,6 +64,7 @@ class Check {
   void look_at_ranks();
   void look_at_network();
   void look_at_data();
+  std::uint64_t read_samples(std::int64_t place, std::int64_t places) const;
   void look_at_weights();
   void look_at_memory();
   void look_at_run_folder();
@@ -274,12 +276,37 @@ void Check::look_at_network() {
   tell(subject("clocks", describe_clocks(clocks), {judge_clocks(clocks, host_names_)}));
 }
 
+/// Reads samples that have no checksums, or that hold tokens, as training will: whatever it would refuse is found here.
+/// The ranks of a host read them together, for a few seconds.
+std::uint64_t Check::read_samples(std::int64_t place, std::int64_t places) const {
+  constexpr double kSeconds = 10;
+  constexpr std::int64_t kTogether = 64;
+  const Workload& workload = plan_->workload;
+  StopWatch watch;
+  std::uint64_t read = 0;
+  const auto look = [&](const io::Dataset* data, const std::filesystem::path& path) {
+    if (data == nullptr || (is_packed_data(path) && workload.network->token_ranges().empty())) return;
+    const std::int64_t first = data->info().samples * place / places, end = data->info().samples * (place + 1) / places;
+    for (std::int64_t i = first; i < end && watch.seconds() < kSeconds; i += kTogether) {
+      std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(kTogether, end - i)));
+      std::iota(samples.begin(), samples.end(), i);
+      std::vector<std::byte> x(samples.size() * data->x_bytes()), y(samples.size() * data->y_bytes());
+      data->read(samples, io::kNoEpoch, x, y);
+      read += samples.size();
+    }
+  };
+  look(workload.training.get(), workload.paths.training);
+  look(workload.validation.get(),
+       workload.paths.validation.empty() ? workload.paths.training : workload.paths.validation);
+  return read;
+}
+
 void Check::look_at_data() {
   if (!has_data()) return tell({.name = "data", .summary = "name it with --data", .looked_at = false});
   StopWatch watch;
   const std::uint64_t bytes = own_.data.bytes;
   const bool wanted = is_verified(train_.data.verify, bytes);
-  if (wanted && own_.data.opened) {
+  if (own_.data.opened) {
     // The ranks of each host read all of its data once, together.
     const comm::LongOperation reading(communicator_, "verifying the data");
     const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const HostGroup& group) {
@@ -288,16 +315,24 @@ void Check::look_at_data() {
     const auto place = std::find(host->ranks.begin(), host->ranks.end(), communicator_.rank()) - host->ranks.begin();
     try {
       for (const io::Dataset* data : {plan_->workload.training.get(), plan_->workload.validation.get()}) {
-        if (data == nullptr) continue;
+        if (data == nullptr || !wanted) continue;
         own_.data.verified += data->verify(static_cast<int>(place), static_cast<int>(host->ranks.size()));
       }
     } catch (const std::exception& error) {
       own_.data.damage = error.what();
     }
+    try {
+      own_.data.samples_read = read_samples(place, std::ssize(host->ranks));
+    } catch (const std::exception& error) {
+      own_.data.refused = error.what();
+    }
   }
   facts_ = gather_facts(communicator_, own_);
-  std::uint64_t verified = 0;
-  for (const RankFacts& rank : facts_) verified += rank.data.verified;
+  std::uint64_t verified = 0, samples = 0;
+  for (const RankFacts& rank : facts_) {
+    verified += rank.data.verified;
+    samples += rank.data.samples_read;
+  }
   std::string summary = train_.data.path.string();
   if (own_.data.opened) {
     summary = fmt::format("{}: {}, {}", plan_->workload.paths.training.string(), counted(own_.data.files, "file"),
@@ -306,6 +341,7 @@ void Check::look_at_data() {
   summary += verified > 0 ? fmt::format("; checksums of {} recomputed on {} in {:.2f} s", format_bytes(verified),
                                         counted(hosts_.size(), "host"), watch.seconds())
                           : std::string("; checksums not recomputed");
+  if (samples > 0) summary += fmt::format("; {} read", counted(static_cast<std::int64_t>(samples), "sample"));
   tell(subject("data", summary, {judge_data(facts_)}));
 }
 

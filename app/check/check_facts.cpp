@@ -154,6 +154,8 @@ void visit(Visitor& visitor, Facts& f) {
   visitor("data.sizes", f.data.sizes);
   visitor("data.times", f.data.times);
   visitor("data.verified", f.data.verified);
+  visitor("data.samples_read", f.data.samples_read);
+  visitor("data.refused", f.data.refused);
   visitor("data.damage", f.data.damage);
 }
 

@@ -24,10 +24,12 @@ struct DataFacts {
   std::string misfit = {};       ///< conflict between the data and the options, or among the options
   std::string fingerprint = {};  ///< manifests: names, counts, shapes, recorded checksums
   std::uint64_t files = 0, bytes = 0;
-  std::string sizes = {};      ///< digest of the files' names and sizes
-  std::string times = {};      ///< digest of their modification times
-  std::uint64_t verified = 0;  ///< bytes whose checksums this rank has recomputed
-  std::string damage = {};     ///< first checksum that differed
+  std::string sizes = {};          ///< digest of the files' names and sizes
+  std::string times = {};          ///< digest of their modification times
+  std::uint64_t verified = 0;      ///< bytes whose checksums this rank has recomputed
+  std::uint64_t samples_read = 0;  ///< samples whose numbers this rank has looked at
+  std::string refused = {};        ///< what training refuses of them
+  std::string damage = {};         ///< first checksum that differed
 };
 
 struct RankFacts {

@@ -66,6 +66,8 @@ std::vector<Finding> judge_data(std::span<const RankFacts> facts) {
               [](const RankFacts& f) { return f.data.misfit; });
   judge_texts(findings, facts, "the data is damaged", "pack or copy it again",
               [](const RankFacts& f) { return f.data.damage; });
+  judge_texts(findings, facts, "training refuses the data", "correct the values, or the options that say what they are",
+              [](const RankFacts& f) { return f.data.refused; });
 
   std::vector<RankFacts> opened;
   std::copy_if(facts.begin(), facts.end(), std::back_inserter(opened), [](const auto& f) { return f.data.opened; });

@@ -32,9 +32,11 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-[[noreturn]] void refuse(std::string_view item, const std::string& reason) {
-  throw UsageError(fmt::format("augment item {}: {}", item, reason));
-}
+/// Errors are ends of a sentence that begins with the whole text.
+struct Refusal {
+  std::string item, reason;
+};
+[[noreturn]] void refuse(std::string_view item, const std::string& reason) { throw Refusal{std::string(item), reason}; }
 
 float positive(std::string_view item, std::string_view value, float most) {
   float number = 0;
@@ -66,7 +68,7 @@ void apply_item(std::string_view item, AugmentOptions& spec) {
     }
     if (directions.empty()) refuse(item, "takes letters of d, h and w (depth, height, width)");
   } else if (name == "symmetries") {
-    if (equals != std::string_view::npos) refuse(item, "symmetries takes no value");
+    if (equals != std::string_view::npos) refuse(item, "takes no value");
     spec.symmetries = true;
   } else if (name == "pad") {
     spec.pad = extent(item, value);
@@ -84,7 +86,7 @@ void apply_item(std::string_view item, AugmentOptions& spec) {
     if (bounds.size() != 2) refuse(item, "needs contrast=LOW:HIGH, as in contrast=0.2:1.8");
     spec.contrast_low = positive(item, bounds[0], 1e30f);
     spec.contrast_high = positive(item, bounds[1], 1e30f);
-    if (spec.contrast_low > spec.contrast_high) refuse(item, "LOW is above HIGH");
+    if (spec.contrast_low > spec.contrast_high) refuse(item, "is no range: LOW is above HIGH");
   } else {
     const std::vector<std::string> names{"pad", "crop", "area", "flip", "symmetries", "brightness", "contrast"};
     refuse(item, fmt::format("is none of {}{}", model::list_names(names, "and"), model::did_you_mean(name, names)));
@@ -113,15 +115,20 @@ AugmentOptions parse_augmentation(const std::string& text) {
   AugmentOptions options;
   if (text.empty() || text == "none") return options;
   std::set<std::string> seen;
-  for (const std::string_view item : split(text, ',')) {
-    if (!seen.emplace(item.substr(0, item.find('='))).second) refuse(item, "is given twice");
-    apply_item(item, options);
+  try {
+    for (const std::string_view item : split(text, ',')) {
+      if (!seen.emplace(item.substr(0, item.find('='))).second) refuse(item, "is given twice");
+      apply_item(item, options);
+    }
+  } catch (const Refusal& refusal) {
+    throw UsageError(refusal.item == text ? refusal.reason
+                                          : fmt::format("has {}, which {}", refusal.item, refusal.reason));
   }
   if (options.minimum_area < 1 && options.pad > 0) {
-    throw UsageError("augment: area and pad exclude each other: both decide where the crop comes from");
+    throw UsageError("has area and pad, which exclude each other: both decide where the crop comes from");
   }
   if (options.symmetries && (options.flip || options.flip_height || options.flip_depth)) {
-    throw UsageError("augment: symmetries contains all flips: leave flip out");
+    throw UsageError("names flips, and symmetries contains all flips: leave flip out");
   }
   return options;
 }

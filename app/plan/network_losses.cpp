@@ -80,17 +80,19 @@ void require_columns(const DeclaredLoss& loss, const Target& target, const model
 }
 
 /// One target goes by one name.
-void require_targets_for_names(std::span<const DeclaredLoss> losses, const std::vector<Target>& targets) {
+void require_targets_for_names(std::span<const DeclaredLoss> losses, const std::vector<Target>& targets,
+                               bool are_windows) {
   if (targets.size() > 1) return;
   const DeclaredLoss* named = nullptr;
   for (const DeclaredLoss& loss : losses) {
     if (loss.target.empty()) continue;
     if (named == nullptr) named = &loss;
     if (loss.target == named->target) continue;
-    throw UsageError(
-        fmt::format("{}: losses: {} judges {} and {} judges {}, and the data have one target: --y names "
-                    "several",
-                    loss.place, named->word, named->target, loss.word, loss.target));
+    throw UsageError(fmt::format("{}: losses: {} judges {} and {} judges {}, and the data have one target: {}",
+                                 loss.place, named->word, named->target, loss.word, loss.target,
+                                 are_windows
+                                     ? "with --window all that is forecast is judged together: leave `with:` out"
+                                     : "--y names several"));
   }
 }
 
@@ -153,7 +155,7 @@ NetworkLosses losses_for(std::span<const DeclaredLoss> losses, LossKind main, co
   if (losses.empty()) return result;
   const bool has_targets = !info.y.name.empty();
   const std::vector<Target> targets = targets_of(losses, info, network);
-  require_targets_for_names(losses, targets);
+  require_targets_for_names(losses, targets, info.windows.has_value());
   for (const DeclaredLoss& loss : losses) {
     if (has_targets && loss.ignored && info.ignored_label != loss.ignored) {
       throw UsageError(

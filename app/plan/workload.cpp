@@ -123,6 +123,7 @@ model::LossKind loss_kind(const TrainOptions& trained, const io::DatasetInfo& in
   for (const model::DeclaredLoss& loss : declared) {
     LossOptions one = trained.loss;
     one.kind = loss.kind;
+    if (loss.classes > 0) continue;  // one of several targets, which losses_for() looks for
     // The data do not tell which of several targets are 0 and 1; and classes have weights for the other losses.
     if (loss.kind == model::LossKind::binary_cross_entropy && !info.labels_are_classes) continue;
     if (main != model::LossKind::soft_dice) one.class_weights = {}, one.label_smoothing = 0;
@@ -579,6 +580,16 @@ void require_no_other_loss(const TrainOptions& options) {
                                losses[0].place.substr(0, losses[0].place.rfind(':'))));
 }
 
+/// A network would take volumes of one plane for images.
+void require_planes(const io::DatasetInfo& info, const model::NetworkKind& kind, const fs::path& path) {
+  const std::vector<std::int64_t>& shape = info.x.sample_shape;
+  if (info.tokens || kind.reads == model::Reads::features || shape.size() != 4 || shape[0] > 1) return;
+  throw UsageError(
+      fmt::format("{}: samples of {} are volumes of one plane, which a network would take for images: store "
+                  "them as {}",
+                  path.string(), fmt::join(shape, " x "), fmt::join(shape.begin() + 1, shape.end(), " x ")));
+}
+
 /// Tokens among the numbers of a sample are checked as they are read.
 void check_tokens(Workload& workload) {
   const auto check = [&](std::unique_ptr<io::Dataset>& data, const fs::path& path) {
@@ -745,6 +756,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   if (info.has_masks() && workload.validation && options.validation.best_by == BestBy::usual) {
     options.validation.best_by = BestBy::mean_iou;
   }
+  if (known == nullptr) require_planes(info, model::network_kind(options.network), paths.training);
   workload.model.augmentation = augmentation(options.data, info);
   if (!info.tokens) workload.model.input_transform = input_transform(options.data.normalize, info);
   workload.model.label_smoothing = static_cast<float>(options.loss.label_smoothing);

@@ -145,7 +145,7 @@ class DatasetSource final : public SampleSource {
   void take_means() {
     const auto elements = static_cast<std::size_t>(data_.info().x.elements());
     std::vector<double> sums(elements);
-    std::vector<std::int64_t> counts(elements);
+    std::vector<std::int64_t> counts(elements), fractions(elements);
     std::int64_t missing_numbers = 0;
     std::vector<std::byte> x, y;
     for_each_block([&](std::int64_t first, const ShardedDataset::MissingRows& missing) {
@@ -169,11 +169,13 @@ class DatasetSource final : public SampleSource {
           } else {
             sums[i % elements] += number;
             ++counts[i % elements];
+            if (number != std::floor(number)) ++fractions[i % elements];
           }
         }
       });
     });
     if (missing_numbers == 0) return;
+    for (const FieldRange& input : data_.info().inputs) require_numbers(input, counts, fractions);
     for (std::size_t i = 0; i < elements; ++i) {
       if (counts[i] == 0) {
         throw FileError({.file = path_,
@@ -182,6 +184,20 @@ class DatasetSource final : public SampleSource {
       means_.push_back(sums[i] / static_cast<double>(counts[i]));
     }
     remark_ = fmt::format("{} missing numbers get the mean of their place in the samples", missing_numbers);
+  }
+
+  /// Whole numbers beside other inputs may be ids, whose mean means nothing.
+  void require_numbers(const FieldRange& input, std::span<const std::int64_t> counts,
+                       std::span<const std::int64_t> fractions) const {
+    const auto first = static_cast<std::size_t>(input.first), size = static_cast<std::size_t>(input.field.elements());
+    const auto is_missing = [&](std::int64_t count) { return count < data_.info().samples; };
+    const auto own = counts.subspan(first, size);
+    if (std::ranges::none_of(own, is_missing)) return;
+    if (std::ranges::any_of(fractions.subspan(first, size), [](std::int64_t count) { return count > 0; })) return;
+    throw FileError({.file = path_,
+                     .what = fmt::format("{} holds whole numbers, which may be ids: a mean would mean nothing. "
+                                         "--missing drop leaves out the samples that miss one",
+                                         input.field.name)});
   }
 
   void fill_all(std::span<const std::span<std::byte>> buffers) const {

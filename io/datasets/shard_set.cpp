@@ -27,7 +27,7 @@ constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
 constexpr const char* kExpected =
     "expected a folder of shards made by lockstep pack, a folder of HDF5 files (.h5, .hdf5), or one such file";
 /// Endings of files that lockstep pack turns into shards.
-constexpr std::string_view kPackedFirst[] = {".csv", ".tsv", ".npy", ".idx", "-ubyte",
+constexpr std::string_view kPackedFirst[] = {".csv", ".tsv", ".npy", ".npz", ".idx", "-ubyte",
                                              ".gz",  ".txt", ".png", ".jpg", ".jpeg"};
 
 std::string shape_text(const StoredField& stored) {

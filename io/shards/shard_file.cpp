@@ -314,8 +314,8 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& role, c
     throw FileError({.file = path_, .what = fmt::format("{} {}", dataset, why)});
   }
   if (!file.has(dataset)) {
-    throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{}", path_.string(), dataset,
-                                datasets_in(file), role));
+    throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{} (`pack`: --{}-name)",
+                                path_.string(), dataset, datasets_in(file), role, role));
   }
   if (attributes_) file.require_plain(dataset);
   const DatasetLayout layout = file.layout(dataset);

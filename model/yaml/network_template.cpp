@@ -317,6 +317,11 @@ class NetworkReader {
     for (const YamlNode& item : node.items) kind_.losses.push_back(read_loss(item));
     for (DeclaredLoss& loss : kind_.losses) {
       if (loss.classes > 0) set_class_target(loss, node.line);
+      for (const DeclaredLoss& other : kind_.losses) {
+        if (other.target != loss.target || other.classes <= loss.classes || loss.classes == 0) continue;
+        refuse(node.line, fmt::format("losses: {} has {} classes in one loss and {} in another: give both the same",
+                                      loss.target, loss.classes, other.classes));
+      }
     }
   }
 

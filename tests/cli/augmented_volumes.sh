@@ -15,6 +15,7 @@ def make(name, samples, extents):
 make("cubes.h5", 24, (6, 6, 6))
 make("boxes.h5", 24, (6, 4, 6))
 make("images.h5", 24, (8, 8))
+make("planes.h5", 24, (1, 6, 6))
 with h5py.File("boxes.h5") as f, h5py.File("wrong.h5", "w") as g:
     g["x"], g["mask"] = f["x"][:], f["mask"][:, :4]
 END
@@ -80,5 +81,8 @@ refused 'one plane is no volume: a crop has a depth of 2 or more' --data boxes.h
 refused 'a crop of 5 x 5 x 5 does not fit volumes of 6 x 4 x 6' --data boxes.h5 --augment crop=5
 refused 'images of 8 x 8, which have no depth d' --data images.h5 --augment flip=d
 refused 'area scales images, and the samples are volumes of 6 x 6 x 6' --data cubes.h5 --augment area=0.5
+refused 'planes.h5: samples of 1 x 6 x 6 x 2 are volumes of one plane, .*store them as 6 x 6 x 2' --data planes.h5
+refused '^lockstep train: --augment: flip= takes letters of d, h and w' --data cubes.h5 --augment flip=
+refused '^lockstep train: --augment: pad=1,flip= has flip=, which takes letters' --data cubes.h5 --augment pad=1,flip=
 refused 'symmetries contains all flips' --data cubes.h5 --augment flip,symmetries
 refused 'masks of \[4, 4, 6\] have other extents than samples of 6 x 4 x 6' --data wrong.h5 --augment symmetries

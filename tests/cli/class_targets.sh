@@ -144,5 +144,9 @@ refused 2 "losses: classes: a whole number from 2 to 65536" "$mass" '- {loss: so
 refused 2 "losses: classes: a whole number from 2 to 65536" "$mass" '- {loss: dice, with: kind, classes: 4}'
 refused 2 "classes: is for a target that stands beside numbers: .with:. names it" "$mass" '- {loss: softmax-cross-entropy, classes: 4}'
 refused 2 "classes: is for a target that stands beside numbers: leave it out" '- {loss: softmax-cross-entropy, with: kind, classes: 4}'
+refused 2 "no.yaml:.*losses: kind has 4 classes in one loss and 5 in another: give both the same" "$mass" \
+  '- {loss: softmax-cross-entropy, with: kind, classes: 4}' '- {loss: softmax-cross-entropy, with: kind, classes: 5}'
+targets=mass refused 2 "judges mass and softmax-cross-entropy judges kind, and the data have one target: --y names several" "$mass" \
+  '- {loss: softmax-cross-entropy, with: kind, classes: 4}'
 refused 2 "the data have no target typo" "$mass" '- {loss: softmax-cross-entropy, with: typo, classes: 4}'
 targets=mass,place refused 1 "place holds 2 numbers for each sample: the label of a class is one" "$mass" '- {loss: softmax-cross-entropy, with: place, classes: 4}'

@@ -113,7 +113,7 @@ run pack --x plain.npz --x-name table --y plain.npz --out no
 expect_error 2 "--y .*idx, npy|--y"
 expect_no_file no
 run train plain.npz --model mlp --dry-run
-expect_error 1 "plain.npz: .*it is not an HDF5 file"
+expect_error 1 "plain.npz: is no HDF5 file; .lockstep pack --x plain.npz --out FOLDER. makes shards of it"
 
 check "damaged and cut files"
 head -c 20000 plain.npz >cut.npz

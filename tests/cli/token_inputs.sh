@@ -134,6 +134,32 @@ expect_error 2 "--normalize"
 run train train.h5 --x ids --y label --model alone.yaml --normalize per-feature "${common[@]}" --run runs/no
 expect_error 2 "--normalize scales numbers, and the network reads tokens: leave it out"
 
+check "the preflight finds them, too, before a job is wasted"
+for n in 1 2; do
+  for data in large half; do
+    run -n $n check $data.h5 --x ids,table --y y --model beside.yaml --seconds 0.1
+    [ "$status" = 1 ] || failed "status $status"
+    expect_out "training refuses the data: $data.h5: ids holds"
+  done
+  run -n $n check train.h5 --x ids,table --y y --model beside.yaml --seconds 0.1
+  expect_status 0; expect_out "; 4,000 samples read"
+done
+
+check "ids are not filled with means"
+python3 - <<'END'
+import h5py, numpy as np
+with h5py.File("test.h5") as f, h5py.File("holes.h5", "w") as g:
+    for key in f: g[key] = f[key][:]
+    g["ids"][3, 1] = -9
+    g["ids"].attrs["_FillValue"] = np.int64(-9)
+    g["table"][5, 0] = -9
+    g["table"].attrs["_FillValue"] = np.float32(-9)
+END
+run pack --x holes.h5 --x-name ids,table --y-name y --missing mean --out no
+expect_error 1 "holes.h5: ids holds whole numbers, which may be ids: a mean would mean nothing"
+run pack --x holes.h5 --x-name ids,table --y-name y --missing drop --out dropped
+expect_status 0; expect_out "2 of 400 samples miss a number and are left out"
+
 check "an embedding reads an input"
 network not 'inputs: {ids: [any], table: [any]}' 'network:' '- dense: {units: 4, from: table}' '- embedding: {vocabulary: 9, width: 2}' \
   '- flatten: {name: text}' '- concatenate: {from: [text, ids]}' '- dense: 1'

@@ -109,6 +109,9 @@ run train array.h5 --x series "${common[@]}" --window 12 --sample-weight w --run
 expect_error 2 "--sample-weight is for samples, and --window makes each of many rows"
 run train array.h5 --x series "${common[@]}" --window 12 --augment flip --run runs/no
 expect_error 2 "--augment is for images, and --window reads series"
+printf '%s\n' 'name: two' 'network: [flatten, dense: $outputs]' 'losses:' '- {loss: huber, with: one}' '- {loss: huber, with: other}' >two-losses.yaml
+run train power --model two-losses.yaml --window 4 --steps 1 --run runs/no
+expect_error 2 "the data have one target: with --window all that is forecast is judged together: leave .with:. out"
 python3 -c "
 import h5py, numpy
 with h5py.File('two.h5', 'w') as f: f['p'], f['q'] = numpy.zeros((90, 2), 'f4'), numpy.zeros((90, 3), 'f4')"

@@ -11,6 +11,7 @@ namespace lockstep::app {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr model::ImageShape kImage{.height = 32, .width = 24, .channels = 3};
 
@@ -103,6 +104,7 @@ TEST(ImageOptions, EachMistakeIsNamed) {
       ADD_FAILURE() << text << " was accepted";
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), HasSubstr(reason)) << text;
+      EXPECT_THAT(error.what(), Not(HasSubstr(text))) << "the option's row says the text";
     }
   }
 }
