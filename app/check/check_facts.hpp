@@ -28,7 +28,7 @@ struct DataFacts {
   std::string times = {};          ///< digest of their modification times
   std::uint64_t verified = 0;      ///< bytes whose checksums this rank has recomputed
   std::uint64_t samples_read = 0;  ///< samples whose numbers this rank has looked at
-  std::string refused = {};        ///< what training refuses of them
+  std::string refused = {};        ///< the reason for which training refuses them
   std::string damage = {};         ///< first checksum that differed
 };
 

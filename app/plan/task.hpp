@@ -21,7 +21,7 @@ struct Score {
   double loss = 0;       ///< without the L2 term
   double metric = 0;     ///< value of Task::metric_key()
   double top5 = -1;      ///< share of samples whose class is among the five likeliest; negative: not counted
-  double accuracy = -1;  ///< of classes beside numbers, the mean over such targets; negative: not counted
+  double accuracy = -1;  ///< mean over the classes beside numbers; negative: not counted
   /// Value of Task::best_key(), which compares validations; NaN: not counted, as in training steps, or not defined.
   double best = std::numeric_limits<double>::quiet_NaN();
   double f1 = -1;        ///< F1 of all labels together: 2 found / (present + predicted); negative: not counted
