@@ -251,11 +251,6 @@ void emit_average_pool(OnnxEmission& to, const Node& node) {
   to.set_image(to.output_of(node), to.onnx.node("AveragePool", {to.image(node.inputs[0])}, std::move(attributes)));
 }
 
-void emit_global_max(OnnxEmission& to, const Node& node) {
-  const Name most = to.onnx.node("GlobalMaxPool", {to.image(node.inputs[0])});
-  to.set_rows(to.output_of(node), to.onnx.node("Flatten", {most}));
-}
-
 void emit_mean(OnnxEmission& to, const Node& node) {
   if (node.inputs.size() > 1) return emit_pool_of_lengths(to, node, PoolOf::mean);
   set_whole(to, node,

@@ -572,7 +572,7 @@ TEST(FindPlace, MultipliesInBf16WhereAskedTo) {
   const Place place = find_place(alone, options);
   EXPECT_EQ(place.bf16_unit, model::Bf16Unit::emulated_avx512);
   EXPECT_EQ(memory_types(place).compute, model::ElementType::float32) << "tensors stay as they are";
-  EXPECT_EQ(memory_types(place).images, model::ElementType::bfloat16) << "but for images";
+  EXPECT_EQ(memory_types(place).narrow, model::ElementType::bfloat16);
   EXPECT_THAT(make_backend(place, options)->description(), HasSubstr("own products in bf16 by an emulation of AVX512"));
   options.bf16_unit = {};
   if (model::bf16_instructions() == model::Bf16Facts{}) {
