@@ -203,7 +203,9 @@ TEST(Graph, HoldsNarrowValuesBetweenOperationsThatTakeThem) {
   EXPECT_EQ(of_training({conv("a"), norm("b"), conv("c"), fp32}), 4);
   EXPECT_EQ(of_training({conv("a"), norm("b"), elementwise("c", "silu"), conv("d"), fp32}), 6);
   const Call groups{.kind = "group-norm", .name = "groups", .arguments = {{"groups", 1}}};
-  EXPECT_EQ(of_training({conv("a"), norm("b"), groups, conv("d"), fp32}), 0) << "a group norm reads fp32";
+  EXPECT_EQ(of_training({conv("a"), norm("b"), groups, conv("d"), fp32}), 6) << "a, b, groups, and their gradients";
+  EXPECT_EQ(of_training({conv("a"), norm("b"), {.kind = "softmax", .name = "c"}, conv("d"), fp32}), 0)
+      << "a softmax reads fp32";
   EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), conv("d"), fp32}), 7)
       << "the values, their gradients, and what b adds to that of a";
   EXPECT_EQ(of_training({conv("a"), conv("b"), norm("c", {"b", "a"}), groups, fp32}), 0);
