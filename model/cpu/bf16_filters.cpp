@@ -122,8 +122,11 @@ FilterGradient::FilterGradient(const Convolution& shape, Bf16Unit unit)
 }
 
 bool FilterGradient::takes(const Convolution& shape, Bf16Unit unit) noexcept {
+  const auto is_dilated = [](const Sweep& sweep) { return sweep.dilation > 1; };
+  // The library's are slow, or wrong: Convolver::Library::type_of().
   return (unit == Bf16Unit::amx || unit == Bf16Unit::emulated_amx) && shape.groups == 1 &&
-         size(shape.patch() * shape.out.channels) <= kMaxFilters;
+         (size(shape.patch() * shape.out.channels) <= kMaxFilters ||
+          std::ranges::any_of(shape.window.sweeps(), is_dilated));
 }
 
 std::size_t FilterGradient::sums() const noexcept { return positions_ * lefts_ * rights_ * kSums; }

@@ -72,8 +72,8 @@ bool is_fallback(std::string_view implementation) noexcept {
 /// The steps of one shape. A direction has one step for a whole piece and one for each size of a last piece that has
 /// occurred; all of them take filters in the format of the first.
 struct Steps {
-  Steps(const Convolution& convolution, Bf16Unit unit, std::size_t element_bytes)
-      : cuts(convolution, element_bytes), shape(convolution) {
+  Steps(const Convolution& convolution, Bf16Unit unit, FactorType factors, std::size_t element_bytes)
+      : cuts(convolution, element_bytes), shape(convolution), type(factors) {
     if (FilterGradient::takes(shape, unit)) filters.emplace(shape, unit);
   }
   using OfDirection = std::vector<std::unique_ptr<ConvolutionStep>>;
@@ -83,6 +83,7 @@ struct Steps {
   }
   Cuts cuts;
   Convolution shape;
+  FactorType type;
   std::array<std::array<OfDirection, 2>, 3> all;
   std::optional<FilterGradient> filters;  ///< makes the gradient of w, if not the library
 };
@@ -129,11 +130,15 @@ class Convolver::Library {
   /// Makes the steps for a batch in pieces of `piece` images, before threads need them.
   void prepare(Steps& steps, Direction direction, ElementType result, std::size_t images, std::size_t piece);
   Steps& steps_of(const Convolution& shape);
+  /// oneDNN 2.6 makes wrong gradients of filters by AMX if they are dilated and read channels that are no multiple of
+  /// 16: such a convolution runs in fp32 with rounded factors.
+  FactorType type_of(const Convolution& shape) const;
   /// A factor as the products read it: itself, or converted in `scratch`.
-  const void* factor(std::span<const float> plain, ScratchFloats& scratch) const;
-  const void* factor(const Tensor& image, std::size_t first, std::size_t count, ScratchFloats& scratch) const;
+  static const void* factor(FactorType type, std::span<const float> plain, ScratchFloats& scratch);
+  static const void* factor(FactorType type, const Tensor& image, std::size_t first, std::size_t count,
+                            ScratchFloats& scratch);
   /// The filters in the library's format, valid until the next call.
-  const void* arrange(const ConvolutionStep& like, const Tensor& w);
+  const void* arrange(const Steps& steps, const ConvolutionStep& like, const Tensor& w);
   /// The gradient of w by products of our own.
   void add_filter_gradient(const FilterGradient& filters, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                            std::span<float> d_w);
@@ -159,11 +164,11 @@ class Convolver::Library {
   std::vector<FilterScratch> filter_scratch_;  ///< by thread
 };
 
-const void* Convolver::Library::factor(std::span<const float> plain, ScratchFloats& scratch) const {
-  if (type_ == FactorType::fp32) return plain.data();
-  const std::size_t floats = type_ == FactorType::rounded ? plain.size() : (plain.size() + 1) / 2;
+const void* Convolver::Library::factor(FactorType type, std::span<const float> plain, ScratchFloats& scratch) {
+  if (type == FactorType::fp32) return plain.data();
+  const std::size_t floats = type == FactorType::rounded ? plain.size() : (plain.size() + 1) / 2;
   const std::span<float> to = scratch.at_least(floats);
-  if (type_ == FactorType::rounded) {
+  if (type == FactorType::rounded) {
     round_to_bf16(plain, to);
   } else {
     round_to_bf16(plain, std::span(reinterpret_cast<Bf16*>(to.data()), plain.size()));
@@ -171,24 +176,32 @@ const void* Convolver::Library::factor(std::span<const float> plain, ScratchFloa
   return to.data();
 }
 
-const void* Convolver::Library::factor(const Tensor& image, std::size_t first, std::size_t count,
-                                       ScratchFloats& scratch) const {
-  if (!is_bf16(image)) return factor(image.elements<float>().subspan(first, count), scratch);
-  if (type_ == FactorType::bf16) return bf16(image) + first;
+const void* Convolver::Library::factor(FactorType type, const Tensor& image, std::size_t first, std::size_t count,
+                                       ScratchFloats& scratch) {
+  if (!is_bf16(image)) return factor(type, image.elements<float>().subspan(first, count), scratch);
+  if (type == FactorType::bf16) return bf16(image) + first;
   const std::span<float> to = scratch.at_least(count);
   widen({bf16(image) + first, count}, to);
   return to.data();
 }
 
-const void* Convolver::Library::arrange(const ConvolutionStep& like, const Tensor& w) {
+const void* Convolver::Library::arrange(const Steps& steps, const ConvolutionStep& like, const Tensor& w) {
   const std::span<const float> plain = w.elements<float>();
-  const void* const from = type_ == FactorType::rounded ? factor(plain, rounded_filters_) : plain.data();
+  const bool rounds = steps.type == FactorType::rounded;
+  const void* const from = rounds ? factor(steps.type, plain, rounded_filters_) : plain.data();
   return like.arrange_filters(static_cast<const float*>(from), filters_);
+}
+
+FactorType Convolver::Library::type_of(const Convolution& shape) const {
+  const auto is_dilated = [](const Sweep& sweep) { return sweep.dilation > 1; };
+  const bool is_wrong = std::ranges::any_of(shape.window.sweeps(), is_dilated) && shape.channels_read() % 16 != 0;
+  const bool by_amx = type_ == FactorType::bf16 && unit_ == Bf16Unit::amx && !FilterGradient::takes(shape, unit_);
+  return by_amx && is_wrong ? FactorType::rounded : type_;
 }
 
 Steps& Convolver::Library::steps_of(const Convolution& shape) {
   auto& found = steps_[numbers_of(shape)];
-  if (!found) found = std::make_unique<Steps>(shape, unit_, element_bytes_);
+  if (!found) found = std::make_unique<Steps>(shape, unit_, type_of(shape), element_bytes_);
   return *found;
 }
 
@@ -197,7 +210,8 @@ ConvolutionStep& Convolver::Library::step(Steps& steps, Direction direction, Ele
   const auto found = std::ranges::find(all, images, [](const auto& step) { return step->images(); });
   if (found != all.end()) return **found;
   const ConvolutionStep* const like = all.empty() ? nullptr : all.front().get();
-  all.push_back(std::make_unique<ConvolutionStep>(workspace_, steps.shape, type_, direction, result, images, like));
+  all.push_back(
+      std::make_unique<ConvolutionStep>(workspace_, steps.shape, steps.type, direction, result, images, like));
   const std::string& implementation = all.back()->implementation();
   if (is_fallback(implementation) && (like == nullptr || !is_fallback(like->implementation()))) {
     notes_.push_back(fmt::format("oneDNN has no direct code for {} of a {}: it runs as {}, slower", name_of(direction),
@@ -221,16 +235,16 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
   const auto shift = bias.elements<float>();
   const bool has_epilogue = !shift.empty() || activation != Activation::none;
   const ElementType result =
-      is_bf16(y) && type_ == FactorType::bf16 && !has_epilogue ? ElementType::bfloat16 : ElementType::float32;
+      is_bf16(y) && steps.type == FactorType::bf16 && !has_epilogue ? ElementType::bfloat16 : ElementType::float32;
   prepare(steps, Direction::forward, result, images, cuts.block);
-  const void* const filters = arrange(*steps.of(Direction::forward, result).front(), w);
+  const void* const filters = arrange(steps, *steps.of(Direction::forward, result).front(), w);
   const auto channels = static_cast<std::size_t>(shape.out.channels);
   threads_.run([&](std::size_t thread) {
     const Slice mine = part_of(cuts.blocks(images), 1, thread, threads_.size());
     for (std::size_t block = mine.offset; block < mine.end(); ++block) {
       const std::size_t image = block * cuts.block, count = std::min(cuts.block, images - image),
                         begin = image * cuts.out, elements = count * cuts.out;
-      const void* const in = factor(x, image * cuts.in, count * cuts.in, x_factors_[thread]);
+      const void* const in = factor(steps.type, x, image * cuts.in, count * cuts.in, x_factors_[thread]);
       ConvolutionStep& run = step(steps, Direction::forward, result, count);
       if (result == ElementType::bfloat16) {
         run.run(thread, in, filters, bf16(y) + begin);
@@ -299,11 +313,11 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
   Steps& steps = steps_of(shape);
   const Cuts& cuts = steps.cuts;
   const auto channels = static_cast<std::size_t>(shape.out.channels);
-  const ElementType result = is_bf16(d_x) && type_ == FactorType::bf16 ? ElementType::bfloat16 : kFloat;
+  const ElementType result = is_bf16(d_x) && steps.type == FactorType::bf16 ? ElementType::bfloat16 : kFloat;
   const void* filters = nullptr;
   if (d_x.present()) {
     prepare(steps, kInput, result, images, cuts.block);
-    filters = arrange(*steps.of(kInput, result).front(), w);
+    filters = arrange(steps, *steps.of(kInput, result).front(), w);
   }
   const std::size_t blocks = cuts.blocks(images);
   const auto bias_gradients = bias_gradients_.at_least(bias_gradient.empty() ? 0 : blocks * channels);
@@ -314,7 +328,7 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
     std::ranges::fill(sums, 0.0f);
     through_activation(thread, activation, y, d_y, {image * cuts.out, count * cuts.out}, channels, sums);
     if (filters == nullptr) return;
-    const void* const out = factor(d_y, image * cuts.out, count * cuts.out, y_factors_[thread]);
+    const void* const out = factor(steps.type, d_y, image * cuts.out, count * cuts.out, y_factors_[thread]);
     ConvolutionStep& run = step(steps, kInput, result, count);
     const std::size_t begin = image * cuts.in, elements = count * cuts.in;
     if (result == ElementType::bfloat16) return run.run(thread, bf16(d_x) + begin, filters, out);
@@ -358,8 +372,8 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
         if (run_is_block) do_block(thread, run);
         const std::size_t image = run * cuts.run, count = std::min(cuts.run, images - image);
         const auto one = run == my_runs.offset ? total : run_gradients.subspan(thread * size, size);
-        const void* const in = factor(x, image * cuts.in, count * cuts.in, x_factors_[thread]);
-        const void* const out = factor(d_y, image * cuts.out, count * cuts.out, y_factors_[thread]);
+        const void* const in = factor(steps.type, x, image * cuts.in, count * cuts.in, x_factors_[thread]);
+        const void* const out = factor(steps.type, d_y, image * cuts.out, count * cuts.out, y_factors_[thread]);
         step(steps, kFilters, kFloat, count).run(thread, in, one.data(), out);
         if (run != my_runs.offset) add_scaled(one, 1, total);
       }
