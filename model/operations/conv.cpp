@@ -58,6 +58,10 @@ class ConvolutionOperation final : public Operation {
     if (activation_.gelu) declarations.saved({.name = "", .rows = shape_.out.pixels(), .columns = channels_});
     return {.shape = shape_of_places(shape_.out, directions_)};
   }
+  /// A window of one place mixes none.
+  bool is_causal() const override {
+    return shape_.window.positions() == 1 && shape_.in.pixels() == shape_.out.pixels();
+  }
 
   OperationNeeds needs() const override {
     return {.reads_inputs = 1,

@@ -292,6 +292,7 @@ TEST(Graph, PositionsOfALanguageModelSeeEarlierOnesAlone) {
   EXPECT_TRUE(is_refused("batch-norm", {}));
   EXPECT_TRUE(is_refused("concatenate", {{"axis", 0}}, {"d", "d"}));
   EXPECT_TRUE(is_refused("matmul", {{"transpose", true}}, {"d", "d"}));
+  EXPECT_FALSE(is_refused("conv", {{"channels", 4}, {"kernel", Numbers{1}}}));
   EXPECT_FALSE(is_refused("concatenate", {}, {"d", "d"}));
   EXPECT_FALSE(is_refused("slice", {{"begin", 1}}));
   EXPECT_FALSE(is_refused("reshape", {{"shape", Numbers{6, 2, 2}}}));
