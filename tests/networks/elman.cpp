@@ -37,6 +37,7 @@ class ElmanOperation final : public Operation {
     return {.shape = inputs[0].shape, .order = RowOrder::time_major};
   }
 
+  bool is_causal() const override { return true; }
   OperationNeeds needs() const override {
     return {.reads_output = true, .overwrites_gradient = true, .always_writes = 1};
   }
