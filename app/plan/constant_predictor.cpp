@@ -354,7 +354,9 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
   Score score = task.score({.loss = sums[0], .metric = sums[1], .found = sums[2]},
                            static_cast<double>(data.info().samples), false);
   forget_loss(task, score);
-  score.accuracy = -1;  // the constant of a class beside numbers is not counted
+  // The constant of a class beside numbers is not counted: more is better there only if checkpoints are compared by it.
+  if (score.accuracy >= 0 && task.is_better(1, 0)) score.best = std::numeric_limits<double>::quiet_NaN();
+  score.accuracy = -1;
   return score;
 }
 

@@ -183,7 +183,7 @@ expect_error 2 "--document-token 40: the tokens are 0 to "
 run train text/train "${gpt[@]}" --document-token -1 --run runs/no
 expect_error 2 "--document-token"
 printf '%s\n' 'name: mixed' 'reads: tokens' 'window: context' 'options: {context: 8}' 'network:' \
-  '- embedding: {vocabulary: $vocabulary, width: 8, positions: yes}' '- conv: {channels: 8, kernel: 3}' '- attention: 1' '- dense: $vocabulary' >mixed.yaml
+  '- embedding: {vocabulary: $vocabulary, width: 8, positions: yes}' '- multiply: {from: [embedding_1, embedding_1]}' '- attention: 1' '- dense: $vocabulary' >mixed.yaml
 sed -i 's/- attention: 1/- dense: 24\n- attention: 1/' mixed.yaml
 run train text/train --model mixed.yaml "${common[@]}" --run runs/no
-expect_error 2 "is a conv, which mixes the documents that --document-token keeps apart"
+expect_error 2 "is a multiply, which mixes the documents that --document-token keeps apart"
