@@ -130,8 +130,8 @@ class Convolver::Library {
   /// Makes the steps for a batch in pieces of `piece` images, before threads need them.
   void prepare(Steps& steps, Direction direction, ElementType result, std::size_t images, std::size_t piece);
   Steps& steps_of(const Convolution& shape);
-  /// oneDNN 2.6 makes wrong gradients of filters by AMX if they are dilated and read channels that are no multiple of
-  /// 16: such a convolution runs in fp32 with rounded factors.
+  /// oneDNN 2.6 makes wrong gradients of filters by AMX, which it takes where it has once had it, if they are dilated
+  /// and read channels that are no multiple of 16: such a convolution runs in fp32 with rounded factors.
   FactorType type_of(const Convolution& shape) const;
   /// A factor as the products read it: itself, or converted in `scratch`.
   static const void* factor(FactorType type, std::span<const float> plain, ScratchFloats& scratch);
@@ -195,8 +195,8 @@ const void* Convolver::Library::arrange(const Steps& steps, const ConvolutionSte
 FactorType Convolver::Library::type_of(const Convolution& shape) const {
   const auto is_dilated = [](const Sweep& sweep) { return sweep.dilation > 1; };
   const bool is_wrong = std::ranges::any_of(shape.window.sweeps(), is_dilated) && shape.channels_read() % 16 != 0;
-  const bool by_amx = type_ == FactorType::bf16 && unit_ == Bf16Unit::amx && !FilterGradient::takes(shape, unit_);
-  return by_amx && is_wrong ? FactorType::rounded : type_;
+  const bool by_library = type_ == FactorType::bf16 && !FilterGradient::takes(shape, unit_);
+  return by_library && is_wrong ? FactorType::rounded : type_;
 }
 
 Steps& Convolver::Library::steps_of(const Convolution& shape) {
