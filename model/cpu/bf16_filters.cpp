@@ -121,12 +121,14 @@ FilterGradient::FilterGradient(const Convolution& shape, Bf16Unit unit)
   width_.cells += width_.cells % 2;  // a pair of cells lies in one row
 }
 
+bool is_dilated(const Sliding& window) noexcept {
+  return std::ranges::any_of(window.sweeps(), [](const Sweep& sweep) { return sweep.dilation > 1; });
+}
+
 bool FilterGradient::takes(const Convolution& shape, Bf16Unit unit) noexcept {
-  const auto is_dilated = [](const Sweep& sweep) { return sweep.dilation > 1; };
   // The library's are slow, or wrong: Convolver::Library::type_of().
   return (unit == Bf16Unit::amx || unit == Bf16Unit::emulated_amx) && shape.groups == 1 &&
-         (size(shape.patch() * shape.out.channels) <= kMaxFilters ||
-          std::ranges::any_of(shape.window.sweeps(), is_dilated));
+         (size(shape.patch() * shape.out.channels) <= kMaxFilters || is_dilated(shape.window));
 }
 
 std::size_t FilterGradient::sums() const noexcept { return positions_ * lefts_ * rights_ * kSums; }

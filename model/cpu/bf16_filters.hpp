@@ -77,6 +77,8 @@ struct FilterScratch {
   std::vector<Left> lefts;
 };
 
+bool is_dilated(const Sliding& window) noexcept;
+
 class FilterGradient {
  public:
   FilterGradient(const Convolution& shape, Bf16Unit unit);

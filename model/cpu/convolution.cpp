@@ -193,8 +193,7 @@ const void* Convolver::Library::arrange(const Steps& steps, const ConvolutionSte
 }
 
 FactorType Convolver::Library::type_of(const Convolution& shape) const {
-  const auto is_dilated = [](const Sweep& sweep) { return sweep.dilation > 1; };
-  const bool is_wrong = std::ranges::any_of(shape.window.sweeps(), is_dilated) && shape.channels_read() % 16 != 0;
+  const bool is_wrong = is_dilated(shape.window) && shape.channels_read() % 16 != 0;
   const bool by_library = type_ == FactorType::bf16 && !FilterGradient::takes(shape, unit_);
   return by_library && is_wrong ? FactorType::rounded : type_;
 }

@@ -191,7 +191,6 @@ class Program::Planning {
     places.shapes.push_back(&graph_.values()[i + 1].type.shape);
     if (i > 0 && is_made_behind_[i - 1]) {
       places.addends = program_.places_[i - 1].inputs;
-      ++program_.fused_sums_;
       if (const std::optional<std::size_t> product = product_of_sum(i - 1)) {
         const std::vector<std::size_t>& operands = nodes_[i - 1].inputs;
         const std::size_t other = operands[0] == *product + 1 ? operands[1] : operands[0];

@@ -58,8 +58,6 @@ class Program {
   std::int32_t loss_tick() const noexcept { return static_cast<std::int32_t>(graph_.nodes().size()); }
   /// Sums of gradients at branches that are copies: 0 for a network that can do without.
   std::size_t copied_gradients() const noexcept { return copied_gradients_; }
-  /// Sums that are made by the operation behind them.
-  std::size_t fused_sums() const noexcept { return fused_sums_; }
   /// The targets in the order of the output's rows.
   Tensor targets(const Pass& pass, const Tensor& y) const;
 
@@ -89,7 +87,7 @@ class Program {
   std::vector<std::size_t> forward_;  ///< nodes with work to do
   std::vector<Step> backward_;
   std::size_t copied_output_ = kAbsent;  ///< returned by forward if backward needs the output itself
-  std::size_t copied_gradients_ = 0, fused_sums_ = 0;
+  std::size_t copied_gradients_ = 0;
   std::size_t targets_ = kAbsent;  ///< time-major targets
 };
 
