@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/cpu/bf16_number.hpp"
+#include "model/cpu/bf16/number.hpp"
 #include "model/cpu/gemm.hpp"
-#include "model/cpu/sequence_loops.hpp"
+#include "model/cpu/loops/sequence_loops.hpp"
 
 namespace lockstep::model::cpu {
 

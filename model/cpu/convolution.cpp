@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "model/cpu/bf16_filters.hpp"
-#include "model/cpu/bf16_number.hpp"
-#include "model/cpu/element_loops.hpp"
-#include "model/cpu/image_loops.hpp"
+#include "model/cpu/bf16/filters.hpp"
+#include "model/cpu/bf16/number.hpp"
+#include "model/cpu/loops/element_loops.hpp"
+#include "model/cpu/loops/image_loops.hpp"
 #include "model/cpu/onednn_steps.hpp"
 
 // Partition of a batch.

@@ -1,7 +1,7 @@
 /// \file
 /// Convolutions on the CPU through oneDNN; this is the only interface to it. With a Bf16Unit the factors of their
 /// products are rounded to bf16: by oneDNN's code for bf16, whose bits are its own, or (emulations) before its code for
-/// fp32. Gradients of filters by AMX are products of our own (bf16_filters.hpp).
+/// fp32. Gradients of filters by AMX are products of our own (bf16/filters.hpp).
 #pragma once
 
 #include <memory>

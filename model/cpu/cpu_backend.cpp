@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 
-#include "model/cpu/bf16_gradients.hpp"
-#include "model/cpu/bf16_linear.hpp"
-#include "model/cpu/bf16_number.hpp"
-#include "model/cpu/element_loops.hpp"
+#include "model/cpu/bf16/gradients.hpp"
+#include "model/cpu/bf16/linear.hpp"
+#include "model/cpu/bf16/number.hpp"
 #include "model/cpu/gemm.hpp"
-#include "model/cpu/sequence_loops.hpp"
+#include "model/cpu/loops/element_loops.hpp"
+#include "model/cpu/loops/sequence_loops.hpp"
 #include "model/cpu/thin_gemm.hpp"
 #include "model/cpu_code.hpp"
 #include "model/formulas/update.hpp"

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "model/cpu/arena_memory.hpp"
-#include "model/cpu/bf16_panels.hpp"
+#include "model/cpu/bf16/panels.hpp"
 #include "model/cpu/blocked_gemm.hpp"
 #include "model/cpu/cpu_images.hpp"
 #include "model/cpu/cpu_sequences.hpp"
-#include "model/cpu/element_loops.hpp"
+#include "model/cpu/loops/element_loops.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/host_backend.hpp"
 

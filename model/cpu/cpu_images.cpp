@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "model/cpu/channel_lanes.hpp"
-#include "model/cpu/element_loops.hpp"
-#include "model/cpu/image_loops.hpp"
+#include "model/cpu/loops/channel_lanes.hpp"
+#include "model/cpu/loops/element_loops.hpp"
+#include "model/cpu/loops/image_loops.hpp"
 #include "model/formulas/normalization.hpp"
 
 namespace lockstep::model::cpu {

@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "model/cpu/attention.hpp"
-#include "model/cpu/bf16_number.hpp"
-#include "model/cpu/element_loops.hpp"
+#include "model/cpu/bf16/number.hpp"
 #include "model/cpu/gemm.hpp"
 #include "model/cpu/gru.hpp"
+#include "model/cpu/loops/element_loops.hpp"
+#include "model/cpu/loops/sequence_loops.hpp"
 #include "model/cpu/lstm.hpp"
-#include "model/cpu/sequence_loops.hpp"
 #include "model/formulas/padding.hpp"
 #include "model/formulas/token.hpp"
 

@@ -1,7 +1,7 @@
 /// \file
 /// The only interface to a matrix multiplication. Every dense product of the CPU goes through here: thin GEMMs
 /// (thin_gemm.hpp), our own blocked product (blocked_gemm.hpp) if the processor has its instructions, otherwise the
-/// BLAS. With a Bf16Unit, factors are rounded to bf16 (bf16_gemm.hpp), but for thin GEMMs, which the reading of their
+/// BLAS. With a Bf16Unit, factors are rounded to bf16 (bf16/gemm.hpp), but for thin GEMMs, which the reading of their
 /// factors limits.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "model/backend.hpp"
 #include "model/bf16_unit.hpp"
-#include "model/cpu/bf16_gemm.hpp"
+#include "model/cpu/bf16/gemm.hpp"
 #include "model/cpu/blocked_gemm.hpp"
 #include "model/cpu/thread_pool.hpp"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "model/cpu/gemm.hpp"
+#include "model/cpu/loops/sequence_loops.hpp"
 #include "model/cpu/recurrence_sizes.hpp"
-#include "model/cpu/sequence_loops.hpp"
 
 namespace lockstep::model::cpu {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "model/bf16_unit.hpp"
-#include "model/cpu/bf16_gemm.hpp"
-#include "model/cpu/bf16_kernels.hpp"
+#include "model/cpu/bf16/gemm.hpp"
+#include "model/cpu/bf16/kernels.hpp"
 #include "model/cpu/gemm.hpp"
 
 namespace lockstep::model {

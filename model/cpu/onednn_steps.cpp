@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "model/cpu/element_loops.hpp"
+#include "model/cpu/loops/element_loops.hpp"
 
 namespace lockstep::model::cpu {
 

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "model/cuda/image_kernels.hpp"
+#include "model/cuda/kernels/image_kernels.hpp"
 #include "model/device_workspaces.hpp"
 #include "model/product_padding.hpp"
 

@@ -13,7 +13,7 @@
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/graph_recorder.hpp"
 #include "model/cuda/handles.hpp"
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/kernels/kernels.hpp"
 #include "model/cuda/matmul.hpp"
 #include "model/cuda/slice_table.hpp"
 #include "model/cuda/staging.hpp"

@@ -7,7 +7,7 @@
 
 #include "model/cuda/convolution_by_gemm.hpp"
 #include "model/cuda/handles.hpp"
-#include "model/cuda/image_kernels.hpp"
+#include "model/cuda/kernels/image_kernels.hpp"
 
 namespace lockstep::model::cuda {
 

@@ -9,7 +9,7 @@
 
 #include "model/cuda/convolution_library.hpp"
 #include "model/cuda/device_memory.hpp"
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/kernels/kernels.hpp"
 #include "model/cuda/matmul.hpp"
 #include "model/image_operations.hpp"
 

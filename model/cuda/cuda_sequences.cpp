@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "model/cuda/handles.hpp"
-#include "model/cuda/sequence_kernels.hpp"
+#include "model/cuda/kernels/sequence_kernels.hpp"
 
 namespace lockstep::model::cuda {
 

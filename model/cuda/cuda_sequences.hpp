@@ -13,7 +13,7 @@
 
 #include "model/cuda/attention_library.hpp"
 #include "model/cuda/device_memory.hpp"
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/kernels/kernels.hpp"
 #include "model/cuda/matmul.hpp"
 #include "model/sequence_operations.hpp"
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "model/cuda/handles.hpp"
-#include "model/cuda/plain_matmul.hpp"
+#include "model/cuda/kernels/plain_matmul.hpp"
 
 namespace lockstep::model::cuda {
 

@@ -9,7 +9,7 @@
 
 #include "model/backend.hpp"
 #include "model/cuda/device_memory.hpp"
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/kernels/kernels.hpp"
 #include "model/product_padding.hpp"
 
 namespace lockstep::model::cuda {

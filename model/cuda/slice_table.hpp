@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/cuda/device_memory.hpp"
-#include "model/cuda/update_chunks.hpp"
+#include "model/cuda/kernels/update_chunks.hpp"
 
 namespace lockstep::model::cuda {
 

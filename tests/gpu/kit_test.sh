@@ -32,12 +32,12 @@ tar -C "$work/there" -xf "$work/kit.tar.xz" || exit 1
 kit=$work/there/kit
 
 before=$(stat -c %i "$work/bundle/bin/gpu_tests")
-echo 'not C++' >"$kit/model/cuda/broken.cu"
+echo 'not C++' >"$kit/model/cuda/kernels/broken.cu"
 expect 1 'the kernels do not compile' "${alone[@]}" "$kit/build" "$work/bundle"
 [ "$(stat -c %i "$work/bundle/bin/gpu_tests")" = "$before" ] || failed "a program without its kernels"
-rm "$kit/model/cuda/broken.cu"
+rm "$kit/model/cuda/kernels/broken.cu"
 expect 0 '^0 of [0-9]+ kernel files compiled.*both programs linked' "${alone[@]}" "$kit/build" "$work/bundle"
-touch "$kit/model/cuda/update_kernels.cu"
+touch "$kit/model/cuda/kernels/update_kernels.cu"
 expect 0 '^1 of [0-9]+ kernel files compiled' "${alone[@]}" "$kit/build" "$work/bundle"
 [ "$(stat -c %i "$work/bundle/bin/gpu_tests")" != "$before" ] || failed "the program is the old one"
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/cpu/element_loops.hpp"
+#include "model/cpu/loops/element_loops.hpp"
 
 namespace lockstep::model::cpu {
 namespace {

@@ -1,7 +1,5 @@
 // Gradients of filters by AMX against their emulation, bit for bit. Both are compared with float64 as operations of the
 // backend, in cpu_images_test.cpp.
-#include "model/cpu/bf16_filters.hpp"
-
 #include <bit>
 #include <cstdint>
 #include <utility>
@@ -9,7 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/cpu/bf16_kernels.hpp"
+#include "model/cpu/bf16/filters.hpp"
+#include "model/cpu/bf16/kernels.hpp"
 #include "sample_data.hpp"
 #include "window_shapes.hpp"
 

@@ -12,8 +12,8 @@
 
 #include "cpu_against_reference.hpp"
 #include "model/backend.hpp"
-#include "model/cpu/bf16_gemm.hpp"
-#include "model/cpu/bf16_kernels.hpp"
+#include "model/cpu/bf16/gemm.hpp"
+#include "model/cpu/bf16/kernels.hpp"
 #include "model/cpu/gemm.hpp"
 #include "sample_data.hpp"
 

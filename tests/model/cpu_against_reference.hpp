@@ -19,7 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "model/bf16_unit.hpp"
-#include "model/cpu/bf16_number.hpp"
+#include "model/cpu/bf16/number.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/tensor.hpp"
 #include "sample_data.hpp"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "model/backend.hpp"
-#include "model/cpu/bf16_number.hpp"
+#include "model/cpu/bf16/number.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"

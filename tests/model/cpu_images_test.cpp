@@ -16,7 +16,7 @@
 #include "channel_calls.hpp"
 #include "cpu_against_reference.hpp"
 #include "model/cpu/convolution.hpp"
-#include "model/cpu/element_loops.hpp"
+#include "model/cpu/loops/element_loops.hpp"
 #include "model/reference/reference_images.hpp"
 #include "window_shapes.hpp"
 

@@ -11,10 +11,10 @@
 
 #include "cpu_against_reference.hpp"
 #include "model/backend.hpp"
-#include "model/cpu/bf16_number.hpp"
-#include "model/cpu/element_loops.hpp"
+#include "model/cpu/bf16/number.hpp"
 #include "model/cpu/gemm.hpp"
-#include "model/cpu/sequence_loops.hpp"
+#include "model/cpu/loops/element_loops.hpp"
+#include "model/cpu/loops/sequence_loops.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model {

@@ -11,7 +11,7 @@
 #include "cpu_against_reference.hpp"
 #include "lstm_parts.hpp"
 #include "model/cpu/blocked_gemm.hpp"
-#include "model/cpu/sequence_loops.hpp"
+#include "model/cpu/loops/sequence_loops.hpp"
 #include "model/reference/reference_sequences.hpp"
 
 namespace lockstep::model {

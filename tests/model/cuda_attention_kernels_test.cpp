@@ -3,9 +3,9 @@
 // dropout.
 #include <algorithm>
 
-#include "model/cuda/flash_attention.cuh"
-#include "model/cuda/sequence_kernels.hpp"
-#include "model/cuda/tensor_cores.cuh"
+#include "model/cuda/kernels/flash_attention.cuh"
+#include "model/cuda/kernels/sequence_kernels.hpp"
+#include "model/cuda/kernels/tensor_cores.cuh"
 #include "model/formulas/dropout.hpp"
 #include "model/kernel_harness.hpp"
 

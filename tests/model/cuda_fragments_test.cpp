@@ -1,7 +1,7 @@
-// The layout of a fragment's elements for tensor cores and ldmatrix: compares the twins of model/cuda/tensor_cores.cuh
-// with the layouts that CuTe gives for the same instructions (CUTLASS, cute/atom/mma_traits_sm80.hpp: 16 x 8 x 16, TN,
-// bf16; copy_traits_sm75.hpp: LDSM x4, plain and transposed). They are numbers here, each a list of (extent, stride): a
-// position is the sum of its digits times their strides.
+// The layout of a fragment's elements for tensor cores and ldmatrix: compares the twins of
+// model/cuda/kernels/tensor_cores.cuh with the layouts that CuTe gives for the same instructions (CUTLASS,
+// cute/atom/mma_traits_sm80.hpp: 16 x 8 x 16, TN, bf16; copy_traits_sm75.hpp: LDSM x4, plain and transposed). They are
+// numbers here, each a list of (extent, stride): a position is the sum of its digits times their strides.
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/cuda/tensor_cores.cuh"
+#include "model/cuda/kernels/tensor_cores.cuh"
 #include "model/kernel_harness.hpp"
 
 namespace lockstep::model::cuda {

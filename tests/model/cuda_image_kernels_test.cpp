@@ -1,4 +1,4 @@
-// Compares every kernel of model/cuda/image_kernels.hpp on the host (support/cuda_on_cpu.hpp) with the float64
+// Compares every kernel of model/cuda/kernels/image_kernels.hpp on the host (support/cuda_on_cpu.hpp) with the float64
 // operations of tests/model/reference/: odd shapes, empty batches, unaligned tensors, guards around each, three orders
 // of threads with the same bits.
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "model/cuda/convolution_by_gemm.hpp"
-#include "model/cuda/image_kernels.hpp"
+#include "model/cuda/kernels/image_kernels.hpp"
 #include "model/kernel_harness.hpp"
 #include "model/plain_product.hpp"
 #include "model/reference/reference_images.hpp"

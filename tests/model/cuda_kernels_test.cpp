@@ -1,5 +1,5 @@
-// Compares every kernel of model/cuda/kernels.hpp on the host (support/cuda_on_cpu.hpp) with loops in float64: odd
-// shapes, poisoned outputs, unaligned tensors, guards around each, three orders of threads with the same bits.
+// Compares every kernel of model/cuda/kernels/kernels.hpp on the host (support/cuda_on_cpu.hpp) with loops in float64:
+// odd shapes, poisoned outputs, unaligned tensors, guards around each, three orders of threads with the same bits.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/kernels.hpp"
-#include "model/cuda/packs.cuh"
-#include "model/cuda/plain_matmul.hpp"
+#include "model/cuda/kernels/kernels.hpp"
+#include "model/cuda/kernels/packs.cuh"
+#include "model/cuda/kernels/plain_matmul.hpp"
 #include "model/formulas/bfloat16.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/kernel_harness.hpp"

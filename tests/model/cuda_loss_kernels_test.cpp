@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/kernels/kernels.hpp"
 #include "model/kernel_harness.hpp"
 
 namespace lockstep::model::cuda {

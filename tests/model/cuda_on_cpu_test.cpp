@@ -16,8 +16,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/launch.cuh"
-#include "model/cuda/packs.cuh"
+#include "model/cuda/kernels/launch.cuh"
+#include "model/cuda/kernels/packs.cuh"
 #include "support/fiber_sanitizers.hpp"
 
 namespace lockstep::model::cuda {

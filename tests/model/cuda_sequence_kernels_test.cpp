@@ -1,9 +1,9 @@
-// Compares the kernels of model/cuda/sequence_kernels.hpp except attention's (cuda_attention_kernels_test.cpp) on the
-// host with loops in float64: odd shapes, unaligned tensors, guards around each, three orders of threads with the same
-// bits.
+// Compares the kernels of model/cuda/kernels/sequence_kernels.hpp except attention's (cuda_attention_kernels_test.cpp)
+// on the host with loops in float64: odd shapes, unaligned tensors, guards around each, three orders of threads with
+// the same bits.
 #include <algorithm>
 
-#include "model/cuda/sequence_kernels.hpp"
+#include "model/cuda/kernels/sequence_kernels.hpp"
 #include "model/formulas/dropout.hpp"
 #include "model/formulas/gru.hpp"
 #include "model/formulas/lstm.hpp"

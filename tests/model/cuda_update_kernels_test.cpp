@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/kernels.hpp"
-#include "model/cuda/update_chunks.hpp"
+#include "model/cuda/kernels/kernels.hpp"
+#include "model/cuda/kernels/update_chunks.hpp"
 #include "model/formulas/bfloat16.hpp"
 #include "model/kernel_harness.hpp"
 

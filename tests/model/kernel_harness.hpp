@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/kernels/kernels.hpp"
 #include "model/sample_data.hpp"
 #include "support/cuda_on_cpu.hpp"
 #include "support/guarded_tensor.hpp"

@@ -2,8 +2,8 @@
 /// Products by the plain kernel, with matrices that may lie in longer rows than the others.
 #pragma once
 
+#include "model/cuda/kernels/plain_matmul.hpp"
 #include "model/cuda/padded_copies.hpp"
-#include "model/cuda/plain_matmul.hpp"
 
 namespace lockstep::model::cuda::test {
 

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <ucontext.h>
 
-#include "model/cuda/launch.cuh"
+#include "model/cuda/kernels/launch.cuh"
 #include "support/fiber_sanitizers.hpp"
 
 namespace lockstep::model::cuda {

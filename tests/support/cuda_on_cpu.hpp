@@ -1,7 +1,7 @@
 /// \file
 /// Runs CUDA kernels on the host. CMake force-includes this file before a .cu file that a C++ compiler compiles: it
-/// provides the CUDA language, and run_grid() of model/cuda/launch.cuh runs the grids. A kernel is then a function that
-/// one thread runs; the threads of a block are fibers, and blocks run one after the other.
+/// provides the CUDA language, and run_grid() of model/cuda/kernels/launch.cuh runs the grids. A kernel is then a
+/// function that one thread runs; the threads of a block are fibers, and blocks run one after the other.
 ///
 /// It finds wrong indices and bounds (with guards around tensors, or under AddressSanitizer), wrong results, shared
 /// memory that is read before it is written (it starts as NaN), written past its end, or kept from one block to the
@@ -23,7 +23,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/kernels/kernels.hpp"
 
 namespace lockstep::model::cuda {
 struct KernelArgument;

@@ -17,7 +17,7 @@
 
 #include <cudnn.h>
 
-#include "model/cuda/cudnn_plans.hpp"
+#include "model/cuda/cudnn/cudnn_plans.hpp"
 #include "model/formulas/bfloat16.hpp"
 #include "support/runtime_on_cpu.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/handles.hpp"
+#include "model/cuda/kernels/plain_matmul.hpp"
 #include "model/cuda/matmul.hpp"
-#include "model/cuda/plain_matmul.hpp"
 #include "model/device.hpp"
 
 extern "C" {

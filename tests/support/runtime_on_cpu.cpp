@@ -17,7 +17,7 @@
 
 #include <fmt/format.h>
 
-#include "model/cuda/launch.cuh"
+#include "model/cuda/kernels/launch.cuh"
 #include "support/cuda_on_cpu.hpp"
 
 namespace {

@@ -14,7 +14,7 @@
 
 #include "gpu/subject.hpp"
 #include "model/cuda/attention_library.hpp"
-#include "model/cuda/cudnn_plans.hpp"
+#include "model/cuda/cudnn/cudnn_plans.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/reference/reference_backend.hpp"
 #include "support/cudnn_on_cpu.hpp"

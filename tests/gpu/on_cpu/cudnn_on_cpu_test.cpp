@@ -17,7 +17,7 @@
 
 #include "gpu/subject.hpp"
 #include "model/cuda/convolution_library.hpp"
-#include "model/cuda/cudnn_plans.hpp"
+#include "model/cuda/cudnn/cudnn_plans.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/handles.hpp"
 #include "model/reference/reference_backend.hpp"

@@ -17,7 +17,7 @@
 #include "gpu/subject.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/graph_recorder.hpp"
-#include "model/cuda/launch.cuh"
+#include "model/cuda/kernels/launch.cuh"
 #include "model/cuda/staging.hpp"
 #include "model/cuda/write_ring.hpp"
 #include "support/cublaslt_on_cpu.hpp"

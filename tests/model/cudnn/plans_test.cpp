@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/cudnn_attention_plans.hpp"
-#include "model/cuda/cudnn_plans.hpp"
+#include "model/cuda/cudnn/cudnn_attention_plans.hpp"
+#include "model/cuda/cudnn/cudnn_plans.hpp"
 #include "model/device.hpp"
 #include "model/device_workspaces.hpp"
 
