@@ -17,6 +17,7 @@
 #include "model/cuda/attention_library.hpp"
 #include "model/cuda/cudnn/cudnn_attention_plans.hpp"
 #include "model/cuda/cudnn/cudnn_session.hpp"
+#include "model/cuda/handles.hpp"
 #include "model/device.hpp"
 
 namespace lockstep::model::cuda {
