@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -12,7 +11,10 @@
 #include <fmt/ranges.h>
 
 #include "model/nearest_name.hpp"
+#include "model/yaml/call_list.hpp"
 #include "model/yaml/expression.hpp"
+#include "model/yaml/input_calls.hpp"
+#include "model/yaml/line_errors.hpp"
 #include "model/yaml/network_template.hpp"
 
 namespace lockstep::model {
@@ -21,8 +23,7 @@ namespace {
 
 constexpr std::string_view kStructures[] = {"sequence", "residual", "parallel", "repeat"};
 constexpr std::string_view kElementwise = "elementwise";
-constexpr std::string_view kRow = "all inputs";  ///< no name that a file can give
-constexpr std::size_t kMaxVisits = 10 * kMaxNetworkCalls, kMaxDepth = 64, kMaxPartName = 100, kMaxFullName = 1000;
+constexpr std::size_t kMaxVisits = 10 * kMaxNetworkCalls, kMaxDepth = 64, kMaxPartName = 100;
 
 /// A layer of the file, split into what it is and what it says.
 struct Layer {
@@ -35,10 +36,16 @@ struct Layer {
   }
 };
 
-class Expander {
+class Expander : private LineErrors {
  public:
   Expander(const NetworkKind& kind, const NetworkOptions& options, const SampleShape& shape, OperationKinds operations)
-      : kind_(kind), options_(options), shape_(shape), operations_(operations), file_(file_of(kind)) {
+      : LineErrors(file_of(kind)),
+        kind_(kind),
+        options_(options),
+        shape_(shape),
+        operations_(operations),
+        calls_(kind),
+        inputs_(kind, shape, calls_) {
     for (const OperationKind* operation : operations_) {
       if (operation->name == kElementwise) functions_ = operation->arguments.at(0).words;
     }
@@ -46,241 +53,26 @@ class Expander {
 
   Description expand() {
     const YamlNode& document = *kind_.document;
-    const std::vector<DeclaredInput> declared = declared_inputs(kind_);
-    Description description = has_several_inputs(declared)
-                                  ? with_inputs(declared)
-                                  : with_input(declared.empty() ? DeclaredInput{} : declared[0]);
+    Description description = inputs_.declare();
     collect_blocks();
     fill_globals();
     layers(*document.find("network"), globals_);
-    if (calls_.empty()) refuse(document.find("network")->line, "network: no layer is left");
-    if (calls_.back().name != current_) {
+    if (calls_.all().empty()) refuse(document.find("network")->line, "network: no layer is left");
+    if (calls_.all().back().name != calls_.present()) {
       refuse(calls_line_, fmt::format("the network ends with {}, which is not its last operation ({}): the last layer "
                                       "is the output",
-                                      current_, calls_.back().name));
+                                      calls_.present(), calls_.all().back().name));
     }
-    drop_numbers_of_tokens();
-    if (shape_.tokens) separate_documents(description.input);
-    description.calls = std::move(calls_);
+    inputs_.drop_numbers_of_tokens();
+    if (shape_.tokens) inputs_.separate_documents(description.input, options_);
+    description.calls = std::move(calls_.all());
     description.groups = std::move(groups_);
     return description;
   }
 
  private:
-  Description with_input(const DeclaredInput& input) {
-    Description description{.input = input.name,
-                            .input_shape = input_shape(input),
-                            .input_holds = shape_.tokens ? Holds::tokens : Holds::activations,
-                            .calls = {}};
-    names_[input.name] = input.name;
-    if (!shape_.tokens) numbers_of_[input.name] = {.row = input.name, .first = 0, .count = shape_.features};
-    current_ = input.name;
-    directions_ = description.input_shape.count() - 1;
-    return description;
-  }
-
-  bool has_several_inputs(const std::vector<DeclaredInput>& declared) const {
-    if (declared.size() < 2 && shape_.inputs.empty()) return false;
-    if (declared.size() == shape_.inputs.size()) return true;
-    const int line = declared.empty() ? kind_.document->line : declared[0].line;
-    if (shape_.inputs.empty()) {
-      refuse(line, fmt::format("inputs: the network reads {}, and the data have one input: --x NAME,NAME names several "
-                               "of them",
-                               texts_of(declared)));
-    }
-    refuse(line, fmt::format("inputs: the data have the inputs {}, and the network reads {}: --x names those that it "
-                             "is to read, and inputs: in a network's file lists what it reads",
-                             texts_of(shape_.inputs), declared.empty() ? "one without a name" : texts_of(declared)));
-  }
-
-  template <class Inputs>
-  static std::string texts_of(const Inputs& inputs) {
-    std::vector<std::string> texts;
-    for (const auto& input : inputs) {
-      std::vector<std::string> extents;
-      for (const std::int64_t extent : input.extents) {
-        extents.push_back(extent == 0 ? "any" : std::to_string(extent));
-      }
-      texts.push_back(fmt::format("{} [{}]", input.name, fmt::join(extents, ", ")));
-    }
-    return fmt::format("{}", fmt::join(texts, " and "));
-  }
-
-  /// Each input is a range of the sample's row, in the shape that the file declares.
-  Description with_inputs(const std::vector<DeclaredInput>& declared) {
-    Description description{.input = std::string(kRow), .input_shape = Shape({shape_.features}), .calls = {}};
-    std::int64_t first = 0;
-    for (std::size_t i = 0; i < declared.size(); ++i) {
-      const std::optional<Shape> shape = shape_of_input(declared[i], shape_.inputs[i]);
-      if (!shape || !names_match(declared)) {
-        refuse(declared[i].line, fmt::format("inputs: the data have the inputs {}, and the file asks for {}: --x names "
-                                             "the data's in the order of the file",
-                                             texts_of(shape_.inputs), texts_of(declared)));
-      }
-      const std::string& name = declared[i].name;
-      const bool is_row = shape->count() == 1;
-      Call& part = add_call("slice", is_row ? name : name + "/part", {description.input}, declared[i].line);
-      part.arguments["begin"] = first;
-      part.arguments["end"] = first + shape->elements();
-      numbers_of_[name] = {.row = description.input, .first = first, .count = shape->elements()};
-      first += shape->elements();
-      if (!is_row) series_steps_.insert(shape->extents()[0]);
-      if (!is_row) {
-        Call& shaped = add_call("reshape", name, {name + "/part"}, declared[i].line);
-        shaped.arguments["shape"] = Numbers(shape->extents().begin(), shape->extents().end());
-      }
-      names_[name] = name;
-      directions_ = std::max(directions_, shape->count() - 1);
-    }
-    current_.clear();  // no layer reads several inputs unless it names them
-    return description;
-  }
-
-  /// An embedding of an input reads its numbers as tokens.
-  void read_as_tokens(std::vector<std::string>& from, const std::string& name, const Call& embedding, int line) {
-    const auto input = from.size() == 1 ? numbers_of_.find(from[0]) : numbers_of_.end();
-    if (input == numbers_of_.end()) return;
-    Call& tokens = add_call("tokens", name + "/tokens", {input->second.row}, line);
-    tokens.arguments["first"] = input->second.first;
-    tokens.arguments["count"] = input->second.count;
-    tokens.arguments["vocabulary"] = embedding.get<std::int64_t>("vocabulary");
-    input->second.are_tokens = true;
-    from = {tokens.name};
-  }
-
-  /// --document-token: what mixes positions stays within documents.
-  void separate_documents(const std::string& tokens) {
-    const auto separator = options_.find<std::int64_t>(kDocumentToken);
-    if (!separator) return;
-    if (*separator >= shape_.outputs) {
-      throw std::invalid_argument(
-          fmt::format("--{} {}: the tokens are 0 to {}", kDocumentToken, *separator, shape_.outputs - 1));
-    }
-    const std::string places = tokens + "/documents";
-    bool is_read = false;
-    for (Call& call : calls_) {
-      const bool has_positions = call.kind == "embedding" && call.find<bool>("positions").value_or(false);
-      if (call.kind != "attention" && call.kind != "lstm" && call.kind != "gru" && !has_positions) continue;
-      call.from.push_back(places);
-      is_read = true;
-    }
-    if (!is_read) return;
-    Call documents{.kind = "documents", .name = places, .from = {tokens}};
-    documents.arguments["separator"] = *separator;
-    calls_.insert(calls_.begin(), std::move(documents));
-  }
-
-  /// The lengths that an input holds, for layers that leave out padding.
-  std::string lengths_of(const YamlNode& node, const Scope& scope) {
-    const std::vector<std::string> names = names_in(node, scope, "lengths");
-    const auto input = names.size() == 1 ? numbers_of_.find(names[0]) : numbers_of_.end();
-    if (input == numbers_of_.end() || input->second.count != 1) {
-      refuse(node.line,
-             "lengths: the name of an input belongs here that holds one number of each sample, the steps "
-             "that are no padding");
-    }
-    const std::string name = names[0] + "/lengths";
-    if (input->second.are_tokens) return name;
-    if (series_steps_.size() != 1) {
-      refuse(node.line, fmt::format("lengths: of which steps? The inputs have {} different numbers of them: there must "
-                                    "be one input of steps x numbers, or several with as many steps",
-                                    series_steps_.size()));
-    }
-    const std::string before = current_;
-    Call& lengths = add_call("tokens", name, {input->second.row}, node.line);
-    current_ = before;
-    lengths.arguments["first"] = input->second.first;
-    lengths.arguments["count"] = std::int64_t{1};
-    lengths.arguments["vocabulary"] = *series_steps_.begin() + 1;
-    lengths.arguments["are-lengths"] = true;
-    input->second.are_tokens = true;
-    return name;
-  }
-
-  /// Inputs that are read as tokens alone need no numbers.
-  void drop_numbers_of_tokens() {
-    for (const auto& [name, numbers] : numbers_of_) {
-      if (!numbers.are_tokens) continue;
-      for (const std::string& value : {name, name + "/part"}) {
-        const bool is_read =
-            std::ranges::any_of(calls_, [&](const Call& call) { return std::ranges::count(call.from, value) > 0; });
-        if (!is_read) std::erase_if(calls_, [&](const Call& call) { return call.name == value; });
-      }
-    }
-  }
-
-  /// Inputs are matched by their names, or by their order if no name is the same.
-  bool names_match(const std::vector<DeclaredInput>& declared) const {
-    const auto there = [&](const DeclaredInput& input) {
-      return std::ranges::find(shape_.inputs, input.name, &SampleInput::name) != shape_.inputs.end();
-    };
-    if (std::ranges::none_of(declared, there)) return true;
-    return std::ranges::equal(declared, shape_.inputs, {}, &DeclaredInput::name, &SampleInput::name);
-  }
-
-  /// The data's input with as many extents as the file declares: a single channel may be missing there, or here.
-  /// nullopt: they do not meet.
-  static std::optional<Shape> shape_of_input(const DeclaredInput& declared, const SampleInput& input) {
-    std::vector<std::int64_t> extents = input.extents;
-    const std::size_t count = declared.extents.size();
-    if (extents.empty()) extents = {1};
-    if (extents.size() + 1 == count) extents.push_back(1);
-    if (extents.size() == count + 1 && extents.back() == 1) extents.pop_back();
-    if (extents.size() != count) return std::nullopt;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (declared.extents[i] != 0 && declared.extents[i] != extents[i]) return std::nullopt;
-    }
-    return Shape(extents);
-  }
-
-  [[noreturn]] void refuse(int line, std::string_view what) const {
-    throw std::invalid_argument(fmt::format("{}: {}", place_of(file_, line), what));
-  }
-
-  /// Runs work(); its exceptions get the line, and `subject` before them.
-  template <class Work>
-  auto in_line(int line, std::string_view subject, const Work& work) const {
-    try {
-      return work();
-    } catch (const std::invalid_argument& error) {
-      refuse(line, fmt::format("{}{}{}", subject, subject.empty() ? "" : " ", error.what()));
-    }
-  }
-
   NetworkValue value_of(const YamlNode& node, const Scope& scope) const {
     return in_line(node.line, "", [&] { return evaluate(node, scope); });
-  }
-
-  /// The sample with so many extents, if it can have them: without a channel where it has one too many, or with a
-  /// channel of its own where it has one too few; 0: as it is stored. Samples of height x width are images of one
-  /// channel.
-  Shape stored_shape(std::size_t count) const {
-    const bool any = kind_.reads == Reads::any;
-    if (!shape_.image || count == 1 || (!any && kind_.reads != Reads::images)) {
-      return count == 2 && any ? Shape({shape_.features, 1}) : Shape({shape_.features});
-    }
-    const ImageShape& image = *shape_.image;
-    if (image.depth > 1) return {image.depth, image.height, image.width, image.channels};
-    if (count == 2 && image.channels == 1) return {image.height, image.width};
-    if (count == 4) return {image.height, image.width, image.channels, 1};
-    return Shape(image);
-  }
-
-  Shape input_shape(const DeclaredInput& declared) const {
-    const Shape shape = stored_shape(declared.extents.size());
-    if (declared.extents.empty()) return shape;
-    const auto extents = shape.extents();
-    bool fits = extents.size() == declared.extents.size();
-    for (std::size_t i = 0; fits && i < extents.size(); ++i) {
-      fits = declared.extents[i] == 0 || declared.extents[i] == extents[i];
-    }
-    if (!fits) {
-      std::vector<std::string> wanted;
-      for (const std::int64_t extent : declared.extents) wanted.push_back(extent == 0 ? "any" : std::to_string(extent));
-      refuse(declared.line, fmt::format("inputs: {}: the data have samples of {}, and the file asks for {}",
-                                        declared.name, to_string(shape), fmt::join(wanted, "x")));
-    }
-    return shape;
   }
 
   void fill_globals() {
@@ -417,61 +209,10 @@ class Expander {
     const YamlNode* const node = layer.find("name");
     if (node == nullptr) return "";
     const std::string name = text_of(*node, scope, "name");
-    const auto allowed = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-             c == '.';
-    };
-    if (name.empty() || name.size() > kMaxPartName || !std::ranges::all_of(name, allowed)) {
+    if (name.size() > kMaxPartName || !has_name_letters(name)) {
       refuse(node->line, fmt::format("name: {}: a name has letters, digits, _, - and .", name));
     }
     return name;
-  }
-
-  /// "dense_1", "dense_2": numbered in the group.
-  std::string automatic_name(std::string kind) {
-    std::ranges::replace(kind, '-', '_');
-    return fmt::format("{}_{}", kind, ++counts_[prefix_ + kind]);
-  }
-
-  std::string in_group(const std::string& name, int line) const {
-    if (prefix_.size() + name.size() > kMaxFullName) refuse(line, "the names of groups inside groups become too long");
-    return prefix_ + name;
-  }
-
-  /// The value of a name that is seen from the present group: of the group itself, else of those around it.
-  std::string resolve(const std::string& name, int line, std::string_view key) const {
-    for (std::string group = prefix_;; group.resize(group.size() - 1), group.resize(group.rfind('/') + 1)) {
-      if (const auto found = names_.find(group + name); found != names_.end()) return found->second;
-      if (group.empty() || group.rfind('/') == std::string::npos) break;
-    }
-    std::vector<std::string> names;
-    for (const auto& [known, value] : names_) names.push_back(known);
-    constexpr std::size_t kShown = 20;
-    std::string hint = did_you_mean(name, names);
-    if (hint.empty()) {
-      if (names.size() > kShown) names.erase(names.begin(), names.end() - kShown);
-      hint = fmt::format("; there are {}", list_names(names, "and"));
-    }
-    refuse(line, fmt::format("{}: {}: no layer before this one has that name{}", key, name, hint));
-  }
-
-  std::vector<std::string> names_in(const YamlNode& node, const Scope& scope, std::string_view key) const {
-    std::vector<std::string> values;
-    const auto add = [&](const NetworkValue& value) {
-      const auto* const name = std::get_if<std::string>(&value.data);
-      if (name == nullptr) {
-        refuse(node.line,
-               fmt::format("{}: {} is {}, and must be the name of a layer", key, to_text(value), type_name(value)));
-      }
-      values.push_back(resolve(*name, node.line, key));
-    };
-    const NetworkValue given = value_of(node, scope);
-    if (const auto* const items = std::get_if<std::vector<NetworkValue>>(&given.data)) {
-      for (const NetworkValue& item : *items) add(item);
-    } else {
-      add(given);
-    }
-    return values;
   }
 
   // ---- Structures ----
@@ -479,11 +220,11 @@ class Expander {
   /// Sets the value that a structure reads; returns it.
   std::string enter(const Layer& layer, const Scope& scope) {
     if (const YamlNode* const from = layer.find("from")) {
-      const std::vector<std::string> values = names_in(*from, scope, "from");
+      const std::vector<std::string> values = calls_.named_in(*from, scope, "from");
       if (values.size() != 1) refuse(from->line, fmt::format("from: {} reads one value", layer.kind));
-      current_ = values[0];
+      calls_.go_to(values[0]);
     }
-    return current_;
+    return calls_.present();
   }
 
   const YamlNode& list_in(const Layer& layer, std::string_view key) const {
@@ -500,24 +241,13 @@ class Expander {
   void in_named_group(const std::string& name, const Layer& layer, const Scope& scope, const YamlNode* summary,
                       const Work& work) {
     if (name.empty()) return work();
-    const std::string full = in_group(name, layer.line), outer = prefix_;
-    if (names_.contains(full)) refuse(layer.line, fmt::format("{} is the name of an earlier layer", full));
-    if (summary != nullptr && !in_summarized_group_) {
-      groups_.push_back({full, text_of(*summary, scope, "summary")});
-      in_summarized_group_ = true;
-      expand_group(full, outer, work);
-      in_summarized_group_ = false;
-    } else {
-      expand_group(full, outer, work);
-    }
-  }
-
-  template <class Work>
-  void expand_group(const std::string& full, const std::string& outer, const Work& work) {
-    prefix_ = full + "/";
-    work();
-    prefix_ = outer;
-    names_[full] = current_;
+    const std::string full = calls_.in_group(name, layer.line);
+    calls_.require_new_name(full, layer.line);
+    const bool has_summary = summary != nullptr && !in_summarized_group_;
+    if (has_summary) groups_.push_back({full, text_of(*summary, scope, "summary")});
+    in_summarized_group_ = in_summarized_group_ || has_summary;
+    calls_.expand_group(full, work);
+    if (has_summary) in_summarized_group_ = false;
   }
 
   void require_value(const Layer& layer, std::string_view what) const {
@@ -546,22 +276,23 @@ class Expander {
     in_named_group(own_name(layer, scope), layer, scope, layer.find("summary"), [&] {
       std::string beside = x;
       const auto add_shortcut = [&](std::optional<std::size_t> before) {
-        current_ = x;
-        const std::size_t first = calls_.size();
+        calls_.go_to(x);
+        const std::size_t first = calls_.all().size();
         layers(*shortcut, scope);
-        for (std::size_t i = first; before && i < calls_.size(); ++i) {
-          if (calls_[i].declared_before.empty()) calls_[i].declared_before = calls_[*before].name;
+        std::vector<Call>& calls = calls_.all();
+        for (std::size_t i = first; before && i < calls.size(); ++i) {
+          if (calls[i].declared_before.empty()) calls[i].declared_before = calls[*before].name;
         }
-        beside = current_;
+        beside = calls_.present();
       };
       const bool comes_first = shortcut != nullptr && position_of(layer, "shortcut") < position_of(layer, "layers");
       if (comes_first) add_shortcut({});
-      current_ = x;
-      const std::size_t first = calls_.size();
+      calls_.go_to(x);
+      const std::size_t first = calls_.all().size();
       layers(list, scope);
-      const std::string inner = current_;
+      const std::string inner = calls_.present();
       if (shortcut != nullptr && !comes_first) {
-        add_shortcut(first < calls_.size() ? std::optional(first) : std::nullopt);
+        add_shortcut(first < calls_.all().size() ? std::optional(first) : std::nullopt);
       }
       if (inner == beside) refuse(layer.line, "residual: no layer is left: it would add a value to itself");
       join("add", {inner, beside}, layer.line);
@@ -588,9 +319,9 @@ class Expander {
     in_named_group(own_name(layer, scope), layer, scope, layer.find("summary"), [&] {
       std::vector<std::string> ends;
       for (const YamlNode& branch : branches.items) {
-        current_ = x;
+        calls_.go_to(x);
         layers(branch, scope);
-        ends.push_back(current_);
+        ends.push_back(calls_.present());
       }
       if (how != "none" && ends.size() > 1) join(how, ends, layer.line);
     });
@@ -663,7 +394,7 @@ class Expander {
     }
     enter(layer, scope);
     std::string name = own_name(layer, scope);
-    if (name.empty()) name = automatic_name(layer.kind);
+    if (name.empty()) name = calls_.automatic_name(layer.kind);
     const YamlNode* const own = layer.find("summary");
     const YamlNode* const summary = own != nullptr ? own : block.find("summary");
     in_named_group(name, layer, own != nullptr ? scope : inner, summary, [&] { layers(*block.find("layers"), inner); });
@@ -671,31 +402,11 @@ class Expander {
 
   // ---- Operations ----
 
-  /// Adds a call and makes its result the present value.
-  Call& add_call(std::string kind, std::string name, std::vector<std::string> from, int line) {
-    if (calls_.size() >= kMaxNetworkCalls) {
-      refuse(line, fmt::format("the network has more than {} operations", kMaxNetworkCalls));
-    }
-    if (!flat_names_.insert(name).second || names_.contains(name)) {
-      refuse(line, fmt::format("{} is the name of an earlier layer", name));
-    }
-    if (std::ranges::find(from, "") != from.end()) {
-      refuse(line, fmt::format("{}: says by from: which of the inputs it reads", name));
-    }
-    current_ = name;
-    Call& call = calls_.emplace_back();
-    call.kind = std::move(kind);
-    call.name = std::move(name);
-    call.from = std::move(from);
-    if (!kind_.file.empty()) call.place = place_of(file_, line);
-    return call;
-  }
-
   void join(const std::string& kind, std::vector<std::string> from, int line) {
     if (operation_named(kind) == nullptr) refuse(line, fmt::format("join: {} is no layer", kind));
-    const std::string name = in_group(automatic_name(kind), line);
-    add_call(kind, name, std::move(from), line);
-    names_[name] = current_;
+    const std::string name = calls_.in_group(calls_.automatic_name(kind), line);
+    calls_.add(kind, name, std::move(from), line);
+    calls_.name_present(name);
   }
 
   /// Behind a structure or an operation: `activation: relu`.
@@ -724,11 +435,11 @@ class Expander {
       });
       value = std::get<double>(number);
     }
-    const std::string name = in_group(own.empty() ? automatic_name(word) : own, line);
-    Call& call = add_call(std::string(kElementwise), name, {current_}, line);
+    const std::string name = calls_.in_group(own.empty() ? calls_.automatic_name(word) : own, line);
+    Call& call = calls_.add(std::string(kElementwise), name, {calls_.present()}, line);
     call.arguments["function"] = word;
     if (value) call.arguments["parameter"] = *value;
-    names_[name] = name;
+    calls_.name_present(name);
   }
 
   void function(const Layer& layer, const Scope& scope) {
@@ -751,7 +462,7 @@ class Expander {
     const NetworkOption& argument = *argument_named(operation, name);
     const NetworkValue value = value_of(node, scope);
     if (name == "table") {  // an embedding's name
-      call.arguments[name] = resolve(text_of(node, scope, name), node.line, name);
+      call.arguments[name] = calls_.resolve(text_of(node, scope, name), node.line, name);
       return;
     }
     in_line(node.line, fmt::format("{}: {}", operation.name, name), [&] {
@@ -764,7 +475,7 @@ class Expander {
   }
 
   void call(const Layer& layer, const OperationKind& operation, const Scope& scope) {
-    std::vector<std::string> from{current_};
+    std::vector<std::string> from{calls_.present()};
     Call arguments;
     const bool takes_several = operation.most_inputs > 1 && operation.token_inputs == 0;
     if (layer.value != nullptr && layer.value->is_mapping()) {
@@ -778,12 +489,12 @@ class Expander {
         if (entry.key == "activation" && !takes_activation(operation, entry.value, scope)) continue;
         set_argument(arguments, operation, entry.key, entry.value, scope);
       }
-      if (const YamlNode* const given = layer.find("from")) from = names_in(*given, scope, "from");
+      if (const YamlNode* const given = layer.find("from")) from = calls_.named_in(*given, scope, "from");
       if (const YamlNode* const given = layer.find("lengths"); given != nullptr && takes_lengths(operation)) {
-        from.push_back(lengths_of(*given, scope));
+        from.push_back(inputs_.lengths_of(*given, scope));
       }
     } else if (layer.value != nullptr && layer.value->is_list() && takes_several) {
-      for (std::string& value : names_in(*layer.value, scope, layer.kind)) from.push_back(std::move(value));
+      for (std::string& value : calls_.named_in(*layer.value, scope, layer.kind)) from.push_back(std::move(value));
     } else if (layer.value != nullptr) {
       if (operation.arguments.empty()) {
         refuse(layer.line, fmt::format("{} takes no value: write {} alone", layer.kind, layer.kind));
@@ -791,23 +502,23 @@ class Expander {
       set_argument(arguments, operation, operation.arguments[0].name, *layer.value, scope);
     }
     if (layer.kind == "dropout" && arguments.find<double>("rate") == 0.0) {
-      if (from.size() == 1) current_ = from[0];
+      if (from.size() == 1) calls_.go_to(from[0]);
       return;
     }
     require_arguments(layer, operation, arguments);
     std::string own = own_name(layer, scope);
-    if (own.empty()) own = automatic_name(layer.kind);
-    const std::string name = in_group(own, layer.line);
+    if (own.empty()) own = calls_.automatic_name(layer.kind);
+    const std::string name = calls_.in_group(own, layer.line);
     const YamlNode* const norm = layer.find("norm");
     if (norm != nullptr) prepare_for_norm(operation, arguments);
     apply_user_initializers(operation, arguments);
-    if (operation.name == "embedding") read_as_tokens(from, name, arguments, layer.line);
-    add_call(layer.kind, name, std::move(from), layer.line).arguments = std::move(arguments.arguments);
+    if (operation.name == "embedding") inputs_.read_as_tokens(from, name, arguments, layer.line);
+    calls_.add(layer.kind, name, std::move(from), layer.line).arguments = std::move(arguments.arguments);
     if (norm != nullptr) add_norm(name, *norm, scope);
-    const bool applied =
-        !calls_.empty() && calls_.back().name == name && calls_.back().arguments.contains("activation");
+    const bool applied = !calls_.all().empty() && calls_.all().back().name == name &&
+                         calls_.all().back().arguments.contains("activation");
     if (!applied) activate(layer, scope);
-    names_[name] = current_;
+    calls_.name_present(name);
   }
 
   static bool takes_lengths(const OperationKind& operation) {
@@ -871,8 +582,8 @@ class Expander {
       for (const YamlEntry& entry : norm.value->entries)
         set_argument(arguments, *operation, entry.key, entry.value, scope);
     }
-    if (!in_summarized_group_) groups_.push_back({name, norm_summary(calls_.back(), norm.kind)});
-    add_call(norm.kind, name + "/norm", {name}, node.line).arguments = std::move(arguments.arguments);
+    if (!in_summarized_group_) groups_.push_back({name, norm_summary(calls_.all().back(), norm.kind)});
+    calls_.add(norm.kind, name + "/norm", {name}, node.line).arguments = std::move(arguments.arguments);
   }
 
   /// "3x3/2, batch norm"
@@ -881,7 +592,7 @@ class Expander {
     const auto text = [&](std::string_view argument) {
       const auto numbers = call.find<Numbers>(argument);
       if (!numbers || numbers->size() != 1) return fmt::format("{}", fmt::join(numbers.value_or(Numbers{}), "x"));
-      return fmt::format("{}", fmt::join(Numbers(directions_, numbers->front()), "x"));
+      return fmt::format("{}", fmt::join(Numbers(inputs_.directions(), numbers->front()), "x"));
     };
     if (!call.arguments.contains("kernel")) return kind;
     const auto stride = call.find<Numbers>("stride");
@@ -893,26 +604,13 @@ class Expander {
   const NetworkOptions& options_;
   const SampleShape& shape_;
   OperationKinds operations_;
-  std::string file_;
   std::vector<std::string> functions_;
   std::map<std::string, const YamlNode*, std::less<>> blocks_;
   Scope globals_;
-  std::vector<Call> calls_;
+  CallList calls_;
+  InputCalls inputs_;
   std::vector<CallGroup> groups_;
-  std::map<std::string, std::string> names_;  ///< value of each name that the file can read
-  /// Numbers of a sample that are an input.
-  struct InputNumbers {
-    std::string row;  ///< the value that they are part of
-    std::int64_t first = 0, count = 0;
-    bool are_tokens = false;
-  };
-  std::map<std::string, InputNumbers> numbers_of_;  ///< by the value
-  std::set<std::int64_t> series_steps_;             ///< first extents of the inputs that are no rows
-  std::set<std::string> flat_names_;                ///< names of calls
-  std::map<std::string, int> counts_;               ///< automatic names so far, by group and kind
-  std::string current_, prefix_;  ///< the value before the next layer; names of the groups, each with a /
   std::size_t visits_ = 0, depth_ = 0;
-  std::size_t directions_ = 1;  ///< the input's extents but the last
   int calls_line_ = 1;
   bool in_summarized_group_ = false;
 };

@@ -12,20 +12,23 @@
 #include "model/graph/operation_kinds.hpp"
 #include "model/nearest_name.hpp"
 #include "model/step_status.hpp"
+#include "model/yaml/line_errors.hpp"
 
 namespace lockstep::model {
+
+bool has_name_letters(std::string_view text) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  };
+  return !text.empty() && std::ranges::all_of(text, allowed);
+}
 
 namespace {
 
 constexpr std::size_t kMaxNameLength = 64;
 
-bool is_name(std::string_view name) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.';
-  };
-  return !name.empty() && name.size() <= kMaxNameLength && std::ranges::all_of(name, allowed);
-}
+bool is_name(std::string_view name) { return name.size() <= kMaxNameLength && has_name_letters(name); }
 
 std::string value_name_of(const OptionValue& value) {
   constexpr std::string_view kNames[] = {"", "N", "X", "LIST", "SCHEME", "NAME"};
@@ -33,13 +36,12 @@ std::string value_name_of(const OptionValue& value) {
 }
 
 /// Reads the parts of a file that need no data.
-class NetworkReader {
+class NetworkReader : private LineErrors {
  public:
-  NetworkReader(std::string text, std::string file) {
-    kind_.file = std::move(file);
+  NetworkReader(std::string text, const std::string& file) : LineErrors(file.empty() ? "a shipped network" : file) {
+    kind_.file = file;
     kind_.text = std::move(text);
-    shown_ = kind_.file.empty() ? "a shipped network" : kind_.file;
-    kind_.document = std::make_shared<const YamlNode>(read_yaml(kind_.text, shown_));
+    kind_.document = std::make_shared<const YamlNode>(read_yaml(kind_.text, this->file()));
   }
 
   NetworkKind read() {
@@ -87,10 +89,6 @@ class NetworkReader {
            std::ranges::any_of(node.entries, [&](const YamlEntry& entry) {
              return is_recurrent(entry.key) || has_recurrent_layer(entry.value);
            });
-  }
-
-  [[noreturn]] void refuse(int line, std::string_view what) const {
-    throw std::invalid_argument(fmt::format("{}: {}", place_of(shown_, line), what));
   }
 
   void require_keys(const YamlNode& mapping, const std::vector<std::string>& keys) const {
@@ -342,7 +340,7 @@ class NetworkReader {
   DeclaredLoss read_loss(const YamlNode& node) const {
     if (!node.is_mapping()) refuse(node.line, "losses: {loss: NAME, of: OUTPUT, with: TARGET, weight: X} belongs here");
     require_keys(node, {"loss", "of", "with", "classes", "weight", "ignore"});
-    DeclaredLoss loss{.word = word(required(node, "loss"), "loss"), .place = place_of(shown_, node.line)};
+    DeclaredLoss loss{.word = word(required(node, "loss"), "loss"), .place = place_of(file(), node.line)};
     const auto known = loss_words();
     const auto found = std::ranges::find(known, loss.word, &std::pair<std::string_view, LossKind>::first);
     if (found == known.end()) {
@@ -413,14 +411,11 @@ class NetworkReader {
   }
 
   NetworkKind kind_;
-  std::string shown_;
 };
 
 }  // namespace
 
-NetworkKind read_network(std::string text, std::string file) {
-  return NetworkReader(std::move(text), std::move(file)).read();
-}
+NetworkKind read_network(std::string text, std::string file) { return NetworkReader(std::move(text), file).read(); }
 
 std::vector<DeclaredInput> declared_inputs(const NetworkKind& kind) {
   std::vector<DeclaredInput> all;

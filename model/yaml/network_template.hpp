@@ -35,5 +35,7 @@ std::string known_names(std::string_view wrong, std::vector<std::string> names, 
 
 /// The name of the kind's text in messages: the user's file, or "mlp.yaml".
 std::string file_of(const NetworkKind& kind);
+/// True for letters, digits, _, - and ., at least one.
+bool has_name_letters(std::string_view text);
 
 }  // namespace lockstep::model
