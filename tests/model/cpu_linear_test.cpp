@@ -107,13 +107,14 @@ class CpuLinear : public ::testing::TestWithParam<Bf16Unit> {
 
 TEST_P(CpuLinear, ForwardHasTheBitsOfItsPasses) {
   for (const LinearExtents& extents : kLinearExtents) {
+    const LinearOperands fresh(extents);
     for (const LinearCase& how : kLinearCases) {
-      LinearOperands expected(extents);
+      LinearOperands expected = fresh;
       product(expected, expected.y);
       cpu::add_bias_and_activate(expected.y, static_cast<std::size_t>(extents.outputs),
                                  how.with_bias ? std::span(expected.bias) : std::span<float>(), how.activation);
       with_threads([&](Backend& backend, const std::string& threads) {
-        LinearOperands got(extents);
+        LinearOperands got = fresh;
         backend.linear_forward(got.of_inputs(got.x), got.of_weights(got.w),
                                how.with_bias ? test::view(got.bias, 1, extents.outputs) : Tensor{}, how.activation,
                                got.of_outputs(got.y));
@@ -125,11 +126,12 @@ TEST_P(CpuLinear, ForwardHasTheBitsOfItsPasses) {
 
 TEST_P(CpuLinear, BackwardHasTheBitsOfItsPasses) {
   for (const LinearExtents& extents : kLinearExtents) {
+    const LinearOperands fresh(extents);
     for (const LinearCase& how : kLinearCases) {
-      LinearOperands expected(extents);
+      LinearOperands expected = fresh;
       backward_in_passes(expected, how);
       with_threads([&](Backend& backend, const std::string& threads) {
-        LinearOperands got(extents);
+        LinearOperands got = fresh;
         backend.linear_backward(operands(got, how), how.activation, how.accumulate);
         EXPECT_EQ(got.results(), expected.results())
             << name_of(extents) << " " << name_of(how.activation) << ", " << threads;
@@ -140,17 +142,18 @@ TEST_P(CpuLinear, BackwardHasTheBitsOfItsPasses) {
 
 TEST_P(CpuLinear, GeluHasTheBitsOfItsPasses) {
   for (const LinearExtents& extents : kLinearExtents) {
+    const LinearOperands fresh(extents);
     for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
       const LinearCase how{Activation::none, true, true, true, accumulate};
       const auto inputs = static_cast<std::size_t>(extents.inputs), outputs = static_cast<std::size_t>(extents.outputs);
-      LinearOperands expected(extents);
+      LinearOperands expected = fresh;
       product(expected, expected.z);
       cpu::gelu(expected.z, outputs, expected.bias, expected.y);
       backward_in_passes(expected, how);
       if (accumulate == Accumulate::no) std::ranges::fill(expected.d_before, 0.0f);
       cpu::gelu_gradient(expected.before, expected.d_x, inputs, 0, inputs, expected.d_before);
       with_threads([&](Backend& backend, const std::string& threads) {
-        LinearOperands got(extents);
+        LinearOperands got = fresh;
         backend.linear_gelu_forward(got.of_inputs(got.x), got.of_weights(got.w),
                                     test::view(got.bias, 1, extents.outputs), got.of_outputs(got.z),
                                     got.of_outputs(got.y));
@@ -234,15 +237,16 @@ class CpuLinearInBf16 : public CpuLinear {
 
 TEST_P(CpuLinearInBf16, ForwardHasTheBitsOfItsPasses) {
   for (const LinearExtents& extents : kStoredExtents) {
+    const LinearOperands fresh(extents);
     for (const auto& [how, in] : kStoredCases) {
-      LinearOperands expected(extents);
+      LinearOperands expected = fresh;
       if (in.x) expected.x = rounded(expected.x);
       product(expected, expected.y);
       cpu::add_bias_and_activate(expected.y, static_cast<std::size_t>(extents.outputs),
                                  how.with_bias ? std::span(expected.bias) : std::span<float>(), how.activation);
       if (in.y) expected.y = rounded(expected.y);
       with_threads([&](Backend& backend, const std::string& threads) {
-        LinearOperands got(extents);
+        LinearOperands got = fresh;
         Stored x(got.x, extents.rows, in.x), y(got.y, extents.rows, in.y);
         backend.linear_forward(x.tensor(), got.of_weights(got.w),
                                how.with_bias ? test::view(got.bias, 1, extents.outputs) : Tensor{}, how.activation,
@@ -255,12 +259,13 @@ TEST_P(CpuLinearInBf16, ForwardHasTheBitsOfItsPasses) {
 
 TEST_P(CpuLinearInBf16, BackwardHasTheBitsOfItsPasses) {
   for (const LinearExtents& extents : kStoredExtents) {
+    const LinearOperands fresh(extents);
     for (const auto& [how, in] : kStoredCases) {
-      LinearOperands expected(extents);
+      LinearOperands expected = fresh;
       backward_in_passes(expected, how, in);
       if (in.d_x && how.with_d_x) expected.d_x = rounded(expected.d_x);
       with_threads([&](Backend& backend, const std::string& threads) {
-        LinearOperands got(extents);
+        LinearOperands got = fresh;
         Stored x(got.x, extents.rows, in.x), y(got.y, extents.rows, in.y), d_y(got.d_y, extents.rows, in.y),
             d_x(got.d_x, extents.rows, in.d_x);
         LinearBackwardOperands all = operands(got, how);
@@ -279,12 +284,13 @@ TEST_P(CpuLinearInBf16, BackwardHasTheBitsOfItsPasses) {
 
 TEST_P(CpuLinearInBf16, GeluHasTheBitsOfItsPasses) {
   for (const LinearExtents& extents : kStoredExtents) {
+    const LinearOperands fresh(extents);
     for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
       for (const StoredCase& in : {StoredCase{true, true, true}, StoredCase{true, false, true}}) {
         const LinearCase how{Activation::none, true, true, true, accumulate};
         const auto inputs = static_cast<std::size_t>(extents.inputs),
                    outputs = static_cast<std::size_t>(extents.outputs);
-        LinearOperands expected(extents);
+        LinearOperands expected = fresh;
         expected.x = rounded(expected.x);
         product(expected, expected.z);
         cpu::gelu(expected.z, outputs, expected.bias, expected.y);
@@ -298,7 +304,7 @@ TEST_P(CpuLinearInBf16, GeluHasTheBitsOfItsPasses) {
         cpu::add_column_sums(expected.d_x, inputs, 0, inputs, expected.d_before);
         expected.d_x = rounded(expected.d_x);
         with_threads([&](Backend& backend, const std::string& threads) {
-          LinearOperands got(extents);
+          LinearOperands got = fresh;
           Stored x(got.x, extents.rows, true), y(got.y, extents.rows, true), z(got.z, extents.rows, true),
               d_y(got.d_y, extents.rows, in.y), d_x(got.d_x, extents.rows, true),
               before(got.before, extents.rows, true);

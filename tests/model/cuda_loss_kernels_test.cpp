@@ -214,15 +214,19 @@ TEST(SoftmaxCrossEntropy, SpecialValues) {
 
 TEST(SoftCrossEntropy, MatchesFloat64) {
   std::vector<Rows> all;
-  for (const std::int64_t rows : {1, 3, 33, 257}) {
+  for (const std::int64_t rows : {1, 3, 33}) {
     for (const std::int64_t classes : {2, 10, 31, 32, 33, 129}) all.push_back({rows, classes});
   }
-  for (const Rows each : {Rows{2, 5003}, Rows{8200, 3}, Rows{5, 37, 3}, Rows{3, 3, 5}}) all.push_back(each);
+  for (const Rows each : {Rows{257, 10}, Rows{257, 129}, Rows{2, 5003}, Rows{8200, 3}, Rows{5, 37, 3}, Rows{3, 3, 5}}) {
+    all.push_back(each);
+  }
   for (const ElementType type : kTypes) {
     for (const auto [rows, classes, padding] : all) {
       if (padding > 0 && type == ElementType::float32) continue;  // has no padding
       for (const auto& [want_gradient, smoothing, weighted] :
            {std::tuple{true, 0.0f, false}, {true, 0.1f, true}, {false, 0.0f, true}, {false, 0.2f, false}}) {
+        // These cases are about grids that wrap around.
+        if (rows > 1024 && weighted != (type == ElementType::float32)) continue;
         const std::size_t shift = static_cast<std::size_t>(rows) % 2;
         const std::string what = shape_name("soft", type, rows, classes, shift) + fmt::format(" padding {}", padding);
         const auto columns = static_cast<std::size_t>(classes + padding), count = static_cast<std::size_t>(classes);
@@ -300,9 +304,11 @@ TEST(SoftDice, MatchesFloat64) {
   };
   for (const ElementType type : kTypes) {
     for (const auto [samples, positions, classes, padding] :
-         {Masks{1, 1, 2}, Masks{3, 5, 3}, Masks{2, 300, 1}, Masks{2, 700, 4}, Masks{1, 9000, 3}, Masks{300, 2, 2},
+         {Masks{1, 1, 2}, Masks{3, 5, 3}, Masks{2, 300, 1}, Masks{2, 700, 4}, Masks{1, 9000, 3}, Masks{257, 2, 2},
           Masks{2, 40, 33}, Masks{2, 20, 300}, Masks{3, 17, 5, 3}}) {
       for (const bool want_gradient : {true, false}) {
+        // This case is about the sum over more samples than a block has threads.
+        if (samples > 256 && (type != ElementType::float32 || !want_gradient)) continue;
         const std::int64_t rows = samples * positions;
         const std::size_t shift = static_cast<std::size_t>(rows) % 2;
         const std::string what = shape_name("Dice", type, rows, classes, shift);
@@ -369,7 +375,8 @@ TEST(SoftDice, MatchesFloat64) {
               } else {
                 expect_close(t["logits"].values(), expected, tolerance(type), what, 1e-7);
               }
-            });
+            },
+            samples > 256 ? 2 : 3);
       }
     }
   }
