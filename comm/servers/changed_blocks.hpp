@@ -1,8 +1,9 @@
 /// \file
-/// Arrays of which a message holds only a part: blocks of 64 values, with their places. The gradient of a word
-/// embedding is zero but for the rows of the words in a batch, and plain SGD leaves the other rows as they are.
+/// Packs and unpacks the changed parts of an array, in blocks of 64 values, so that a message can leave out the rest.
+/// The gradient of a word embedding is zero except in the rows of the batch's words, and plain SGD does not change the
+/// other rows.
 ///
-/// PACKED are: the number of blocks, their indices (unsigned integers, in the bits of the floats), their values; the
+/// Packed format: the number of blocks, their indices (each a uint32_t in the bits of a float), then their values. The
 /// last block of an array may be shorter.
 #pragma once
 
@@ -13,30 +14,33 @@
 
 namespace lockstep::comm {
 
-/// Elements. Parameters begin at multiples of it.
+/// Values per block. Each parameter begins at a multiple of it.
 inline constexpr std::size_t kBlockElements = 64;
 
-/// Finds the numbers of the blocks that hold anything but zeros (a zero of the other sign is something).
+/// Finds the indices of the blocks with any nonzero bit; -0.0f counts as nonzero.
 void find_blocks_not_zero(std::span<const float> values, std::vector<std::uint32_t>& blocks);
-/// False, and nothing, where that would be no shorter than the values themselves.
+/// Packs the given blocks of `values`. Returns false, with `packed` unchanged, if the result would not be shorter than
+/// `values`.
 bool pack_blocks(std::span<const float> values, std::span<const std::uint32_t> blocks, std::vector<float>& packed);
-/// The blocks in their places; all else stays. False, and perhaps some of them, where these are no blocks of `values`.
+/// Copies the packed blocks to their places in `values` and leaves the other blocks unchanged. Returns false if
+/// `packed` does not match the size of `values`; some blocks may have been copied then.
 bool unpack_blocks(std::span<const float> packed, std::span<float> values);
 
-/// When each block of an array has changed: by versions of the array, which grow.
+/// Records for each block of an array the version in which it last changed. Versions grow.
 class ChangedBlocks {
  public:
-  /// The array is `now`, in this version; what was before is not known. Takes as much memory as the array.
+  /// Starts with the contents `now` of the array in this version; earlier changes are unknown. Keeps a copy of the
+  /// array.
   void begin(std::span<const float> now, std::int64_t version);
   bool has_begun() const noexcept { return !last_.empty(); }
-  /// It has become this one.
+  /// Compares the array with the copy, and records the blocks that differ as changed in `version`.
   void see(std::span<const float> now, std::int64_t version);
-  /// Those that have changed after `version`. False: that is not known.
+  /// Finds the blocks that changed after `version`. Returns false if that is unknown.
   bool since(std::int64_t version, std::vector<std::uint32_t>& blocks) const;
 
  private:
   std::vector<float> last_;
-  std::vector<std::int64_t> versions_;  ///< version of the last change of each block
+  std::vector<std::int64_t> versions_;  ///< version in which each block last changed
   std::int64_t begun_ = 0;
 };
 

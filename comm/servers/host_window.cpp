@@ -11,8 +11,8 @@
 #include "comm/session/mpi_state.hpp"
 #include "comm/session/peers.hpp"
 
-// ThreadSanitizer does not know fences. Those here order memory between processes, which it does not see either; within
-// one a mutex does.
+// ThreadSanitizer does not support fences. The fences here order memory between processes, which it does not check
+// either; between threads of one process a mutex does.
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
@@ -101,7 +101,7 @@ HostWindow::Change::Change(HostWindow& window, std::int64_t version) : window_(w
   window_.changing_.lock();
   std::atomic<std::uint64_t>& word = window_.control(window_.rank_)->version;
   word.store(word.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // whoever sees what is written next sees the mark
+  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees the later writes also sees the odd version
 }
 
 HostWindow::Change::~Change() {

@@ -1,18 +1,17 @@
 /// \file
-/// Memory that workers and servers on one host map in common: mailboxes, bells that wake ranks that sleep, and the
-/// version of the weights that lie there. Gradients and weights themselves lie in arenas of such memory, so that
-/// nothing copies them into messages.
+/// Shared memory of the workers and servers on one host: mailboxes, bells that wake sleeping ranks, and the version of
+/// each server's weights. Gradients and weights themselves lie in other shared memory, so messages do not copy them.
 ///
-/// MAILBOXES. A rank has one for each lane of each rank of its host: a ring of messages with one writer and one reader,
-/// without locks. Ranks of other hosts take no memory but for their number in a list of ranks.
+/// MAILBOXES. A rank has one mailbox per lane for each rank of its host. A mailbox is a lock-free ring buffer with one
+/// writer and one reader. A rank of another host takes only a place for its number in a message's list of ranks.
 ///
-/// BELLS. A rank has one for its worker and one for its server. The sender of a message rings the receiver's. A rank
-/// that waits (MessageWait) remembers how often its bell has rung, looks for messages, and sleeps until it rings again:
-/// where ranks outnumber cores those that compute have them.
+/// BELLS. A rank has one bell for its worker and one for its server. The sender of a message rings the receiver's bell.
+/// A waiting rank (MessageWait) reads its bell's count, looks for messages, and sleeps until the count changes. So
+/// where ranks outnumber cores, waiting ranks leave the cores to computing ones.
 ///
-/// VERSIONS. Readers take a server's weights while it may begin to change them. It marks the change before and after,
-/// and a reader that has met one knows that (a sequence lock). Within a process, where the server is a thread beside
-/// the reader, they exclude each other.
+/// VERSIONS. A server may begin to change its weights while other ranks copy them. It marks the version before and
+/// after the change, and a reader detects a change during its copy (a sequence lock). Within one process a mutex
+/// excludes the server's thread and the reader from each other.
 #pragma once
 
 #include <atomic>
@@ -31,38 +30,38 @@ namespace lockstep::comm {
 
 class HostWindow {
  public:
-  /// A rank may have both, in two threads.
+  /// A rank may have both ends, in two threads.
   enum class End { worker, server };
   static constexpr int kLanes = 5;
-  static constexpr std::size_t kMessage = 128;  ///< bytes of a message; behind it is room for a number for each rank
-  /// Taken from the memory where there are so many ranks, and `near` of them on a host.
+  static constexpr std::size_t kMessage = 128;  ///< bytes of a message without its list of ranks
+  /// Bytes that the constructor allocates with `ranks` ranks, `near` of them on this host.
   static std::size_t bytes(int ranks, int near) noexcept;
-  /// Collective: the most that a rank takes, the same on all.
+  /// Collective: the largest such number of any rank; the same on all.
   static std::size_t bytes(Communicator& communicator);
 
-  /// Collective. `memory` is reduction_memory() of the communicator, and on all ranks of a host this takes the same
-  /// place in it. All outlive this.
+  /// Collective. `memory` is reduction_memory() of the communicator. On all ranks of a host the allocation must get the
+  /// same place in it. All arguments outlive this.
   HostWindow(MpiSession& session, const Communicator& communicator, std::pmr::memory_resource& memory);
 
-  /// This one is among the ranks that share memory with `rank` (or is it).
+  /// Returns true if this rank shares memory with `rank`, or is `rank`.
   bool reaches(int rank) const noexcept { return control(rank) != nullptr; }
-  /// More ranks than cores: who waits leaves them to others.
+  /// True if this host has more ranks than cores: a waiting rank then gives up its core.
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
-  /// Leaves a message for `rank`, which is within reach. False: its mailbox is full. Throws std::invalid_argument where
-  /// the two parts together are longer than a message.
+  /// Puts a message, `head` and then `tail`, into the mailbox of `rank`, which must be reachable. Returns false if the
+  /// mailbox is full. Throws std::invalid_argument if the message is too long.
   bool leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail);
-  /// The oldest message of a rank within reach that has not been taken; empty: there is none.
+  /// Returns the oldest message from `rank`, which must be reachable, that has not been taken; empty if there is none.
   std::span<const std::byte> message_of(int rank, int lane) const noexcept;
-  /// Marks that message as read.
+  /// Removes that message.
   void take(int rank, int lane) noexcept;
 
-  /// Wakes that end of a rank within reach.
+  /// Wakes this end of `rank`, which must be reachable.
   void ring(int rank, End end) noexcept { bell(rank, end).ring(); }
-  /// The bell of an end of this rank.
+  /// The bell of one of this rank's ends.
   Bell& own_bell(End end) noexcept { return bell(rank_, end); }
 
-  /// Scope of a change to the weights of this rank's server, which are of `version` after it.
+  /// Scope of a change to the weights of this rank's server. They have `version` after it.
   class Change {
    public:
     Change(HostWindow& window, std::int64_t version);
@@ -74,18 +73,18 @@ class HostWindow {
     HostWindow& window_;
     std::int64_t version_;
   };
-  /// to = from, weights of the server on `rank`, which is within reach. False, and `to` is unspecified: they are of a
-  /// version before `least`, or have begun to change.
+  /// Copies weights of the server on `rank`, which must be reachable. Returns false, with `to` unspecified, if the
+  /// weights are older than version `least`, or if a change is under way or began during the copy.
   bool read(int rank, std::int64_t least, std::span<const float> from, std::span<float> to);
 
  private:
   struct Control {
     alignas(64) Bell of_worker;
     alignas(64) Bell of_server;
-    alignas(64) std::atomic<std::uint64_t> version;  ///< 0: none; twice the version and 2; odd: it changes
+    alignas(64) std::atomic<std::uint64_t> version;  ///< 0: no weights yet; 2 * version + 2; odd during a change
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-  /// Messages follow it, kSlots of them, each the number of its bytes and these.
+  /// Head of a ring buffer. kSlots slots follow it; each holds the number of bytes and the message.
   struct Mailbox {
     alignas(64) std::atomic<std::uint32_t> left;
     alignas(64) std::atomic<std::uint32_t> taken;
@@ -103,9 +102,9 @@ class HostWindow {
   int rank_;
   std::size_t slot_bytes_;
   bool oversubscribed_;
-  std::vector<Control*> controls_;  ///< control block of each rank; nullptr: out of reach
-  std::vector<int> positions_;      ///< position of each rank among those within reach
-  std::mutex changing_;             ///< guards changes of this rank's weights: for its own threads
+  std::vector<Control*> controls_;  ///< control block of each rank; nullptr: not reachable
+  std::vector<int> positions_;      ///< index of each rank among the reachable ones; -1: not reachable
+  std::mutex changing_;             ///< excludes this rank's own threads from changes of its weights
 };
 
 }  // namespace lockstep::comm

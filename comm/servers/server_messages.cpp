@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kFirstServerTag =
-    81;  // no collective has it; headers and the values behind them share one, in their order
+    81;  // no collective uses these tags; a header and its values share one, so they keep their order
 
 int server_tag(ServerMessages::Lane lane) { return kFirstServerTag + static_cast<int>(lane); }
 
@@ -34,10 +34,10 @@ HostWindow::End receiver_of(ServerMessages::Lane lane) {
   return lane == Lane::to_servers || lane == Lane::between_servers ? HostWindow::End::server : HostWindow::End::worker;
 }
 
-/// The beginning of a message between hosts.
+/// First part of a message between hosts.
 struct MessageHead {
   ServerHeader header;
-  std::uint64_t values = 0;  ///< number of values that follow
+  std::uint64_t values = 0;
 };
 
 static_assert(static_cast<int>(ServerMessages::Lane::from_judge) + 1 == HostWindow::kLanes);
@@ -45,7 +45,7 @@ static_assert(sizeof(ServerHeader) + sizeof(std::uint32_t) <= HostWindow::kMessa
 
 }  // namespace
 
-/// All memory that messages lie in.
+/// All buffers and requests of the messages; kept until MPI ends if MPI may still use them.
 struct ServerMessages::Lines {
   MpiSession::State& state;
   Options options;
@@ -53,13 +53,13 @@ struct ServerMessages::Lines {
     MessageHead head;
     std::vector<float> values;
     MPI_Request head_comes = MPI_REQUEST_NULL, values_come = MPI_REQUEST_NULL;
-    std::deque<std::vector<std::byte>> left_over;  ///< messages that its mailbox had no room for
-    bool is_whole = false;                         ///< its message from another host is there
+    std::deque<std::vector<std::byte>> left_over;  ///< messages for which its mailbox had no room
+    bool is_whole = false;                         ///< a whole message from this peer on another host has arrived
     bool forgotten = false;
   };
   std::vector<Peer> peers;
-  std::optional<std::size_t> taken = {};  ///< whose message the caller reads: the next poll makes room for another
-  std::size_t next = 0;                   ///< peer whose turn it is
+  std::optional<std::size_t> taken = {};  ///< peer whose message the caller reads; the next poll() frees its buffer
+  std::size_t next = 0;                   ///< peer that poll() looks at first
   struct Sent {
     MessageHead head;
     std::vector<float> values;
@@ -69,8 +69,8 @@ struct ServerMessages::Lines {
   std::list<Sent> sent = {}, spare = {};
   std::vector<float> packed = {};
   std::uint64_t bytes = 0;
-  bool uses_mpi = false;               ///< for some peer
-  Clock::time_point returned_at = {};  ///< when the message that is taken was handed out
+  bool uses_mpi = false;               ///< true if some peer is on another host
+  Clock::time_point returned_at = {};  ///< time at which the taken message was returned
 
   HostWindow& window() const { return *options.window; }
   int rank(std::size_t peer) const { return options.peers[peer]; }
@@ -87,7 +87,7 @@ struct ServerMessages::Lines {
     }
   }
 
-  // The functions below call MPI: under its mutex.
+  // The functions below call MPI; the caller holds its mutex.
   void post(std::size_t peer) {
     peers[peer].is_whole = false;
     check(MPI_Irecv(&peers[peer].head, sizeof(MessageHead), MPI_BYTE, rank(peer), server_tag(options.receive),
@@ -99,7 +99,7 @@ struct ServerMessages::Lines {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test", state, rank(peer));
     return done != 0;
   }
-  /// True if a whole message of a peer on another host is there.
+  /// Returns true if a whole message of a peer on another host has arrived.
   bool look_at(std::size_t peer) {
     Peer& from = peers[peer];
     if (from.is_whole || from.forgotten) return from.is_whole;
@@ -113,7 +113,7 @@ struct ServerMessages::Lines {
     }
     return from.is_whole = has_come(from.values_come, peer);
   }
-  /// Messages to the forgotten stay, for MPI may still read them.
+  /// Frees the buffers of messages that have been sent. Those to forgotten peers stay, because MPI may still read them.
   void test_sent() {
     for (auto entry = sent.begin(); entry != sent.end();) {
       const auto here = entry++;
@@ -123,7 +123,7 @@ struct ServerMessages::Lines {
       if (done) spare.splice(spare.end(), sent, here);
     }
   }
-  /// Lets MPI move what travels. True: some peer's message is whole.
+  /// Lets MPI advance its transfers. Returns true if a whole message of some peer has arrived.
   bool progress() {
     const std::lock_guard lock(*state.mpi);
     test_sent();
@@ -233,7 +233,7 @@ void ServerMessages::send_blocks(int peer, ServerHeader header, std::span<const 
 
 std::optional<ServerMessages::Received> ServerMessages::poll() {
   Lines& lines = *lines_;
-  Clock::duration owed{0};  // to MPI
+  Clock::duration owed{0};  // time for MPI to advance its transfers
   if (lines.taken) {
     const std::size_t peer = *std::exchange(lines.taken, std::nullopt);
     if (lines.uses_mpi) owed = Clock::now() - lines.returned_at;
@@ -292,9 +292,9 @@ void ServerMessages::forget(int peer) {
 
 namespace {
 
-/// A rank that waits looks after its peers: now and then, also from its sleep.
+/// Time between calls of look_around, and the longest sleep between polls.
 constexpr std::chrono::milliseconds kBetweenLooks{100}, kLongestSleep{20};
-constexpr std::chrono::microseconds kMoment{50};  ///< between polls where messages come through MPI
+constexpr std::chrono::microseconds kMoment{50};  ///< pause between polls if messages come through MPI
 
 Backoff::Pace pace_of_messages(bool near, bool lends) {
   using std::chrono::microseconds;
@@ -314,7 +314,7 @@ bool MessageWait::until(const std::function<Poll()>& poll) {
   Patience patience(options_.limit_seconds());
   bool heard = false;
   for (auto next_look = Clock::now() + kBetweenLooks;;) {
-    // A ring from here on ends the pause.
+    // A ring after this line ends the pause.
     const std::uint32_t seen = window_.own_bell(options_.end).value();
     const Poll result = poll();
     if (result == Poll::over) return true;
@@ -338,7 +338,7 @@ bool MessageWait::all_sent() { return std::ranges::all_of(options_.messages, &Se
 
 void MessageWait::pause(std::uint32_t seen) {
   if (backoff_.stays_awake()) return;
-  // An end that still sends is needed awake.
+  // Messages that wait for room in a mailbox need further polls: sleep only when all are sent.
   if (near_ && all_sent()) return window_.own_bell(options_.end).sleep(seen, kLongestSleep);
   std::this_thread::sleep_for(kMoment);
 }

@@ -24,10 +24,11 @@ SurvivorCommunicator::SurvivorCommunicator(MpiSession& session, Calling calling,
       living_(static_cast<std::size_t>(session.size())) {
   std::iota(living_.begin(), living_.end(), 0);
   worlds_.push_back(std::move(all));
-  if (options_.all_reduce.measured) options_.all_reduce = {.limits = all_reduce_limits()};  // those left keep them
+  if (options_.all_reduce.measured)
+    options_.all_reduce = {.limits = all_reduce_limits()};  // later communicators keep the measured limits
 }
 
-/// Makes options whose call may be set later.
+/// Adds a call while waiting that can be set later.
 SurvivorCommunicator::Calling SurvivorCommunicator::calling(CommunicatorOptions options) {
   const auto call = std::make_shared<std::function<void()>>();
   options.while_waiting = [call] {
@@ -38,12 +39,12 @@ SurvivorCommunicator::Calling SurvivorCommunicator::calling(CommunicatorOptions 
 
 SurvivorCommunicator::~SurvivorCommunicator() {
   *while_waiting_ = nullptr;
-  // MPI does not end in order if ranks have died: nobody goes before all have heard the last messages.
+  // MPI cannot shut down in order after deaths, so no rank leaves before all have received the last messages.
   if (worlds_.size() > 1 && std::uncaught_exceptions() == 0) {
     try {
       ForwardingCommunicator::do_barrier();
       ForwardingCommunicator::do_join();
-    } catch (const std::exception&) {  // a rank that does not come has died, or is stuck in its end
+    } catch (const std::exception&) {  // a rank that does not arrive has died or is stuck at its end
     }
   }
   for (std::size_t i = 0; i + 1 < worlds_.size(); ++i) {

@@ -1,12 +1,12 @@
 /// \file
-/// A communicator that can go on with fewer ranks when some have died: for jobs in which collectives are seldom, and
-/// whose ranks know between them who is left (--agree async, --agree quorum).
+/// A communicator that can continue with fewer ranks after some have died. For jobs with few collectives whose ranks
+/// agree themselves on the survivors (--agree async, --agree quorum).
 ///
-/// COPIES. A collective that fails leaves messages under way: MPI may still read the memory they are sent from, and
-/// messages that dead ranks, or ranks that have given up, had begun to send may still come. So messages travel through
-/// a copy, never from or into the caller's memory. If the collective fails the copy and the communicator stay until the
-/// process ends. The ranks that are left have a communicator of MPI's of their own, so that no earlier message is taken
-/// for one of theirs. In shared memory, where ranks that have given up write nothing more, there is no copy.
+/// COPIES. A failed collective leaves messages under way: MPI may still read the memory that it sends from, and
+/// messages that dead ranks, or ranks that gave up, had begun to send may still arrive. So collectives between hosts
+/// use a copy of the caller's data. If a collective fails, the copy and the communicator stay until the process ends.
+/// The survivors get an MPI communicator of their own, so none of them receives an earlier message. Shared memory needs
+/// no copy: a rank that has given up writes nothing more.
 #pragma once
 
 #include <cstddef>
@@ -19,38 +19,38 @@
 
 namespace lockstep::comm {
 
-/// Everything is done by another communicator, at first one of all ranks. rank() and size() are among those left.
-/// Between hosts every collective is done when its call returns.
+/// Forwards all calls to another communicator, initially one of all ranks. rank() and size() count survivors only.
+/// Between hosts every collective is complete when its call returns.
 class SurvivorCommunicator final : public ForwardingCommunicator {
  public:
-  /// Bytes of a copy, at most, but for sums and what is gathered. Pieces of MPI's own broadcast are a quarter of it:
-  /// several are on their way at once.
+  /// Limit of a copy in bytes, except for sums and all-gathers. MPI's own broadcast sends pieces of a quarter of it,
+  /// several at once.
   static constexpr std::size_t kMaxCopied = std::size_t{64} << 20;
 
-  /// Collective. As make_communicator. `session` outlives this.
+  /// Collective. The options are those of make_communicator(). `session` outlives this.
   SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options);
   ~SurvivorCommunicator() override;
 
-  /// As CommunicatorOptions::while_waiting, from here on. Not while a collective is under way.
+  /// Replaces CommunicatorOptions::while_waiting. No collective may be under way.
   void set_while_waiting(std::function<void()> call) { *while_waiting_ = std::move(call); }
-  /// Collective over `ranks` (of the session, ascending, this one among them), after all others have died. A collective
-  /// of before may have failed. Throws PeerError.
+  /// Collective over `ranks`, after all other ranks have died. `ranks`: ranks in the session, ascending, including this
+  /// one. An earlier collective may have failed. Throws PeerError.
   void go_on_with(const std::vector<int>& ranks);
-  /// The session's rank of one of those left, and the reverse (-1: it has died).
+  /// The session's rank of a survivor, and the reverse (-1: it has died).
   int job_rank(int rank) const { return living_[static_cast<std::size_t>(rank)]; }
   int rank_of(int job_rank) const;
 
-  /// As the session counts them.
+  /// Ranks in the session.
   std::vector<int> dead_peers() const override;
 
  private:
   struct World {
-    std::unique_ptr<MpiSession> session;  ///< session of those left; nullptr: that of all
+    std::unique_ptr<MpiSession> session;  ///< session of the survivors; nullptr: the whole session
     std::unique_ptr<Communicator> communicator;
   };
   struct Calling {
     CommunicatorOptions options;
-    std::shared_ptr<std::function<void()>> call;  ///< while waiting
+    std::shared_ptr<std::function<void()>> call;  ///< called while waiting
   };
   static Calling calling(CommunicatorOptions options);
   SurvivorCommunicator(MpiSession& session, Calling calling);
@@ -68,7 +68,7 @@ class SurvivorCommunicator final : public ForwardingCommunicator {
   CommunicatorOptions options_;
   std::shared_ptr<std::function<void()>> while_waiting_;  ///< function that all communicators call
   std::vector<int> living_;
-  std::vector<World> worlds_;  ///< those before stay: their ranks are not all here to end them
+  std::vector<World> worlds_;  ///< earlier ones stay, because ending them is collective
 };
 
 }  // namespace lockstep::comm

@@ -15,12 +15,13 @@ namespace lockstep::comm {
 
 namespace {
 
-/// Ranks that die at most so long after another are left out together with it: those of a host without memory, say.
+/// Ranks that die within this time of each other are left out together, for example those of a host without free
+/// memory.
 constexpr std::chrono::milliseconds kTogether{500};
-/// The longest time until somebody has seen the death because of which a call of MPI has failed here.
+/// Longest time until some rank sees the death that made an MPI call fail here.
 constexpr std::chrono::seconds kUntilSeen{10};
 
-/// The peers of rank 0 are all others, by rank; the peer of the others is rank 0.
+/// The peers of rank 0 are all other ranks, in order; the only peer of any other rank is rank 0.
 ServerMessages::Options judging_options(const MpiSession& session, HostWindow& window) {
   using Lane = ServerMessages::Lane;
   const bool judges = session.rank() == 0;
@@ -82,7 +83,7 @@ std::vector<int> SurvivorWork::run(const std::function<void()>& work, const std:
   }
 }
 
-/// False: somebody has died in it.
+/// Returns false if a rank has died during the work.
 bool SurvivorWork::attempt(const std::function<void()>& work) {
   error_ = nullptr;
   try {
@@ -95,12 +96,13 @@ bool SurvivorWork::attempt(const std::function<void()>& work) {
     if (dead_.empty() || !all_are_dispensable()) throw;
     return false;
   } catch (...) {
-    error_ = std::current_exception();  // the same on all ranks, unless somebody has died meanwhile
+    error_ = std::current_exception();  // the same on all ranks unless a rank has died meanwhile
   }
   return true;
 }
 
-/// A call of MPI has failed: most often because of a death that another rank sees.
+/// An MPI call has failed, most likely because of a death that another rank sees. Returns true if dispensable ranks
+/// died.
 bool SurvivorWork::somebody_has_died() {
   const auto end = std::chrono::steady_clock::now() + kUntilSeen;
   do {
@@ -112,7 +114,7 @@ bool SurvivorWork::somebody_has_died() {
   return false;
 }
 
-/// Called in the thread that drives a collective.
+/// Called by the thread that drives a collective.
 void SurvivorWork::look_while_waiting() {
   if (!working_) return;
   take_in();
@@ -125,7 +127,7 @@ void SurvivorWork::look_while_waiting() {
       fmt::format("{} has died, and a collective cannot end without it", session_.describe(*dead_.begin())));
 }
 
-/// As far as this rank can see.
+/// Adds the deaths that this rank can see.
 void SurvivorWork::look_for_the_dead() { add_dead(communicator_.dead_peers()); }
 
 void SurvivorWork::add_dead(const std::vector<int>& ranks) {
@@ -137,18 +139,18 @@ void SurvivorWork::add_dead(const std::vector<int>& ranks) {
 
 bool SurvivorWork::all_are_dispensable() const { return std::ranges::all_of(dead_, options_.dispensable); }
 
-/// Throws PeerError where one of the dead is not.
+/// Throws PeerError if one of the dead ranks is indispensable.
 void SurvivorWork::expect_dispensable() {
   const auto missed = std::ranges::find_if_not(dead_, options_.dispensable);
   if (missed == dead_.end()) return;
-  if (!working_) communicator_.look_at_peers();  // throws with what is known of it
+  if (!working_) communicator_.look_at_peers();  // throws with the details of the death
   throw PeerError(
       fmt::format("{} has died, without which the others cannot go on. Ending the job: --resume goes on from the last "
                   "checkpoint.",
                   session_.describe(*missed)));
 }
 
-/// Takes in the messages that have come. One end of a message that fails has died, which is seen elsewhere.
+/// Processes the messages that have arrived. An MPI error means a death, which look_for_the_dead() finds.
 void SurvivorWork::take_in() {
   try {
     while (const auto message = messages_.poll()) {
@@ -172,12 +174,11 @@ void SurvivorWork::say(int peer, MessageKind kind) {
   const std::vector<float> ranks(dead_.begin(), dead_.end());
   try {
     messages_.send(peer, {.kind = kind, .step = attempt_}, ranks);
-  } catch (const MpiCallError&) {  // it has died
+  } catch (const MpiCallError&) {  // the peer has died
   }
 }
 
-/// Tells of the dead if there are more than told before: rank 0 tells those that may wait for them, the others tell
-/// rank 0.
+/// Reports new deaths: rank 0 to the ranks that may wait for the dead, the others to rank 0.
 void SurvivorWork::tell_of_the_dead() {
   if (told_ == dead_.size()) return;
   told_ = dead_.size();
@@ -185,7 +186,7 @@ void SurvivorWork::tell_of_the_dead() {
   for (const int rank : awaited()) say(rank - 1, MessageKind::give_up);
 }
 
-/// Rank 0: those who have not spoken, and live as far as it knows.
+/// Rank 0: the ranks that have not reported and are not known dead.
 std::vector<int> SurvivorWork::awaited() const {
   std::vector<int> ranks;
   for (int rank = 1; rank < communicator_.size(); ++rank) {
@@ -195,7 +196,7 @@ std::vector<int> SurvivorWork::awaited() const {
   return ranks;
 }
 
-/// While this rank waits for the others' words. True: they are busy.
+/// Called during a wait for the others' reports. Returns true if they are busy.
 bool SurvivorWork::look_around() {
   look_for_the_dead();
   tell_of_the_dead();
@@ -209,7 +210,7 @@ bool SurvivorWork::look_around() {
   return false;
 }
 
-/// Until `enough`. Throws PeerError where nobody says anything, or somebody has died that nobody can do without.
+/// Waits until `enough` is true. Throws PeerError if no message comes, or if an indispensable rank has died.
 void SurvivorWork::hear(const std::function<bool()>& enough) {
   const auto poll = [&] {
     take_in();
@@ -224,7 +225,7 @@ void SurvivorWork::hear(const std::function<bool()>& enough) {
                   session_.describe(session_.rank()), fmt::join(silent, ", "), waiting_.waited()));
 }
 
-/// Rank 0: has everybody done it? Tells the others, and who has died.
+/// Rank 0: waits for all reports and sends the verdict with the dead ranks. Returns true if the work is done.
 bool SurvivorWork::judge() {
   hear([this] {
     return awaited().empty() && (dead_.empty() || std::chrono::steady_clock::now() - last_death_ >= kTogether);
@@ -235,7 +236,7 @@ bool SurvivorWork::judge() {
   return whole_;
 }
 
-/// The others.
+/// The other ranks: sends the report and waits for the verdict, which it returns.
 bool SurvivorWork::ask() {
   told_ = dead_.size();
   say(0, whole_ ? MessageKind::done : MessageKind::again);

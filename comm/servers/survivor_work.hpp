@@ -1,20 +1,19 @@
 /// \file
-/// Work that all ranks do together and that some may die in: those who live do it again, until all of them have done
-/// it.
+/// Collective work during which ranks may die. The survivors repeat it until all of them have done it.
 ///
-/// RANK 0 JUDGES. Where a rank has come to the end of the work it says so to rank 0, and where a collective has failed
-/// because a rank has died, too. When rank 0 has heard all who live, it tells them who has died, and whether the work
-/// is done or to be done again; the communicator goes on without the dead. Two messages per rank. Nobody can do without
-/// rank 0.
+/// RANK 0 JUDGES. At the end of the work, or after a collective has failed because of a death, each rank sends a report
+/// to rank 0. After the reports of all living ranks, rank 0 sends them the dead ranks and the verdict: done or to be
+/// repeated. The communicator then continues without the dead. This takes two messages per rank. The job cannot
+/// continue without rank 0.
 ///
-/// DEATHS SEEN ELSEWHERE. A rank in a collective may wait for one that lives and has given the collective up. A rank
-/// that sees a death tells rank 0, and rank 0 tells every rank that has not spoken yet; ranks that wait in a collective
-/// look for that word every 0.1 s (CommunicatorOptions::while_waiting) and give up, too. No rank counts as dead for
-/// being silent: rank 0 waits for every rank not known dead.
+/// DEATHS SEEN ELSEWHERE. A rank in a collective may wait for a living rank that has given the collective up. So a rank
+/// that sees a death reports it to rank 0, and rank 0 forwards it to every rank that has not reported yet. Ranks that
+/// wait in a collective look for this message every 0.1 s (CommunicatorOptions::while_waiting) and give up, too. A
+/// silent rank does not count as dead: rank 0 waits for every rank not known dead.
 ///
-/// AGAIN. A death while the work is repeated makes the next repetition. Before it judges, rank 0 waits for half a
-/// second from the last death on: several often die together. One that comes in the few milliseconds after that, in
-/// which those who are left make their communicator, ends the job after the deadline.
+/// REPETITION. A death during a repetition causes another one. Rank 0 judges half a second after the last death,
+/// because several ranks often die together. A death in the few milliseconds after that, while the survivors make their
+/// communicator, ends the job after the deadline.
 #pragma once
 
 #include <chrono>
@@ -36,9 +35,9 @@ namespace lockstep::comm {
 class SurvivorWork {
  public:
   struct Options {
-    /// Rank 0 waits so long for a word, or the others for its, while nobody says that it is busy.
+    /// Time for which rank 0 waits for a report, and the others for the verdict, unless a rank is busy.
     std::function<double()> limit_seconds = [] { return 60.0; };
-    std::function<bool(int)> dispensable;  ///< the others can go on without this rank of the job
+    std::function<bool(int)> dispensable;  ///< true if the others can continue without this rank of the session
   };
   /// Collective. All outlive this.
   SurvivorWork(MpiSession& session, SurvivorCommunicator& communicator, HostWindow& window, Options options);
@@ -46,10 +45,12 @@ class SurvivorWork {
   SurvivorWork(const SurvivorWork&) = delete;
   SurvivorWork& operator=(const SurvivorWork&) = delete;
 
-  /// Collective over those who live, when nothing else of theirs is under way. Runs `work`, whose collectives are those
-  /// of the communicator, and which may be run again. Returns the ranks of the job that have died in it; the
-  /// communicator goes on without them. Throws what `work` throws, and PeerError where the others cannot go on.
-  /// Ranks of the job that are known to have died on all ranks alike are left out before; others that have are found.
+  /// Collective over the survivors; nothing else of theirs may be under way. Runs `work`, possibly several times; it
+  /// uses the collectives of the communicator. Returns the session's ranks that have died; the communicator continues
+  /// without them. Throws what `work` throws, or PeerError if the others cannot continue.
+  ///
+  /// `known_dead`: dead ranks of the session, the same on all ranks. They are left out from the start. Other dead ranks
+  /// are found.
   std::vector<int> run(const std::function<void()>& work, const std::vector<int>& known_dead = {});
 
  private:
@@ -76,15 +77,15 @@ class SurvivorWork {
   ServerMessages messages_;
   MessageWait waiting_;
   std::exception_ptr error_;  ///< exception that ended the work
-  // State of this attempt; while a collective is under way the thread that drives it has it.
-  std::int64_t attempt_ = 0;  ///< the first is 1; the same on all ranks
-  bool working_ = false;      ///< not judging yet
-  bool whole_ = true;         ///< this rank has done it; on rank 0: and all ranks that it has heard
-  std::set<int> dead_;        ///< seen or heard of
+  // State of this attempt. While a collective is under way, it belongs to the thread that drives the collective.
+  std::int64_t attempt_ = 0;  ///< number of the attempt, from 1 on, the same on all ranks
+  bool working_ = false;      ///< the work is still running here
+  bool whole_ = true;         ///< this rank has done the work; on rank 0: so have all ranks that have reported
+  std::set<int> dead_;        ///< ranks that this rank has seen or been told to be dead
   std::chrono::steady_clock::time_point last_death_;
-  std::size_t told_ = 0;         ///< how many of them the others were told of
-  std::set<int> heard_;          ///< rank 0: ranks that have spoken
-  std::optional<bool> verdict_;  ///< the others: it is done
+  std::size_t told_ = 0;         ///< number of deaths reported so far
+  std::set<int> heard_;          ///< rank 0: ranks that have reported
+  std::optional<bool> verdict_;  ///< the other ranks: the work is done
 };
 
 }  // namespace lockstep::comm
