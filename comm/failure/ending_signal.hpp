@@ -8,14 +8,14 @@ namespace lockstep::comm {
 
 struct SharedControl;
 
-/// "SIGINT", for signals that stop a training; "signal 11" for others.
+/// Returns "SIGINT" and the like for signals that stop a training, "signal 11" and the like for others.
 std::string signal_name(int signal);
 
-/// note_ending_signal() shows the signal on this page, too, until the page goes. At most eight pages.
+/// note_ending_signal() also shows the signal on this page, until forget_ending_signal_on(). At most eight pages.
 void show_ending_signal_on(SharedControl& own) noexcept;
 void forget_ending_signal_on(SharedControl& own) noexcept;
 
-/// `signal` is about to end this process. For signal handlers.
+/// Notes that `signal` is about to end this process. Signal handlers may call it.
 void note_ending_signal(int signal) noexcept;
 
 }  // namespace lockstep::comm

@@ -32,8 +32,8 @@ struct CollectiveCall {
 /// Manner of a rank's leave: in order or with an error of its own, or because it has seen another one die.
 enum class Farewell : std::uint32_t { none, own_account, of_witness };
 
-/// The first page of a rank's control segment; zeros are a valid start but for the step, which is -1. Only its rank
-/// writes to it, but those that sleep on its bell.
+/// The first page of a rank's control segment. Zeros are a valid start, except for the step, which is -1. Only its rank
+/// writes to it; ranks that sleep on its bell also write the bell.
 ///
 /// A barrier (see SharedMemoryCommunicator) has a number, counted alike on all ranks. A rank's arguments of barrier n
 /// are in the half n % 2. They are overwritten at barrier n + 2, which the rank enters only after all ranks have come

@@ -63,7 +63,8 @@ class StatusChannel {
   /// True if some peer is in a long operation and sent a heartbeat recently.
   bool anybody_is_busy() const;
 
-  /// Between the two a thread sends a heartbeat every quarter of the deadline (5 s at most). Cheap: the thread stays.
+  /// A thread sends a heartbeat every quarter of the deadline (5 s at most) between the two calls. Both calls are
+  /// cheap, because the thread stays.
   void start_heartbeat();
   void stop_heartbeat() noexcept;
   /// Sets the text of heartbeats; any thread may call it.
@@ -86,8 +87,8 @@ class StatusChannel {
   };
 
   void take_in(const Report& report);
-  // The next two under MPI's mutex.
-  /// To all contacts but `source`.
+  // The caller of the next two functions holds MPI's mutex.
+  /// Sends to all contacts except `source`.
   void send_to_contacts(const Report& report, int source);
   void forget_delivered();
   void send_heartbeats(const std::stop_token& stop);
