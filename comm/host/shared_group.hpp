@@ -1,13 +1,12 @@
 /// \file
-/// Ranks of one machine and their common memory: barriers, and the windows for reductions.
+/// Ranks of one machine and their shared memory: barriers, and the windows for reductions.
 ///
-/// BARRIERS. Everything is built from one primitive: each rank has a counter in a line of its own; at a barrier it adds
-/// one and waits until every peer's counter has come as far. Waiting is: look a while (50 us at full speed, up to 200
-/// us lending the core to others), then sleep on the peer's counter (Bell) in slices of 100 ms, so that the deadline is
-/// checked and the one who has not come is known; in slices of 50 to 200 us where sums may overtake
-/// (network_communicator.hpp). Ranks that outnumber their cores sleep at once. A barrier costs p - 1
-/// reads of a line, 0.2 us between two cores. With its counter a rank publishes which collective it is in: ranks in
-/// different ones stop there, before they reduce apples into pears.
+/// BARRIERS are the only primitive. Each rank has a counter in its own cache line. At a barrier it adds one and waits
+/// until every peer's counter has caught up. It polls at full speed for 50 us and yields for up to 200 us. Then it
+/// sleeps on the peer's counter (Bell) in slices of 100 ms, to check the deadline and to know the missing rank; if sums
+/// may overtake (network_communicator.hpp), in slices of 50 to 200 us. Ranks that outnumber their cores sleep at once.
+/// A barrier costs p - 1 reads of a line, each 0.2 us between two cores. With its counter a rank publishes its present
+/// collective. Ranks in different collectives stop there, before they add unrelated data.
 #pragma once
 
 #include <algorithm>

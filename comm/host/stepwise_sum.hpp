@@ -1,5 +1,5 @@
 /// \file
-/// The one interface of sums between hosts: rings (ring_sum.hpp), halvings (halving_sum.hpp), doublings
+/// Common interface of sums between hosts: rings (ring_sum.hpp), halving (halving_sum.hpp) and doubling
 /// (doubling_sum.hpp).
 #pragma once
 

@@ -1,5 +1,5 @@
 /// \file
-/// A sum in few rounds (halving, doubling): in each one a message leaves while another arrives.
+/// A sum in few rounds (halving, doubling). In each round a message leaves while another arrives.
 #pragma once
 
 #include <cstddef>

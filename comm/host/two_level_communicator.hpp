@@ -25,11 +25,11 @@
 /// SMALL sums, up to 512 bytes: after a barrier of the machine's ranks the first of them adds the terms, and the first
 /// ranks of all machines sum by doubling; another barrier ends it.
 ///
-/// SUMS THAT OVERTAKE use the first rank of each machine. Each rank writes its terms to a buffer that all of its
-/// machine map, and increments a counter. When all have done so, the first rank adds the terms in rank order, sums with
-/// the first ranks of the other machines and increments its counter; the others copy the sums. Two buffers take turns:
-/// a rank at the next sum but one knows that all have come to the next, so no rank reads the buffer any more. These
-/// waits are polls of the sum's own steps; they do not use the barriers.
+/// SUMS THAT OVERTAKE use the first rank of each machine. Each rank writes its terms to a buffer that its whole machine
+/// maps, and increments a counter. When all have done so, the first rank adds the terms in rank order, sums with the
+/// first ranks of the other machines and increments its counter; the others copy the sums. Two buffers alternate: when
+/// a rank begins the sum after the next, all ranks have begun the next one, so none reads the buffer any more. These
+/// waits poll the sum's own steps; they do not use the barriers.
 ///
 /// WAITS, for the ring and for barriers, are those of failure_detector.hpp. A rank that waits in vain asks all ranks of
 /// the world, so a rank that itself waits for the culprit is not blamed.
