@@ -8,13 +8,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A yield that takes longer has let others run: the call alone takes less than one.
+/// A shorter yield let nobody else run: the call alone takes less than 1 us.
 constexpr std::chrono::microseconds kUncontested{3};
-/// One that takes longer has cost this thread its turn.
+/// A longer yield cost this thread its turn.
 constexpr std::chrono::milliseconds kTurn{1};
-constexpr int kWithoutYields = 10;  ///< times as long
+constexpr int kWithoutYields = 10;  ///< length of the time without yields, in such yields
 
-/// Turns are the kernel's matter, core by core and thread by thread, and not of a wait.
+/// The kernel schedules each thread by core; a lost turn therefore outlives the wait.
 thread_local Clock::time_point no_yield_before{};
 
 }  // namespace

@@ -1,15 +1,15 @@
 /// \file
-/// The one way in which a rank waits by polling: at full speed first, then lending its core to others between polls,
-/// then asleep between them. Who can be woken sleeps on a Bell (bell.hpp) instead of the last.
+/// The common way of waiting by polls: first at full speed, then with yields of the core between polls, then with
+/// sleeps. A rank that others can wake sleeps on a Bell (bell.hpp) instead of the last stage.
 ///
-/// FEW YIELDS. On a core that nobody else wants a yield returns at once, and polls go on for as long as the pace says.
-/// On a contended core the yield may give away more than this thread's turn: since Linux 6.12 that of its whole
-/// session or container, and it returns when every other one has had its turn, 16 ms later beside ten busy processes on
-/// two cores. A wait therefore lends its core kMaxLent times and then sleeps. A thread that has waited for its turn
-/// does without yields for ten times as long, in this wait and the next ones. A sleeper keeps its claim on the core and
-/// gets it soon after it wakes.
+/// FEW YIELDS. On an uncontended core a yield returns at once, and polls continue for the time that the pace sets. On a
+/// contended core a yield may give away more than the turn of this thread: since Linux 6.12 it gives away the turn of
+/// its whole session or container. It then returns after a turn of every other one, for example after 16 ms beside ten
+/// busy processes on two cores. So a wait yields a contended core at most kMaxLent times and then sleeps. A thread that
+/// has lost its turn does not yield for ten times as long, in this wait and in later ones. A sleeping thread keeps its
+/// claim on the core and gets it soon after it wakes.
 ///
-/// SLEEPS grow with the wait, to a 32nd of it at most, up to the ceiling: they delay what is awaited by 3 %.
+/// SLEEPS grow with the wait, up to 1/32 of it or the ceiling: they delay the result by at most 3 %.
 #pragma once
 
 #include <chrono>
@@ -18,21 +18,21 @@ namespace lockstep::comm {
 
 class Backoff {
  public:
-  /// Times of a wait: at full speed, after that yielding at most, and the length of the sleeps then: the first, and the
-  /// longest (none: all are as the first).
+  /// `spin`: time of polls at full speed. `yield`: longest time with yields after that. `sleep`: length of the first
+  /// sleep. `ceiling`: length of the longest sleep; zero: all sleeps have the length of the first.
   struct Pace {
     std::chrono::microseconds spin, yield, sleep, ceiling = {};
   };
-  /// Yields in a wait that find others on the core.
+  /// Yields of a contended core in one wait.
   static constexpr int kMaxLent = 4;
 
   explicit Backoff(Pace pace) noexcept : pace_(pace) {}
 
-  /// After a poll without result: true while polls are to follow each other without sleep; may have yielded.
+  /// Call it after a poll without result. Returns true if the next poll should follow at once; may have yielded.
   bool stays_awake() noexcept;
-  /// After a poll without result.
+  /// Call it after a poll without result: yields or sleeps, if necessary.
   void pause();
-  /// There was progress: the next pause is a first one.
+  /// Call it after progress: the next pause starts a new wait.
   void reset() noexcept { waits_ = false; }
 
  private:
@@ -42,7 +42,7 @@ class Backoff {
   bool waits_ = false;
   int lent_ = 0;
   Clock::time_point start_{};  ///< beginning of the wait
-  Clock::duration waited_{};   ///< up to the last poll
+  Clock::duration waited_{};   ///< length of the wait up to the last poll
 };
 
 }  // namespace lockstep::comm

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// CPUs in a list such as "0-3,8"; 0: there is none.
+/// The number of CPUs in a list such as "0-3,8"; 0: no list.
 int count_cpus(const fs::path& file) {
   std::ifstream stream(file);
   int count = 0;
@@ -28,12 +28,12 @@ int count_cpus(const fs::path& file) {
   return count;
 }
 
-/// Microseconds in each period of so many; nullopt: no limit.
+/// The quota in CPUs: microseconds of CPU time per microsecond; nullopt: no limit.
 std::optional<double> quota(const ControlGroup& group) {
   double quota = 0, period = 0;
   if (group.version == 2) {
     std::ifstream both(group.folder / "cpu.max");
-    if (!(both >> quota >> period)) return std::nullopt;  // "max" is no number
+    if (!(both >> quota >> period)) return std::nullopt;  // "max" is not a number
   } else {
     std::ifstream first(group.folder / "cpu.cfs_quota_us"), second(group.folder / "cpu.cfs_period_us");
     if (!(first >> quota) || !(second >> period)) return std::nullopt;  // -1: no limit
@@ -46,7 +46,7 @@ std::optional<double> quota(const ControlGroup& group) {
 std::vector<ControlGroup> control_groups(std::string_view controller, const ControlGroupFiles& files) {
   std::vector<ControlGroup> all;
   std::ifstream lines(files.own);
-  // "4:memory:/job_7/step_0", and of version 2 "0::/job_7/step_0".
+  // Example: "4:memory:/job_7/step_0"; with version 2: "0::/job_7/step_0".
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -54,7 +54,7 @@ std::vector<ControlGroup> control_groups(std::string_view controller, const Cont
     const bool version_2 = controllers == ",,";
     if (!version_2 && controllers.find(fmt::format(",{},", controller)) == std::string::npos) continue;
     const fs::path root = version_2 ? files.groups : files.groups / controller;
-    // In a container the path may be that of the host, whose root is what is mounted here.
+    // In a container this may be the host's path, while the container's root is mounted here: try shorter paths, too.
     for (fs::path path = fs::path(line.substr(second + 1)).relative_path();; path = path.parent_path()) {
       all.push_back({.folder = path.empty() ? root : root / path, .version = version_2 ? 2 : 1});
       if (path.empty()) break;

@@ -8,7 +8,7 @@ namespace lockstep::comm {
 
 namespace {
 
-/// The time that this thread has been ready to run without a core; nothing if the kernel does not tell.
+/// Seconds in which this thread was ready to run but had no core; nullopt if the kernel does not count them.
 std::optional<double> seconds_without_core() {
   double ran = 0, waited = 0;  // nanoseconds
   std::ifstream file("/proc/thread-self/schedstat");
@@ -36,7 +36,7 @@ bool Patience::exhausted(bool excused) {
 }
 
 double Patience::slice_of(double elapsed) {
-  constexpr double kMax = 1.0, kShort = 0.05;  // short slices are not worth a look
+  constexpr double kMax = 1.0, kShort = 0.05;  // the file is not read for short slices
   if (elapsed < kShort) return elapsed;
   const std::optional<double> before = std::exchange(without_core_, seconds_without_core());
   const double without_core = before && without_core_ ? *without_core_ - *before : 0;

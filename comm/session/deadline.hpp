@@ -11,38 +11,38 @@
 
 namespace lockstep::comm {
 
-/// The time a wait has left. It is charged in slices, and a slice counts as one second at most: a process that was
-/// itself stopped or whose machine slept does not come back, see an old clock and blame its peers. Seconds in which the
-/// thread wanted to run and got no core are charged in full, where the kernel counts them: on a busy machine a peer
-/// that does not come is named as soon as on a quiet one. So look for what is awaited before you ask.
+/// The remaining time of a wait. exhausted() charges the time since its last call, at most one second each. A process
+/// that was stopped, or whose machine slept, thus does not blame its peers when it continues. The seconds in which the
+/// thread was ready to run but got no core are charged in full, if the kernel counts them, so a busy machine does not
+/// delay the report of a missing peer. So check for the awaited event before each call.
 class Patience {
  public:
-  /// Patience with a peer in a declared long operation, in deadlines; after that it counts as stuck.
+  /// Limit for a peer in a declared long operation, in deadlines; after that the peer counts as stuck.
   static constexpr double kLongOperationFactor = 30;
 
-  /// `excuse_seconds`: lower limit of the patience with a long operation.
+  /// `excuse_seconds`: lower bound of the limit for a long operation.
   explicit Patience(double deadline_seconds, double excuse_seconds = 0);
 
-  /// Charges the time since the last call (call it at least once a second); true if nothing is left. `excused`: the
+  /// Charges the time since the last call; returns true if none is left. Call it at least once a second. `excused`: the
   /// awaited peer is in a declared long operation and sends heartbeats.
   bool exhausted(bool excused);
-  /// Charged seconds without excused ones.
+  /// Seconds charged, without the excused ones.
   double waited() const noexcept { return charged_; }
 
  private:
-  /// Those of the `elapsed` seconds since the last call that count.
+  /// The part of the `elapsed` seconds that is charged.
   double slice_of(double elapsed);
 
   std::chrono::steady_clock::time_point last_;
-  std::optional<double> without_core_;  ///< seconds without a core, by the last look; none before the first
+  std::optional<double> without_core_;  ///< seconds without a core, at the last call; nullopt before the first
   double deadline_;
   double most_excused_;
   double charged_ = 0;
   double excused_ = 0;
 };
 
-/// Time for which `rank` leaves it to others to report the failure first (they end the job, which takes a launcher a
-/// second or two); 0 if it `speaks_first`.
+/// Seconds for which `rank` waits for other ranks to report the failure first, because their report ends the job (a
+/// launcher takes a second or two); 0 if it `speaks_first`.
 double precedence_seconds(bool speaks_first, int rank);
 
 /// Ranks that this rank has given up. Thread-safe: one thread waits for messages, another watches connections.

@@ -29,7 +29,7 @@ struct DoublingRound {
   int from = 0;
   std::array<int, 2> to{};
   int receivers = 0;        ///< number of entries in `to`
-  PositionRuns outgoing{};  ///< positions whose data this one has by then
+  PositionRuns outgoing{};  ///< positions whose data this one sends
   PositionRuns incoming{};  ///< positions whose data arrive
 
   std::span<const int> receiving() const { return std::span(to).first(static_cast<std::size_t>(receivers)); }

@@ -1,5 +1,5 @@
 /// \file
-/// The launcher of this process, by the environment, before MPI is up.
+/// The launcher of this process, according to the environment. Usable before MPI starts.
 #pragma once
 
 #include <optional>
@@ -17,26 +17,26 @@ int launched_size();
 /// True if MPICH's mpirun has started this process together with others.
 bool launched_by_hydra();
 
-/// It lets the others live when a rank dies: of Open MPI, where it was told to (orte_enable_recovery).
+/// True if the launcher lets the other ranks live when one dies: Open MPI's, if orte_enable_recovery is set.
 bool launcher_spares_survivors();
 
-/// There is something to find peers by. Without it every MPI makes a world of one.
+/// True if a launcher provides the means to find peers. Otherwise any MPI makes a world of one.
 bool launcher_offers_peers();
 
-/// The nearest launcher's variable for the number of its processes, if it has one: "PMI_SIZE".
+/// The name of the nearest launcher's variable with the number of its processes, such as "PMI_SIZE", if it has one.
 std::optional<std::string> launched_size_variable();
 
-/// Message for the processes counted in `variable` that cannot find each other. `mpi`: the library of this program,
-/// "Open MPI v4.1.4".
+/// Message for processes, counted in `variable`, that cannot find each other. `mpi`: the library of this program, such
+/// as "Open MPI v4.1.4".
 std::string each_alone(std::string_view variable, std::string_view mpi);
 
-/// The variable that tells this MPI library which network interfaces it may use: "OMPI_MCA_btl_tcp_if_include".
+/// The variable that selects the network interfaces of this MPI library, such as "OMPI_MCA_btl_tcp_if_include".
 std::string_view interface_variable(std::string_view mpi);
 
-/// The number in `variable`; 0 if it is not set.
+/// The number in the environment variable; 0 if it is not set.
 long number_in(std::string_view variable);
 
-/// "Open MPI v4.1.4": the start of the library's own description. Works before MPI is up, too.
+/// Returns the start of the library's description of itself, such as "Open MPI v4.1.4". Works before MPI starts, too.
 std::string mpi_library_version();
 
 }  // namespace lockstep::comm

@@ -58,7 +58,8 @@ bool started_by_srun() {
 /// of 30 starts failed.
 constexpr std::chrono::milliseconds kUntilPeersReceive{200};
 
-/// Open MPI ends a process whose start fails with words of its own: what they do not say is said before, once a host.
+/// If its start fails, Open MPI ends the process with a message that does not name the cause. So one rank per host
+/// warns of it before the start.
 void warn_of_full_folders() {
   if (number_in("OMPI_COMM_WORLD_LOCAL_RANK") != 0) return;
   std::vector<StartFolder> folders = start_folders();
@@ -68,17 +69,17 @@ void warn_of_full_folders() {
   write_stderr(fmt::format("warning: MPI may not start on {}: {}\n", host_name(), obstacle));
 }
 
-/// Hydra ends a job without the words that it has not read yet: 2 of some 100 were lost, none after this.
+/// Hydra drops output that it has not read when it ends a job: 2 of some 100 messages were lost, none with this delay.
 constexpr std::chrono::milliseconds kUntilHydraHasRead{100};
 
-/// The descriptor of a pipe to slurm/stop_in_time, under a launcher whose exit code says nothing.
+/// Descriptor of a pipe to slurm/stop_in_time, used under launchers that do not pass on the exit code.
 constexpr int kExitCodeDescriptor = 3;
 
-/// As soon as the work is done: the launcher learns it also where this process then waits for ranks that have died.
+/// Writes the exit code to the pipe as soon as the work is done, because this process may then wait for dead ranks.
 void leave_exit_code(int exit_code) {
   const char* const pipe = std::getenv("LOCKSTEP_EXIT_CODE_PIPE");
   if (pipe == nullptr) return;
-  std::error_code closed;  // the pipe, by something between the launcher and this process
+  std::error_code closed;  // set if the pipe is closed
   const auto open = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", kExitCodeDescriptor), closed);
   if (closed || open != pipe) return;
   const std::string word = fmt::format("code {}\n", exit_code);
@@ -87,7 +88,7 @@ void leave_exit_code(int exit_code) {
   }
 }
 
-/// Ends the process after `limit` from now, even if it is stuck; prints `words` before, if there are any.
+/// Ends the process after `limit`, even if it is stuck; prints `words` first.
 void end_process_after(std::chrono::duration<double> limit, int exit_code, std::string words = "") {
   std::thread([limit, exit_code, words = std::move(words)] {
     std::this_thread::sleep_for(limit);
@@ -96,8 +97,8 @@ void end_process_after(std::chrono::duration<double> limit, int exit_code, std::
   }).detach();
 }
 
-/// Does for the ranks of this machine what MPI_Abort does elsewhere: those that wait for their turn to speak end
-/// without a word, and a second later all others.
+/// Does for the ranks of this machine what MPI_Abort does elsewhere. SIGCONT ends ranks that wait for their turn to
+/// report, without output. A second later SIGKILL ends all others.
 void end_neighbours(const PeerTable& peers, int own_rank) {
   constexpr std::chrono::milliseconds kBetween{50};
   constexpr int kRounds = 20;
@@ -112,8 +113,8 @@ void end_neighbours(const PeerTable& peers, int own_rank) {
   }
 }
 
-/// The exit code of a process that waits for its turn to speak. A signal handler can reach nothing but static storage,
-/// and any thread may be the one it runs in.
+/// The exit code of a process that waits for its turn to report. Static, because a signal handler can reach only static
+/// storage; atomic, because it may run in any thread.
 std::atomic<int> silent_exit_code = 1;
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -133,7 +134,8 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
 
 namespace {
 
-/// Ranks wait for each other several times in it, each as Backoff does. Duplicates inherit the error handler.
+/// Duplicates a communicator without blocking inside MPI: ranks wait for each other several times in it, so each waits
+/// with Backoff. The duplicate inherits the error handler.
 void duplicate(MPI_Comm from, MPI_Comm& to, const MpiSession::State& state) {
   using std::chrono::microseconds;
   constexpr const char* kCall = "MPI_Comm_idup";
@@ -351,7 +353,7 @@ MpiSession::~MpiSession() {
   MPI_Comm_free(&state_->data);
   MPI_Comm_free(&state_->status);
   state_->yield.reset();
-  // MPICH 4.0 with UCX over TCP: MPI_Finalize of some ranks waits in half of all jobs for peers that wait already.
+  // With MPICH 4.0 and UCX over TCP, in half of all jobs some ranks' MPI_Finalize waits for peers that already wait.
   if (launched_by_hydra() && MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS) {
     std::fflush(nullptr);
     end_process_after(kFinalizeUnderHydra, *state_->exit_code);
@@ -391,7 +393,7 @@ void MpiSession::set_failure_handler(FailureHandler handler) { state_->failure_h
 
 void MpiSession::set_end_limit(double seconds) noexcept { state_->end_limit = seconds; }
 
-/// Sets the exit code, and the latest time of the end. The first call counts.
+/// Sets the exit code and the time limit for the end. Only the first call has an effect.
 void MpiSession::settle(int exit_code) {
   {
     const std::lock_guard lock(state_->ending);

@@ -81,7 +81,7 @@ class MpiSession {
   /// threads call it, the first ends the process.
   [[noreturn]] void abort(int exit_code, std::string_view message) noexcept;
 
-  struct State;  ///< holds the MPI handles; defined in comm/mpi_state.hpp, private to comm/*.cpp
+  struct State;  ///< holds the MPI handles; defined in comm/session/mpi_state.hpp, private to comm/
   State& state() noexcept { return *state_; }
 
  private:

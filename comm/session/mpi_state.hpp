@@ -1,5 +1,5 @@
 /// \file
-/// The data of an MpiSession; private to comm/*.cpp.
+/// The data of an MpiSession; private to comm/.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class LeaveTaking {
   std::list<std::function<void()>> farewells_;
 };
 
-/// Memory that MPI may still read from or write to: it stays until MPI has ended. Shared by a session and its subsets.
+/// Memory that MPI may still access. It stays until MPI ends. Shared by a session and its subsets.
 class KeptMemory {
  public:
   void add(std::shared_ptr<void> memory);
@@ -56,17 +56,18 @@ struct MpiSession::State {
   std::string host;
   MPI_Comm data = MPI_COMM_NULL;            ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;          ///< heartbeats and reports, so that they never match a segment
-  std::vector<PeerInfo> peers;              ///< descriptions of all ranks, as they gave them at the rendezvous
-  std::vector<std::uint32_t> last_reports;  ///< serial numbers of each rank's last (StatusChannel); of the own: made
-  /// Held inside each call of MPI but those of its start and its end (MPI_THREAD_SERIALIZED): a heartbeat may come
-  /// while a worker and the server beside it talk to others. Shared by subsets.
+  std::vector<PeerInfo> peers;              ///< each rank's description of itself, from the rendezvous
+  std::vector<std::uint32_t> last_reports;  ///< serial number of the last report from each rank, and of this rank's own
+                                            ///< last report (StatusChannel)
+  /// Held inside each MPI call except those of its start and its end (MPI_THREAD_SERIALIZED): the heartbeat thread, a
+  /// worker and a server beside it may call MPI at the same time. Shared by subsets.
   std::shared_ptr<TurnMutex> mpi = std::make_shared<TurnMutex>();
-  std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< also those of its subsets
-  std::shared_ptr<ConnectionWatch> connections;  ///< only in a world of several ranks; subsets share it
-  std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it
-  std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< subsets share it
-  std::shared_ptr<MpiYield> yield;  ///< only in a world with MPI; subsets share it
-  bool has_lost_ranks = false;      ///< and goes on without them
+  std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< shared by subsets
+  std::shared_ptr<ConnectionWatch> connections;  ///< only in a world of several ranks; shared by subsets
+  std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< shared by subsets
+  std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< shared by subsets
+  std::shared_ptr<MpiYield> yield;  ///< only in a world with MPI; shared by subsets
+  bool has_lost_ranks = false;      ///< ranks have died, and the others continue
   bool is_subset = false;           ///< part of another session, which owns MPI
   FailureHandler failure_handler;
   std::atomic<double> end_limit{600};  ///< seconds
@@ -83,7 +84,7 @@ struct MpiSession::State {
   }
 };
 
-/// A failed call of MPI, which seldom states the cause.
+/// A failed MPI call; its text seldom states the cause.
 class MpiCallError : public PeerError {
  public:
   using PeerError::PeerError;

@@ -4,7 +4,7 @@
 
 namespace lockstep::comm {
 
-// Open MPI has no public call for it; this one is in all its versions from 1.3 to 5.
+// Open MPI has no public function for this. The internal one exists in all versions from 1.3 to 5.
 MpiYield::MpiYield()
     : set_(reinterpret_cast<Set*>(dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"))),
       usual_(set_ != nullptr && set_(false)) {}

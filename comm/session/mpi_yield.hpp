@@ -1,23 +1,24 @@
 /// \file
-/// MPI itself yields while a rank waits in calls that block; nobody yields in its polls.
+/// Lets MPI yield the core only inside blocking calls.
 ///
-/// Open MPI yields in every poll that finds nothing where ranks outnumber cores. That gives the core away in the middle
-/// of a look, and beside other busy processes for a whole round of turns (backoff.hpp): a rank that wakes, looks and
-/// sleeps again would lose its turn at each look. How ranks wait between polls is Backoff's matter. In a call that
-/// blocks MPI waits by itself, and has to yield: on two cores 64 ranks start in 12 s without.
+/// If ranks outnumber cores, Open MPI yields in every poll that finds nothing. On a machine with other busy processes
+/// such a yield lasts a whole round of turns (backoff.hpp), so a rank that wakes, polls and sleeps would lose its turn
+/// at each poll. Between polls, Backoff decides how to wait. Inside a blocking call only MPI can wait, and it must
+/// yield: without it 64 ranks on two cores need 12 s to start.
 #pragma once
 
 namespace lockstep::comm {
 
 class MpiYield {
  public:
-  /// Between MPI_Init and MPI_Finalize: from here on polls do not yield. Another MPI than Open MPI stays as it is.
+  /// Construct it between MPI_Init and MPI_Finalize. From then on polls do not yield. Has no effect on other MPIs than
+  /// Open MPI.
   MpiYield();
   ~MpiYield();
   MpiYield(const MpiYield&) = delete;
   MpiYield& operator=(const MpiYield&) = delete;
 
-  /// Scope of a call that blocks. `yield`: nullptr without MPI.
+  /// Scope of a blocking call. `yield`: nullptr without MPI.
   class WhileBlocking {
    public:
     explicit WhileBlocking(const MpiYield* yield) noexcept;
@@ -30,10 +31,10 @@ class MpiYield {
   };
 
  private:
-  using Set = bool(bool);  ///< answers what was set before
+  using Set = bool(bool);  ///< returns the previous setting
 
   Set* set_;
-  bool usual_;  ///< as MPI has decided
+  bool usual_;  ///< MPI's own setting
 };
 
 }  // namespace lockstep::comm

@@ -47,9 +47,10 @@ class PeerTable {
   /// The ranks of each machine, ascending; machines in the order of their lowest ranks. The same on every rank.
   std::vector<std::vector<int>> machines() const;
   ProcessState process_state(int rank) const;
-  /// More ranks on this kernel, containers and all, than cores that they, and their control groups, may use together.
+  /// True if more ranks run on this kernel, in all its containers, than cores that they and their control groups may
+  /// use.
   bool oversubscribed() const { return cores_left(1) < 0; }
-  /// Number of those cores, less `threads` for each of these ranks.
+  /// The number of those cores minus `threads` for each of these ranks.
   int cores_left(int threads) const;
 
  private:

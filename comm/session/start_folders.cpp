@@ -12,9 +12,9 @@ namespace lockstep::comm {
 namespace {
 
 constexpr std::uint64_t kMiB = 1024 * 1024;
-/// Open MPI's launcher and its ranks share what they know of each other in files, of 4 MiB and more.
+/// Open MPI's launcher and ranks share their data about the job in files of at least 4 MiB.
 constexpr std::uint64_t kMinForStart = 5 * kMiB;
-/// A rank's messages to those of its host.
+/// Buffers for messages between ranks of one host.
 constexpr std::uint64_t kMinForMessages = 4 * kMiB;
 
 std::string value_of(const char* variable) {
@@ -39,7 +39,7 @@ std::string obstacle_in(const StartFolder& place) {
 
 std::vector<StartFolder> start_folders() {
   std::vector<StartFolder> folders;
-  // Without this variable the launcher sends what the ranks are to know, and needs no files.
+  // Without this variable the launcher sends the data about the job to the ranks, and uses no files.
   const std::string shared = value_of("PMIX_DSTORE_ESH_BASE_PATH");
   if (!shared.empty() && !value_of("OMPI_COMM_WORLD_SIZE").empty()) {
     folders.push_back(

@@ -46,10 +46,10 @@ bool is_here(const std::string& item, const std::vector<std::string>& names) {
   return false;
 }
 
-/// A launcher that spares survivors ends them seconds after rank 0.
+/// A launcher that spares survivors ends them seconds after rank 0 has ended.
 constexpr double kUntilEnded = 10;
 
-/// A signal handler can reach nothing but static storage, and any thread may be the one it runs in.
+/// Static, because a signal handler can reach only static storage; atomic, because it may run in any thread.
 std::atomic<bool> continued = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -94,8 +94,8 @@ StartGuard::StartGuard(const char* call, double seconds)
       thread_([this, call, seconds](const std::stop_token& stop) { watch(stop, call, seconds); }) {}
 
 void StartGuard::watch(const std::stop_token& stop, const char* call, double seconds) {
-  // A process that was itself stopped does not come back and find its time over: Patience sees to that. And who is
-  // continued is most often about to be ended: SIGCONT is the first that Open MPI's daemons send.
+  // Patience does not charge the time in which this process was stopped. After SIGCONT this process is most likely
+  // about to be ended, because SIGCONT is the first signal that Open MPI's daemons send then: give the launcher time.
   std::optional<Patience> patience(seconds + turn_);
   std::unique_lock lock(mutex_);
   for (;;) {

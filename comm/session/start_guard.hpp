@@ -21,13 +21,13 @@ struct InterfaceLists {
   std::optional<std::string> include, exclude;
 };
 
-/// "this host has the interfaces eth0, ib0", and the fault in Open MPI's list of interfaces, if there is one: the end
-/// of a message about ranks that do not reach each other.
+/// The end of a message about ranks that do not reach each other: "this host has the interfaces eth0, ib0", and the
+/// fault in Open MPI's list of interfaces, if there is one.
 std::string network_hint(const InterfaceLists& lists = InterfaceLists::from_environment());
 
-/// Ends the process with exit code 1 and one line when `call` has not returned after `seconds`. The line names a folder
-/// that MPI needs and cannot use, if there is one. It is rank 0's; the others wait a second and more for the launcher
-/// to end them.
+/// Ends the process with exit code 1 and one line if `call` has not returned after `seconds`. The line names a folder
+/// that MPI needs and cannot use, if there is one. Rank 0 prints it; the others wait a second or more longer, so that
+/// the launcher can end them first.
 class StartGuard {
  public:
   StartGuard(const char* call, double seconds);
@@ -39,7 +39,7 @@ class StartGuard {
  private:
   void watch(const std::stop_token& stop, const char* call, double seconds);
 
-  int rank_;  ///< these four as the environment had them before the call
+  int rank_;  ///< this and the next three members: state of the environment before the call
   InterfaceLists lists_;
   std::vector<StartFolder> folders_;
   double turn_;          ///< seconds that this rank waits longer than rank 0

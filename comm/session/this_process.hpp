@@ -14,8 +14,8 @@ std::string host_name();
 /// A random number from the system's entropy, never 0: identifies a process to another.
 std::uint64_t random_nonce();
 
-/// Writes the whole text, without buffers. Gives up if writing fails, or if nobody reads for a second: the message of a
-/// failure must not keep it from ending the job.
+/// Writes the whole text to stderr without buffering. Gives up if a write fails, or if nobody reads for a second,
+/// because a message must not keep a failed job from ending.
 void write_stderr(std::string_view text) noexcept;
 
 }  // namespace lockstep::comm

@@ -8,7 +8,8 @@
 
 namespace lockstep::comm {
 
-/// A mutex whose threads take turns: a server that always has something to hear must not shut out the worker beside it.
+/// A fair mutex: threads get it in the order of their calls. So a server with a steady flow of messages cannot starve
+/// the worker beside it.
 class TurnMutex {
  public:
   void lock() noexcept {
