@@ -30,7 +30,7 @@ std::string with_ranks_unless_all(const RankText& said);
 class ConsensusError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  /// One line for each, as by with_ranks().
+  /// Writes one line per entry, as with_ranks() does.
   explicit ConsensusError(std::span<const RankText> said);
 };
 
@@ -45,8 +45,8 @@ struct FingerprintItem {
 void require_equal(Communicator& communicator, std::span<const FingerprintItem> items);
 
 /// Runs `work` on every rank. If it throws on any, throws ConsensusError on every rank with each distinct text once and
-/// the ranks it came from ("rank 1: …", "ranks 0-3: …" — no prefix in a world of one). `work` must not communicate, and
-/// never needs to throw an ConsensusError itself.
+/// the ranks it came from ("rank 1: …", "ranks 0-3: …"; no prefix in a world of one). `work` must not communicate, and
+/// never needs to throw a ConsensusError itself.
 void all_succeed(Communicator& communicator, const std::function<void()>& work);
 
 /// The distinct texts of all ranks, in the order of the lowest rank with each. Empty texts are dropped. Same result on

@@ -25,7 +25,7 @@ namespace lockstep::comm {
 /// one bucket behind; and at most half of the remaining ones, because nothing overlaps with the last bucket; but always
 /// as much as the first.
 ///
-/// With NCCL, which needs more to fill its channels, 1 MiB and 16 MiB.
+/// With NCCL the sizes are 1 MiB and 16 MiB, because it needs more to fill its channels.
 class BucketRule {
  public:
   /// `ring_length`: Communicator::ring_length(). `bucket_elements` > 0 replaces the size of all buckets.
@@ -43,8 +43,8 @@ class BucketRule {
   bool shrinks_ = false;  ///< smaller buckets near the end, and for few gradients
 };
 
-/// Recipients of a bucket's sums: every rank all of them, or each rank those of its slice_of() the bucket, the rest of
-/// which is then unspecified.
+/// Ranks that receive a bucket's sums. everybody: each rank receives all of them. owners: each rank receives those of
+/// its slice_of() the bucket; the rest of the bucket is then unspecified.
 enum class SumsFor { everybody, owners };
 
 /// Sums with the same bits for any number of ranks: a rank computes the gradients of several terms in sequence.
@@ -68,7 +68,7 @@ class GradientReducer {
   /// gradients[0, end) is final on this rank: reduces the buckets inside. For a term before the last: adds it to the
   /// earlier terms, or keeps it for later ones.
   void ready_up_to(std::size_t end);
-  /// Everything is final: later work on the communicator's memory sees the sums over ranks.
+  /// All gradients are final on this rank: later work on the communicator's memory sees the sums over ranks.
   void finish_step();
   /// Gathers each rank's part of one bucket of `arena`, an array like the gradients, on all ranks; finish_gathering()
   /// corresponds to finish_step().

@@ -1,5 +1,5 @@
 /// \file
-/// Texts between ranks, for messages; not for the hot path.
+/// Exchanges texts between ranks, for messages to users; not for the hot path.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lockstep::comm {
 
-/// Collective, in host memory: every rank's text, in rank order, on every rank. Any length.
+/// Collective, in host memory. Returns every rank's text, in rank order, on every rank. Texts may have any length.
 std::vector<std::string> all_gather_text(Communicator& communicator, std::string_view text);
 
 }  // namespace lockstep::comm

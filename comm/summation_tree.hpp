@@ -40,7 +40,7 @@ class SummationTree {
   int subtrees(int rank) const { return steps(rank).back().place + 1; }
   /// Largest number of sums, over all ranks, that a rank keeps besides its newest term.
   int most_kept() const noexcept { return most_kept_; }
-  /// The same for the addition of the subtrees of all ranks, in rank order and from left to right: one step for each.
+  /// The steps that add the subtrees of all ranks, in rank order and from left to right: one step per subtree.
   std::span<const Step> steps_over_subtrees() const noexcept { return over_subtrees_; }
 
  private:
