@@ -74,7 +74,7 @@ double round_trip(PairMessages& line) {
   return seconds_since(begin);
 }
 
-/// The quickest tenth: the network's time, without the delays of busy cores.
+/// The time of the quickest tenth: the network's time, without the delays of busy cores.
 double usual_round_trip(PairMessages& line, double seconds) {
   for (int i = 0; i < 3; ++i) round_trip(line);
   std::vector<double> trips;

@@ -1,6 +1,6 @@
 /// \file
-/// Messages between two ranks while the others do something else, for a probe of one link. Every wait has a deadline;
-/// past it PeerError names the pair.
+/// Messages between two ranks, for measurements of one link while the other ranks are busy otherwise. Every wait has a
+/// deadline; past it PeerError names the pair.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace lockstep::comm {
 
-/// This rank's end of the line to one peer. No call is collective; the two ends must match call by call. After a
-/// PeerError the line accepts no calls, and its outstanding messages remain: MPI_Finalize may wait for them.
+/// This rank's end of the connection to one peer. No call is collective; each call needs its counterpart on the peer.
+/// After a PeerError no call is allowed, and outstanding messages remain: MPI_Finalize may wait for them.
 class PairMessages {
  public:
   PairMessages(MpiSession& session, int peer, double deadline_seconds);

@@ -70,7 +70,7 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
   const std::vector<NumaNode> nodes = numa_nodes();
   const auto with_cores = std::ranges::count_if(nodes, [](const NumaNode& node) { return !node.cores.empty(); });
   const CpuGroup group = tightest_cpu_group().value_or(CpuGroup{});
-  // One line a value.
+  // One line per value.
   const std::vector<std::string> texts =
       all_gather_text(communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
                                                 folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN),

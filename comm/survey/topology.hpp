@@ -42,9 +42,10 @@ struct TopologyWarning {
 };
 std::string to_text(const TopologyWarning& warning);
 
-/// Ranks of a host bound to the same core while others are free, more ranks (x threads) than cores or than their
-/// control group may use CPUs, ranks that may run on several NUMA nodes where they could have one each; of a job of
-/// several hosts, ranks none of which is near a network card. Empty when all is well.
+/// Returns warnings about these placements; empty if there are none. Ranks of a host are bound to one core while others
+/// are free. The ranks (times threads) outnumber the cores, or the CPUs that their control group may use. A rank may
+/// run on several NUMA nodes although each rank could have its own. In a job of several hosts, no rank of a host is
+/// near a network card.
 std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& places, int threads_per_rank);
 
 /// "rank 1", "ranks 0,2-5": ascending ranks, runs folded.
