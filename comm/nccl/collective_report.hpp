@@ -1,6 +1,6 @@
 /// \file
-/// Reads from NCCL's own log how it communicates: the proof that the requested ring really runs. It parses text and
-/// uses nothing else of NCCL.
+/// Reads from NCCL's own log how it communicates, to verify that the requested ring is used. Parses text only; calls no
+/// function of NCCL.
 #pragma once
 
 #include <cstdint>

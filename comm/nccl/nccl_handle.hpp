@@ -1,6 +1,6 @@
 /// \file
-/// Owner of a NCCL communicator's handle: starts without blocking, is polled, ends by itself. Nothing here waits for
-/// long. Nothing here knows the other ranks: its user is responsible for deadlines and for consensus on failures.
+/// Owner of an NCCL communicator's handle. It starts without blocking, is polled, and no call waits for long. It does
+/// not know the other ranks: the caller handles deadlines and consensus on failures.
 #pragma once
 
 #include <array>

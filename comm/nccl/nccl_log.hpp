@@ -1,7 +1,7 @@
 /// \file
 /// NCCL's own log. NCCL decides once per process whether and where it logs, and from then on writes a line for every
-/// enqueued sum. It therefore writes to memory of ours, of which all but the end is freed again and again. The log
-/// tells how NCCL communicates, and its warnings before a failure.
+/// enqueued sum. It therefore writes to an anonymous file in memory, and all but its end is freed from time to time.
+/// The log shows how NCCL communicates, and its last warnings before a failure.
 #pragma once
 
 #include <string>
