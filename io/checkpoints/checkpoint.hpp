@@ -1,8 +1,8 @@
 /// \file
-/// Checkpoints: one HDF5 file each, or one file with parts beside it that several processes wrote
-/// (checkpoint_format.md). A checkpoint is written to a temporary name, synced, read back, verified and renamed; then
-/// the folder is synced, and `latest` and `best` are moved. keep-N never deletes the newest verified checkpoint. kill
-/// -9 at any instant leaves the last good one.
+/// Checkpoints. Each is one HDF5 file, or one file with parts beside it that several processes wrote
+/// (checkpoint_format.md). The writer gives a checkpoint a temporary name, syncs it, reads it back, verifies it and
+/// renames it. Then it syncs the folder and moves `latest` and `best`. It never deletes the newest verified checkpoint.
+/// kill -9 at any instant leaves the last good one.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct NetworkIdentity {
   std::string kind;                        ///< name of the kind, in users' terms: "gpt"
   std::string signature;                   ///< the network and its options in one line; equal text, equal network
   std::int64_t features = 0, outputs = 0;  ///< extents of a sample; for tokens, the context and the vocabulary
-  /// Height, width, channels, and depth of a volume; empty: neither (formats 1 and 2: unknown)
+  /// Height, width, channels, and depth of a volume; empty: not an image (formats 1 and 2: unknown)
   std::vector<std::int64_t> image = {};
-  bool tokens = false;                     ///< samples are tokens
+  bool tokens = false;  ///< samples are tokens
   bool operator==(const NetworkIdentity&) const = default;
 };
 /// For messages: "784 -> 10: mlp 784-512-10 relu".

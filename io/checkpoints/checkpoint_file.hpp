@@ -14,8 +14,8 @@
 
 namespace lockstep::io {
 
-/// Formats that are written: one file, and a file with parts; both two more with the text of a network, so that
-/// checkpoints of shipped networks stay readable for older versions.
+/// The formats that are written: one file, and a file with parts. With the text of a network each is two higher, so
+/// older versions can still read checkpoints of shipped networks.
 inline constexpr std::int64_t kCheckpointFormat = 5, kCheckpointFormatWithParts = 6, kNewestCheckpointFormat = 8;
 /// Formats from 3 on come in pairs; the second of each pair has parts.
 constexpr bool has_parts(std::int64_t format) noexcept { return format >= 4 && format % 2 == 0; }
@@ -23,7 +23,7 @@ constexpr bool has_parts(std::int64_t format) noexcept { return format >= 4 && f
 /// "step-0000000010.h5".
 std::string checkpoint_name(std::int64_t step);
 
-/// Throws std::invalid_argument: invalid names, twins, shapes that do not match the values, text with NUL.
+/// Throws std::invalid_argument: invalid or duplicate names, shapes that do not match the values, text with NUL.
 void check_checkpoint_content(const TrainingRecord& record, std::span<const TensorView> tensors);
 
 /// An upper bound of the file's size.

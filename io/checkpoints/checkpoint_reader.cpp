@@ -90,7 +90,7 @@ class CheckpointFileReader {
   }
 
   [[noreturn]] void damaged(std::string_view what) const { refuse_as_corrupted(path_, what); }
-  /// Turns the library's error about the open file, "PATH: cannot …", into "PATH is corrupted: cannot …".
+  /// Rethrows the library's error about the open file, "PATH: cannot …", as "PATH is corrupted: cannot …".
   [[noreturn]] void rethrow_in_our_words(const FileError& error) const {
     if (error.parts().file != path_) throw error;
     damaged(error.parts().what);
@@ -336,7 +336,7 @@ class SplitReader {
   std::map<std::string, std::vector<std::pair<std::size_t, std::size_t>>> covered_;  ///< first, count
 };
 
-/// Runs work(reader) on the file, and turns its errors into ours.
+/// Runs work(reader) on the file, and converts its errors to FileError.
 template <class Work>
 auto with_reader(const std::filesystem::path& path, const Work& work) {
   CheckpointFileReader reader(path);

@@ -49,8 +49,8 @@ auto fields_of(std::span<const Field> fields, std::int64_t format) {
   return fields | std::views::filter([format](const Field& field) { return field.since <= format; });
 }
 
-/// Converts formats 1 and 2, which hold text for people: `network` is "784 -> 10: mlp 784-512-10 relu", and the history
-/// alone tells whether a step was validated. No other code parses such text.
+/// Converts formats 1 and 2, which store text for people: `network` is "784 -> 10: mlp 784-512-10 relu", and only the
+/// history shows if a step was validated. No other code parses such text.
 void understand_text_of_older_format(TrainingRecord& record);
 
 // Names in the file. For parts: their files and checksums, and the tensors in them with their shapes.
@@ -90,8 +90,8 @@ class Canonical {
   Checksum sum_;
 };
 
-/// Starts the checksum of one tensor with its path and shape; the caller adds its values. A tensor under another's name
-/// fails.
+/// Starts the checksum of one tensor with its path and shape; the caller adds its values. A tensor under another
+/// tensor's name thus fails verification.
 inline Canonical tensor_checksum(std::string_view path, std::span<const std::int64_t> shape) {
   Canonical sum;
   sum.add(path);
@@ -100,7 +100,8 @@ inline Canonical tensor_checksum(std::string_view path, std::span<const std::int
   return sum;
 }
 
-/// Checksum of the record and of the list of tensors with their checksums: nothing can be lost, added or exchanged.
+/// Checksum of the record and of the list of tensors with their checksums. It detects lost, added and exchanged
+/// tensors.
 class StateChecksum {
  public:
   StateChecksum(const TrainingRecord& record, std::int64_t format) {
