@@ -14,7 +14,7 @@ namespace {
 /// The draws [begin, end) of a class, in passes over its samples.
 class ClassDraws {
  public:
-  /// The class is number `number` of `classes` and has so many samples; an epoch has `draws`.
+  /// The class is number `number` of `classes` and has `samples` samples; an epoch has `draws` draws.
   ClassDraws(std::int64_t draws, std::int64_t classes, std::int64_t number, std::int64_t samples, std::uint64_t seed,
              std::int64_t epoch)
       : samples_(samples) {
@@ -27,7 +27,7 @@ class ClassDraws {
     last_ = order(seed, number, last_pass_);
   }
 
-  /// Number of times that the class's sample with this number is drawn.
+  /// Number of draws of the class's sample with this number in [begin, end).
   std::int64_t of(std::int64_t sample) const noexcept {
     const std::int64_t place = first_pass_ * samples_ + moved(first_, sample);
     const std::int64_t in_first = place >= begin_ && place < end_ ? 1 : 0;
@@ -119,7 +119,7 @@ void BalancedDataset::will_need(std::int64_t first, std::int64_t count, std::int
     const std::int64_t end =
         std::int64_t{(*draws)[static_cast<std::size_t>(std::min(first + count, std::ssize(*draws)) - 1)]} + 1;
     data().will_need(begin, end - begin, epoch);
-  } catch (const std::bad_alloc&) {  // read() says so
+  } catch (const std::bad_alloc&) {  // read() reports it
   }
 }
 

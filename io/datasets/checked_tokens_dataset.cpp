@@ -10,7 +10,7 @@ namespace lockstep::io {
 
 namespace {
 
-/// Beyond it float32 does not hold every whole number.
+/// float32 holds every whole number up to this one.
 constexpr double kMaxVocabulary = 16777216;
 
 }  // namespace

@@ -1,5 +1,5 @@
 /// \file
-/// Targets that are classes, beside others that are numbers.
+/// Converts targets that are class numbers, beside numeric targets, to one-hot rows.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,32 @@
 
 namespace lockstep::io {
 
-/// A target whose number is that of a class.
+/// A target that is a class number.
 struct ClassTarget {
   std::string name;
   std::int64_t classes = 0;
 };
 
-/// The data as they are, but for such targets: each becomes a row of zeros with a 1 for its class, as wide as there are
-/// classes.
+/// Delivers the data unchanged except for these targets: each becomes a row of `classes` zeros with a 1 at its class.
 class ClassTargetsDataset final : public DatasetView {
  public:
-  /// path: for messages. Throws FileError for a target of several numbers. Targets that the data do not have are left
-  /// alone.
+  /// `path` is for messages. Throws FileError if such a target has several numbers. Names that the data do not have are
+  /// ignored.
   ClassTargetsDataset(std::shared_ptr<Dataset> data, std::span<const ClassTarget> targets, std::filesystem::path path);
 
   const DatasetInfo& info() const noexcept override { return info_; }
   std::size_t y_bytes() const noexcept override;
-  /// Throws FileError naming the target and the label, too.
+  /// Also throws FileError for an invalid label; it names the target and the label.
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
 
  private:
-  /// A target of the data, and what becomes of it.
+  /// A target of the data, and its place in the delivered row.
   struct Part {
     std::string name;
-    std::int64_t from = 0, to = 0;  ///< its first number
+    std::int64_t from = 0, to = 0;  ///< first number in the stored and in the delivered row
     std::int64_t count = 0;
-    std::int64_t classes = 0;  ///< 0: numbers
+    std::int64_t classes = 0;  ///< 0: a numeric target
   };
 
   template <class Number>

@@ -1,7 +1,7 @@
 /// \file
-/// Samples by index, as the prefetcher and evaluations read them. There are two kinds: shards of samples
-/// (sharded_dataset.hpp) and windows over a corpus of tokens (token_dataset.hpp). Views change them: windows over
-/// series of numbers are one (window_dataset.hpp).
+/// Samples by index, for the prefetcher and for evaluations. There are two kinds: shards of samples
+/// (sharded_dataset.hpp) and windows over a corpus of tokens (token_dataset.hpp). Views change them, for example into
+/// windows over series of numbers (window_dataset.hpp).
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@
 
 namespace lockstep::io {
 
-/// One of several inputs or targets: a range of the row x, or y.
+/// One of several inputs or targets: a range of the row x or y.
 struct FieldRange {
   Field field;             ///< as stored; images with channels last
-  std::int64_t first = 0;  ///< its first number in the row
+  std::int64_t first = 0;  ///< index of its first number in the row
   bool has_statistics = false;
-  double value_min = 0, value_max = 1, mean = 0, standard_deviation = 1;  ///< with statistics
+  double value_min = 0, value_max = 1, mean = 0, standard_deviation = 1;  ///< set if has_statistics
 };
 
-/// Names of the numbers of fields that lie side by side: "mass", or "place_0", "place_1" for a field of several.
+/// Names of the numbers of adjacent fields: "mass" for one number; "place_0", "place_1" for a field of several.
 std::vector<std::string> names_of_numbers(std::span<const FieldRange> fields);
 
-/// Label of a position that belongs to no class, as it is delivered (DatasetInfo::ignored_label).
+/// Delivered label of a position that belongs to no class (DatasetInfo::ignored_label).
 inline constexpr std::int32_t kIgnored = -1;
 
 /// Windows over series (window_dataset.hpp).
 struct WindowInfo {
   std::int64_t window = 0, horizon = 0;        ///< steps
-  std::int64_t series = 1, steps = 0;          ///< how many series, and steps of each
+  std::int64_t series = 1, steps = 0;          ///< number of series, and number of steps of each
   std::vector<std::string> target_names = {};  ///< names of the forecast numbers: "load+1"; empty: unknown
 };
 
@@ -42,26 +42,26 @@ struct WindowInfo {
 struct DatasetInfo {
   std::int64_t samples = 0;
   Field x;
-  Field y;  ///< an empty name: packed without labels
-  /// Two or more inputs, whose numbers lie side by side in x, in their order; x is then a row of numbers of the type
-  /// that holds all of them (Dataset::x_type). Empty: x is the input.
+  Field y;  ///< empty name: packed without labels
+  /// Two or more inputs, adjacent in x in this order. x is then a row of numbers of the type that holds all of them
+  /// (Dataset::x_type). Empty: x is the input.
   std::vector<FieldRange> inputs = {};
-  std::vector<FieldRange> targets = {};  ///< likewise of y
+  std::vector<FieldRange> targets = {};  ///< the same for y
   bool labels_are_classes = true;
   /// Masks: the stored label of positions that belong to no class, which are delivered as kIgnored.
   std::optional<std::int64_t> ignored_label;
   std::int64_t classes = 0;         ///< 0: regression; for tokens, the vocabulary
   bool holds_weights = false;       ///< packed with a weight for each sample (kWeightName)
-  bool targets_are_binary = false;  ///< every target is 0 or 1: labels, any number of which a sample has
+  bool targets_are_binary = false;  ///< every target is 0 or 1: a sample may have any number of these labels
   std::vector<std::string> class_names;
   double value_min = 0, value_max = 1;      ///< range of x
   double mean = 0, standard_deviation = 1;  ///< moments of all elements of x; only with a manifest
   bool has_statistics = false;
   std::string source;
   std::optional<TokenInfo> tokens;    ///< set: x and y are windows of tokens, int32 [context]
-  std::optional<TableSchema> table;   ///< set: x are the columns of a table
+  std::optional<TableSchema> table;   ///< set: x has the columns of a table
   std::optional<SampleId> id;         ///< set: samples have names
-  std::optional<WindowInfo> windows;  ///< set: x are windows over series, [window, numbers of a step]
+  std::optional<WindowInfo> windows;  ///< set: x is a window over series, [window, numbers of a step]
 
   /// True for a class label at each position of a sample, with the extents of y.
   bool has_masks() const noexcept { return labels_are_classes && !tokens && y.elements() > 1; }
@@ -77,7 +77,7 @@ struct ShardInfo {
   std::string checksum_x, checksum_y;  ///< hex; "": the file has none
 };
 
-/// Epoch of evaluations, whose samples do not depend on the epoch.
+/// Epoch of evaluations: samples do not depend on an epoch.
 inline constexpr std::int64_t kNoEpoch = -1;
 
 class Dataset {
@@ -104,8 +104,8 @@ class Dataset {
 
   /// Reads samples by index, in the given order. A sample may depend on the epoch (windows start elsewhere in each),
   /// but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside [0,
-  /// classes) (but for those that are ignored), NaN or infinity in float data, numbers beyond the range of float32.
-  /// With an empty x, only y is read.
+  /// classes) (except ignored ones), NaN or infinity in float data, numbers beyond the range of float32. With an empty
+  /// x, only y is read.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
   /// The y of read() in kNoEpoch, without reading x; only tokens need their x for it.

@@ -186,7 +186,7 @@ class DatasetSource final : public SampleSource {
     remark_ = fmt::format("{} missing numbers get the mean of their place in the samples", missing_numbers);
   }
 
-  /// Whole numbers beside other inputs may be ids, whose mean means nothing.
+  /// Refuses to fill whole numbers with means: beside other inputs they may be ids.
   void require_numbers(const FieldRange& input, std::span<const std::int64_t> counts,
                        std::span<const std::int64_t> fractions) const {
     const auto first = static_cast<std::size_t>(input.first), size = static_cast<std::size_t>(input.field.elements());

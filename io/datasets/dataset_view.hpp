@@ -1,5 +1,5 @@
 /// \file
-/// The base of samples that are those of another dataset, but for something.
+/// Base class of datasets that deliver another dataset with changes.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace lockstep::io {
 
-/// Forwards everything to the data that it is made of. A class that derives from it overrides what it changes, and
-/// nothing else; a member that Dataset gets is forwarded here once for all of them.
+/// Forwards everything to the given data. A derived class overrides only what it changes. Each new member of Dataset
+/// must be forwarded here.
 class DatasetView : public Dataset {
  public:
   const DatasetInfo& info() const noexcept override { return data_->info(); }
   const std::vector<ShardInfo>& shards() const noexcept override { return data_->shards(); }
   const std::vector<std::string>& warnings() const noexcept override { return data_->warnings(); }
-  /// The data as they lie on the disk.
+  /// Identifies the stored data.
   std::string fingerprint() const override { return data_->fingerprint(); }
   FileType x_type() const noexcept override { return data_->x_type(); }
   FileType y_type() const noexcept override { return data_->y_type(); }

@@ -1,5 +1,5 @@
 /// \file
-/// The numbers of data sets, as networks receive them.
+/// The types in which networks receive the numbers of datasets, and the conversions to them.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ bool is_wide(FileType type);
 FileType delivered_type(const Field& stored, bool has_range, double low, double high);
 /// Converts elements of `type` to `wanted`, float32 or float64.
 void convert(FileType type, std::span<const std::byte> raw, FileType wanted, std::byte* out);
-/// Position of the first NaN, infinity, or float64 beyond the range of float32.
+/// Index of the first NaN, infinity, or float64 beyond the range of float32.
 std::optional<std::size_t> first_unusable(FileType type, std::span<const std::byte> data);
-/// Samples of a field whose shape has channels last, from channels first. `element`: bytes of a number.
+/// Rearranges samples of a field from channels first to channels last. `element`: bytes of a number.
 void to_channels_last(const Field& field, std::span<const std::byte> samples, std::size_t element,
                       std::span<std::byte> out);
 

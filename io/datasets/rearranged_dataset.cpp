@@ -14,7 +14,7 @@ void require_places(const std::vector<std::int64_t>& places, std::int64_t least,
   }
 }
 
-/// Rows of elements; all-zero bytes are 0 for every type of number.
+/// Copies the elements at `places` from each row; -1 gives zero bytes, which are 0 in every type of number.
 void gather(std::span<const std::byte> from, std::size_t row_bytes, std::size_t element,
             std::span<const std::int64_t> places, std::span<std::byte> to) {
   std::byte* out = to.data();

@@ -1,6 +1,6 @@
 /// \file
-/// Samples of a table with features and targets in another order than in the data: the order of the table that a
-/// network was trained on.
+/// Delivers features and targets of a table in another order than stored: the order of the table that a network was
+/// trained on.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace lockstep::io {
 
-/// Source of each number of a sample: its index in the data; -1: none, the number is 0.
+/// For each delivered number its index in the stored sample; -1: the number is 0.
 struct Arrangement {
   std::vector<std::int64_t> features;
-  std::vector<std::int64_t> targets;  ///< the same for targets, never -1; empty: y stays unchanged
+  std::vector<std::int64_t> targets;  ///< the same for targets, never -1; empty: y is unchanged
 
   bool empty() const noexcept { return features.empty() && targets.empty(); }
 };
 
-/// The data as they are, but for x, the targets, and what info() says of their shapes and columns.
+/// Delivers the data with changes to x, the targets, and their shapes and columns in info().
 class RearrangedDataset final : public DatasetView {
  public:
-  /// `table`: of the samples as they are delivered. Throws std::invalid_argument where the data are no table of float32
-  /// or an arrangement names what they do not have.
+  /// `table`: schema of the delivered samples. Throws std::invalid_argument if the data are not rows of a table, or if
+  /// an index is out of range.
   RearrangedDataset(std::shared_ptr<Dataset> data, Arrangement arrangement, TableSchema table);
 
   const DatasetInfo& info() const noexcept override { return info_; }

@@ -1,5 +1,5 @@
 /// \file
-/// Samples with other class numbers than in the data: the numbers that a network uses.
+/// Delivers samples with the class numbers of a network instead of the stored ones.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace lockstep::io {
 
-/// The data as they are, but for the labels and what info() says of the classes.
+/// Delivers the data with changes to the labels and to the classes in info().
 class RelabelledDataset final : public DatasetView {
  public:
-  /// Class c of `data` becomes `new_class[c]`, one of `classes`, which have `names` or none. Throws
-  /// std::invalid_argument where `data` has no classes, or others than `new_class` speaks of.
+  /// Class c of `data` becomes new_class[c], one of `classes`; `names` has their names or is empty. Throws
+  /// std::invalid_argument if `data` has no classes or another number of them than `new_class`.
   RelabelledDataset(std::shared_ptr<Dataset> data, std::vector<std::int32_t> new_class, std::int64_t classes,
                     std::vector<std::string> names);
 

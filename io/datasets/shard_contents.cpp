@@ -16,7 +16,7 @@ namespace {
 
 std::string listed(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
-/// Puts the names into the wanted order, if they are the same.
+/// Puts `names` into the order of `wanted` if both have the same elements.
 void put_in_order(const std::vector<std::string>& wanted, std::vector<std::string>& names) {
   if (std::ranges::is_permutation(wanted, names)) names = wanted;
 }
@@ -284,7 +284,7 @@ void ShardContents::describe_without_manifest(const DatasetOptions& options) {
   info.samples = set.rows();
   take_fields(first, options);
   info.source = options.path.filename().string();
-  if (const auto& attributes = first.attributes()) {  // shards without their manifest
+  if (const auto& attributes = first.attributes()) {  // shards that have lost their manifest
     info.labels_are_classes = attributes->labels == Labels::classes;
     info.classes = attributes->classes;
     info.ignored_label = attributes->ignored_label;

@@ -19,25 +19,25 @@
 namespace lockstep::io {
 
 struct ShardContents {
-  /// A field, and its range of the row.
+  /// A field, and its place in the row.
   struct Column {
-    std::size_t field = 0;              ///< in the set's files
+    std::size_t field = 0;              ///< index in the set's files
     Field stored;                       ///< images with channels last
-    FileType type = FileType::float32;  ///< in which read_fields() delivers it
+    FileType type = FileType::float32;  ///< type in which read_fields() delivers it
     bool channels_first = false;
     std::int64_t first = 0;
   };
 
-  /// Opens the files, and warns of what it guesses (ShardSet::warnings). Throws FileError.
+  /// Opens the files. ShardSet::warnings() gets its guesses. Throws FileError.
   explicit ShardContents(const DatasetOptions& options);
 
   DatasetInfo info;
   std::vector<Column> inputs;                 ///< one or more
-  std::vector<Column> targets;                ///< several; none if y is one field
+  std::vector<Column> targets;                ///< set if there are several; empty if y is one field
   std::size_t y_field = 1;                    ///< the only target
-  Column only_target;                         ///< likewise, as it is delivered
+  Column only_target;                         ///< the only target as it is delivered
   std::optional<TargetValues> known_targets;  ///< from the manifest
-  std::vector<std::string> id_checksums;  ///< from the manifest: checksums of the names of each shard's samples, hex
+  std::vector<std::string> id_checksums;      ///< from the manifest: checksum of the samples' names in each shard, hex
   std::shared_ptr<ShardSet> owned;
   ShardSet& set;
   bool wide_targets = false;
@@ -45,7 +45,7 @@ struct ShardContents {
   bool one_hot = false;
 
   bool has_y() const noexcept { return !info.y.name.empty(); }
-  /// The range in the manifest decides.
+  /// Uses the range in the manifest, if there is one.
   FileType x_type() const noexcept;
   FileType y_type() const noexcept;
   std::string path_of(std::size_t shard) const { return set.path(shard).string(); }
@@ -59,32 +59,32 @@ struct ShardContents {
  private:
   const std::string& dataset_of(const Column& input) const { return set.file(0).fields()[input.field].dataset; }
   std::string last_word(const Column& input) const;
-  /// True for the name of a field, its path within the file, the path's last word, and "", the only one.
+  /// True if `name` is the field's name, its path within the file, the last part of that path, or "".
   bool is_named(const Column& input, const std::string& name) const;
   void arrange(const Layouts& layouts);
   void arrange(const FieldLayout& given, Column& input) const;
   void arrange(Layout layout, Column& input);
-  /// Gives several inputs their ranges of the row, and its type; likewise several targets.
+  /// Assigns ranges of the row, and its type, to several inputs or targets.
   void lay_side_by_side();
-  /// True if labels of these extents are shaped as the masks of one of the inputs.
+  /// True if labels of these extents have the shape of masks of one of the inputs.
   bool are_shaped_as_masks_of_inputs(std::span<const std::int64_t> shape) const;
-  /// The fields of shards that a reader asks for, by their names: `given` by the user, or the network's `wanted` ones.
+  /// The fields of shards to read: those that the user names, otherwise the network's `wanted` ones if all exist.
   std::vector<std::size_t> chosen(const DatasetOptions& options, const ShardManifest& manifest, FieldRole role) const;
-  /// Takes the fields of shards with several inputs or targets.
+  /// Selects the fields of shards with several inputs or targets.
   void take_fields(const DatasetOptions& options, const ShardManifest& manifest);
-  /// Range and moments of all numbers of the inputs.
+  /// Computes range and moments of all inputs together.
   void together(const std::vector<FieldRange>& ranges);
-  /// Gives masks the extents of their positions. Refuses numbers for each position, and ignored labels elsewhere.
+  /// Sets the extents of masks. Refuses a number at each position, and ignored labels without masks.
   void understand_masks(const DatasetOptions& options);
   std::shared_ptr<ShardSet> open_packed(const DatasetOptions& options);
   void describe_without_manifest(const DatasetOptions& options);
-  /// Takes the fields of other programs' files.
+  /// Selects the fields of other programs' files.
   void take_fields(const ShardFile& first, const DatasetOptions& options);
-  /// One rule for labels of one element, of any type and shape.
+  /// Decides if labels of one element, of any type and shape, are classes.
   bool are_classes(LabelMeaning wanted);
   TargetValues look_at_targets() const;
-  /// Recognises rows of zeros with a single 1 as classes, rows of zeros and ones as labels, and, if classes are wanted,
-  /// rows as long as the samples as masks of series.
+  /// Recognises rows of zeros with a single 1 as classes, and rows of zeros and ones as binary labels. If classes are
+  /// wanted, also recognises rows as long as the samples as masks of series.
   void understand_targets(const DatasetOptions& options);
   void count_classes(LabelMeaning wanted);
 };

@@ -21,7 +21,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Labels up to this size stay in memory: one read less per sample.
+/// Labels up to this size stay in memory, which saves one read per sample.
 constexpr std::uint64_t kResidentLabelBytes = std::uint64_t{16} << 20;
 
 }  // namespace
@@ -65,7 +65,7 @@ struct ShardedDataset::Files : ShardContents {
     if (!options.weight.empty()) open_weights(options);
   }
 
-  /// Opens the same files once more, for the data set of weights.
+  /// Opens the same files again for the weights.
   void open_weights(const DatasetOptions& options) {
     for (const ShardInfo& shard : set.shards()) {
       const IoDeadline::Operation looking(options.deadline, IoDeadline::Kind::reading, shard.file);
@@ -222,7 +222,7 @@ struct ShardedDataset::Files : ShardContents {
     return all;
   }
 
-  /// Reads through the library: names are read only once, by the code that writes them down.
+  /// Reads through the library. Names are read seldom, so speed does not matter.
   void read_ids(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
     const std::filesystem::path& path = set.path(shard);
     const IoDeadline::Operation reading(deadline, IoDeadline::Kind::reading, path);

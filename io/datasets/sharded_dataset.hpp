@@ -27,38 +27,39 @@ enum class Layout {
 
 /// The order of one field's extents.
 struct FieldLayout {
-  std::string field;    ///< its name; "": the only one
-  std::string letters;  ///< "nchw", "nhwc", "ncdhw", "ncl": n counts samples; c, the channels, is first or last
+  std::string field;    ///< its name; "": the only field
+  std::string letters;  ///< "nchw", "nhwc", "ncdhw", "ncl": n counts samples; c (channels) is first or last
   bool operator==(const FieldLayout&) const = default;
 };
-/// Empty if `letters` are such an order, else what is wrong with them.
+/// The fault in `letters`; empty if they are valid.
 std::string layout_objection(std::string_view letters);
 
 struct Layouts {
   Layouts(Layout of_images = Layout::automatic) : images(of_images) {}
-  Layout images;                         ///< the order of fields that `fields` does not name
-  std::vector<FieldLayout> fields = {};  ///< by letters
+  Layout images;                         ///< order of the fields that are not in `fields`
+  std::vector<FieldLayout> fields = {};  ///< order of single fields
   bool operator==(const Layouts&) const = default;
 };
 
 struct DatasetOptions {
   std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
-  /// Dataset names, for other programs' files, or of shards with several fields; several have commas between them
-  /// (ShardFile). "x" and "y" are all fields of shards.
+  /// Names of datasets in other programs' files, or of fields of shards; several names have commas between them
+  /// (ShardFile). "x" and "y" stand for all fields of shards.
   std::string x = "x";
   std::string y = "y";
-  /// Inputs and targets that the reader would like, in its order: taken unless x and y say otherwise. They may be
-  /// missing.
+  /// Inputs and targets that the network uses, in its order. If the data have all of them, and x and y are not set,
+  /// these are read; otherwise all fields are. In other programs' files they only determine the order.
   std::vector<std::string> wanted = {}, wanted_targets = {};
-  std::string weight = {};                      ///< data set with one number of at least 0 per sample; "": none
+  std::string weight = {};                      ///< dataset with one number per sample, >= 0; "": none
   Unlabelled unlabelled = Unlabelled::refused;  ///< for other programs' files without y
   Gaps gaps = {};                               ///< for other programs' files with missing numbers
   Layouts layout = {};
-  /// Meaning of labels in other programs' files; rows of zeros with a single 1 are classes, too.
+  /// Meaning of labels in other programs' files. Rows of zeros with a single 1 also count as classes.
   LabelMeaning labels = LabelMeaning::automatic;
-  /// Masks: the label of positions that belong to no class; nullopt: as the manifest says.
+  /// Masks: the label of positions that belong to no class; nullopt: as in the manifest.
   std::optional<std::int64_t> ignored_label = {};
-  bool wide_targets = false;  ///< targets that float32 may not hold (float64, integers of 32, 64 bits) stay float64
+  bool wide_targets =
+      false;  ///< targets that float32 may not hold (float64, integers of 32 and 64 bits) become float64
   IoDeadline* deadline = nullptr;             ///< limit for opening and reading; outlives the dataset. nullptr: none
   std::shared_ptr<SharedShards> shared = {};  ///< shards of `path` that all ranks opened together; nullptr: opened here
 };
@@ -83,12 +84,12 @@ class ShardedDataset final : public Dataset {
   void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const override;
   bool has_weights() const noexcept override;
   void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const override;
-  /// Reads fields in types of their own, not side by side: stored_fields()[f].bytes() of each sample into buffers[f].
-  /// For data with several inputs or targets.
+  /// Reads each field in its own type into its own buffer: stored_fields()[f].bytes() per sample into buffers[f]. For
+  /// data with several inputs or targets.
   void read_fields(std::span<const std::int64_t> samples, std::span<const std::span<std::byte>> buffers) const;
   /// The fields as read_fields() delivers them, in the order of SampleSource::roles().
   std::vector<Field> stored_fields() const;
-  /// Marks, for x and for y, the samples from `first` on that miss a number; all are in one shard.
+  /// Flags, for x and for y, of the samples from `first` on that lack a number; all are in one shard.
   struct MissingRows {
     std::vector<bool> x, y;
   };

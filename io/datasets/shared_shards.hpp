@@ -1,9 +1,9 @@
 /// \file
-/// Packed shards that the ranks of a job open together. With F files and P ranks, every rank opening every file means F
-/// x P opens at the start, more than file systems can handle (1,024 files, 16,384 ranks: 17 million). Rank r therefore
-/// opens the files r, r + P, ... and compares them with the manifest. The ranks exchange everything that must be known
-/// about all files. A rank opens any other file when it reads it, and compares it then. Ranks with their own copies (in
-/// node-local storage) share with the ranks that see the same copy, which identity() identifies.
+/// Packed shards that the ranks of a job open together. If every one of P ranks opened all F files, the start would
+/// open F x P files, more than file systems can handle (1,024 files, 16,384 ranks: 17 million). So rank r opens the
+/// files r, r + P, ... and compares them with the manifest, and the ranks exchange the facts about all files. A rank
+/// opens any other file, and compares it, when it first reads it. Ranks with copies of their own (in node-local
+/// storage) share with the ranks that see the same copy, which identity() identifies.
 #pragma once
 
 #include <filesystem>

@@ -12,7 +12,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Fixed for ever: another key would move samples of existing runs from one part to the other.
+/// Must never change: another key would move samples of existing runs to the other part.
 constexpr std::uint64_t kSplitKey = 20220511;
 
 std::int64_t validation_samples(const DatasetInfo& info, double share) {
@@ -74,7 +74,7 @@ std::string SplitDataset::fingerprint() const {
                      part_ == Part::training ? "training" : "validation");
 }
 
-/// Indices, among all samples, of samples of the part.
+/// Converts indices of samples in the part to indices among all samples.
 std::vector<std::int64_t> SplitDataset::in_all(std::span<const std::int64_t> samples) const {
   std::vector<std::int64_t> all(samples.size());
   std::transform(samples.begin(), samples.end(), all.begin(), [this](std::int64_t index) {

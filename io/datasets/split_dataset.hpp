@@ -1,5 +1,5 @@
 /// \file
-/// A part of a data set that comes unsplit: most samples for training, or the others for validation.
+/// One of two parts of an unsplit dataset: most samples for training, the others for validation.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,8 @@
 
 namespace lockstep::io {
 
-/// Among every N/V consecutive samples, one is for validation; a hash of the block's number selects it. The part of a
-/// sample thus depends on N and V alone, not on a seed or rank, and data in the order of their classes are split
-/// evenly. Takes no memory.
+/// One of every N/V consecutive samples is for validation; a hash of the block's number selects it. So the part of a
+/// sample depends only on N and V, not on a seed or rank, and data sorted by class are split evenly. Takes no memory.
 class SampleSplit {
  public:
   /// Requires 0 < validation < samples.
@@ -50,7 +49,7 @@ class SplitDataset final : public DatasetView {
   void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const override;
   std::vector<std::int64_t> shard_counts() const override;
   void will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept override;
-  /// The training part answers for the files of both.
+  /// Only the training part checks the files, which both parts share.
   std::uint64_t verify(int part, int parts) const override;
   void check_unchanged(int part, int parts) override;
 

@@ -1,5 +1,5 @@
 /// \file
-/// Samples whose numbers, or targets, are standardised on reading.
+/// Standardises the numbers of samples, or their targets, when they are read.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,12 @@
 
 namespace lockstep::io {
 
-/// The data as they are, but for the numbers that read() delivers. info() speaks of them as they are stored.
+/// Delivers the data with changes only to the numbers. info() describes the stored numbers.
 class StandardizedDataset final : public DatasetView {
  public:
-  /// An empty scale leaves x unchanged; otherwise x_type() is float32. Targets become float32, scaled or not. Throws
-  /// std::invalid_argument if a scale has other features than a sample, or if y are not targets.
+  /// An empty scale leaves x unchanged; otherwise x_type() is float32. float64 targets become float32, with or without
+  /// a scale. Throws std::invalid_argument if a scale has another number of features than a sample, or if y has no
+  /// targets.
   StandardizedDataset(std::shared_ptr<Dataset> data, FeatureScale x, FeatureScale y);
 
   FileType x_type() const noexcept override { return x_.empty() ? data().x_type() : FileType::float32; }

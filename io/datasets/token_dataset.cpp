@@ -216,7 +216,7 @@ std::int64_t TokenDataset::block_multiple() const noexcept {
 void TokenDataset::will_need(std::int64_t first, std::int64_t count, std::int64_t) const noexcept {
   constexpr std::size_t kTokensField[] = {0};
   files_->set.will_need(kTokensField, first * files_->context,
-                        (count + 1) * files_->context);  // one more: the epoch's shift
+                        (count + 1) * files_->context);  // the epoch's shift adds one window
 }
 
 std::uint64_t TokenDataset::verify(int part, int parts) const {

@@ -1,8 +1,8 @@
 /// \file
-/// A corpus of tokens as windows: sample i has tokens [i T + s, (i + 1) T + s) as x, and the same tokens one further as
-/// y; T is the context. The shift s is 0 in evaluation and without shifts. In training it is uniform in [0, T), a
-/// function of (seed, epoch), so that windows start elsewhere in each epoch. The number of samples fits for every s:
-/// floor((tokens - T) / T). Windows may cross from a shard into the next one.
+/// Windows over a corpus of tokens. Sample i has the tokens [i T + s, (i + 1) T + s) as x, and the tokens one position
+/// later as y; T is the context. The shift s is 0 in evaluations and with shift = false. In training it is uniform in
+/// [0, T), a function of (seed, epoch), so windows start elsewhere in each epoch. There are floor((tokens - T) / T)
+/// samples, which is valid for every s. Windows may cross from one shard into the next.
 #pragma once
 
 #include <cstdint>

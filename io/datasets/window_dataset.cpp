@@ -21,7 +21,7 @@ namespace {
   throw FileError({.file = path, .what = std::move(what)});
 }
 
-/// The series in the data: how many, steps of each, numbers of a step.
+/// The number of series, and the number of steps of each. Refuses data without series.
 WindowInfo series_in(const DatasetInfo& data, const WindowOptions& options, const std::filesystem::path& path) {
   const std::vector<std::int64_t>& shape = data.x.sample_shape;
   if (data.tokens) refuse(path, "holds tokens, and --window is for series of numbers");
@@ -95,7 +95,7 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
   for (std::int64_t h = 1; std::ssize(names) == targets_ && h <= options.horizon; ++h) {
     for (const std::string& name : names) windows.target_names.push_back(fmt::format("{}+{}", name, h));
   }
-  info_.targets.clear();  // they lie side by side in y
+  info_.targets.clear();  // they are adjacent in y
   info_.samples = windows.series * (windows.steps - needed + 1);
   info_.x = {info_.x.name, x_type_, {options.window, numbers_ + (has_targets_ ? targets_ : 0)}};
   info_.y = {options.to_the_end ? "" : "y", y_type_, {options.horizon * targets_}};
@@ -104,12 +104,12 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
   info_.class_names.clear();
   info_.targets_are_binary = info_.holds_weights = false;
   info_.has_statistics = info_.has_statistics && !has_targets_;
-  constexpr std::int64_t kDigits = 20;  // digits of a number of 64 bits
+  constexpr std::int64_t kDigits = 20;  // decimal digits of a 64-bit number
   info_.id = SampleId{.name = windows.series > 1 ? "series:step" : "step", .bytes = 2 * kDigits + 1};
   info_.windows = std::move(windows);
 }
 
-/// Names of the numbers that are forecast at a step: columns of a table, or fields with their numbers.
+/// Names of the numbers that are forecast at a step: the columns of a table, or the numbers of fields.
 std::vector<std::string> WindowDataset::names_of_forecasts() const {
   if (info_.table && has_targets_) return info_.table->labels;
   if (!has_targets_) {
@@ -160,7 +160,7 @@ WindowDataset::Steps WindowDataset::read_steps(std::int64_t series, std::int64_t
 
 namespace {
 
-/// Copies parts of rows of numbers: out[row, at ...] = in[first + row, ...], all `width` of a row.
+/// Copies columns of rows: out[row, at + i] = in[first + row, i] for i < width.
 template <class Out>
 void copy_rows(FileType type, std::span<const std::byte> in, std::int64_t first, std::int64_t rows, std::int64_t width,
                std::span<std::byte> out, std::int64_t out_width, std::int64_t at) {
@@ -234,7 +234,7 @@ WindowPart::WindowPart(std::shared_ptr<Dataset> windows, double share, Part part
   const WindowInfo& all = info_.windows.value();
   all_of_series_ = info_.samples / all.series;
   const auto held = static_cast<std::int64_t>(std::ceil(static_cast<double>(all.steps) * share));
-  const std::int64_t cut = all.steps - held;  // first step of the validation's forecasts
+  const std::int64_t cut = all.steps - held;  // first step that validation forecasts
   const std::int64_t training = cut - all.window - all.horizon + 1, first = std::max<std::int64_t>(0, cut - all.window);
   if (training < 1 || first >= all_of_series_) {
     throw FileError(fmt::format(

@@ -1,8 +1,8 @@
 /// \file
-/// Windows over series of numbers, by index arithmetic, without copies. The steps of a series are the samples of other
-/// data in their order (the rows of a table or an array: one series), or lie within each sample (samples of steps x
-/// numbers: as many series). Window i of a series has its steps [i, i + W) as x and what is to be forecast at the H
-/// steps behind them as y. A step's x are all its numbers: those of the rows' x and then their targets, which are known
+/// Windows over series of numbers, computed from the index, without copies. The data hold one series whose steps are
+/// the samples (rows of a table or an array), or one series within each sample ([steps, numbers]). Window i of a series
+/// has steps [i, i + W) as x, and the forecast numbers of the next H steps as y. A step's x has all its numbers: x of
+/// the row, then its targets, because past targets are known. Targets are forecast; without targets, all numbers are.
 /// of the past. What is forecast are the targets, or all numbers if there are none.
 #pragma once
 
@@ -19,15 +19,15 @@
 namespace lockstep::io {
 
 struct WindowOptions {
-  std::int64_t window = 0, horizon = 0;  ///< steps that a forecast sees, and steps of the forecast
-  /// Windows up to the end of each series, without y: what comes behind it is forecast, too.
+  std::int64_t window = 0, horizon = 0;  ///< steps of x, and steps of the forecast
+  /// True: windows without y up to the end of each series, for forecasts beyond it.
   bool to_the_end = false;
 };
 
 class WindowDataset final : public DatasetView {
  public:
-  /// path: of the data, for messages. Throws FileError: a series that is shorter than window + horizon, classes in
-  /// place of targets, samples of three extents or more, rows that were drawn by chance.
+  /// `path`: path of the data, for messages. Throws FileError for series shorter than window + horizon, classes instead
+  /// of targets, samples with three or more extents, and rows that are not consecutive in time.
   WindowDataset(std::shared_ptr<Dataset> data, const WindowOptions& options, const std::filesystem::path& path);
 
   const DatasetInfo& info() const noexcept override { return info_; }
@@ -39,7 +39,7 @@ class WindowDataset final : public DatasetView {
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
   bool has_weights() const noexcept override { return false; }
-  /// The step, of the data's first series or of "SERIES:STEP", at which a forecast begins; counted from 0.
+  /// Names the step at which the forecast begins, from 0 on: "STEP", or "SERIES:STEP" for several series.
   void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const override;
   std::vector<std::int64_t> shard_counts() const override { return {info_.samples}; }
   std::size_t stored_bytes() const noexcept override;
@@ -47,25 +47,25 @@ class WindowDataset final : public DatasetView {
   void will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept override;
 
  private:
-  /// Steps [first, first + count) of a series, as the data have them: numbers of x, and targets.
+  /// Steps [first, first + count) of a series, as stored: the numbers of x, and the targets.
   struct Steps;
   std::vector<std::string> names_of_forecasts() const;
   Steps read_steps(std::int64_t series, std::int64_t first, std::int64_t count, std::int64_t epoch) const;
 
   WindowOptions options_;
-  bool within_;  ///< series lie within samples
+  bool within_;  ///< true: each sample is a series
   bool has_targets_;
-  std::int64_t numbers_, targets_;  ///< numbers of a step: in the rows' x; forecast
+  std::int64_t numbers_, targets_;  ///< numbers of a step in the rows' x; forecast numbers of a step
   FileType x_type_, y_type_;
   DatasetInfo info_;
 };
 
-/// A part of windows, split by time: the windows that are all before the cut of their series, which is for training, or
-/// those whose forecasts begin behind it, though they may see steps before it. No step is forecast in both.
+/// A part of the windows, split by time. Training windows end before the cut of their series. Validation windows have
+/// all forecast steps behind the cut, but x may begin before it. No step is forecast in both parts.
 class WindowPart final : public DatasetView {
  public:
   using Part = SplitDataset::Part;
-  /// `share` of the steps of each series are for validation. `windows`: of a WindowDataset. Throws FileError if a part
+  /// The last `share` of each series' steps is for validation. `windows`: a WindowDataset. Throws FileError if a part
   /// would have no window.
   WindowPart(std::shared_ptr<Dataset> windows, double share, Part part);
 
@@ -81,7 +81,7 @@ class WindowPart final : public DatasetView {
   }
   std::vector<std::int64_t> shard_counts() const override { return {info_.samples}; }
   void will_need(std::int64_t first, std::int64_t count, std::int64_t epoch) const noexcept override;
-  /// The training part answers for the files of both.
+  /// Only the training part checks the files, which both parts share.
   std::uint64_t verify(int part, int parts) const override;
   void check_unchanged(int part, int parts) override;
 
@@ -91,7 +91,8 @@ class WindowPart final : public DatasetView {
 
   Part part_;
   DatasetInfo info_;
-  std::int64_t of_series_, all_of_series_, first_;  ///< windows of a series: in the part, in all; the part's first one
+  std::int64_t of_series_, all_of_series_,
+      first_;  ///< windows per series in this part and in all; index of this part's first window in a series
 };
 
 }  // namespace lockstep::io
