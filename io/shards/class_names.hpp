@@ -1,5 +1,6 @@
 /// \file
-/// Names of classes that may be whole numbers: 2, 2.0 and +2 are one class, and 10 comes after 9.
+/// Names of classes. Names that are whole numbers are compared as numbers: 2, 2.0 and +2 are one class, and 10 comes
+/// after 9.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ std::optional<std::int64_t> class_number(std::string_view text);
 std::string class_name(std::string_view text);
 /// Sorts by number if all names are whole numbers, otherwise by bytes.
 void sort_class_names(std::vector<std::string>& names);
-/// "0", "1", ... : names of unnamed classes.
+/// Names for classes without names: "0", "1", ...
 std::vector<std::string> numbered_classes(std::int64_t classes);
 /// True if there are names and all of them are whole numbers.
 bool all_whole_numbers(const std::vector<std::string>& names);

@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr const char* kDescribes = "the description of its data";
 
-/// Adds a scale if there is one: checkpoints of older versions have none.
+/// Adds a scale if it is not empty. Checkpoints of older versions have no such entry.
 void add_scale(json& object, const char* key, const FeatureScale& scale) {
   if (scale.empty()) return;
   object[key] = {{"mean", scale.mean}, {"deviation", scale.deviation}};
@@ -41,7 +41,7 @@ FeatureScale scale_entry(const json& object, const char* key) {
 
 bool flag_entry(const json& object, const char* key) { return integer_entry(object, key) != 0; }
 
-/// Empty where there are none: checkpoints of older versions know fewer.
+/// The list, or an empty one without the entry, as in checkpoints of older versions.
 std::vector<float> floats_entry(const json& object, const char* key) {
   std::vector<float> narrow;
   if (!object.contains(key)) return narrow;

@@ -16,12 +16,12 @@
 namespace lockstep::io {
 
 struct DataDescription {
-  Field x;  ///< as stored; for tokens, a window of them; for several inputs, the row of all their numbers
-  std::vector<Field> inputs = {};  ///< the inputs side by side in x, if there are several; channels last
+  Field x;  ///< as stored; for tokens, a window; for several inputs, the row of all their numbers
+  std::vector<Field> inputs = {};  ///< the inputs, adjacent in x, if there are several; channels last
   std::string layout;  ///< layout of a sample: "features", "height, width", "height, width, channels", "tokens", or ""
-  bool has_range = false;  ///< the range of x is known: between these two
+  bool has_range = false;  ///< value_min and value_max are known
   double value_min = 0, value_max = 1;
-  bool has_statistics = false;  ///< statistics of x over all elements are known
+  bool has_statistics = false;  ///< mean and standard_deviation over all elements of x are known
   double mean = 0, standard_deviation = 1;
   Labels labels = Labels::none;  ///< none for tokens: the target is the next token
   std::int64_t classes = 0;
@@ -29,20 +29,20 @@ struct DataDescription {
   std::vector<std::int64_t> mask = {};             ///< extents of the positions that have a class each; empty: no masks
   std::vector<std::string> class_names;            ///< name of each output, in order; empty: unknown
   std::vector<std::string> target_names;           ///< name of each target; empty: unknown
-  std::vector<std::string> target_units;           ///< likewise
-  /// Samples of each class, or the mean or the median of each target as the network learns it: what a predictor knows
-  /// that looks at no sample. Empty: not known, or another one of them is.
+  std::vector<std::string> target_units;           ///< unit of each target; empty: unknown
+  /// Statistics for predictions that do not depend on the sample: number of samples of each class, or the mean or the
+  /// median of each target as the network learns it. At most one of the three is set.
   std::vector<std::int64_t> class_counts = {};
   std::vector<float> target_means = {}, target_medians = {};
-  bool labels_in_part = false;            ///< these are of some of the samples: there are very many
+  bool labels_in_part = false;            ///< these statistics cover only a part of very many samples
   double scale = 1, shift = 0;            ///< the network's input is scale * x + shift
   FeatureScale features = {};             ///< if present, standardises x first
-  FeatureScale targets = {};              ///< likewise what the network learns to predict
-  bool per_image = false;                 ///< and then every image less its mean, over its deviation
+  FeatureScale targets = {};              ///< if present, standardises the targets that the network learns
+  bool per_image = false;                 ///< true: then standardises each image by its own mean and deviation
   std::string augmentation;               ///< augmentation of training, as --augment takes it
   std::string source;                     ///< source of the samples, for people
-  std::optional<TableSchema> table = {};  ///< the columns of x, where it is a table; with windows, of a step
-  std::int64_t window = 0, horizon = 0;   ///< steps of windows over series, and of their forecasts; 0: no windows
+  std::optional<TableSchema> table = {};  ///< columns of x if it is a table; with windows, columns of a step
+  std::int64_t window = 0, horizon = 0;   ///< steps of a window over series, and of its forecast; 0: no windows
 
   bool operator==(const DataDescription&) const = default;
 };

@@ -16,7 +16,7 @@ bool is_constant(const FeatureSpread& feature, double rounding = kFloatRounding)
   return !(feature.deviation > rounding * std::abs(feature.mean));
 }
 
-/// Calls work(first number, first feature, features) for each turn of features in whole samples.
+/// Calls work(first number, first feature, features) for each group of consecutive features, in whole samples.
 template <class Work>
 void each_turn(const FeatureScale& scale, std::size_t numbers, const Work& work) {
   const std::size_t features = scale.mean.size();

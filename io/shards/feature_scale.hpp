@@ -1,6 +1,6 @@
 /// \file
-/// Standardises numbers to mean 0 and deviation 1, feature by feature: the columns of a table, the channels of an
-/// image, the targets of a regression.
+/// Standardises numbers to mean 0 and deviation 1 for each feature: the columns of a table, the channels of an image,
+/// the targets of a regression.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@
 
 namespace lockstep::io {
 
-/// A range of a sample's numbers with features of its own, which take turns in it.
+/// A range of a sample's numbers with features of its own, which alternate in it.
 struct FeaturePart {
   std::int64_t elements = 0;  ///< numbers of a sample; a multiple of `features`
   std::int64_t features = 0;
   bool operator==(const FeaturePart&) const = default;
 };
 
-/// A scale of `mean.size()` features, which take turns: element i of a sample belongs to feature i % size. Empty: the
+/// A scale of `mean.size()` features, which alternate: element i of a sample belongs to feature i % size. Empty:
 /// numbers stay unchanged.
 struct FeatureScale {
   std::vector<double> mean;       ///< means; for data delivered as float32, float32 numbers
   std::vector<double> deviation;  ///< > 0, one per feature; 1 if all numbers of a feature are equal
-  /// The parts of a sample that consists of several fields, side by side; their features follow each other in `mean`.
-  /// Empty: the sample is one part.
+  /// The adjacent parts of a sample that consists of several fields; `mean` has the features of the first part, then
+  /// those of the second, and so on. Empty: the sample is one part.
   std::vector<FeaturePart> parts = {};
 
   bool empty() const noexcept { return mean.empty(); }
-  /// True if samples of so many numbers have these features.
+  /// True if samples of `elements` numbers can have these features.
   bool fits(std::int64_t elements) const noexcept;
   /// number = (number - mean) / deviation, computed as (number - mean) * (1 / deviation) in float, on whole samples.
   void apply(std::span<float> numbers) const;

@@ -9,9 +9,9 @@
 
 namespace lockstep::io {
 
-/// A keyed permutation of [0, size): a Feistel network on the next power of two, walked until it lands inside (fewer
-/// than two rounds on average). Any element by itself; Black and Rogaway, "Ciphers with arbitrary finite domains",
-/// CT-RSA 2002.
+/// A keyed permutation of [0, size): a Feistel network on the next power of two, repeated until the result is in the
+/// range (fewer than two rounds on average). Computes any element on its own. Black and Rogaway, "Ciphers with
+/// arbitrary finite domains", CT-RSA 2002.
 class Permutation {
  public:
   Permutation() = default;

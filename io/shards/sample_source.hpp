@@ -1,5 +1,6 @@
 /// \file
-/// Sources of samples for `pack`: one forward pass in blocks over fields x and y, or over the tokens of a corpus.
+/// Sources of samples for `pack`. A source is read once from front to back, in blocks: the fields of samples, or the
+/// tokens of a corpus.
 #pragma once
 
 #include <cstdint>
@@ -28,32 +29,32 @@ struct Field {
 };
 
 inline constexpr const char* kWeightName = "weight";
-/// The names of samples: from a column of a table, or the names of files.
+/// The names of samples: cells of a column of a table, or names of files.
 struct SampleId {
   std::string name;        ///< name of the column; "file" for names of files
   std::int64_t bytes = 0;  ///< length of the longest name, at least 1; shorter ones are padded with zeros
   bool operator==(const SampleId&) const = default;
 };
-inline constexpr const char* kIdName = "id";  ///< name of the dataset
+inline constexpr const char* kIdName = "id";  ///< name of the dataset of names
 
-/// The use of a field, where samples have more than one x and one y.
+/// Role of a field if samples have several inputs or targets.
 enum class FieldRole { input, target };
 
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  /// x; y with labels or targets; and perhaps kWeightName, a float32 of at least 0 that multiplies a sample's loss. For
-  /// a corpus, "tokens" alone, one integer each.
+  /// x; y with labels or targets; and optionally kWeightName, a float32 >= 0 that multiplies a sample's loss. A corpus
+  /// has only "tokens", one integer each.
   virtual std::vector<Field> fields() const = 0;
-  /// The role of each field, where there are several inputs or targets: the first input, the first target (if there is
-  /// one), then the other inputs, then the other targets. Empty: the fields are as above.
+  /// The role of each field if there are several inputs or targets. The order is: first input, first target (if any),
+  /// other inputs, other targets. Empty: the fields are as described above.
   virtual std::vector<FieldRole> roles() const { return {}; }
   virtual std::int64_t count() const = 0;       ///< number of samples, known before the first read
   virtual std::string description() const = 0;  ///< for the manifest: "idx train-images-idx3-ubyte.gz"
   /// True if labels are class indices (cross-entropy), false for regression targets.
   virtual bool labels_are_classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// Masks: the label of positions that belong to no class; nullopt: every position has one.
+  /// Masks: the label of positions that belong to no class; nullopt: all positions have a class.
   virtual std::optional<std::int64_t> ignored_label() const { return std::nullopt; }
   /// Columns of a table; nullopt: not a table.
   virtual std::optional<TableSchema> table() const { return std::nullopt; }
@@ -61,14 +62,14 @@ class SampleSource {
   virtual std::optional<SampleId> sample_id() const { return std::nullopt; }
   /// Remarks for users about the interpretation of the samples, one sentence each.
   virtual std::vector<std::string> remarks() const { return {}; }
-  /// Vocabulary of a corpus (a reader that reaches the end fills in tokens and bytes_per_token); nullopt: not a corpus.
+  /// Vocabulary of a corpus; nullopt: not a corpus. At the end of a pass the reader sets tokens and bytes_per_token.
   virtual std::optional<TokenInfo> token_info() const { return std::nullopt; }
   /// Bytes of a corpus's text for the tokens read or skipped so far; 0: unknown.
   virtual std::uint64_t source_bytes() const { return 0; }
-  /// Recomputes the checksums of part, part + parts, ... of the files, if they have any: packed data get new checksums,
-  /// which would hide damage. Throws FileError at the first that differs.
+  /// Recomputes the checksums of the files part, part + parts, ..., if they have any. Packed data get new checksums,
+  /// which would hide earlier damage. Throws FileError at the first checksum that differs.
   virtual void verify(int part, int parts);
-  /// fields(), followed by the names of the samples, if they have names.
+  /// fields(), then the names of the samples, if they have names.
   std::vector<Field> stored_fields() const;
   /// Reads the next `samples` samples; buffers[f] has samples * stored_fields()[f].bytes(). Throws FileError naming
   /// file and position if the file ends early or has invalid content.
@@ -85,12 +86,12 @@ struct ArrayLabels {
 /// IDX (yann.lecun.com format), plain or .gz: x images, y labels or masks (may be empty: no labels).
 std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y,
                                        const ArrayLabels& labels = {});
-/// NumPy .npy, C order; y may be empty.
+/// NumPy .npy, C order. An empty y: no labels.
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
                                        const ArrayLabels& labels = {});
 
-/// NumPy .npz: arrays of one file, by their names; several inputs, or several targets of numbers, have commas between
-/// them. No labels if y is "y" and there is no array of that name.
+/// NumPy .npz: arrays of one file, by name. Several inputs, or several numeric targets, have commas between them. There
+/// are no labels if y is "y" and the file has no such array.
 std::unique_ptr<SampleSource> open_npz(const std::filesystem::path& file, const std::string& x, const std::string& y,
                                        const ArrayLabels& labels = {});
 
@@ -120,9 +121,8 @@ struct CsvOptions {
   Text text = Text::one_hot;  ///< columns of texts: one input of 0 or 1 per different text
   enum class Missing { error, drop, mean };
   Missing missing = Missing::error;  ///< missing cells: an error, drop the line, or use the column's mean
-  /// Takes columns, categories, means and classes from another table. Then `label_is_class`, `ignored`, `categories`
-  /// and `text` have no effect, and without `label_column` the labels are the columns of that table's labels, if
-  /// present.
+  /// Takes columns, categories, means and classes from another table. `label_is_class`, `ignored`, `categories` and
+  /// `text` then have no effect. Without `label_column` the labels are the columns of that table's labels, if present.
   std::optional<TableEncoding> encoding = {};
   UnknownCategories unknown = UnknownCategories::error;  ///< with `encoding`
 
@@ -131,10 +131,10 @@ struct CsvOptions {
 /// Throws FileError for every fault of the table that the options do not allow.
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
 
-/// Classification: Gaussian clusters around centres that the seed determines, so far apart (8 standard deviations
-/// between the nearest two) that a linear model can separate them. Regression: the tutorials' y = 2x + 1, averaged over
-/// features: y = sum_j (2 x_j + 1) / features + noise, x uniform in [-1, 1). Every number is a function of (seed,
-/// sample index).
+/// Artificial samples; every number is a function of (seed, sample index). Classification: Gaussian clusters around
+/// centres that depend on the seed. The nearest two centres are 8 standard deviations apart, so a linear model can
+/// separate the clusters. Regression: y = 2x + 1 as in tutorials, averaged over features: y = sum_j (2 x_j + 1) /
+/// features + noise, x uniform in [-1, 1).
 struct SyntheticOptions {
   enum class Task { classification, regression };
   Task task = Task::classification;
@@ -152,7 +152,8 @@ struct TextOptions {
   std::int64_t vocabulary = 0;         ///< char, word: maximum number of tokens, including <unk>; 0: all, no <unk>
   std::optional<TokenInfo> from = {};  ///< existing vocabulary for encoding; always set for bpe
 };
-/// UTF-8 text (bytes: anything), plain or .gz, several files one after another: a corpus. Each file is read twice.
+/// UTF-8 text (with byte tokens, any bytes), plain or .gz: the files, one after another, are the corpus. Each file is
+/// read twice.
 std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options);
 /// Learns a byte pair vocabulary of at most `vocabulary` tokens from text (byte_pair_training.hpp), plain or .gz.
 /// <|endoftext|> in the text is one token and not part of a word. Throws FileError.
@@ -171,12 +172,12 @@ enum class CifarKind { cifar10, cifar100 };
 std::unique_ptr<SampleSource> open_cifar(const std::vector<std::filesystem::path>& paths, CifarKind kind);
 
 struct ImageFolderOptions {
-  /// Size of all samples; 0: the images' own size, which must be equal.
+  /// Size of all samples; 0: the size of the images, which must all be equal.
   std::int64_t height = 0, width = 0;
-  /// true: scaled until the shorter side fits, then the centre is cut out; false: scaled to exactly this size.
+  /// true: scales until the shorter side fits, then cuts out the centre; false: scales to exactly this size.
   bool crop = true;
   bool scale = true;          ///< false: all images have this size already
-  std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey where all images are
+  std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey if all images are grey
   int threads = 1;            ///< decoding threads
 };
 /// A folder with one sub-folder of image files per class, at any depth: x is uint8 [height, width, channels], or uint16

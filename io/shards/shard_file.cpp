@@ -40,7 +40,7 @@ std::optional<std::string> alone_of_name(const std::vector<std::string>& dataset
   return *first;
 }
 
-/// The datasets that a text names.
+/// Splits a text into names of datasets, unless the whole text is a name.
 std::vector<std::string> datasets_named(const Hdf5File& file, const std::string& text) {
   if (text.find(',') == std::string::npos || file.has(text)) {
     return text.empty() ? std::vector<std::string>{} : std::vector<std::string>{text};
@@ -231,7 +231,7 @@ std::string choice_text(const std::string& x, const std::string& y) {
 
 }  // namespace
 
-/// Chooses datasets: without given names x and y, or if these are missing, others that fit.
+/// Replaces the default names x and y, if the file does not have them, by other datasets that fit.
 void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unlabelled unlabelled) {
   if (!file.dangling(x).empty() || (!y.empty() && !file.dangling(y).empty())) return;  // describe() reports it
   const bool wants_x = x == "x" && !file.has(x), wants_y = y == "y" && !file.has(y);
@@ -285,7 +285,7 @@ void ShardFile::number_texts(const std::vector<std::string>& names) {
   }
 }
 
-/// A single input is "x" and a single target "y"; several have names of their own.
+/// A single input is named "x" and a single target "y"; several keep their own names.
 void ShardFile::describe_all(const Hdf5File& file, const std::vector<std::string>& inputs,
                              const std::vector<std::string>& targets) {
   std::vector<std::string> all = inputs;

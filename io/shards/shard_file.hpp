@@ -32,7 +32,7 @@ struct StoredField {
   bool compressed = false;
   bool native_order = true;
   bool in_this_file = true;    ///< false: behind an external link, or in virtual or external storage
-  bool text = false;           ///< strings; the numbers are those of their names, and field.type is int32
+  bool text = false;           ///< strings; read_rows() delivers the number of each, and field.type is int32
   StoredMeaning meaning = {};  ///< for other programs' files; field.type is then meaning.numbers
   std::string checksum;        ///< hex; "": the file has none
 
@@ -57,10 +57,10 @@ struct ShardAttributes {
   std::optional<std::int64_t> ignored_label;
 };
 
-/// The names in a text with commas between them.
+/// Splits a text at commas.
 std::vector<std::string> names_in(std::string_view text);
-/// Names for several datasets, for people and networks: the last word of each path, or the whole path with _ for / if
-/// two last words are equal.
+/// Names of several datasets for people and networks: the last part of each path; if two of these are equal, the whole
+/// paths with _ instead of /.
 std::vector<std::string> short_names(const std::vector<std::string>& datasets);
 
 /// Treatment of a file without the given dataset for y.
@@ -71,54 +71,58 @@ enum class Unlabelled {
 
 /// Treatment of missing numbers in other programs' files.
 struct Gaps {
-  /// Never written: refused (inspect() does it, also for labels that are empty texts), or the fill value counts as
-  /// data.
+  /// Numbers that were never written. false: refused (inspect() does it, also for labels that are empty texts); true:
+  /// the fill value counts as data.
   bool accept_unwritten = false;
-  /// Missing by attributes (StoredMeaning): refused on reading, or delivered as NaN; a missing label as class 0.
+  /// Numbers that are missing by attributes (StoredMeaning). false: reading them is an error; true: they are delivered
+  /// as NaN, a missing label as class 0.
   bool deliver_missing = false;
 };
 
 class ShardFile {
  public:
-  /// Empty y: the file has no labels. Names are paths within the file; several have commas between them, unless the
-  /// file has a dataset of the whole name. If there is no x (or y) at the top, the only
-  /// dataset of that name in a group is used; else two datasets of equal length that are alone in the file, of which
-  /// the one with more numbers per sample is x. Throws the FileErrors of Hdf5File, and FileError for a missing dataset
-  /// (listing the existing ones), an unreadable type, a missing sample dimension, x and y of different lengths, data
-  /// beyond the end of the file, missing source files, a newer schema. One descriptor stays open if both fields are
-  /// read by file offset. `deadline` limits opening and reading, and outlives the file.
+  /// Opens the file. Names are paths within it; several have commas between them, unless the file has a dataset with
+  /// the whole name. Empty y: the file has no labels. If there is no x (or y) at the top level, the only dataset of
+  /// that name in a group is used. Otherwise, if the file has only two datasets and their lengths are equal, the one
+  /// with more numbers per sample is x; texts are always y.
+  ///
+  /// Throws the FileErrors of Hdf5File, and FileError for a missing dataset (listing the existing ones), an unreadable
+  /// type, a missing sample dimension, x and y of different lengths, data beyond the end of the file, missing source
+  /// files, or a newer schema. One descriptor stays open if both fields are read by file offset. `deadline` limits
+  /// opening and reading, and outlives the file.
   ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
             IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused, Gaps gaps = {});
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   std::int64_t count() const noexcept { return fields_[0].count; }
-  /// The first input, and the first target if there is one; then the other inputs, and the other targets.
+  /// The order is: first input, first target (if any), other inputs, other targets.
   const std::vector<StoredField>& fields() const noexcept { return fields_; }
-  std::size_t inputs() const noexcept { return inputs_; }  ///< fields that are inputs
+  std::size_t inputs() const noexcept { return inputs_; }  ///< number of inputs
   std::size_t targets() const noexcept { return fields_.size() - inputs_; }
-  /// Place of an input, or of a target, in fields().
+  /// Index in fields() of an input or a target.
   std::size_t input(std::size_t i) const noexcept { return i == 0 || targets() == 0 ? i : i + 1; }
   std::size_t target(std::size_t i) const noexcept { return i == 0 ? 1 : inputs_ + i; }
   const std::optional<ShardAttributes>& attributes() const noexcept { return attributes_; }
   /// A remark for users about datasets used in place of missing names; "": none.
   const std::string& chosen() const noexcept { return chosen_; }
-  /// Other files that x and y take data from: through links, virtual datasets, external storage.
+  /// Other files that contain data of x and y: through links, virtual datasets, or external storage.
   std::vector<std::filesystem::path> other_files() const;
   /// The labels if y is text: one per sample, in order.
   const std::vector<std::string>& texts() const noexcept { return texts_; }
-  /// `names` is sorted and has all texts; read_rows() then delivers the index of each text in it.
+  /// Makes read_rows() deliver the index of each text in `names`, which is sorted and contains all texts.
   void number_texts(const std::vector<std::string>& names);
 
-  /// Takes one stat of the file, and of each of other_files(). Throws FileError if the name now has another inode, or
-  /// if size or time of change differ from opening. A removed file is no error here: an open descriptor can still read
-  /// it. A removed file among other_files() is an error, because the library would read fill values instead. Returns
-  /// true, once, if only the inode's own time is new: its permissions changed, or its content by a writer that restored
-  /// the old time.
+  /// Checks that the file has not changed, by one stat of it and one of each of other_files(). Throws FileError if the
+  /// name has another inode, or if size or time of change differ from those at opening. A removed file is not an error,
+  /// because an open descriptor can still read it. A removed file among other_files() is an error, because the library
+  /// would read fill values instead. Returns true, once, if only the inode's own time is new: permissions have changed,
+  /// or a writer has changed the content and restored the old time.
   bool check_unchanged();
 
-  /// Elements as stored, in native byte order. Thread-safe. By file offset: one pread. Otherwise each call opens the
-  /// file (0.1 ms): ask for large blocks. Throws FileError, also for a missing number that may not be delivered.
+  /// Reads elements as stored, in native byte order. Thread-safe. Reads by file offset with one pread. Otherwise each
+  /// call opens the file (0.1 ms), so ask for large blocks. Throws FileError, also for a missing number without
+  /// deliver_missing.
   void read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
   /// For each row, true if a number is missing: by the attributes, or NaN. Reads the rows.
   std::vector<bool> missing_rows(std::size_t field, std::int64_t first, std::int64_t rows) const;
@@ -128,7 +132,7 @@ class ShardFile {
  private:
   void describe_all(const Hdf5File& file, const std::vector<std::string>& inputs,
                     const std::vector<std::string>& targets);
-  /// `role`: "x" or "y", as the options that name datasets are called.
+  /// `role`: "x" or "y", the option that names the dataset.
   StoredField describe(const Hdf5File& file, const std::string& role, const std::string& name,
                        const std::string& dataset, bool may_be_text);
   void note_other_files(const Hdf5File& file, const std::string& dataset);

@@ -82,7 +82,7 @@ class Contradiction : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Requires several inputs or targets with names of their own.
+/// Requires that several inputs or targets have different names.
 void check_several(const ShardManifest& manifest) {
   std::set<std::string> names{kIdName, kWeightName};
   for (const Field& field : manifest.fields) {

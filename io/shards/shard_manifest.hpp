@@ -1,5 +1,5 @@
 /// \file
-/// manifest.json of a shard folder, and the names and attributes of its files (shard_schema.md).
+/// Reads and writes manifest.json of a shard folder; names and attributes of its files (shard_schema.md).
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace lockstep::io {
 
-/// The newest version that is read. Samples of one x and one y are still written as version 1, which older programs can
-/// read; corpora of tokens as 2; samples of several inputs or targets as 3.
+/// The newest schema version that is read. The oldest possible version is written, so that older programs can read it:
+/// 1 for samples of one x and one y, 2 for corpora of tokens, 3 for several inputs or targets.
 inline constexpr std::int64_t kShardSchemaVersion = 3;
 inline constexpr const char* kManifestName = "manifest.json";
-inline constexpr const char* kTokensName = "tokens";  ///< the dataset of a corpus, and its entry in the manifest
+inline constexpr const char* kTokensName = "tokens";  ///< dataset of a corpus, and its entry in the manifest
 
 /// Attributes of a shard file's root group. Its datasets have kChecksumAttribute.
 namespace shard_attribute {
@@ -52,7 +52,7 @@ struct ManifestShard {
   std::uint64_t bytes = 0;                  ///< size of the file
   std::string checksum_x, checksum_y;       ///< for a corpus: checksum of its tokens, and ""
   std::string checksum_id = {};             ///< checksum of the samples' names, if they have names
-  std::vector<std::string> checksums = {};  ///< one for each field, where there are several inputs or targets
+  std::vector<std::string> checksums = {};  ///< one per field, if there are several inputs or targets
 };
 
 /// One of several inputs or targets.
@@ -64,26 +64,26 @@ struct FieldDetail {
 
 struct ShardManifest {
   std::int64_t samples = 0;   ///< for a corpus: number of tokens
-  std::vector<Field> fields;  ///< x; x and y; x, y and weight; tokens alone; or as `details` say
-  /// One for each field, where there are several inputs or targets, in the order of SampleSource::roles().
+  std::vector<Field> fields;  ///< x; x and y; x, y and weight; tokens alone; or as described by `details`
+  /// One per field, if there are several inputs or targets, in the order of SampleSource::roles().
   std::vector<FieldDetail> details;
   Labels labels = Labels::none;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
-  /// Masks: the label of positions that belong to no class; nullopt: every position has one.
+  /// Masks: the label of positions that belong to no class; nullopt: all positions have a class.
   std::optional<std::int64_t> ignored_label;
   TargetValues target_values = TargetValues::any;
   double value_min = 0, value_max = 1;
   double mean = 0, standard_deviation = 1;
   std::string source;
   std::optional<TokenInfo> tokens;   ///< set: a corpus
-  std::optional<TableSchema> table;  ///< set: x are the columns of a table
+  std::optional<TableSchema> table;  ///< set: x has the columns of a table
   std::optional<SampleId> id;        ///< set: samples have names, in a dataset of bytes
   std::vector<ManifestShard> shards;
 
   bool has_several_fields() const noexcept { return !details.empty(); }
   std::int64_t schema_version() const noexcept { return tokens ? 2 : has_several_fields() ? 3 : 1; }
-  /// Names of the fields with a role, in their order.
+  /// Names of the fields with this role, in their order.
   std::vector<std::string> names(FieldRole role) const;
 };
 

@@ -87,7 +87,7 @@ void ShardPacker::write(int part, int parts) {
   for (std::int64_t shard = first; shard < end; ++shard) {
     try {
       write_shard(shard);
-    } catch (const FileError&) {  // report "disk full" if that is the reason in spite of the reservation
+    } catch (const FileError&) {  // reports "disk full" if that is the reason in spite of the reservation
       require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(end_ - boundary(shard)));
       throw;
     }
@@ -346,8 +346,8 @@ void ShardPacker::check_tokens(std::span<const std::byte> block) const {
   });
 }
 
-/// Writes attributes that are known only now: each file gets range and classes of the whole, so that it can stand
-/// alone.
+/// Writes the attributes that are known only after all samples. Each file gets range and classes of the whole set, so
+/// it can be used alone.
 std::uint64_t ShardPacker::describe(const ManifestShard& shard, std::uint64_t checksum_weight) const {
   const std::filesystem::path path = folder_ / shard.file;
   Hdf5File file(path, Hdf5File::Access::modify);

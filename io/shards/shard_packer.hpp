@@ -19,16 +19,16 @@
 
 namespace lockstep::io {
 
-/// The labels of a whole set, or of two sets that belong together.
+/// Facts about the labels of a whole set, or of two sets that share their classes.
 struct LabelsOfWhole {
   std::int64_t classes = 0;  ///< 0 without class labels
   TargetValues targets = TargetValues::any;
 };
 LabelsOfWhole together(const LabelsOfWhole& a, const LabelsOfWhole& b) noexcept;
 
-/// Packs in two steps: the attributes of the whole (range, classes) are known only after the last sample, and two
-/// folders that belong together have the same classes. Several processes can write a part of the shards each, and
-/// exchange their findings in between; the bytes do not depend on the number of processes.
+/// Packs in two steps, because the attributes of the whole set (range, classes) are known only after the last sample,
+/// and the two folders of a split have the same classes. Several processes can each write a part of the shards, and
+/// exchange their findings between the steps. The bytes do not depend on the number of processes.
 class ShardPacker {
  public:
   /// source and progress must outlive the packer; `classes` as in ShardWriterOptions. Throws FileError for a source
@@ -92,9 +92,9 @@ class ShardPacker {
   std::vector<std::vector<std::byte>> buffers_;
   RunningStatistics target_statistics_;
   std::vector<Measured> own_;
-  std::vector<MeasuredField> own_fields_;   ///< fields of each shard in own_, where there are several inputs or targets
-  std::int64_t smallest_label_ = kNoLabel;  ///< over the whole set
-  std::int64_t largest_label_ = 0;          ///< over the whole set
+  std::vector<MeasuredField> own_fields_;     ///< fields of each shard in own_, if there are several inputs or targets
+  std::int64_t smallest_label_ = kNoLabel;    ///< over the whole set
+  std::int64_t largest_label_ = 0;            ///< over the whole set
   TargetValues targets_ = TargetValues::any;  ///< over the whole set
   std::int64_t done_ = 0;                     ///< position in the source
   std::int64_t first_ = 0, end_ = 0;          ///< samples of this process's shards

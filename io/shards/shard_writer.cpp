@@ -145,8 +145,8 @@ class SharedTemporary {
   std::optional<TemporarySibling> own_;
 };
 
-/// Writes the shards of all packers, those of each packer by all processes; then the manifests. Process 0 returns the
-/// summaries.
+/// Writes the shards of all packers, then the manifests. All processes share the work of each packer. Process 0 returns
+/// the summaries.
 std::vector<PackSummary> pack_together(std::span<ShardPacker* const> packers, PackPeers& peers,
                                        SharedTemporary& temporary) {
   for (ShardPacker* const packer : packers) {
@@ -195,7 +195,7 @@ std::vector<PackSummary> write_parts(const OpenParts& open, const ShardWriterOpt
   });
   std::int64_t all = 0;
   for (const NamedSource& part : parts) all += part.source->count();
-  // Samples of this process. The first part tells the number of samples of the coming ones.
+  // Samples of this process. The number of samples of later parts is estimated from the first part.
   std::vector<std::int64_t> done(parts.size()), of(parts.size(), -1);
   const auto report = [&] {
     std::int64_t own = 0;

@@ -1,6 +1,6 @@
 /// \file
-/// Writes samples into a folder of HDF5 shards and manifest.json (shard_schema.md). Streaming; atomic: a temporary
-/// sibling folder is written, synced, then renamed.
+/// Writes samples into a folder of HDF5 shards with manifest.json (shard_schema.md). Streams the samples. Atomic:
+/// writes and syncs a temporary sibling folder, then renames it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lockstep::io {
 
-/// The processes that write one folder together, each a part of its shards. All calls are collective.
+/// The processes that write one folder together. Each writes a part of its shards. All calls are collective.
 class PackPeers {
  public:
   virtual ~PackPeers() = default;
@@ -31,7 +31,7 @@ struct ShardWriterOptions {
   std::filesystem::path folder;
   std::int64_t shards = 1;  ///< shard i holds samples [i N / shards, (i+1) N / shards)
   bool overwrite = false;   ///< --force; without it an existing folder is an error
-  /// For integer class labels without names; 0: largest label + 1.
+  /// Number of classes of integer labels without names; 0: largest label + 1.
   std::int64_t classes = 0;
   PackPeers* peers = nullptr;  ///< nullptr: this process packs alone
 };
@@ -43,8 +43,8 @@ struct PackSummary {
   std::int64_t first_class = 0;  ///< class labels without names: the smallest label; smaller classes have no samples
 };
 
-/// `progress(samples done, samples in all)`, for this process's part, is called a few times per second; throwing from
-/// it cancels cleanly (the temporary folder is removed).
+/// Called a few times per second as progress(samples done, samples in all) for this process's part. If it throws, the
+/// temporary folder is removed and packing ends.
 using PackProgress = std::function<void(std::int64_t, std::int64_t)>;
 
 /// Writes the same bytes for any number of processes, each of which reads the source; process 0 returns the summary.
@@ -55,8 +55,8 @@ inline constexpr const char* kTrainName = "train";
 inline constexpr const char* kValidationName = "validation";
 inline constexpr const char* kTestName = "test";
 
-/// Division into training and validation. For samples, a random choice that depends on the seed alone; for a corpus,
-/// its last part is for validation.
+/// Division into training and validation. For samples, a random choice that depends only on the seed; for a corpus, the
+/// last part is for validation.
 struct SplitOptions {
   std::int64_t validation = 0;  ///< samples (tokens) of the validation part; at least 1, and fewer than in all
   std::uint64_t seed = 1;
@@ -72,12 +72,12 @@ struct NamedSource {
   std::unique_ptr<SampleSource> source;
 };
 using OpenParts = std::function<std::vector<NamedSource>()>;
-/// Writes parts that come split, all or none. options.shards applies to the first part; the others have a proportional
-/// number. All parts have the classes of the whole.
+/// Writes all parts of a source that is already split, or none. options.shards applies to the first part; the others
+/// get a proportional number. All parts have the classes of the whole.
 std::vector<PackSummary> write_parts(const OpenParts& open, const ShardWriterOptions& options,
                                      const PackProgress& progress);
 
-/// Opens the same source from its beginning: each part is read in a pass of its own.
+/// Opens the same source from its beginning, because each part is read in its own pass.
 using OpenSource = std::function<std::unique_ptr<SampleSource>()>;
 
 /// Writes FOLDER/train and FOLDER/validation, both or none. options.shards applies to the training part; the validation

@@ -54,8 +54,8 @@ class CorpusPart final : public Part {
   std::uint64_t bytes_before_ = 0;
 };
 
-/// Chooses each sample in turn for validation with probability (still wanted) / (still to come): exactly as many as
-/// wanted, every choice equally likely, no memory (Fan, Muller and Rezucha 1962; Knuth's algorithm S).
+/// Chooses each sample in turn for validation with probability (still wanted) / (still to come). This chooses exactly
+/// as many as wanted, all choices equally likely, without memory (Fan, Muller and Rezucha 1962; Knuth's algorithm S).
 class RandomPart final : public Part {
  public:
   RandomPart(std::unique_ptr<SampleSource> whole, SplitPart part, const SplitOptions& split, std::int64_t count,
@@ -70,7 +70,7 @@ class RandomPart final : public Part {
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
     std::vector<std::span<std::byte>> out(buffers.begin(), buffers.end());
     while (samples > 0) {
-      std::int64_t run = 0;  // samples of the other part, then of this one
+      std::int64_t run = 0;  // length of a run of samples: first of the other part, then of this one
       while (!next_is_ours()) ++run;
       if (run > 0) whole().skip(run);
       for (run = 1; run < samples && next_is_ours(); ++run) {

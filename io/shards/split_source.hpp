@@ -11,9 +11,9 @@ namespace lockstep::io {
 
 enum class SplitPart { train, validation };
 
-/// One of two parts that together have all samples of a source, each once, in its order. For samples, exactly
-/// `split.validation` are chosen for validation, each equally likely, as a function of the seed and the number of
-/// samples. For a corpus, the last tokens are chosen. Throws FileError if a part would be empty.
+/// Makes one of two parts that together have all samples of a source, each once, in its order. For samples, exactly
+/// `split.validation` are chosen for validation, all choices equally likely, as a function of the seed and the number
+/// of samples. For a corpus, the last tokens are chosen. Throws FileError if a part would be empty.
 std::unique_ptr<SampleSource> make_part(std::unique_ptr<SampleSource> whole, SplitPart part, const SplitOptions& split);
 
 }  // namespace lockstep::io

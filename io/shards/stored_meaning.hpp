@@ -18,7 +18,7 @@ namespace lockstep::io {
 /// valid_range, _Unsigned; and netCDF's default fill value for a variable without one of its own.
 struct StoredMeaning {
   FileType stored = FileType::other;   ///< type of the elements as read
-  FileType meant = FileType::other;    ///< the same bytes, as unsigned if _Unsigned demands it
+  FileType meant = FileType::other;    ///< type of the same bytes: unsigned if _Unsigned demands it
   FileType numbers = FileType::other;  ///< type of apply()'s results: float64 for scaled numbers
   bool scaled = false;
   double scale = 1, offset = 0;
@@ -32,7 +32,7 @@ struct StoredMeaning {
   bool can_be_missing() const noexcept { return !markers.empty() || least || greatest; }
   /// True if the numbers differ from the stored elements.
   bool matters() const noexcept { return scaled || numbers != stored || can_be_missing(); }
-  /// Makes missing numbers NaN: apply() then turns integers that can be missing into floats.
+  /// Makes apply() deliver missing numbers as NaN; integers that can be missing then become floats.
   void deliver_missing();
   /// "scale_factor 0.001 and add_offset 1.5 applied, _FillValue -32767"
   std::string in_words() const;
@@ -41,10 +41,10 @@ struct StoredMeaning {
     std::size_t element = 0;
     std::string why;  ///< "-32767, its _FillValue"
   };
-  /// Converts stored `elements` into as many numbers in `out`; a missing one becomes NaN, or 0 for integers. Returns
-  /// the first missing one.
+  /// Converts the stored `elements` and writes the numbers to `out`; a missing one becomes NaN, or 0 for integers.
+  /// Returns the first missing element.
   std::optional<Missing> apply(std::span<const std::byte> elements, std::span<std::byte> out) const;
-  /// For each element, true if it is missing: by the attributes, or NaN.
+  /// Flags the elements that are missing: by the attributes, or NaN.
   std::vector<bool> missing(std::span<const std::byte> elements) const;
 
  private:

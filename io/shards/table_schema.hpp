@@ -1,6 +1,6 @@
 /// \file
-/// Encoding of a table's cells as numbers: names of the columns behind the features of a sample, and names of the
-/// targets. Manifests and checkpoints store it; data are matched with it by name.
+/// Encoding of a table's cells as numbers: the columns behind the features of a sample, and the names of the targets.
+/// Manifests and checkpoints store it. Columns of other data are matched by name.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ struct TableSchema {
   bool operator==(const TableSchema&) const = default;
 };
 
-/// Treatment of a category that the table's schema lacks.
+/// Treatment of a category that the schema does not have.
 enum class UnknownCategories {
   error,
   none,  ///< the sample has none of the categories

@@ -1,5 +1,5 @@
 /// \file
-/// Classifies targets: any numbers, zeros and ones, or rows of zeros with a single one.
+/// Classifies targets: any numbers, zeros and ones, or rows of zeros with a single 1.
 #pragma once
 
 #include <bitset>
@@ -21,7 +21,7 @@ namespace lockstep::io {
 
 enum class TargetValues {
   any,
-  binary,   ///< 0 and 1: labels, any number of which a sample has
+  binary,   ///< 0 and 1: binary labels, any number of which a sample may have
   one_hot,  ///< a single 1 in each row: classes
 };
 /// "any", "binary", "one-hot", as in the manifest.
@@ -36,15 +36,15 @@ enum class LabelMeaning {
   masks,    ///< a class at each position of a sample; automatic for labels of two extents or more
 };
 
-/// True if labels of `y` are a class at each position of a sample, as far as their shapes tell: labels of two extents
-/// or more beside samples of two or more. Extents of 1 at the end do not count.
+/// True if the shapes suggest that y has a class at each position of a sample: labels of two or more extents, beside
+/// samples of two or more. Trailing extents of 1 do not count.
 bool are_shaped_as_masks(std::span<const std::int64_t> x, std::span<const std::int64_t> y) noexcept;
-/// The extents without those of 1 at the end.
+/// The extents without trailing ones.
 std::vector<std::int64_t> without_trailing_ones(std::vector<std::int64_t> extents);
-/// " at [4, 5]": the place of element `index` of a sample; "" for a sample of a single element.
+/// " at [4, 5]": position of element `index` of a sample; "" for a sample of a single element.
 std::string place_text(std::span<const std::int64_t> extents, std::int64_t index);
 
-/// A label as stored: unsigned 64-bit labels do not turn negative.
+/// Formats a label as stored: unsigned 64-bit labels do not turn negative.
 template <class Number>
 std::string label_text(Number label) {
   return fmt::format("{}", +label);
@@ -56,8 +56,8 @@ bool is_whole(Number label) noexcept {
   return label >= 0;
 }
 
-/// Inspects floats, one per sample, in any order: can they be class numbers? MATLAB, Keras and pandas store class
-/// numbers as floats.
+/// Decides if floats, one per sample, can be class numbers: MATLAB, Keras and pandas store class numbers as floats. The
+/// order does not matter.
 class WholeNumbers {
  public:
   /// `ignored`: a number that does not count.
@@ -78,7 +78,7 @@ class WholeNumbers {
   std::bitset<kMaxClasses> seen_;
 };
 
-/// Inspects the rows of a whole set, in any order.
+/// Classifies the rows of a whole set. The order does not matter.
 class TargetPattern {
  public:
   /// `columns`: numbers per row.
@@ -86,7 +86,7 @@ class TargetPattern {
 
   /// Adds whole rows.
   void add(FileType type, std::span<const std::byte> rows);
-  /// Adds the result for other rows.
+  /// Adds the result of other rows.
   void add(TargetValues others) noexcept;
   bool is_binary() const noexcept { return binary_; }
   /// one_hot without any rows. A single number is never one_hot.
