@@ -1,5 +1,5 @@
 /// \file
-/// Errors for failed allocations: "std::bad_alloc" does not tell users what to make smaller.
+/// Turns failed allocations into errors that tell users what to make smaller; "std::bad_alloc" does not.
 #pragma once
 
 #include <cstdint>

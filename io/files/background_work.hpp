@@ -1,5 +1,5 @@
 /// \file
-/// Disk work in the background: one piece at a time, on a thread of its own.
+/// Runs disk work in the background, one piece at a time, on its own thread.
 #pragma once
 
 #include <exception>
@@ -23,7 +23,7 @@ class BackgroundWork {
   void start(std::function<void()> work);
   /// True if a piece was started and not yet collected.
   bool under_way() const noexcept { return thread_.joinable(); }
-  /// Waits at most `seconds`. Returns false if the piece is still under way, true without one.
+  /// Waits at most `seconds`. Returns false if the piece is still under way; true if it is done, or if there is none.
   bool wait(double seconds);
   /// Declares the piece under way lost: the destructor will not wait for it.
   void give_up() noexcept { patience_ = 0; }

@@ -35,8 +35,8 @@ class Descriptor {
 /// open(2) with O_CLOEXEC and mode 0666 less the umask. Throws FileError "cannot ACTION FILE: reason".
 Descriptor open_file(const std::filesystem::path& file, int flags, std::string_view action);
 
-/// The same for a file of the program's own, below a run's folder. Refuses links, which may lead to other people's
-/// files, and pipes and devices, which may block for ever. Throws FileError.
+/// As open_file(), for a file that this program has written, below a run's folder. Refuses links, which may lead to
+/// other people's files, and pipes and devices, which may block for ever. Throws FileError.
 Descriptor open_own_file(const std::filesystem::path& file, int flags, std::string_view action);
 
 /// The content of a regular file; nullopt: no such file. Throws FileError for everything else, including pipes.
@@ -45,7 +45,7 @@ std::optional<std::string> read_whole(const std::filesystem::path& file);
 /// Writes everything, in as many calls as needed. Throws FileError.
 void write_all(const Descriptor& descriptor, std::string_view bytes, const std::filesystem::path& file);
 
-/// The same at `offset` bytes from the beginning. Throws FileError.
+/// As above, at `offset` bytes from the beginning. Throws FileError.
 void write_at(const Descriptor& descriptor, std::span<const std::byte> bytes, std::uint64_t offset,
               const std::filesystem::path& file);
 /// Fills `out` from `offset` on. Throws FileError, also if the file ends too early.
@@ -73,7 +73,8 @@ bool is_temporary_of(std::string_view candidate, std::string_view name);
 /// Replaces the content of `file` by `text`: readers see the old content or the new one, also after a crash. Throws
 /// FileError and keeps the old content.
 void replace_file(const std::filesystem::path& file, std::string_view text);
-/// The same, but an existing file stays and the result is false. If two processes try at once, one gets true.
+/// As replace_file(), but an existing file stays and the result is false. If two processes call it at once, only one
+/// gets true.
 bool create_file_once(const std::filesystem::path& file, std::string_view text);
 
 /// Bytes that an unprivileged process can still write at `path` (a file or a folder); nullopt: unknown.

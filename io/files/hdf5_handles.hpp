@@ -1,6 +1,6 @@
 /// \file
-/// Shared by the sources of Hdf5File: the library's lock, the owner of an identifier, element types, and the open file
-/// with the functions that reading and writing both need; internal to io/files.
+/// Shared by the sources of Hdf5File: the library's lock, owners of identifiers, element types, and the open file with
+/// functions for both reading and writing. Internal to io/files.
 ///
 /// Ownership of library handles: the file's identifier lives in Handles. Every other identifier (dataset, dataspace,
 /// type, attribute) lives in an Hdf5Id on the stack of one call, so that only the file stays open between calls.
@@ -103,7 +103,7 @@ struct Hdf5File::Handles {
 
   /// Throws FileError with the library's reason.
   [[noreturn]] void fail(std::string_view action) const;
-  /// The same for steps that may leave the file half written.
+  /// As fail(), for steps that may leave the file half written.
   [[noreturn]] void fail_write(std::string_view action);
   [[noreturn]] void wrong_type(std::string_view object, std::string_view attribute, std::string_view expected) const;
   [[noreturn]] void damaged(std::string_view dataset, std::string_view what) const;

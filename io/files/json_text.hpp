@@ -1,5 +1,5 @@
 /// \file
-/// JSON in files, with our own errors: the library's exceptions end here. The errors do not name the file; the code
+/// JSON in files, with our own errors instead of the library's exceptions. The errors do not name the file; the code
 /// that opened it adds the name.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace lockstep::io {
 
-/// Throws FileError: "it is no JSON: line 3, column 7"; also for more than 64 levels, which no file of ours or of a
-/// tokenizer has.
+/// Throws FileError: "it is no JSON: line 3, column 7". Also refuses more than 64 levels, which neither our files nor
+/// those of tokenizers have.
 nlohmann::json parse_json(std::string_view text);
 
 /// JSON in one line, or indented by `indent` blanks. Throws FileError for text that is not UTF-8.

@@ -1,6 +1,6 @@
 /// \file
-/// Reads files as bytes, from front to back, as fast as the system delivers them: the baseline for every other way of
-/// reading.
+/// Reads files as bytes, from front to back, as fast as the system delivers them. This is the baseline for other ways
+/// of reading.
 #pragma once
 
 #include <cstddef>
