@@ -63,7 +63,7 @@ std::int64_t ActivationTable::elements_per_sample() const noexcept {
 
 ActivationLayout::ActivationLayout(const ActivationTable& table, std::int64_t max_batch, const OperationTypes& types) {
   const auto& entries = table.all();
-  std::vector<MemoryBlock> blocks(entries.size());  // those of entries that share others' memory stay empty
+  std::vector<MemoryBlock> blocks(entries.size());  // blocks of entries without memory of their own stay empty
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const ActivationTable::Entry& entry = entries[i];
     const std::int64_t rows = entry.per_batch ? entry.rows : (entry.margin + entry.rows) * max_batch;

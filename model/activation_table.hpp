@@ -1,7 +1,7 @@
 /// \file
 /// The activations of a network: name -> offset in one arena, declared once like parameters. A pass over B samples
-/// finds each of them at an offset that depends only on the largest batch, so that nothing is computed or allocated in
-/// a step.
+/// finds each of them at an offset that depends only on the largest batch, so a step computes no offset and allocates
+/// nothing.
 #pragma once
 
 #include <cstddef>
@@ -34,37 +34,38 @@ struct ActivationSpec {
   /// Columns in bfloat16, where matrix products want aligned rows; 0: the same as `columns`. The code that asks for
   /// more columns fills them.
   std::int64_t padded_columns = 0;
-  std::int64_t margin = 0;  ///< further rows per sample, before the others
-  Lifetime lifetime = {};   ///< when it is needed, of activations that give up their memory in between
+  std::int64_t margin = 0;  ///< extra rows per sample, stored before the others
+  Lifetime lifetime = {};   ///< ticks at which its memory is needed; default: all
 };
 
 class ActivationTable {
  public:
-  /// Index of the new activation. Throws std::invalid_argument where an extent is not positive.
+  /// Adds an activation and returns its index. Throws std::invalid_argument if an extent is not positive.
   std::size_t add(ActivationSpec spec);
-  /// Index of an activation that shares the memory of another one. The memory becomes as large as the largest of them.
-  /// For values that are never needed at the same time, such as gradients on their way back.
+  /// Adds an activation that shares the memory of activation `on`, and returns its index. The memory is as large as the
+  /// largest of them. For values that are never needed at the same time, such as gradients of different layers.
   std::size_t overlay(std::size_t on, ActivationSpec spec);
   struct Entry : ActivationSpec {
     std::size_t memory_of = 0;  ///< index of the entry that owns the memory
   };
   const std::vector<Entry>& all() const noexcept { return entries_; }
-  /// Elements per sample of the activations alone: for plans.
+  /// Elements per sample of Holds::activations and Holds::narrow; shared memory counts once. For plans.
   std::int64_t elements_per_sample() const noexcept;
 
  private:
   std::vector<Entry> entries_;
 };
 
-/// A table laid out for batches of up to `max_batch` samples; each activation starts at a multiple of 256 bytes, and
-/// shares them with activations of other lifetimes.
+/// Offsets of a table's activations for batches of up to `max_batch` samples. Each activation starts at a multiple of
+/// 256 bytes. Activations whose lifetimes do not overlap may share memory.
 class ActivationLayout {
  public:
   ActivationLayout(const ActivationTable& table, std::int64_t max_batch, const OperationTypes& types);
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Activation `index` of a batch, in an arena that begins at `base`. first: the batch begins at this sample.
+  /// Returns activation `index` of a batch, in an arena that begins at `base`. `first`: number of samples in the arena
+  /// before the batch.
   Tensor at(std::size_t index, void* base, std::int64_t batch, std::int64_t first = 0) const;
-  /// The same with the rows of its margin.
+  /// Like at(), with the rows of the margin.
   Tensor with_margin(std::size_t index, void* base, std::int64_t batch) const;
 
  private:

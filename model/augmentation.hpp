@@ -1,8 +1,8 @@
 /// \file
-/// From stored images and volumes to a network's input: crop, symmetries, colour, normalisation. The formulas, shared
-/// by all kinds of devices, are in formulas/augmentation.hpp.
+/// Turns stored images and volumes into a network's input: crop, symmetries, colour, normalisation. All kinds of
+/// devices share the formulas in formulas/augmentation.hpp.
 ///
-/// In training (a key per sample) in this order:
+/// In training (with a key per sample), in this order:
 ///  1. where `minimum_area` < 1: a random rectangle of a share of the area uniform in [minimum_area, 1] and an aspect
 ///     ratio log-uniform in [3/4, 4/3] (one that does not fit is cut to the image), scaled to `out` bilinearly
 ///     (half-pixel centres, clamped at the edges); otherwise the image, with `pad` zeros on each side, is cropped to
@@ -46,21 +46,21 @@ inline constexpr std::size_t kMaxAugmentedChannels = 4;  ///< with normalisation
 
 struct Augmentation {
   ImageShape in;   ///< as stored
-  ImageShape out;  ///< as the network takes it; the same channels
+  ImageShape out;  ///< as the network reads it; the channels of `in`
   std::int64_t pad = 0;
   bool flip = false, flip_height = false, flip_depth = false;
-  bool turns = false;  ///< quarter turns and their kin: directions of equal extent change places
+  bool turns = false;  ///< permute directions of equal extent (quarter turns, for a square)
   float minimum_area = 1;
   float brightness = 0;
   float contrast_low = 1, contrast_high = 1;
   bool per_image = false;
-  /// The last channel's values serve all channels beyond.
+  /// Per channel; channels beyond use the last value.
   std::array<float, kMaxAugmentedChannels> scale{1, 1, 1, 1}, shift{};
-  /// True if a pixel may come from another place.
+  /// True if augmentation may move pixels.
   bool moves_pixels() const noexcept {
     return flip || flip_height || flip_depth || turns || pad > 0 || minimum_area < 1 || !(in == out);
   }
-  /// True if pixels may come from outside of the stored image.
+  /// True if the output may show zeros from outside the stored image.
   bool shows_outside() const noexcept {
     return pad > 0 || out.depth > in.depth || out.height > in.height || out.width > in.width;
   }

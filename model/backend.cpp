@@ -26,7 +26,7 @@ bool has_outputs(const Tensor& y, ElementType type, std::int64_t rows, const Ten
   return is(y, type, rows, padded ? y.columns : w.columns);
 }
 
-/// Types of a backend's activations: the compute type, and that of images.
+/// Types of a backend's activations: the compute type and the narrow type.
 struct ActivationTypes {
   ElementType compute, images;
   bool is(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const {
@@ -127,7 +127,7 @@ void Backend::linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor
 
 void Backend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
                                      const Tensor& y) {
-  // The bias waits for the pass that has to touch every element anyway.
+  // gelu_forward adds the bias, since it passes over every element anyway.
   linear_forward(x, w, {}, Activation::none, z);
   sequences().gelu_forward(z, bias, y);
 }

@@ -19,7 +19,7 @@ std::int64_t target_columns(const Network& network, LossKind loss) {
   return takes_classes(loss) ? network.positions() : network.sample_shape().outputs;
 }
 
-/// Number of columns of the weights: one for each row of the output, of tokens none.
+/// Columns of the weights: one for each row of the output. Tokens have no weights.
 std::int64_t weight_columns(const Network& network) { return network.positions(); }
 
 StageBytes bytes_of_slot(const Network& network, const ModelOptions& options) {

@@ -1,5 +1,5 @@
 /// \file
-/// Names the libraries and the code that compute on this machine's CPU: for --version and messages.
+/// Names the libraries and code paths that compute on this machine's CPU, for --version and messages.
 #pragma once
 
 #include <string>

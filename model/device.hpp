@@ -1,6 +1,6 @@
 /// \file
-/// The GPUs that this process can see, and how this build can use them. Nothing here fails: a machine without a GPU or
-/// a driver is a valid answer.
+/// The GPUs that this process can see, and how this build can use them. A machine without a GPU or a driver is a valid
+/// answer, not an error.
 #pragma once
 
 #include <cstddef>
@@ -58,9 +58,9 @@ std::string gpu_library_error();
 std::string cudnn_error();
 /// Free memory of one device, in bytes. Creates the process's context there. Throws DeviceError.
 std::size_t free_memory(const Device& device);
-/// The best precision that the device computes fast: bf16 from compute capability 8.0 on, else fp32.
+/// Returns the default precision of a device: bf16 from compute capability 8.0 on, else fp32.
 Precision best_precision(const Device& device) noexcept;
-/// FLOP/s of dense GEMMs at this precision by the vendor's data sheet, and the sheet's name for it; 0 where unknown.
+/// Peak FLOP/s of dense GEMMs at a precision, from the vendor's data sheet; 0 if unknown.
 struct DevicePeak {
   double flops = 0;
   std::string source;  ///< "NVIDIA H200 data sheet, dense bf16"

@@ -1,6 +1,6 @@
 /// \file
-/// Explains why no GPU can be used, and what to do. Pure functions of the answers of the driver and the environment, so
-/// that tests cover answers that their machine never gives.
+/// Explains why no GPU can be used, and what to do. These are pure functions of the driver's answer and the
+/// environment, so tests can cover answers that the test machine never gives.
 #pragma once
 
 #include <optional>
@@ -35,8 +35,8 @@ struct DriverReport {
 /// A clause for DeviceSurvey::obstacle.
 std::string obstacle_of(const DriverReport& report);
 
-/// Tells whether a program compiled for `architectures` ("80-real, 90-real, 90-virtual", as CMake writes them) runs on
-/// a device. Machine code runs on the same major and a minor at least as high. The driver compiles PTX for any later
+/// True if a program compiled for `architectures` ("80-real, 90-real, 90-virtual", as CMake writes them) runs on a
+/// device. Machine code runs on the same major and a minor at least as high. The driver compiles PTX for any later
 /// device. Architectures with a letter (90a) run only on themselves.
 bool runs_on(std::string_view architectures, int major, int minor);
 /// A clause for DeviceSurvey::obstacle when the program runs on none of the devices.

@@ -7,18 +7,18 @@
 
 namespace lockstep::model {
 
-/// Matrix products, for each queue that runs them: partial sums of splits over blocks, as much as cuBLAS itself takes
-/// on Hopper. Earlier GPUs take half.
+/// Partial sums of split matrix products, for each queue that runs products. cuBLAS itself uses this size on Hopper,
+/// and half of it on earlier GPUs.
 inline constexpr std::size_t kProductWorkspace = std::size_t{64} << 20;
-/// Patches of convolutions that run as matrix products. A tile is at least one image, whatever its size.
+/// Patches of convolutions that run as matrix products. A tile holds at least one image, even if that is larger.
 inline constexpr std::size_t kMaxPatchBytes = std::size_t{256} << 20;
-/// Convolutions by a library: plans that want more are not taken. Patches of convolutions without a plan use the same
-/// memory, one convolution after the other.
+/// Convolutions by a library. Plans that need more are rejected. Patches of convolutions without a plan use the same
+/// memory, since convolutions run one at a time.
 inline constexpr std::size_t kMaxLibraryWorkspace = std::size_t{256} << 20;
-/// The backward pass of attention by a library, which takes as many samples at a time as fit. On an H200 a step of
+/// The backward pass of attention by a library, which processes as many samples at a time as fit. On an H200 a step of
 /// GPT-2 with 32 samples took 56.2 ms with 1 GiB, 57.2 with 256 MiB and 60.5 with 64 MiB.
 inline constexpr std::size_t kMaxAttentionWorkspace = std::size_t{1} << 30;
-/// Scores of one sample, as the library's workspace has them: in whole tiles along the context.
+/// Number of scores of one sample in the library's workspace, which rounds the context up to whole tiles.
 constexpr std::int64_t scores_in_tiles(std::int64_t heads, std::int64_t context) {
   constexpr std::int64_t kTile = 128;
   const std::int64_t places = (context + kTile - 1) / kTile * kTile;
@@ -33,9 +33,9 @@ constexpr std::size_t library_attention_bytes(std::int64_t scores) {
 constexpr std::size_t query_sum_bytes(std::int64_t query_elements) {
   return static_cast<std::size_t>(query_elements) * sizeof(float);
 }
-/// Code, which CUDA loads at first use, and graphs. A process that had used cuBLAS held 287 MB with lazy loading and
-/// 667 MB with eager loading, its context included (pytorch/pytorch pull request 86509). The context exists before
-/// anyone measures free memory.
+/// Kernel code, which CUDA loads at first use, and CUDA graphs. A process that had used cuBLAS held 287 MB with lazy
+/// loading and 667 MB with eager loading, its context included (pytorch/pytorch pull request 86509). The context exists
+/// before anyone measures free memory.
 inline constexpr std::size_t kKernelBytes = std::size_t{512} << 20;
 
 }  // namespace lockstep::model

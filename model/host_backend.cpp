@@ -53,7 +53,7 @@ void HostBackend::do_copy_columns(const Tensor& from, std::int64_t from_column, 
   const auto size = static_cast<std::int64_t>(size_of(from.type));
   const auto* source = static_cast<const std::byte*>(from.data) + from_column * size;
   auto* target = static_cast<std::byte*>(to.data) + to_column * size;
-  // Rows are short: a call of memcpy for each would cost more than the bytes.
+  // Rows may be short, and a call of memcpy costs more than copying a few bytes.
   constexpr std::int64_t kPiece = 32;
   const std::int64_t bytes = columns * size;
   for (std::int64_t row = 0; row < from.rows; ++row) {

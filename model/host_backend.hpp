@@ -1,5 +1,5 @@
 /// \file
-/// The common base of all backends that compute on the host: operations are done when they return, tensors are ordinary
+/// Base class of backends that compute on the host. Operations are complete when they return; tensors are in ordinary
 /// memory.
 #pragma once
 
@@ -19,14 +19,14 @@ class HostBackend : public Backend {
  protected:
   HostBackend() = default;
 
-  /// The factors of an update that its gate lets through.
+  /// Rule and factor of an update that its gate allows.
   struct OpenUpdate {
     UpdateRule rule;
     float gradient_factor = 1;  ///< multiplies the gradient first: clipping by global norm
   };
-  /// nullopt: the gate is closed.
+  /// Returns nullopt if the gate forbids the update.
   static std::optional<OpenUpdate> open(const Tensor& rule, const UpdateGate& gate);
-  /// float64 [1, kLossSums] +=, or [1, 1] = or +=, on the host.
+  /// Adds the sums of one loss to float64 [1, kLossSums].
   static void add(const LossSums& part, const Tensor& sums);
   static void put(double value, Accumulate accumulate, const Tensor& out) {
     double& sum = out.elements<double>()[0];

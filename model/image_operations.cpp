@@ -39,10 +39,10 @@ void require_shape(const Convolution& shape, const char* operation) {
           operation, "the groups must divide the channels of in and of out");
 }
 
-/// Tells whether each of `count` windows along one direction sees a pixel of `extent`.
+/// True if each of `count` windows along one direction covers one of `extent` pixels.
 bool all_see(std::int64_t extent, const Sweep& sweep, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    // The first position that is not before the pixels.
+    // First position of the window that is not in the padding before the pixels.
     const std::int64_t first = i * sweep.stride - sweep.before,
                        skipped = first < 0 ? (-first + sweep.dilation - 1) / sweep.dilation : 0;
     if (skipped >= sweep.size || first + skipped * sweep.dilation >= extent) return false;
@@ -90,7 +90,7 @@ void require_shape(const BatchNorm& norm, const char* operation) {
   require(norm.epsilon > 0, operation, "epsilon must be positive");
 }
 
-/// Checks for the shape [batch, pixels * channels].
+/// True if the columns are pixels * channels.
 bool has_channels(const Tensor& x, std::int64_t channels) { return x.columns > 0 && x.columns % channels == 0; }
 
 void require_subsampling(const ImageShape& in, const ImageShape& out, std::int64_t stride, const char* operation) {

@@ -2,15 +2,15 @@
 /// Operations on images, volumes and series. A row of a tensor is one image [height, width, channels], volume [depth,
 /// height, width, channels] or series [width, channels], channels fastest (NHWC), in the compute type; filters are
 /// [kernel depth, kernel height, kernel width, in channels, out channels] row-major, which is the [inputs, outputs]
-/// matrix of a dense layer over a patch. One layout from end to end.
+/// matrix of a dense layer over a patch. No operation changes this layout.
 ///
-/// A device may have a narrow type besides the compute type (OperationTypes::images). Convolutions, biases, norms of
-/// batches and groups, pools, global averages, response normalisations and subsamplings then take values and gradients
-/// of either type; biases, norms and subsamplings take all of one type. Sums and statistics stay as they are.
+/// A device may have a narrow type besides the compute type (OperationTypes::narrow). Convolutions, biases, batch and
+/// group norms, pools, global averages, response normalisations and subsamplings then accept values and gradients of
+/// either type. Biases, norms and subsamplings need all of one type. The types of sums and statistics do not change.
 ///
-/// The conventions of backend.hpp hold: operations are enqueued, parameter gradients are written or added in the master
-/// type, activation gradients always written, every sum has a fixed order, all shapes are checked here, and an empty
-/// batch is welcome everywhere.
+/// The conventions of backend.hpp hold: operations are enqueued; parameter gradients are written or added, in the
+/// master type; activation gradients are written, except where noted; sums have a fixed order. The public functions
+/// check all shapes. Every operation accepts an empty batch.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@
 
 namespace lockstep::model {
 
-/// A window along one direction.
+/// A sliding window along one direction.
 struct Sweep {
   std::int64_t size = 1;               ///< positions of the window
   std::int64_t stride = 1;             ///< between windows
   std::int64_t dilation = 1;           ///< between positions of a window
-  std::int64_t before = 0, after = 0;  ///< padding: zeros for a convolution, absent for a pool
+  std::int64_t before = 0, after = 0;  ///< padding: zeros for a convolution, ignored by a pool
   /// Pixels from the first to the last position of a window, both included.
   std::int64_t reach() const noexcept { return (size - 1) * dilation + 1; }
   bool operator==(const Sweep&) const = default;
@@ -41,10 +41,10 @@ struct Sliding {
   std::int64_t positions() const noexcept { return depth.size * height.size * width.size; }
   bool operator==(const Sliding&) const = default;
 };
-/// The window with the padding that makes the output ceil(in / stride) large, the odd pixel behind: "SAME" of
-/// TensorFlow.
+/// Returns the window with padding such that each output extent is ceil(in / stride); an odd pixel is added at the end.
+/// TensorFlow calls this "SAME".
 Sliding same_padding(const ImageShape& in, Sliding window);
-/// Such a window along height and width.
+/// A square window along height and width, with such padding.
 Sliding same_padding(const ImageShape& in, std::int64_t size, std::int64_t stride);
 /// The same padding on all sides of height and width.
 Sliding even_padding(std::int64_t size, std::int64_t stride, std::int64_t padding);
@@ -56,7 +56,7 @@ ImageShape slide(const ImageShape& in, const Sliding& window, std::int64_t chann
 struct Convolution {
   ImageShape in, out;
   Sliding window;
-  /// The channels of in and of out form so many runs of equal length; a run of out reads the same run of in alone.
+  /// Number of groups of consecutive channels. A group of output channels reads only the same group of input channels.
   std::int64_t groups = 1;
   /// Input channels that an output channel reads.
   std::int64_t channels_read() const noexcept { return in.channels / groups; }
@@ -64,7 +64,7 @@ struct Convolution {
   std::int64_t patch() const noexcept { return window.positions() * channels_read(); }
   bool operator==(const Convolution&) const = default;
 };
-/// Numbers that tell a convolution from all others.
+/// Numbers that identify a convolution.
 std::array<std::int64_t, 21> numbers_of(const Convolution& shape) noexcept;
 /// "3 x 3 convolution, stride 2, of 8 x 8 x 16 to 32 channels"
 std::string to_string(const Convolution& shape);
@@ -73,17 +73,17 @@ struct Pool {
   Sliding window;
 };
 
-/// A pool whose outputs are sums of windows, divided.
+/// A pool whose outputs are sums over windows, divided.
 struct AveragePool {
-  /// The divisor: pixels that the window sees, all its positions, or 1.
+  /// The divisor: pixels in the window without padding, all positions of the window, or 1.
   enum class Divisor { seen, positions, one };
   Pool pool;
   Divisor divisor = Divisor::seen;
 };
-/// Enlargement by whole factors with linear interpolation (formulas/upsampling.hpp): of a series linear, of an image
-/// bilinear, of a volume trilinear.
+/// Enlargement by whole factors with linear interpolation (formulas/upsampling.hpp): linear for a series, bilinear for
+/// an image, trilinear for a volume.
 struct LinearUpsampling {
-  ImageShape in, out;  ///< each extent of out is a multiple of that of in; the same channels
+  ImageShape in, out;  ///< extents of out are multiples of those of in; equal channels
   /// In the order of ImageShape::extents().
   std::array<std::int64_t, 3> factors() const noexcept {
     return {out.depth / in.depth, out.height / in.height, out.width / in.width};
@@ -91,8 +91,8 @@ struct LinearUpsampling {
 };
 /// Largest extent of the output of a linear upsampling.
 inline constexpr std::int64_t kMaxUpsampledExtent = std::int64_t{1} << 28;
-/// Normalisation over the places of a sample and runs of its channels (Wu & He 2018); with as many groups as channels
-/// instance normalisation (Ulyanov et al. 2016).
+/// Normalisation over all positions of a sample and a group of consecutive channels (Wu & He 2018). With as many groups
+/// as channels it is instance normalisation (Ulyanov et al. 2016).
 struct GroupNorm {
   std::int64_t places = 0, channels = 0;  ///< per sample
   std::int64_t groups = 1;
@@ -108,13 +108,13 @@ struct GroupNormBackwardOperands {
   Tensor sums, d_x;
 };
 
-/// A part of each sample, in an order: element (i0, i1 ...) comes from from_first + i0 * from_steps[0] + ... of the one
-/// sample and goes to to_first + i0 * to_steps[0] + ... of the other.
+/// Copy of a strided part of each sample: element (i0, i1 ...) is read at from_first + i0 * from_steps[0] + ... of the
+/// source and written at to_first + i0 * to_steps[0] + ... of the target.
 struct StridedCopy {
   std::array<std::int64_t, 5> extents{1, 1, 1, 1, 1}, from_steps{}, to_steps{};
   std::int64_t from_first = 0, to_first = 0;
   std::int64_t from_elements = 0, to_elements = 0;  ///< per sample
-  /// The way back.
+  /// The copy in the other direction.
   StridedCopy reversed() const noexcept {
     return {.extents = extents,
             .from_steps = to_steps,
@@ -126,9 +126,9 @@ struct StridedCopy {
   }
 };
 
-/// Largest number of positions in the window of a max pool: they fit one byte.
+/// Largest number of positions in the window of a max pool: a position fits one byte.
 inline constexpr std::int64_t kMaxPoolPositions = 256;
-/// Tells whether each window sees a pixel.
+/// True if each window covers at least one pixel.
 bool all_see_pixels(const Pool& shape) noexcept;
 
 /// y[c] = x[c] / (bias + alpha * sum of x[j]^2 over |j - c| <= radius)^beta, across the channels of a pixel
@@ -146,7 +146,7 @@ struct BatchNorm {
   bool relu = false;  ///< after the addition of the residual
 };
 
-/// Operands of the steps of batch normalisation; the operations document them.
+/// Operands of batch normalisation; the operations document them.
 struct BatchNormForwardOperands {
   Tensor x, sums, scale, shift;
   Tensor residual = {};  ///< may be absent
@@ -174,8 +174,9 @@ struct BatchNormBackwardOperands {
   Tensor forward_sums, sums, d_x;
 };
 
-/// The operations of a device behind the checked ones of ImageOperations, in their order. A device that has all of them
-/// declares them by (void, override). One that a device lacks throws std::logic_error.
+/// Virtual functions behind the checked operations of ImageOperations, in their order. A device with all of them
+/// declares them by LOCKSTEP_IMAGE_OPERATIONS(void, override). An operation that a device lacks throws
+/// std::logic_error.
 #define LOCKSTEP_IMAGE_OPERATIONS(VOID, BODY)                                                                        \
   VOID do_augment(const Tensor&, const Tensor&, const Augmentation&, const Tensor&) BODY;                            \
   VOID do_convolution_forward(const Convolution&, const Tensor&, const Tensor&, const Tensor&, Activation,           \
@@ -221,26 +222,26 @@ class ImageOperations {
   ImageOperations& operator=(const ImageOperations&) = delete;
 
   /// Turns stored samples into the network's input (augmentation.hpp has the formulas). images: uint8, float32 or
-  /// float64 [B, spec.in.elements()]; keys: uint64 [B, 1], or empty: the deterministic form for evaluation. out: [B,
+  /// float64 [B, spec.in.elements()]; keys: uint64 [B, 1]; absent: the deterministic form for evaluation. out: [B,
   /// spec.out.elements()].
   void augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out);
 
-  /// y = act(convolution of x with w, + bias). bias [1, out channels] may be empty. w: [patch, out channels], compute
+  /// y = act(convolution of x with w + bias). bias [1, out channels] may be absent. w: [patch, out channels], compute
   /// type.
   void convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
                            Activation activation, const Tensor& y);
-  /// As linear_backward: d_y is overwritten with the gradient before the activation (by y); d_bias and d_x may be
-  /// empty. x may be absent if d_w is.
+  /// Like Backend::linear_backward: d_y is overwritten with the gradient before the activation (uses y); d_bias and d_x
+  /// may be absent. x may be absent if d_w is.
   void convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
                             Accumulate accumulate);
-  /// Tells whether this device can add the image gradient of such a convolution to an existing one in the same pass,
-  /// which saves a pass of reading and writing.
+  /// True if this device can add the image gradient of such a convolution to an existing gradient in the same pass over
+  /// memory.
   virtual bool adds_image_gradient(const Convolution&) const noexcept { return false; }
-  /// d_x += the gradient that convolution_backward() writes; only for shapes of adds_image_gradient().
+  /// d_x += the gradient that convolution_backward() would write. Only if adds_image_gradient(shape).
   void add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x);
 
-  /// chosen: uint8 [B, out.elements()]: the position in the window, row-major, of the first greatest value.
-  /// NaN wins. Windows see only pixels of the image; each must see at least one.
+  /// chosen: uint8 [B, out.elements()]: row-major position in the window of the first greatest value; a NaN counts as
+  /// the greatest. Windows ignore padding; each must cover at least one pixel.
   void max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen);
   void max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x);
   /// Padding counts as nothing, or, with Divisor::positions, as zero. Each window must see a pixel. Sums in the order
@@ -249,15 +250,16 @@ class ImageOperations {
   void average_pool_backward(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x);
   /// x [B, in.elements()], y [B, out.elements()].
   void linear_upsampling_forward(const LinearUpsampling& shape, const Tensor& x, const Tensor& y);
-  /// Sums over the places that read one, their planes, rows and columns ascending.
+  /// d_x is the sum over the output pixels that read an input pixel, in ascending order of plane, row and column.
   void linear_upsampling_backward(const LinearUpsampling& shape, const Tensor& d_y, const Tensor& d_x);
-  /// y[c] = the greatest of all pixels; NaN wins: x [B, in.elements()], y [B, in.channels].
+  /// y[c] = maximum over all pixels; a NaN counts as the greatest. x [B, in.elements()], y [B, in.channels].
   void global_max_forward(const ImageShape& in, const Tensor& x, const Tensor& y);
-  /// The gradient goes to the first pixel that is equal to y.
+  /// The gradient goes to the first pixel that equals y.
   void global_max_backward(const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
                            const Tensor& d_x);
-  /// mean and deviation^-1 (master type [B, groups] each) of the groups of each sample, the biased variance;
-  /// y = scale * (x - mean) / deviation + shift. x, y [B, places * channels]; scale, shift: compute type [1, channels].
+  /// Writes mean and inverse = 1 / deviation (master type [B, groups]) of each group of each sample, with the biased
+  /// variance, and y = scale * (x - mean) / deviation + shift. x, y [B, places * channels]; scale, shift: compute type
+  /// [1, channels].
   void group_norm_forward(const GroupNorm& norm, const GroupNormForwardOperands& operands);
   /// sums: float64 [B, 2 * (channels + groups)], scratch memory. d_scale, d_shift (master type) = or +=; d_x may be the
   /// same tensor as d_y.
@@ -266,15 +268,15 @@ class ImageOperations {
   void softmax_forward(const Tensor& x, const Tensor& y);
   /// d_x = y * (d_y - sum of y * d_y); d_x may be the same tensor as d_y.
   void softmax_backward(const Tensor& y, const Tensor& d_y, const Tensor& d_x);
-  /// y = a * b. A row of b serves as many rows of a, one after the other, as there are more of them.
+  /// y = a * b. If a has n times as many rows as b, each row of b multiplies n consecutive rows of a.
   void multiply(const Tensor& a, const Tensor& b, const Tensor& y);
-  /// d_b = the sum of a * d_y over the rows that a row of b serves.
+  /// d_b = sum of a * d_y over the rows of a that each row of b multiplies.
   void multiply_sums(const Tensor& a, const Tensor& d_y, const Tensor& d_b);
-  /// Copies a part of each sample of x [B, from_elements] to y [B, to_elements]; the rest of y stays.
+  /// Copies a part of each sample of x [B, from_elements] to y [B, to_elements]; the rest of y does not change.
   void copy_strided(const StridedCopy& copy, const Tensor& x, const Tensor& y);
   /// y = act(y + bias) for y [rows, channels]; bias [1, channels] may be absent.
   void bias_forward(const Tensor& bias, Activation activation, const Tensor& y);
-  /// d_y becomes the gradient before the activation (by y, which `none` ignores); d_bias (master type [1, channels],
+  /// d_y becomes the gradient before the activation (uses y, which `none` ignores); d_bias (master type [1, channels],
   /// may be absent) = or += its column sums.
   void bias_backward(Activation activation, const Tensor& y, const Tensor& d_y, Accumulate accumulate,
                      const Tensor& d_bias);
@@ -287,23 +289,23 @@ class ImageOperations {
   void response_normalization_backward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
                                        const Tensor& d_y, const Tensor& d_x);
 
-  /// The parameter-free shortcut of narrow residual networks (He et al. 2015, option A): every stride-th pixel, the new
-  /// channels zero, half of them before and half behind the old ones. out.channels >= in.channels, an even difference;
-  /// out.height = ceil(in.height / stride).
+  /// The parameter-free shortcut of narrow residual networks (He et al. 2015, option A): takes every stride-th pixel
+  /// and adds zero channels, half of them before and half after the input's. out.channels - in.channels is even and not
+  /// negative; out.height = ceil(in.height / stride).
   void subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
                          const Tensor& y);
-  /// d_x += (not =): the other branch has already written its gradient.
+  /// d_x += (not =), since the other branch has already written its gradient.
   void subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& d_y,
                           const Tensor& d_x);
 
-  // Batch normalisation in steps, so that the caller may sum `sums` over ranks in between. x: [B, pixels * channels].
+  // Batch normalisation, in parts, so that the caller can sum `sums` over ranks in between. x: [B, pixels * channels].
 
   /// sums: float64 [1, 2 channels + 1] = sum of x, sum of x^2 per channel (in double), and the number of values per
   /// channel (rows * pixels).
   void batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums);
-  /// mean and deviation^-1 (master type [1, channels] each) from the sums; y = relu?(scale * (x - mean) / deviation +
-  /// shift + residual). residual (shape of x) may be empty, or the same tensor as y. The variance is the biased one.
-  /// scale, shift: compute type [1, channels].
+  /// Writes mean and inverse = 1 / deviation (master type [1, channels]), from the sums, with the biased variance, and
+  /// y = relu?(scale * (x - mean) / deviation + shift + residual). residual (shape of x) may be absent, or the same
+  /// tensor as y. scale, shift: compute type [1, channels].
   void batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands);
   /// d_mean, d_variance (master type [1, channels]) = or += weight * mean, weight * unbiased variance, from the sums:
   /// the input of running statistics (parameters.hpp).
@@ -311,19 +313,19 @@ class ImageOperations {
                              const Tensor& d_mean, const Tensor& d_variance);
   /// y from fixed statistics (compute type [1, channels]). y may be the same tensor as x or as residual.
   void batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands);
-  /// Behind batch_norm_inference: d_y is overwritten with the gradient before the relu (where y > 0), which
-  /// is also the residual's; d_x = scale * d_y / sqrt(variance + epsilon). d_x may be the same tensor as d_y.
+  /// Backward of batch_norm_inference(): d_y is overwritten with the gradient before the relu (0 unless y > 0), which
+  /// is also the residual's gradient; d_x = scale * d_y / sqrt(variance + epsilon). d_x may be the same tensor as d_y.
   void batch_norm_inference_backward(const BatchNorm& norm, const BatchNormInferenceBackwardOperands& operands);
-  /// Tells whether the two operations below take scale and shift in place of y, if nothing was added before the relu.
-  /// They then derive the relu's mask from x and leave d_y as it is. It saves a pass of reading and writing.
+  /// True if the two operations below can take scale and shift instead of y, without a residual. They then derive the
+  /// mask of the relu from x and do not write d_y, which saves a pass over memory.
   virtual bool recomputes_relu() const noexcept { return false; }
-  /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64
-  /// [1, 2 channels] = sum of that d_y, sum of d_y * (x - mean) * inverse. d_scale and d_shift (may be empty) are this
-  /// rank's alone: = or +=.
+  /// d_y is overwritten with the gradient before the relu (0 unless y > 0), which is also the residual's gradient.
+  /// sums: float64 [1, 2 channels] = sum of that d_y, sum of d_y * (x - mean) * inverse. d_scale and d_shift (may be
+  /// absent) = or +=, from this rank's samples alone.
   void batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                 Accumulate accumulate);
-  /// d_x = scale * inverse * (d_y - (sums[c] + x_hat * sums[channels + c]) / count); count: the last of the forward
-  /// pass's sums. d_x may be the same tensor as d_y.
+  /// d_x = scale * inverse * (d_y - (sums[c] + x_hat * sums[channels + c]) / count); count: last element of
+  /// forward_sums. d_x may be the same tensor as d_y.
   void batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands);
 
  protected:
@@ -331,7 +333,7 @@ class ImageOperations {
   const OperationTypes& types() const noexcept { return types_; }
 
  private:
-  /// Checks for a shape, in the compute type or the narrow type.
+  /// True if the tensor has this shape and the compute type or the narrow type.
   bool is_image(const Tensor& tensor, std::int64_t rows, std::int64_t columns) const;
 
   LOCKSTEP_IMAGE_OPERATIONS(virtual void, { missing_operation(__func__); })

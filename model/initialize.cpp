@@ -85,7 +85,7 @@ Draw draw_of(const Initializer& initializer, double fan_in, double fan_out) {
   throw std::invalid_argument("unknown initialiser");
 }
 
-/// The draws of one parameter: counter = (index, attempt, name), key = seed.
+/// Random draws of one parameter: counter = (index, attempt, name), key = seed.
 class Stream {
  public:
   Stream(std::uint64_t seed, std::string_view name) : seed_(seed), name_(stream_of(name)) {}

@@ -13,10 +13,10 @@
 
 namespace lockstep::model {
 
-/// Schemes; `value` is the constant, the half-width (uniform) or the standard deviation (normal, truncated_normal).
-/// xavier_*: Glorot & Bengio 2010; he_*: He et al. 2015; lecun_normal: LeCun 1998; truncated_normal redraws beyond two
-/// standard deviations, as TensorFlow's tf.truncated_normal; fan_in_uniform is U(-1/sqrt(fan_in), 1/sqrt(fan_in)),
-/// PyTorch's default for linear layers.
+/// A scheme and its number. `value` is the constant, the half-width (uniform) or the standard deviation (normal,
+/// truncated_normal). xavier_*: Glorot & Bengio 2010; he_*: He et al. 2015; lecun_normal: LeCun 1998; truncated_normal
+/// redraws beyond two standard deviations, like TensorFlow's tf.truncated_normal; fan_in_uniform is U(-1/sqrt(fan_in),
+/// 1/sqrt(fan_in)), PyTorch's default for linear layers.
 struct Initializer {
   enum class Scheme {
     zeros,

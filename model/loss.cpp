@@ -22,12 +22,13 @@ std::int64_t dice_elements(const Network& network, const ModelOptions& options) 
   return has_dice(options) ? options.max_batch * dice_work(network.sample_shape().outputs) : 0;
 }
 
-/// Elements of a copy of a loss's columns of the output.
+/// Elements in the copy of the output's columns that a loss reads.
 std::int64_t copied_elements(const LossTerm& term, const Network& network, const ModelOptions& options) {
   return rows_of(network, options) * term.columns;
 }
 
-/// Elements of a copy of a loss's columns of targets that are numbers, if it does not read all of them.
+/// Elements in the copy of target columns, for the largest loss that reads some, not all, columns of numbers; 0 if
+/// there is none.
 std::int64_t target_elements(const Network& network, const ModelOptions& options) {
   std::int64_t most = 0;
   for (const LossTerm& term : options.losses) {
@@ -110,7 +111,7 @@ void Loss::add_one(const LossTerm& term, const Tensor& output, const Tensor& tar
   }
 }
 
-/// Each loss turns a copy of its columns into its gradient.
+/// Each loss turns a copy of its columns into its gradient. Gradients of the same columns are then added.
 void Loss::add_all(const Tensor& output, const Tensor& targets, const LossOptions& options, const Tensor& sums) {
   const auto copy = [&](std::size_t i) {
     return Tensor{copies_[i].data(), output.type, output.rows, losses_[i].columns};
@@ -126,7 +127,7 @@ void Loss::add_all(const Tensor& output, const Tensor& targets, const LossOption
   }
   backend_.combine_losses(parts, shares_, sums);
   if (!options.want_gradient) return;
-  if (output.columns != outputs_) backend_.fill_zero(output);  // its padding
+  if (output.columns != outputs_) backend_.fill_zero(output);  // zeros the padding
   for (std::size_t i = 0; i < losses_.size(); ++i) {
     if (first_[i] != i) backend_.add(copy(i), copy(first_[i]));
   }

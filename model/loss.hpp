@@ -20,11 +20,12 @@ class Loss {
   /// backend and network must outlive the loss. Throws std::invalid_argument for losses that do not fit the network.
   Loss(Backend& backend, const Network& network, const ModelOptions& options);
 
-  /// sums += as Model::loss_sums() says. With LossOptions::want_gradient the output becomes the gradient. targets:
-  /// those of the output's rows (Network::targets).
+  /// Adds the loss and metrics of `output` to `sums`, whose layout is that of Model::loss_sums(). With
+  /// LossOptions::want_gradient, `output` becomes its gradient. `targets` has a row for each row of the output
+  /// (Network::targets).
   void add(const Tensor& output, const Tensor& targets, const LossOptions& options, const Tensor& sums);
 
-  /// Memory that it takes, in bytes.
+  /// Bytes of memory that a Loss allocates.
   static std::size_t bytes(const Network& network, const ModelOptions& options, ElementType compute);
 
  private:
@@ -38,11 +39,11 @@ class Loss {
   LossTerm only_;
   std::vector<LossTerm> losses_;
   std::vector<LossShare> shares_;
-  std::vector<std::size_t> first_;  ///< for each loss the first one that reads the same columns
-  std::vector<Arena> copies_;       ///< each loss's columns of the output
-  Arena targets_;                   ///< its columns of the targets
+  std::vector<std::size_t> first_;  ///< for each loss, index of the first loss that reads the same columns
+  std::vector<Arena> copies_;       ///< by loss: copy of the output's columns that it reads
+  Arena targets_;                   ///< copy of one loss's columns of the targets
   Arena dice_;
-  std::optional<Scalars> parts_;  ///< the sums of each of several losses
+  std::optional<Scalars> parts_;  ///< with several losses: LossSums of each
 };
 
 }  // namespace lockstep::model

@@ -8,9 +8,9 @@
 
 namespace lockstep::model {
 
-/// One GPU: options.device, precision, graphs and reserved_processors. Creates the process's context on that device.
-/// Throws DeviceError if there is no such device or it cannot be used, std::invalid_argument for a precision that the
-/// device has no units for.
+/// Makes the backend of one GPU, options.device. Creates the process's context on that device. Throws DeviceError if
+/// there is no such device or it cannot be used, std::invalid_argument for a precision that the device has no units
+/// for.
 std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options);
 
 }  // namespace lockstep::model

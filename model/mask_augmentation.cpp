@@ -12,7 +12,7 @@ namespace {
 using formulas::AugmentationNumbers;
 using formulas::SampleAugmentation;
 
-/// The source of a row or column: the nearer one of its two neighbours where it is scaled.
+/// Source index of an output row or column; the nearest one if the image is scaled.
 std::int32_t nearest(std::int32_t index, std::int32_t extent, std::int32_t out, bool scaled) {
   if (!scaled) return index;
   const formulas::Tap tap = formulas::tap_of(index, extent, out);

@@ -1,7 +1,7 @@
 /// \file
-/// Augmentation of masks, labels for each pixel of an image or a volume: the same draws as the image's
-/// (augmentation.hpp), the nearest pixel where images are interpolated, and no colour. It runs on the host for all
-/// kinds of devices, since the weights of a step depend on the labels that a network sees.
+/// Augments masks, which hold a label for each pixel of an image or a volume. A mask uses the same draws as its image
+/// (augmentation.hpp), takes the nearest pixel where images are interpolated, and ignores colour. It always runs on the
+/// host, because the weights of a step depend on the augmented labels.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,8 @@
 
 namespace lockstep::model {
 
-/// masks [samples, in.pixels()]; keys: those of the images, one for each sample, or none, as in evaluation;
-/// out [samples, out.pixels()]. A pixel outside of the image has kNoClass. Throws std::invalid_argument for
-/// sizes that do not fit together.
+/// masks [samples, in.pixels()]; keys: the images' keys, one per sample, or empty for evaluation. out [samples,
+/// out.pixels()]; pixels outside the image become kNoClass. Throws std::invalid_argument if the sizes do not match.
 void augment_masks(std::span<const std::int32_t> masks, std::span<const std::uint64_t> keys, const Augmentation& spec,
                    std::span<std::int32_t> out);
 

@@ -83,7 +83,7 @@ LossOptions Model::loss_options(double scale, const Batch& batch) const {
           .weights = weights_of_rows(batch)};
 }
 
-/// A weight for each row of the output.
+/// Returns a weight for each row of the output.
 Tensor Model::weights_of_rows(const Batch& batch) const {
   if (!batch.weights.present()) return {};
   return batch.weights.reshaped(batch.count() * network_.positions(), 1);
@@ -105,7 +105,7 @@ void Model::backward(const Forward& forward, const GradientReady& ready) {
   network_.backward(forward.pass, forward.accumulate, ready);
 }
 
-/// use(pass, output, batch) enqueues the consumer of the output.
+/// `use(pass, output, batch)` enqueues the work that reads the output.
 template <class Use>
 void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use) {
   const Batch here = stage_.stage_for_evaluation(batch);

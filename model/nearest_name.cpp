@@ -76,7 +76,7 @@ std::string nearest_name(std::string_view word, std::span<const std::string> val
   }
   if (best_distance <= tolerance) return best;
 
-  constexpr std::size_t kTellingLength = 3;  // a shared beginning shorter than this is no evidence
+  constexpr std::size_t kTellingLength = 3;  // shortest common prefix that suggests a name
   for (const std::string& name : valid) {
     const std::string candidate = folded(name);
     if (std::min(wanted.size(), candidate.size()) < kTellingLength) continue;

@@ -128,7 +128,7 @@ std::vector<LayerPlan> Network::plan(std::span<const CallGroup> groups) const {
     }
   };
   const CallGroup* last_group = nullptr;
-  std::string input;  // shape that the last group reads
+  std::string input;  // input shape of the last group
   const std::vector<bool> wants = graph_.values_that_want_gradients(parameters_);
   std::vector<LayerPlan> lines;
   for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -145,7 +145,7 @@ std::vector<LayerPlan> Network::plan(std::span<const CallGroup> groups) const {
                                             node.parameters.end() - static_cast<std::ptrdiff_t>(node.shared.size()));
     const CallGroup* const group = group_of(node.name);
     if (group == nullptr) {
-      // A dropout or a sum is no line of its own if its name says that it belongs to the line before.
+      // A dropout or a sum whose name extends that of the previous line has no line of its own.
       const bool belongs = node.parameters.empty() && !lines.empty() && node.name.starts_with(lines.back().name + "/");
       if (belongs) continue;
       std::vector<LayerPlan> own = node.operation->lines(view);

@@ -9,10 +9,10 @@
 
 namespace lockstep::model {
 
-/// Their texts, in alphabetical order of their names.
+/// Texts of the shipped networks, in alphabetical order of their names.
 std::span<const std::string_view> shipped_networks();
 
-/// In alphabetical order.
+/// All shipped networks, in alphabetical order of their names.
 std::span<const NetworkKind> network_kinds();
 
 }  // namespace lockstep::model

@@ -1,6 +1,5 @@
 /// \file
-/// Checks of the operations' public fronts: a caller that breaks a rule gets std::invalid_argument, which names the
-/// operation.
+/// Checks of operands. A caller that breaks a rule gets std::invalid_argument, which names the operation.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +22,12 @@ inline bool is(const Tensor& tensor, ElementType type, std::int64_t rows, std::i
          (tensor.present() || tensor.count() == 0);
 }
 
-/// Absent, or of this type and shape.
+/// True if the tensor is absent or has this type and shape.
 inline bool absent_or(const Tensor& tensor, ElementType type, std::int64_t rows, std::int64_t columns) {
   return !tensor.present() || is(tensor, type, rows, columns);
 }
 
-/// The tensors share no byte.
+/// True if the tensors share no byte.
 inline bool apart(const Tensor& a, const Tensor& b) {
   const auto end = [](const Tensor& tensor) { return static_cast<const std::byte*>(tensor.data) + tensor.bytes(); };
   if (!a.present() || !b.present() || a.count() == 0 || b.count() == 0) return true;
@@ -37,7 +36,7 @@ inline bool apart(const Tensor& a, const Tensor& b) {
          not_after(end(b), static_cast<const std::byte*>(a.data));
 }
 
-/// The same memory or none in common: for operands that may be worked on in place.
+/// True if the tensors begin at the same address or share no byte: for operations that may work in place.
 inline bool same_or_apart(const Tensor& a, const Tensor& b) { return a.data == b.data || apart(a, b); }
 
 }  // namespace lockstep::model

@@ -24,7 +24,7 @@ enum class Function {
   sigmoid,
   silu,          ///< x * sigmoid(x)
   gelu,          ///< the form with tanh (formulas/gelu.hpp)
-  gelu_exact,    ///< x * the normal distribution's share below x
+  gelu_exact,    ///< x * the standard normal distribution function of x
   softplus,      ///< log(1 + exp(x))
   log1p,         ///< log(1 + x)
   hard_sigmoid,  ///< x / 6 + 1/2, within 0 and 1
@@ -35,7 +35,7 @@ struct Elementwise {
   Function function = Function::relu;
   float parameter = 1;  ///< for functions that have one
 };
-/// Selects what the derivative is computed from.
+/// Operand from which the derivative is computed.
 enum class SlopeReads { nothing, input, output };
 constexpr SlopeReads slope_reads(Function function) noexcept {
   if (function == Function::scale) return SlopeReads::nothing;
@@ -53,8 +53,8 @@ constexpr SlopeReads slope_reads(Function function) noexcept {
   }
 }
 
-/// The queue of an operation on a device: the main one, or one of two side queues. Operations of one queue run in the
-/// order of the calls. Across queues only Backend::order() makes an order. A host has one queue.
+/// Queue of an operation on a device. Operations of one queue run in the order of the calls. Only Backend::order()
+/// orders operations of different queues. A host has one queue.
 enum class Queue { main, side_1, side_2 };
 inline constexpr int kSideQueues = 2;
 
@@ -68,16 +68,15 @@ struct LinearBackwardOperands {
   Tensor d_x = {};     ///< may be absent
 };
 
-/// Element types of a backend: activations, and parameters as GEMMs read them; parameters, gradients and optimiser
-/// state as they are kept; values between operations that read and write them in a narrower type (Holds::narrow), and
-/// the gradients of such values.
+/// Element types of a backend. compute: activations, and parameters as GEMMs read them. master: stored parameters,
+/// gradients and optimiser state. narrow: values of Holds::narrow and their gradients.
 struct OperationTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;
   ElementType narrow = compute;
 };
 
-/// For virtual functions do_OPERATION() that a device does not implement; `function`: its __func__.
+/// Body of virtual functions do_OPERATION() that a device does not implement. `function`: __func__ of the caller.
 [[noreturn]] inline void missing_operation(const char* function) {
   throw std::logic_error(std::string(function).substr(3) + ": the backend lacks this operation");
 }

@@ -1,16 +1,16 @@
 /// \file
 /// The parameter table: name -> slice of the arenas. Parameters, gradients, optimiser state and averages share one
-/// layout: slices in REVERSE order of declaration (the order in which backward finishes gradients), each starting at
-/// a multiple of 64 elements (256 bytes of fp32); the padding stays zero for ever, so that one pass over the whole
-/// array (norm, update, reduce) needs no table. Checkpoints hold parameters alone, so they know of no padding.
+/// layout: slices in REVERSE order of declaration (the order in which backward finishes gradients), each starting at a
+/// multiple of 64 elements (256 bytes of fp32); the padding stays zero for ever, so one pass over the whole array
+/// (norm, update, reduce) needs no table. Checkpoints store parameters without padding.
 ///
-/// Statistics (running means and variances of batch norm) are slices, too, behind all weights. Their "gradient" is this
-/// step's value, summed over the ranks like any gradient, each rank's weighted with its share of the global batch; the
-/// update moves them towards it. So they are the same on all ranks, travel at no extra message, are stored and resumed
-/// like weights, and a step that fails leaves them alone.
+/// Statistics (running means and variances of batch norm) are slices, too. They follow all weights. Their "gradient" is
+/// the value of this step, weighted with the rank's share of the global batch and summed over the ranks like any
+/// gradient; the update moves the statistic towards it. So statistics are equal on all ranks, need no extra message,
+/// are stored and resumed like weights, and do not change in a failed step.
 ///
-/// Frozen parameters come last: nothing changes them, so gradients, the optimiser's state and the buckets of sums end
-/// before them, at updated_elements(). Parameters and their average have all arena_elements().
+/// Frozen parameters never change and come last. Gradients, optimiser state and buckets therefore end before them, at
+/// updated_elements(). Parameters and their average have arena_elements().
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,9 @@
 
 namespace lockstep::model {
 
-/// Selects L2 and weight decay. Biases, scales and the like are not decayed.
+/// Selects whether L2 and weight decay apply. They do not apply to biases and scales.
 enum class Decay : bool { no, yes };
-/// Selects how a slice changes: by the optimiser, or as a statistic that follows the passes (see above). Statistics are
-/// never decayed.
+/// Selects how a slice changes: by the optimiser, or as a statistic (see above). Statistics are never decayed.
 enum class Role : bool { weight, statistic };
 
 struct ParameterSpec {
@@ -40,9 +39,9 @@ struct ParameterSpec {
   std::int64_t fan_out = 1;
   Decay decay = Decay::yes;
   Role role = Role::weight;
-  /// Least number of padding elements behind it: they make views with more rows possible (Pass::weight).
+  /// Minimum number of padding elements after it. They allow views with more rows (Pass::weight).
   std::int64_t padding = 0;
-  /// The parameter that must be frozen together with this one: a batch normalisation is frozen as a whole.
+  /// Index of a parameter that must be frozen together with this one: a batch normalisation is frozen as a whole.
   std::optional<std::size_t> frozen_with = {};
 };
 
@@ -59,19 +58,20 @@ class ParameterTable {
  public:
   static constexpr std::size_t kMaxParameterElements = std::size_t{1} << 40;
 
-  /// Index of the new parameter. Throws std::invalid_argument on a duplicate name, an empty or non-positive shape, and
-  /// more than kMaxParameterElements.
+  /// Adds a parameter and returns its index. Throws std::invalid_argument for a duplicate name, an empty or
+  /// non-positive shape, and more than kMaxParameterElements.
   std::size_t add(ParameterSpec spec);
-  /// Replaces the initializer of an added parameter; allowed after lay_out(): layout and signature stay.
+  /// Replaces the initializer of a parameter. Allowed after lay_out(): layout and signature do not change.
   void set_initializer(std::size_t index, const Initializer& initializer) {
     parameters_.at(index).initializer = initializer;
   }
-  /// Assigns the offsets. No add() afterwards.
+  /// Assigns the offsets. Do not call add() afterwards.
   void lay_out();
-  /// Freezes parameters. Call it after lay_out(), whose offsets change. Throws std::invalid_argument if nothing is left
+  /// Freezes parameters. Call it after lay_out(); it changes offsets. Throws std::invalid_argument if nothing is left
   /// to train, or if only one of a Parameter::frozen_with pair is frozen.
   void freeze(std::span<const std::size_t> indices);
-  /// For a weight that is not frozen; a scale that is not finite and positive is std::invalid_argument.
+  /// Sets Parameter::rate_scale of a weight that is not frozen. Throws std::invalid_argument unless the scale is finite
+  /// and positive.
   void set_rate_scale(std::size_t index, double scale);
 
   const std::vector<Parameter>& all() const noexcept { return parameters_; }  ///< declaration (layer) order
@@ -87,11 +87,10 @@ class ParameterTable {
   /// True if a weight declared before `index` is trained: only then a layer with first parameter `index` needs the
   /// gradient of its input.
   bool trains_below(std::size_t index) const noexcept { return first_trained_ < index; }
-  /// The end of the range of gradients that is final once the gradients of all parameters declared at `first` or later
-  /// are; 0 if none of their weights is trained.
+  /// Returns the end of the range [0, end) of gradients that is final once all parameters from index `first` on have
+  /// final gradients; 0 if none of their weights is trained.
   std::size_t gradients_end(std::size_t first) const noexcept;
-  /// Ends of the slices that training changes in arena order, ascending; the last equals updated_elements(). For the
-  /// bucket schedule.
+  /// Ends of the slices that training changes, ascending; the last equals updated_elements(). For the bucket schedule.
   std::vector<std::size_t> slice_ends() const;
   std::size_t slice_end(std::size_t index) const { return parameters_.at(index).end(); }
   /// Identifies the table: names, shapes, offsets. For the fingerprint and the checkpoint.

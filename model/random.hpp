@@ -15,7 +15,7 @@ namespace lockstep::model {
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-/// The result of a draw, as kernels and loops hold it.
+/// Result of a draw, for kernels and loops.
 struct PhiloxWords {
   std::uint32_t word[4];
 };
@@ -31,13 +31,13 @@ LOCKSTEP_HOST_DEVICE constexpr PhiloxWords philox_words(std::uint32_t c0, std::u
     c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ k1;
     c1 = static_cast<std::uint32_t>(product1);
     c3 = static_cast<std::uint32_t>(product0);
-    k0 += 0x9E3779B9;  // Weyl sequences: the golden ratio, and the square root of 3 less 1
+    k0 += 0x9E3779B9;  // Weyl sequences: the golden ratio, and sqrt(3) - 1
     k1 += 0xBB67AE85;
   }
   return {{c0, c1, c2, c3}};
 }
 
-/// The same with arrays.
+/// The same draw, with arrays.
 constexpr PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) noexcept {
   const PhiloxWords drawn = philox_words(counter[0], counter[1], counter[2], counter[3], key[0], key[1]);
   return {drawn.word[0], drawn.word[1], drawn.word[2], drawn.word[3]};

@@ -1,7 +1,7 @@
 /// \file
-/// Random draws of a pass, dropout and augmentation, that are the same at any world size and after any resume. Every
-/// sample of a training batch comes with a key of 64 bits, made from (seed, epoch, sample); every layer that draws has
-/// a stream number; a draw is Philox4x32-10 of (index, stream) under the sample's key. Nothing depends on rank, thread,
+/// Random draws of dropout and augmentation, which are the same at any world size and after any resume. Every sample of
+/// a training batch comes with a key of 64 bits, made from (seed, epoch, sample); every layer that draws has a stream
+/// number; a draw is Philox4x32-10 of (index, stream) under the sample's key. Draws do not depend on rank, thread,
 /// position in the batch or kind of device.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Dropout {
   float rate = 0;            ///< in [0, 1); 0: no dropout
   std::uint32_t stream = 0;  ///< stream number of this layer
   RowOrder order = RowOrder::sample_major;
-  /// The first position of the rows, if they cover only some positions: a subset draws the same as the whole.
+  /// First position of the rows, if they cover only some positions. A subset draws the same numbers as the whole.
   std::int64_t first_position = 0;
 };
 

@@ -6,7 +6,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Requires keys of a batch with `rows` rows of activations; keys may be absent if nothing is dropped.
+/// Requires dropout keys that fit a batch with `rows` rows of activations. Keys may be absent if the rate is 0.
 void require_dropout(const Dropout& rule, const Tensor& keys, std::int64_t rows, const char* operation) {
   require(rule.rate >= 0 && rule.rate < 1, operation, "the rate must be in [0, 1)");
   require(keys.present() || rule.rate == 0 || rows == 0, operation, "a dropout needs a key for each sample");

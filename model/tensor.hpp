@@ -52,7 +52,7 @@ struct Tensor {
 
   std::int64_t count() const noexcept { return rows * columns; }  ///< elements
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(type); }
-  /// Optional operands are absent: they have no memory.
+  /// False for an optional operand that is not given.
   bool present() const noexcept { return data != nullptr; }
 
   /// View of a range of elements as one row; absent for an absent tensor.

@@ -74,7 +74,7 @@ UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, st
   rule.beta1 = static_cast<float>(options.beta1);
   rule.beta2 = static_cast<float>(options.beta2);
   rule.epsilon = static_cast<float>(options.epsilon);
-  // Uses the rounded betas, as the moments do: 1 - 0.999f is off by 1.3e-5 of itself.
+  // Uses the betas rounded to float, as the moments do: 1 - 0.999f has a relative error of 1.3e-5.
   const auto count = static_cast<double>(update + 1);
   rule.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(rule.beta1), count));
   rule.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(rule.beta2), count));

@@ -11,8 +11,8 @@
 ///             v = mu v + r lr (g + wd w);  w -= v                       (You, Gitman & Ginsburg 2017)
 ///   lamb      m, s as adam; u = (m / (1-b1^t)) / (sqrt(s / (1-b2^t)) + eps) + wd w;
 ///             w -= lr r u, r = |w| / |u| (1 as above)                   (You et al. 2020, algorithm 2, phi(z) = z)
-/// Norms are over one parameter. Decoupled decay, all rules but these two: w -= lr * weight_decay * w before the step
-/// (decayed slices).
+/// Norms are over one parameter. In all rules but lars and lamb, decoupled weight decay is w -= lr * weight_decay * w
+/// before the step (decayed slices).
 #pragma once
 
 #include <cstdint>
@@ -42,10 +42,10 @@ std::string_view name_of(OptimizerKind kind) noexcept;
 int state_count(OptimizerKind kind) noexcept;
 /// "velocity"; "first_moment", "second_moment": names in checkpoints.
 std::string_view state_name(OptimizerKind kind, int index);
-/// The decay of update number `update` (0-based): min(decay, (1 + update) / (10 + update)), TensorFlow's
+/// Decay of the average at update number `update` (0-based): min(decay, (1 + update) / (10 + update)), TensorFlow's
 /// ExponentialMovingAverage with num_updates.
 double average_decay_at(double decay, std::int64_t update) noexcept;
-/// The rule for update number `update` (0-based) at this learning rate.
+/// Returns the rule for update number `update` (0-based) at this learning rate.
 UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, std::int64_t update);
 
 }  // namespace lockstep::model
