@@ -1,6 +1,6 @@
 /// \file
-/// The seam between training and the modes of agreement on the weights (--agree): all that plan, engine and loop know
-/// of them. Each mode is a folder beside this file.
+/// The interface between training and the modes of agreement on the weights (--agree). Plan, engine and training loop
+/// reach a mode only through it. Each mode is a folder beside this file.
 #pragma once
 
 #include <cstddef>
@@ -39,9 +39,9 @@ class Trainer;
 /// One rank's requests for the next step.
 struct StepRequest {
   bool stop = false;
-  bool save = false;      ///< a checkpoint after it, requested by a signal
-  bool save_due = false;  ///< a checkpoint after it, due by the clock or requested in the run folder
-  std::string error;      ///< not empty: this rank failed between steps (a full disk …)
+  bool save = false;      ///< a checkpoint after the step, requested by a signal
+  bool save_due = false;  ///< a checkpoint after the step, due by the clock or requested in the run folder
+  std::string error;      ///< not empty: this rank has failed between steps (for example, its disk is full)
 
   bool any() const noexcept { return stop || save || save_due || !error.empty(); }
 };
@@ -49,22 +49,23 @@ struct StepRequest {
 /// Figures of one or more steps, and the requests of all ranks.
 struct StepResult {
   StepFigures figures;
-  double step_samples = 0;  ///< number of samples that the mean loss is over, on all ranks that make the step
+  double step_samples = 0;  ///< number of samples in the mean loss, on all ranks that make the step
   int stop_requests = 0;
   int save_requests = 0;
   bool save_due = false;
 };
 
-/// Services of the loop for the ranks that make steps.
+/// Calls from the ranks that make steps into the training loop.
 struct LoopCalls {
-  std::function<StepRequest()> ask;                ///< this rank's request, after each of its steps
-  std::function<void(const StepFigures&)> report;  ///< rank 0: figures of the steps since the last call
-  /// Rank 0: appends bytes to a file of the run's folder; `anew`: the file begins with them.
+  std::function<StepRequest()> ask;                ///< returns this rank's requests, after each of its steps
+  std::function<void(const StepFigures&)> report;  ///< rank 0: reports the steps since the last call
+  /// Rank 0: appends bytes to a file in the run's folder. With `anew` it replaces the file first.
   std::function<void(const std::string& file, const std::string& bytes, bool anew)> record;
-  std::function<void(DataCursor)> go_on_at;  ///< moves this rank in the data: others have made its steps
+  /// Moves this rank's data cursor, because other ranks have made steps without it.
+  std::function<void(DataCursor)> go_on_at;
 };
 
-/// A mode at work: the steps of all ranks, and what the mode does between them.
+/// The running part of a mode: makes the steps of all ranks, and does the mode's work between them.
 class AgreementRounds {
  public:
   using Warn = std::function<void(const std::string&)>;
@@ -74,28 +75,29 @@ class AgreementRounds {
   AgreementRounds(const AgreementRounds&) = delete;
   AgreementRounds& operator=(const AgreementRounds&) = delete;
 
-  /// Forgets earlier steps. Call before the state after `steps` steps is restored, with carried().
+  /// Forgets earlier steps. Call it before the state after `steps` steps and the groups of carried() are restored.
   virtual void forget(std::int64_t steps);
-  /// Collective. Takes over the restored state of training, at `start`. `warn` shows rank 0's warnings, also later
-  /// ones.
+  /// Collective. Starts from the restored training state, which is at `start`. `warn` shows warnings on rank 0, now and
+  /// later.
   void begin(const Standing& start, Warn warn) {
     warn_ = std::move(warn);
     take_over(start);
   }
-  /// Collective. A step of all ranks, or a round: steps that ranks make apart, up to `until` steps in all, and the
-  /// agreement after them. The figures are those not yet reported. Throws Divergence, comm::ConsensusError if a rank
-  /// has failed between steps, and comm::PeerError if one has failed in a step of which the others do not know.
+  /// Collective. Makes one step of all ranks, or one round: ranks make steps independently, up to step `until` or the
+  /// end of the mode's round, and then agree. Returns the figures that are not reported yet. Throws Divergence,
+  /// comm::ConsensusError if a rank has failed between steps, and comm::PeerError if a rank has failed inside a step
+  /// that the other ranks do not share.
   virtual StepResult advance(Trainer& trainer, std::int64_t until, const LoopCalls& calls) = 0;
   /// Seconds until a stop can take effect, if `steps` steps have taken `seconds`.
   virtual double seconds_to_stop(double seconds, std::int64_t steps) const;
-  /// The word for what advance() makes: "steps" or "rounds".
+  /// The unit that advance() makes: "steps" or "rounds".
   virtual const char* unit() const = 0;
-  /// Collective, between rounds: work of all ranks. If a rank dies in it that the others can do without, they repeat
-  /// it.
+  /// Collective, between rounds: runs `work` on all ranks. If a rank dies in it and the others can go on without that
+  /// rank, they run `work` again.
   virtual void together(const std::function<void()>& work);
-  /// State for checkpoints besides the training's.
+  /// Returns the mode's own state, which checkpoints keep beside the training's.
   virtual std::vector<CarriedGroup> carried();
-  /// Collective, after the last step: lines about the whole training, for rank 0; "" if there is nothing to say.
+  /// Collective, after the last step: returns lines about the whole training for rank 0; "" if there are none.
   virtual std::string report();
 
  protected:
@@ -107,44 +109,44 @@ class AgreementRounds {
   Warn warn_;
 };
 
-/// References for rounds, which must outlive them.
+/// Arguments of make_rounds(). The referenced objects must outlive the rounds.
 struct RoundsContext {
   const Plan& plan;
   comm::MpiSession& session;
   comm::Communicator& communicator;        ///< between the host memories of all ranks, from connect_ranks()
-  comm::Communicator& group;               ///< between those of this rank's group
+  comm::Communicator& group;               ///< between the host memories of this rank's group
   comm::ForwardingCommunicator& stepping;  ///< between the ranks that make the trainer's next step together
   model::Training& training;
-  std::span<const comm::Slice> buckets;        ///< buckets in which a group shares the update, if it does
-  std::pmr::memory_resource* gradient_memory;  ///< memory that ArenaNeeds describes; nullptr on devices
+  std::span<const comm::Slice> buckets;        ///< buckets of a group that shares the update; empty otherwise
+  std::pmr::memory_resource* gradient_memory;  ///< memory as ArenaNeeds asks for; nullptr on devices
   std::pmr::memory_resource* weight_memory;    ///< nullptr unless ranks share weights
 };
 
 /// Neighbouring ranks that make steps together.
 struct StepGroup {
   int first = 0, size = 1;
-  int largest = 1;  ///< number of ranks in this rank's largest step: before groups are apart all ranks may make steps
+  int largest = 1;  ///< largest number of ranks in one of this rank's steps: all, with --agree-after
 };
 
-/// Host memory of weights and gradients.
+/// Requirements of a mode on the host memory of weights and gradients.
 struct ArenaNeeds {
-  bool reached_by_all = false;       ///< all ranks of a host reach it, not only those of a group
-  std::size_t beside_gradients = 0;  ///< bytes that rounds allocate there
-  bool shares_weights = false;       ///< ranks of a host reach weights, too
-  bool shares_own_weights = true;    ///< these are the weights of the training, not the rounds'
+  bool reached_by_all = false;       ///< all ranks of a host map the memory, not only those of a group
+  std::size_t beside_gradients = 0;  ///< bytes that the rounds allocate in the memory of the gradients
+  bool shares_weights = false;       ///< ranks of a host map weights, too
+  bool shares_own_weights = true;    ///< true: the training's weights are mapped; false: weights of the rounds
 };
 
 /// The ranks' parts in a mode.
 struct Roles {
-  int training_ranks = 1;     ///< number of ranks that share the samples of a step, the first ones
+  int training_ranks = 1;     ///< number of ranks that share the samples of a step; they are the first ranks
   int servers = 0;            ///< number of servers
-  bool groups = false;        ///< each group of ranks makes steps by itself; otherwise all make them together
+  bool groups = false;        ///< each group makes its own steps; otherwise all ranks make them together
   int owner_of_most = 0;      ///< rank with the largest part of a shared update
   bool updates_here = true;   ///< a step ends with an update; otherwise servers make it
-  bool sums_further = false;  ///< servers add the gradients of ranks, then those of L2; otherwise a rank adds L2
+  bool sums_further = false;  ///< servers add the gradients of several ranks, then add L2; otherwise ranks add L2
 };
 
-/// A mode of agreement, decided with the plan; the same on all ranks.
+/// A mode of agreement. The plan chooses it, the same on all ranks.
 class Agreement {
  public:
   virtual ~Agreement() = default;
@@ -154,10 +156,10 @@ class Agreement {
   const Roles& roles() const noexcept { return roles_; }
   /// The group of `rank`.
   virtual StepGroup group_of(int rank) const = 0;
-  /// Adds the mode's memory to that of a rank that trains with these options of the model.
+  /// Adds the mode's memory to that of a rank that trains with `options`.
   virtual void add_memory(const Plan& plan, const comm::Communicator& communicator, const model::ModelOptions& options,
                           model::MemoryPlan& memory) const;
-  /// Lines of the plan: what the mode does to the mathematics; "" if it does nothing. `elements`: number of weights.
+  /// Lines of the plan that say how the mode changes the mathematics; "" if it does not. `elements`: number of weights.
   virtual std::string describe(const AgreeOptions& options, std::size_t elements) const;
   /// Collective.
   virtual ArenaNeeds arena_needs(int rank, comm::Communicator& communicator) const;
@@ -171,18 +173,18 @@ class Agreement {
   Roles roles_;
 };
 
-/// The mode of these options without a question to other ranks: groups are as equal as can be. Throws UsageError if its
-/// options contradict each other or the number of ranks.
+/// Makes the mode of these options without communication: groups have sizes as equal as possible. Throws UsageError if
+/// the options contradict each other or the number of ranks.
 std::shared_ptr<const Agreement> make_agreement(const AgreeOptions& agree, int ranks);
-/// Collective. The same, with groups by hosts; automatic values in `agree` become decisions. Throws UsageError alike
-/// on all ranks.
+/// Collective. As above, but groups follow the hosts, and automatic values in `agree` are replaced by the decisions.
+/// Throws UsageError, the same on all ranks.
 std::shared_ptr<const Agreement> make_agreement(comm::Communicator& communicator, AgreeOptions& agree);
 /// Collective: connects the host memories of all ranks as the mode needs it.
 std::unique_ptr<comm::Communicator> connect_ranks(comm::MpiSession& session, const AgreeMode& mode,
                                                   const ExecutionOptions& execution);
 
-/// Throws UsageError, which names the checkpoint's place `source`, if a run with the options `was` cannot continue with
-/// the options `is`. Returns a warning if that loses state at `step`; otherwise "".
+/// Throws UsageError if a run with the options `was` cannot continue with the options `is`. `source` names the
+/// checkpoint in the message. Returns a warning if the change loses state at `step`, otherwise "".
 std::string check_resumed_mode(const std::string& source, const AgreeOptions& was, const AgreeOptions& is,
                                std::int64_t step);
 

@@ -12,28 +12,28 @@ namespace lockstep::app {
 
 namespace {
 
-/// The columns of the table: the modes of --agree, and --reproducible beside any of them.
+/// Columns of the table: the modes of --agree, then --reproducible, which any mode may have.
 enum Column { all, quorum, async, local, reproducible, kColumns };
 constexpr std::array<std::string_view, kColumns> kOptions{"--agree all", "--agree quorum", "--agree async",
                                                           "--agree local", "--reproducible"};
 constexpr std::array<std::string_view, kColumns> kHeadings{"all", "quorum=N", "async", "local=H", "--reproducible"};
 
-/// A refused part of a job, in the words of the command line; "" if the job does not have it.
+/// Returns the refused part of a job as the command line names it; "" if the job does not have it.
 using Part = std::string (*)(const Combination& job);
 
-/// An option beside the option of a column.
+/// One cell of the table: an option (row) with a mode (column).
 struct Cell {
-  std::string_view text = "yes";  ///< text of the table, before the reason
-  std::string_view reason = {};   ///< reason of a refusal; "": nothing is refused
-  Part part = nullptr;            ///< refused part; nullptr: the row's
-  Column same = kColumns;         ///< the column with the same cell, if there is one
+  std::string_view text = "yes";  ///< text in the table, before the reason
+  std::string_view reason = {};   ///< reason for the refusal; "": no refusal
+  Part part = nullptr;            ///< the refused part; nullptr: the row's part
+  Column same = kColumns;         ///< column whose cell also holds here; kColumns: none
 };
 
 constexpr Cell yes() { return {}; }
 constexpr Cell says(std::string_view text) { return {.text = text}; }
 constexpr Cell as(Column other) { return {.same = other}; }
 constexpr Cell refuses(std::string_view reason) { return {.text = "", .reason = reason}; }
-/// Refuses only `part`.
+/// Refuses `part` only.
 constexpr Cell refuses(std::string_view text, Part part, std::string_view reason) {
   return {.text = text, .reason = reason, .part = part};
 }
@@ -43,8 +43,8 @@ constexpr std::string_view kNeedsServers = "has an effect only with --agree quor
 std::string if_given(bool given, std::string_view option) { return std::string(given ? option : ""); }
 
 struct Row {
-  std::string_view option;  ///< text of the table
-  Part part;                ///< the part that cells refuse
+  std::string_view option;  ///< text in the table
+  Part part;                ///< the part that the cells refuse
   std::array<Cell, kColumns> cells;
 };
 
@@ -68,7 +68,7 @@ std::string optimizer_of_whole_parameters(const Combination& job) {
   return fmt::format("--optimizer {} on {} servers", model::name_of(job.optimizer), job.servers);
 }
 
-/// Rows in the order of the refusals. Cells in the order of the columns.
+/// Rows are checked in this order. Cells are in the order of the columns.
 const Row kRows[] = {
     {"`--servers`",
      [](const Combination& job) { return if_given(job.options.agree.servers != ServerChoice{}, "--servers"); },

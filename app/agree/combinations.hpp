@@ -1,5 +1,6 @@
 /// \file
-/// The one table of options that go with a mode of agreement. Refusals come from it, and a table of comm/README.md.
+/// The table of options that cannot be combined with a mode of agreement. Errors of the program and a table of
+/// comm/README.md come from it.
 #pragma once
 
 #include <string>
@@ -9,21 +10,21 @@
 
 namespace lockstep::app {
 
-/// All that decides if a job's options go together.
+/// The facts that decide if the options of a job can be combined.
 struct Combination {
   const TrainOptions& options;
   model::OptimizerKind optimizer;  ///< the optimiser of the decided workload
   int servers = 0;                 ///< number of servers
   bool gpus = false;
-  bool synchronizes = false;   ///< the network has sums over ranks in its forward pass
+  bool synchronizes = false;   ///< the forward pass of the network sums over ranks
   bool has_losses = false;     ///< the network's file names several losses
-  bool counts_labels = false;  ///< masks whose positions have weights: the divisor of a step's loss counts its labels
+  bool counts_labels = false;  ///< positions of masks have weights: the divisor of a step's loss counts its labels
 };
 
-/// Throws UsageError for the first option that does not go with the mode of agreement, or with --reproducible.
+/// Throws UsageError for the first option that cannot be combined with the mode of agreement or with --reproducible.
 void require_combination(const Combination& job);
 
-/// The table of options and modes in Markdown.
+/// Returns the table of options and modes in Markdown.
 std::string format_combinations();
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
 /// \file
-/// Numbers that all ranks add up at the end of a round: its figures, and what each rank asks for.
+/// Numbers that the ranks add up at the end of a round: its figures, and the requests of the ranks.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace lockstep::app {
 
-/// Each field is a sum over the ranks; a rank that has nothing to add leaves zeros.
+/// Each field is a sum over the ranks. A rank without a contribution leaves zeros.
 struct RoundSums {
   double loss = 0, metric = 0, samples = 0;
   std::array<double, model::kMaxLosses> losses = {};
-  double learning_rate = 0, gradient_norm = 0;  ///< values at the last update: meant where one rank alone has them
-  double updates = 0;                           ///< on servers: likewise
+  double learning_rate = 0, gradient_norm = 0;  ///< at the last update; only one rank may contribute
+  double updates = 0;                           ///< updates on servers; only one rank may contribute
   // Numbers of ranks:
   double stop_requests = 0, save_requests = 0, saves_due = 0;
-  double failed = 0;    ///< between steps: StepRequest::error
-  double diverged = 0;  ///< their training has come apart
+  double failed = 0;    ///< ranks with a StepRequest::error
+  double diverged = 0;  ///< ranks whose training has diverged
 
   void add(const StepFigures& figures) {
     loss += figures.loss_sum;
@@ -55,7 +55,7 @@ struct RoundSums {
   }
 };
 
-/// Collective: the sums of all ranks' numbers. `Sums` has fields of type double and no others.
+/// Collective: returns the sums over all ranks. All fields of `Sums` must be of type double.
 template <class Sums>
 Sums sum_over_ranks(comm::Communicator& communicator, const Sums& own, const char* what, std::int64_t step = -1) {
   auto numbers = std::bit_cast<std::array<double, sizeof(Sums) / sizeof(double)>>(own);

@@ -11,7 +11,7 @@
 
 namespace lockstep::app {
 
-/// Groups of neighbouring ranks that sum gradients in every step; all ranks synchronise only at intervals.
+/// Groups of neighbouring ranks. An island sums gradients in every step; all ranks synchronise only at intervals.
 class Islands {
  public:
   /// `first`: the first rank of each island, ascending from 0; `ranks` > 0: their total number.
@@ -35,10 +35,12 @@ class Islands {
   int ranks_;
 };
 
-/// As many islands as the user gives, otherwise one. Throws UsageError if there are more islands than ranks.
+/// Makes the number of islands that the user gives, otherwise one. Throws UsageError if there are more islands than
+/// ranks.
 Islands equal_islands(const AgreeOptions& options, int ranks);
-/// Collective. The ranks of a host are an island, unless the user gives another number of islands. Throws UsageError
-/// alike on all ranks.
+/// Collective. Makes one island of each host's ranks. If the user gives another number of islands, or a host's ranks
+/// are not neighbours, makes that number of equal islands. Throws UsageError, the same on all ranks, if a host's ranks
+/// are not neighbours and the user gives no number.
 Islands find_islands(comm::Communicator& communicator, const AgreeOptions& options);
 
 }  // namespace lockstep::app

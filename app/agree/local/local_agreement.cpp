@@ -42,7 +42,7 @@ void LocalAgreement::add_memory(const Plan& plan, const comm::Communicator& /*co
   const std::size_t inner_state =
       model::plan_memory(network, options, {.optimizer = plan.workload.optimizer}, memory_types(plan.place)).optimizer;
   memory.snapshot += velocity + inner_state * (islands - 1);
-  memory.optimizer += 2 * arena + velocity;  // the anchor, and the differences from it
+  memory.optimizer += 2 * arena + velocity;  // the anchor and the differences from it
   if (!agree.streams()) return;
   memory.snapshot += arena * islands;
   memory.optimizer += agree.delay > 0 ? 2 * arena : arena;  // the island's weights and those in transit

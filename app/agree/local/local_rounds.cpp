@@ -34,7 +34,7 @@ LocalRounds::LocalRounds(const RoundsContext& context, const Islands& islands)
       fragments_(cut()) {
   const AgreeOptions& agree = plan_.settings.agree;
   if (agree.delay > 0) {
-    comm::all_succeed(context.communicator, [&] {  // one thread at a time may call MPI, and another one sums meanwhile
+    comm::all_succeed(context.communicator, [&] {  // only one thread may call MPI, and another one sums
       if (context.group.uses_network()) throw std::runtime_error(kDelayBesideNetwork);
     });
   }
@@ -50,7 +50,7 @@ LocalRounds::LocalRounds(const RoundsContext& context, const Islands& islands)
   if (agree.delay > 0) left_.resize(elements);
 }
 
-/// Cuts the elements into equal parts, whose turns end after equal parts of the round.
+/// Cuts the elements into equal fragments. Their turns end at equal intervals of the round.
 std::vector<LocalRounds::Fragment> LocalRounds::cut() const {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::size_t elements = context_.training.parameters.updated_elements();
@@ -87,7 +87,8 @@ void LocalRounds::take_anchor() {
   own_restored_ = false;
 }
 
-/// A step of the island alone. A diverged island makes no more steps; all ranks learn of it at the next agreement.
+/// Makes a step of this island only. A diverged island makes no more steps; all ranks learn of it at the next
+/// agreement.
 StepResult LocalRounds::make_step(Trainer& trainer) {
   try {
     if (divergence_.empty()) return trainer.step({});
@@ -117,7 +118,7 @@ StepResult LocalRounds::steps(Trainer& trainer) {
     sums.figures.samples += step.figures.samples;
     sums.figures.learning_rate = step.figures.learning_rate;
     sums.figures.gradient_norm = step.figures.gradient_norm;
-    // The mean over the round so far: of equal rates exactly theirs.
+    // A running mean: it is exact if all rates are equal.
     mean_rate_ += (step.figures.learning_rate - mean_rate_) / static_cast<double>(progress.done - before);
     progress.samples = divergence_.empty() ? sums.figures.samples : std::numeric_limits<double>::quiet_NaN();
     if (progress.done < total) {
@@ -140,7 +141,7 @@ void LocalRounds::agree_on_what_is_due(Trainer& trainer, const Progress& progres
   }
 }
 
-/// A run's last step: the islands' movements since their last agreement are averaged, without momentum.
+/// At the run's last step, averages the movements since each fragment's last agreement, without momentum.
 void LocalRounds::agree_on_all(Trainer& trainer, const Progress& progress) {
   agree_on_what_is_due(trainer, progress);
   const AgreeOptions& agree = plan_.settings.agree;
@@ -153,7 +154,8 @@ void LocalRounds::agree_on_all(Trainer& trainer, const Progress& progress) {
   }
 }
 
-/// Weights each island's movement by its samples. One rank of the island contributes it; the others add zeros.
+/// Starts the sum of a fragment. An island's movement is weighted by its samples; one rank of the island contributes
+/// it, and the others add zeros.
 void LocalRounds::start(Trainer& trainer, const Fragment& fragment, const Progress& progress) {
   const StopWatch watch;
   const std::size_t first = fragment.first, last = first + fragment.count;
@@ -185,7 +187,7 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
                                         ? std::span<float>()
                                         : std::span(velocity_).subspan(std::min(first, all_trained), trained);
   model::outer_update(outer, anchor.first(trained), velocity, movement.first(trained), mean_rate_);
-  // Running means and variances have no momentum: beyond the mean of the islands' lies nothing.
+  // Elements that are not trained (running means and variances) become the mean of the islands, without momentum.
   model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {},
                       movement.subspan(trained));
   const std::span<float> now = weights().subspan(first, count);
@@ -201,7 +203,7 @@ void LocalRounds::fail(const Progress& progress) {
   throw Divergence(progress.done, progress.before, comm::with_ranks_unless_all(said.front()));
 }
 
-/// Raises the deadline for the rest of the round, because another island may be slower by this factor.
+/// Raises the deadline for the rest of the round, because other islands may be slower.
 void LocalRounds::be_patient(std::int64_t steps_done) {
   const AgreeOptions& agree = plan_.settings.agree;
   const ExecutionOptions& execution = plan_.settings.execution;
@@ -246,7 +248,7 @@ StepResult LocalRounds::advance(Trainer& trainer, std::int64_t /*until*/, const 
   return sums.result(figures);
 }
 
-/// Fills `out` on rank 0, or does nothing; collective.
+/// Collective. Fills `out` with an island's state; a rank whose `out` is empty only takes part.
 void LocalRounds::save_inner_state(const std::string& group, int island, std::span<float> out) {
   const int root = islands_.first_rank(island);
   if (!context_.training.parameters.owned().whole()) {

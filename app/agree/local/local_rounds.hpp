@@ -23,30 +23,33 @@
 
 namespace lockstep::app {
 
-/// A round has three parts. Every island makes STEPS steps of the inner optimiser and sums gradients within the island
-/// alone. One sum over all ranks adds each island's movement from the weights at the beginning of the round (the
-/// anchor), weighted by its number of samples. One step of the outer optimiser moves the anchor, from which all islands
-/// continue. The inner optimiser's state stays on its island.
+/// A round has three parts:
+/// 1. Every island makes STEPS steps of the inner optimiser and sums gradients only within the island.
+/// 2. One sum over all ranks adds the movements of the islands. An island's movement is the difference between its
+/// weights and the weights at the beginning of the round (the anchor), weighted by the island's number of samples.
+/// 3. One step of the outer optimiser moves the anchor, and all islands continue from it. Each island keeps the state
+/// of its inner optimiser.
 ///
-/// With --fragments the elements are cut into equal parts that take turns: fragment f of F is agreed on at step (f + 1)
-/// STEPS / F of each round (Streaming DiLoCo: Douillard et al. 2025). With --delay T the sum uses the weights of T
-/// steps earlier and is in transit during those steps; an island keeps its movement of those steps. Between rounds the
-/// training's weights are the anchor, and this object keeps the island's own. At the end of a run, and of a round that
-/// the end cuts short, all islands agree on the mean of all.
+/// With --fragments, the elements are cut into equal parts that take turns: the islands agree on fragment f of F at
+/// step (f + 1) STEPS / F of each round (Streaming DiLoCo: Douillard et al. 2025). With --delay T, the sum uses the
+/// weights of T steps earlier and runs during those T steps; the island's movement in those steps is kept. Between
+/// rounds the training's weights are the anchor, and this object keeps the island's own weights. At the end of the run,
+/// all islands agree on the mean of their weights, also in a round that the end cuts short.
 class LocalRounds : public AgreementRounds {
  public:
-  /// Collective. Both outlive the rounds. Throws comm::ConsensusError if --delay asks for sums beside messages.
+  /// Collective. `islands` must outlive the rounds. Throws comm::ConsensusError if --delay needs sums between islands
+  /// while an island exchanges gradients as messages.
   LocalRounds(const RoundsContext& context, const Islands& islands);
 
-  /// Also chooses the ranks of the next step: all (--agree-after), or an island.
+  /// Also chooses the ranks that make the next step: all ranks (before --agree-after), or an island.
   void forget(std::int64_t steps) override;
-  /// One step of all ranks, before --agree-after. Otherwise the steps until the end of the round or the run, then the
-  /// agreement. The figures are sums over the round and all ranks; rate and gradient norm are those of the last step
-  /// (the norm: of rank 0's island).
+  /// Before --agree-after, makes one step of all ranks. Later, makes the steps until the end of the round or of the
+  /// run, then agrees. The figures are sums over the round and all ranks. Learning rate and gradient norm are those of
+  /// the last step; the norm is that of rank 0's island.
   StepResult advance(Trainer& trainer, std::int64_t until, const LoopCalls& calls) override;
   const char* unit() const override { return "rounds"; }
-  /// The training's own state is that of the first island. Further state: the outer optimiser's velocity, the inner
-  /// optimisers' state of the other islands, and the weights of all islands if they differ from the anchor.
+  /// The training's own state is that of the first island. The groups returned are the outer optimiser's velocity, the
+  /// inner optimisers' state of the other islands, and the weights of all islands if they differ from the anchor.
   std::vector<CarriedGroup> carried() override;
 
  private:
@@ -57,17 +60,17 @@ class LocalRounds : public AgreementRounds {
   };
   std::vector<Fragment> cut() const;
   void choose_ranks(std::int64_t steps_done);
-  /// The present weights become the anchor.
+  /// Makes the present weights the anchor.
   void take_over(const Standing& start) override;
   void take_anchor();
   StepResult make_step(Trainer& trainer);
   StepResult step_of_all(Trainer& trainer, const LoopCalls& calls);
   StepResult steps(Trainer& trainer);
-  /// Progress of an island in its round.
+  /// Progress of an island in its current round.
   struct Progress {
-    std::int64_t before = 0;  ///< steps done when the round began here
-    std::int64_t done = 0;    ///< steps
-    double samples = 0;       ///< samples of the island since then; NaN: it has diverged
+    std::int64_t before = 0;  ///< steps done when this process began the round
+    std::int64_t done = 0;    ///< steps done
+    double samples = 0;       ///< samples of the island since `before`; NaN: it has diverged
   };
   void agree_on_what_is_due(Trainer& trainer, const Progress& progress);
   void agree_on_all(Trainer& trainer, const Progress& progress);
@@ -83,20 +86,20 @@ class LocalRounds : public AgreementRounds {
   const Plan& plan_;
   const Islands& islands_;
   int own_island_;
-  bool speaks_;        ///< true on the first rank of an island, which contributes the island's values
+  bool speaks_;        ///< true on the island's first rank, which contributes the island's values
   bool apart_ = true;  ///< true while islands make local steps
   std::vector<Fragment> fragments_;
-  const Fragment* under_way_ = nullptr;  ///< its sum
-  std::array<double, 1> samples_{};      ///< samples behind the sum under way
-  StopWatch round_;                      ///< since the round began
-  double mean_rate_ = 0;                 ///< learning rate, over the round so far
-  std::string divergence_;               ///< why training has come apart on this rank's island
+  const Fragment* under_way_ = nullptr;  ///< fragment whose sum is in progress; nullptr: none
+  std::array<double, 1> samples_{};      ///< number of samples in the sum in progress
+  StopWatch round_;                      ///< time since the round began
+  double mean_rate_ = 0;                 ///< mean learning rate of the round so far
+  std::string divergence_;               ///< reason why this rank's island has diverged; empty: it has not
   std::unique_ptr<std::pmr::memory_resource> memory_;
   std::span<float> differences_;  ///< buffer of sums over all ranks
   std::vector<float> anchor_, velocity_;
   std::vector<float> own_;     ///< weights of this rank's island between rounds, if they differ from the anchor
   bool own_restored_ = false;  ///< true if `own_` comes from a checkpoint
-  std::vector<float> left_;    ///< with --delay: the weights behind the sum under way
+  std::vector<float> left_;    ///< with --delay: the weights that the sum in progress uses
 };
 
 }  // namespace lockstep::app

@@ -41,9 +41,9 @@ void Admission::begin_round(std::int64_t target, const Replay* replay) {
 }
 
 void Admission::drain() {
-  if (replay_ != nullptr) return;  // its rounds end where they did
+  if (replay_ != nullptr) return;  // rounds end as recorded
   if (sums()) {
-    // The round completes a step that some have begun, and leaves out one that nobody has.
+    // The round completes a step that a worker has begun. If no worker has begun it, the round ends before it.
     const bool begun = std::ranges::any_of(workers_, [&](const Worker& worker) {
       return worker.state == State::contributed || (worker.state == State::works && worker.step == updates_);
     });

@@ -19,13 +19,13 @@ static_assert(kArrivalMagic.size() == kNarrowMagic.size());
 constexpr std::int32_t kRoundEnd = -1;
 constexpr std::uint32_t kHashBegin = 2166136261u;
 
-/// FNV-1a, goes on from `hash`.
+/// FNV-1a, continued from `hash`.
 std::uint32_t arrival_hash(std::uint32_t hash, std::string_view bytes) {
   for (const char byte : bytes) hash = (hash ^ static_cast<std::uint8_t>(byte)) * 16777619u;
   return hash;
 }
 
-/// An arrival as format 2 has it, in which the end of a round folds its checksum.
+/// An arrival in format 2. At the end of a round, `late` is the checksum folded to 16 bits.
 struct NarrowArrival {
   static constexpr std::uint16_t kRoundEnd = 0xffff;
   std::uint16_t worker = 0;
@@ -119,7 +119,8 @@ ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead
     };
     if (!sums || script.updates.empty() || !is_of_last_update()) script.updates.emplace_back();
     std::vector<Arrival>& update = script.updates.back();
-    // A gradient is of weights that this process has had; of a sum, it counts once, and in its turn.
+    // Without sums, a gradient comes from weights that this process had. With sums, a worker counts once in an update,
+    // and updates follow each other.
     const bool possible =
         sums ? is_of_last_update() &&
                    std::ranges::none_of(update, [&](const Arrival& other) { return other.worker == arrival.worker; })
@@ -127,7 +128,8 @@ ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead
     if (arrival.worker < 0 || arrival.worker >= script.head.workers || !possible) {
       refuse(fmt::format("damaged at byte {}", at));
     }
-    // A worker reads weights after its gradient before has made an update: only then may 16 bits have run over.
+    // A worker reads weights after its previous gradient made an update. So 16 bits can overflow only if more than
+    // 65,536 updates lie between its two gradients.
     const std::int64_t previous = std::exchange(last[static_cast<std::size_t>(arrival.worker)], script.end() - 1);
     if (!sums && narrow && script.end() - 1 - previous > 0x10000) {
       refuse(

@@ -106,10 +106,10 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
   if (record_ && over()) record_->end_round();
 }
 
-/// Nobody has said anything for too long.
+/// Throws because no message has arrived for too long.
 void ParameterServer::give_up(double seconds) const {
   std::vector<int> silent;
-  if (own_squares_) {  // the workers wait for this update
+  if (own_squares_) {  // the workers wait for the update of this sum
     for (int server = 0; server < servers_.count; ++server) {
       if (server != index_) silent.push_back(servers_.rank_of(server));
     }
@@ -124,7 +124,7 @@ void ParameterServer::give_up(double seconds) const {
                                     index_, seconds, silent.size() == 1 ? "rank" : "ranks", fmt::join(silent, ", ")));
 }
 
-/// One pass: hears as many messages as there are peers, and does what they ask for. False: there was none.
+/// Receives at most one message per peer and handles it. Returns false if there was none and nothing to do.
 bool ParameterServer::progress() {
   bool heard = false;
   if (admission_) tell_workers();
@@ -173,8 +173,8 @@ void ParameterServer::lost(int index) {
                     session_.describe(index), servers_.on(index) >= 0 ? ": it keeps parameters" : ""));
   }
   const comm::ServerHeader header{.kind = MessageKind::lost, .lost_worker = index};
-  if (!admission_) return to_servers_->send(0, header);  // the coordinator decides when
-  if (ended_) return;                                    // said in the next round
+  if (!admission_) return to_servers_->send(0, header);  // the coordinator handles it
+  if (ended_) return;                                    // handled between rounds or in the next round
   const bool complete = admission_->lost(index);
   leave_out(index);
   tell_everybody(header);
@@ -187,7 +187,7 @@ void ParameterServer::lost_between_rounds(int index) {
   leave_out(index);
 }
 
-/// Nothing is expected of a worker any more.
+/// Stops waiting for messages of a dead worker.
 void ParameterServer::leave_out(int index) {
   Worker& worker = at(index);
   if (decided_ && std::ranges::find(*decided_, index) != decided_->end() && !worker.has_gradient) {
@@ -205,10 +205,10 @@ void ParameterServer::leave_out(int index) {
 
 void ParameterServer::drain() {
   if (admission_) return admission_->drain();
-  to_servers_->send(0, {.kind = MessageKind::drain});  // the coordinator is the first of the others
+  to_servers_->send(0, {.kind = MessageKind::drain});  // the coordinator is the first peer
 }
 
-/// The coordinator's word to every worker that waits for it.
+/// Sends `go` or `pause` to every worker that waits for it.
 void ParameterServer::tell_workers() {
   while (const auto word = admission_->next()) {
     comm::ServerHeader header{.kind = word->goes_on ? MessageKind::go : MessageKind::pause,
@@ -223,7 +223,7 @@ void ParameterServer::tell_workers() {
                               .longest_step = longest_};
     Worker& worker = at(word->worker);
     worker.since_go.lap();
-    // Until it has been heard in this round its weights are not its own to be written.
+    // Before the worker's first message of the round, its weights may not be written.
     header.brings_weights = word->goes_on && worker.listens && !replays_each();
     if (header.brings_weights) {
       send_weights(word->worker, header);
@@ -281,9 +281,9 @@ void ParameterServer::hear_server(const comm::ServerMessages::Received& message)
   }
 }
 
-/// A gradient. Workers that send blocks have tables of which each batch meets a few rows. Plain SGD leaves the others
-/// alone, so the weights may travel in blocks, too; with other optimisers all that was ever met changes in every
-/// update.
+/// Handles a gradient. Workers that send blocks have tables, and each batch uses only a few rows of a table. Plain SGD
+/// leaves the other rows unchanged, so weights may also travel in blocks. Other optimisers change every row that was
+/// ever used in every update.
 void ParameterServer::take(const comm::ServerMessages::Received& message) {
   const int index = message.peer;
   Worker& worker = at(index);
@@ -301,7 +301,7 @@ void ParameterServer::take(const comm::ServerMessages::Received& message) {
   if (replays_each()) return replay_->brought(index);
   if (!sums_) return apply_each(index);
   worker.has_gradient = true;
-  if (!admission_) return;  // the coordinator's word decides
+  if (!admission_) return;  // the coordinator decides
   switch (admission_->arrived(index)) {
     case Admission::Verdict::update:
       return decide();
@@ -314,7 +314,7 @@ void ParameterServer::take(const comm::ServerMessages::Received& message) {
   }
 }
 
-/// Its gradient is accepted.
+/// Counts an accepted gradient of this worker.
 void ParameterServer::count(int worker) {
   const comm::ServerHeader& header = at(worker).header;
   figures_.steps.loss_sum += header.loss;
@@ -331,7 +331,7 @@ void ParameterServer::decide() {
   apply_sum();
 }
 
-/// An update of the gradient of this worker.
+/// Makes an update from the gradient of this worker.
 void ParameterServer::apply_each(int index) {
   if (admission_) {
     admission_->arrived(index);
@@ -355,8 +355,8 @@ void ParameterServer::apply_each(int index) {
   answer_pulls();
 }
 
-/// An update of a sum, once all gradients that were decided on are here, and then what the other servers say of theirs.
-/// False: something is missing.
+/// Makes the update of a sum, once the decided gradients and the sums of squares of the other servers have arrived.
+/// Returns false if some are missing.
 bool ParameterServer::apply_sum() {
   for (const int index : *decided_) {
     const Worker& worker = at(index);
@@ -385,7 +385,7 @@ bool ParameterServer::apply_sum() {
   return true;
 }
 
-/// Those that were decided on, in the order of the ranks; and tells the other servers of the squares.
+/// Adds the decided gradients in rank order and sends the sum of squares to the other servers.
 void ParameterServer::sum_gradients() {
   std::vector<float*> terms;
   double samples = 0, of_step = 0;
@@ -410,7 +410,7 @@ void ParameterServer::sum_gradients() {
   tell_others({.kind = MessageKind::squares, .squares = *own_squares_});
 }
 
-/// In the order of the servers.
+/// Adds the sums of squares in the order of the servers, so that all servers get the same bits.
 double ParameterServer::squares_of_all() const {
   double sum = 0;
   for (int server = 0, other = 0; server < servers_.count; ++server) {
@@ -433,7 +433,7 @@ void ParameterServer::update(double rate, double squares) {
   figures_.steps.gradient_norm = std::sqrt(squares);
 }
 
-/// A worker reads this version: where it is within reach, its own weights are that from here on. False: it is not.
+/// Copies this part's weights into a worker's memory. Returns false if that is on another host.
 bool ParameterServer::write_weights(int index) {
   float* const theirs = memory_.workers_weights[static_cast<std::size_t>(index)];
   if (theirs == nullptr) return false;
@@ -442,7 +442,7 @@ bool ParameterServer::write_weights(int index) {
   return true;
 }
 
-/// The worker computes with this version from here on.
+/// Gives the worker the present weights for its next gradient.
 void ParameterServer::send_weights(int index, comm::ServerHeader header) {
   Worker& worker = at(index);
   worker.read_version = part_.version();

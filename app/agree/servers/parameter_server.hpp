@@ -1,35 +1,35 @@
 /// \file
-/// A server of parameters (--agree async, --agree quorum): it keeps a part of them with the optimiser's state, takes
-/// the workers' gradients of that part, updates it, and hands it out.
+/// A parameter server (--agree async, --agree quorum). It owns a part of the parameters and of the optimiser's state.
+/// It receives the workers' gradients for this part, updates the part, and sends it to the workers.
 ///
-/// MESSAGES. A worker hears `go` from the first server, the coordinator, which decides when each worker may begin
-/// and which gradients count (Admission); with it come the coordinator's weights. It asks every other server for its
-/// part (`pull`), gets it with its version (`part`), computes, and sends every server that part of the gradient
-/// (`push`). When it hears `pause` it says `bye` to all. Where updates are sums the coordinator tells the other servers
-/// whose gradients make each update (`decided`), so all parts take and drop the same ones, and the servers sum the
-/// squares of their parts for the norm (`squares`).
+/// Messages. The first server is the coordinator: it decides when each worker may begin a step and which gradients
+/// count (Admission). A worker that receives `go` from the coordinator makes a step. `go` usually brings the
+/// coordinator's weights. The worker requests the parts of the other servers (`pull`); each answers with its part and
+/// that part's version (`part`). The worker computes a gradient and sends every server its part of it (`push`). A
+/// worker that receives `pause` sends `bye` to all servers. With sums, the coordinator tells the other servers which
+/// gradients make each update (`decided`), so all parts accept and drop the same gradients. The servers then exchange
+/// the sums of squares of their parts for the gradient norm (`squares`).
 ///
-/// RESULTS. A sum is made in the order of the ranks and updated as --agree all does: with all ranks in it,
-/// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
-/// is scaled to the mean over the samples that are there.
+/// Results. A server adds the gradients of a sum in rank order and updates as --agree all does. If all ranks
+/// contribute, and there is one server or no gradient clipping, the weights are bit-identical to those of a sum in
+/// shared memory. If gradients are missing, the sum is scaled to the mean over the samples present.
 ///
-/// IN PLACE. On one host gradients are read where the worker has them: it writes the next one only when it
-/// has been told to. Weights of sums are read where the server has them; each update waits for gradients of who has
-/// read the ones before, and a late reader that meets a change reads again. Where each gradient is an update the server
-/// writes the weights to where the worker has its own, which waits meanwhile. Then `go` of the coordinator brings the
-/// weights, too.
+/// Shared memory. On one host, a server reads gradients from the worker's memory; the worker writes its next gradient
+/// only after its next `go`. With sums, workers read the weights from the server's memory. Each update waits for
+/// gradients of workers that have read the previous weights. A worker that reads late and meets a change reads again.
+/// If each gradient makes an update, the server copies the weights into the worker's memory while the worker waits.
 ///
-/// SENT BLOCKS. Blocks of a gradient that are zero (rows of a word embedding that no batch has met) do not travel,
-/// nor do, with plain SGD, those of the weights that a worker has already.
+/// Blocks. Messages leave out blocks of a gradient that are zero (rows of a word embedding whose words are not in the
+/// batch). With plain SGD they also leave out blocks of weights that the worker already has.
 ///
-/// DIVERGENCE. A worker whose loss or gradient is not finite sends zeros and asks for the end of the round; a sum that
-/// is not finite changes nothing, and ends the round, too. All ranks are told there.
+/// Divergence. A worker whose loss or gradient is not finite sends zeros and requests the end of the round. A sum that
+/// is not finite changes no weights and ends the round, too. All ranks learn of the divergence at the end of the round.
 ///
-/// DEATHS. A rank that sees that a worker has died tells the coordinator (`lost`), which goes on without it and tells
-/// all others; they have all heard the same when the coordinator says `end` after the last `bye`.
+/// Deaths. A rank that detects the death of a worker tells the coordinator (`lost`). The coordinator continues without
+/// the worker and tells all others. It sends `end` after the last `bye`; by then all ranks know the same deaths.
 ///
-/// PATIENCE. The coordinator measures the longest step and says it with `go`; workers pass it on with what they send,
-/// so that all servers and workers wait equally long (stuck_after).
+/// Time limits. The coordinator measures the longest step and sends it with `go`. Workers pass it on in their messages,
+/// so all servers and workers use the same limit (stuck_after).
 #pragma once
 
 #include <array>
@@ -56,76 +56,79 @@
 
 namespace lockstep::app {
 
-/// Data of a host's ranks in memory that all of them map.
+/// Memory that all ranks of a host map.
 struct ServedMemory {
   comm::HostWindow& window;
-  std::pmr::memory_resource* weights = nullptr;  ///< memory for the weights of a server of sums
-  std::vector<float*> gradients;                 ///< gradients on each rank; nullptr: out of reach
-  std::vector<float*> workers_weights;           ///< likewise; where each gradient is an update
+  std::pmr::memory_resource* weights = nullptr;  ///< memory for the server's weights, with sums; otherwise nullptr
+  std::vector<float*> gradients;                 ///< gradients of each rank; nullptr: on another host
+  std::vector<float*> workers_weights;           ///< weights of each rank, likewise; empty with sums
 };
 
-/// The coordinator's figures of the gradients.
+/// Statistics about the gradients; complete on the coordinator.
 struct ServerFigures {
-  static constexpr std::size_t kHistogram = 17;  ///< the last counts what is staler
-  std::int64_t updates = 0;                      ///< updates of this process and those before
-  StepFigures steps = {};  ///< sums over the accepted since load(), rate and norm of the last update
-  // Totals of this process, including those before a roll-back:
-  double bytes = 0;                            ///< to and from this server
-  double empty = 0;                            ///< accepted gradients of no sample
-  std::array<double, kHistogram> staleness{};  ///< gradients by updates between reading the weights and arriving
-  std::vector<double> accepted, dropped;       ///< gradients, per worker
+  static constexpr std::size_t kHistogram = 17;  ///< number of bins; the last one also counts greater staleness
+  std::int64_t updates = 0;                      ///< updates made, including those of earlier processes
+  StepFigures steps = {};  ///< sums over the gradients accepted since load(); rate and norm of the last update
+  // Totals of this process; a roll-back does not reset them:
+  double bytes = 0;  ///< bytes sent and received by this server
+  double empty = 0;  ///< accepted gradients of no samples
+  /// Number of gradients by staleness: updates since the weights were read.
+  std::array<double, kHistogram> staleness{};
+  std::vector<double> accepted, dropped;  ///< number of gradients, per worker
 };
 
 class ParameterServer {
  public:
-  /// Other work of a rank while it serves: comm::MessageWait::Options::look_around.
+  /// Called regularly while the server waits: comm::MessageWait::Options::look_around.
   using Look = std::function<bool()>;
 
-  /// The server of this rank, number `index`. `session`, `plan` and what `memory` refers to outlive it.
+  /// Creates server number `index`, which is on this rank. `session`, `plan` and the objects that `memory` refers to
+  /// must outlive it.
   ParameterServer(comm::MpiSession& session, const Plan& plan, const Servers& servers, int index, ServedMemory memory);
 
   bool coordinates() const noexcept { return index_ == 0; }
-  /// Takes its part of all state. Between rounds.
+  /// Copies this server's part of the state. Call it between rounds.
   void load(const model::ParameterState& from, const Standing& course);
-  /// After load(): updates made at the end of this server's record, if one is repeated; else 0.
+  /// After load(): number of updates at the end of this server's record; 0 if no record is repeated.
   std::int64_t replay_end() const noexcept { return replay_ ? replay_->end() : 0; }
-  /// Sets the end of a repeated record: those of all servers go as far as this, and no further.
+  /// Ends the repeated record after `end` updates, so that all servers repeat the same number.
   void end_replay_at(std::int64_t end);
-  /// The arrivals since the last call, as a file of arrivals has them: the coordinator's, and every server's if each
-  /// gradient is an update.
+  /// Returns the arrivals since the last call, in the format of a file of arrivals. With sums only the coordinator
+  /// records arrivals, otherwise every server does.
   std::string take_record() { return record_ ? record_->take() : std::string(); }
-  /// A message about a sum of the last round that is not finite; empty: all are finite.
+  /// Message about the first gradient norm since load() that was not finite; empty: all were finite.
   const std::string& divergence() const noexcept { return divergence_; }
-  /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
-  /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
+  /// Serves a round. Returns when all workers pause: after `steps` steps in total, or earlier on request, or when
+  /// `stop` is requested. Throws comm::PeerError if no message arrives for too long.
   void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
-  /// The round is to end. From the thread that serves.
+  /// Requests the end of the round. Call it from the thread that serves.
   void drain();
-  /// A worker has died. From the thread that serves. Throws comm::PeerError where the others cannot go on.
+  /// Handles a worker's death. Call it from the thread that serves. Throws comm::PeerError if the others cannot
+  /// continue.
   void lost(int worker);
-  /// All know it, and no round is under way.
+  /// Handles a worker's death that all ranks know. Call it between rounds.
   void lost_between_rounds(int worker);
-  /// Dead workers, ascending: the same on all ranks after a round.
+  /// Dead workers, ascending; the same on all ranks after a round.
   std::vector<int> lost_workers() const { return {lost_.begin(), lost_.end()}; }
-  /// All updated ones, of which its part is its own.
+  /// All weights that training updates; only this server's part is valid.
   std::span<float> all_weights() { return part_.all_weights(); }
-  /// out = this server's part of a group; `out` is an arena.
+  /// Copies this server's part of a state group into the same part of `out`, a whole arena.
   void download(std::string_view group, std::span<float> out) const { part_.download(group, out); }
-  /// The coordinator's are whole.
+  /// Returns statistics; they are complete on the coordinator.
   const ServerFigures& figures();
 
  private:
-  /// A worker's messages that are not used yet, or its reads meanwhile.
+  /// State of a worker, as this server knows it.
   struct Worker {
     comm::ServerHeader header;
-    std::vector<float> gradient;  ///< waits, having come in messages
-    float* source = nullptr;      ///< this server's part of the gradient that waits
+    std::vector<float> gradient;  ///< a gradient received in messages
+    float* source = nullptr;      ///< this server's part of the gradient that is not used yet
     std::int64_t read_version = 0;
-    std::int64_t has_version = -1;      ///< version of its weights; -1: unknown
-    std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
+    std::int64_t has_version = -1;      ///< version of the weights that it received in messages; -1: unknown
+    std::optional<std::int64_t> wants;  ///< version that its unanswered `pull` requests, at least
     bool has_gradient = false;
-    bool paused = false;   ///< or dead
-    bool listens = false;  ///< has been heard in this round: it waits for weights when it is told so
+    bool paused = false;   ///< it has sent `bye` or died
+    bool listens = false;  ///< it has sent a message in this round, so it now waits for weights while it waits for `go`
     StopWatch since_go;
   };
 
@@ -149,7 +152,7 @@ class ParameterServer {
   void tell_workers();
   bool over() const;
   bool progress();
-  /// The order in which gradients make updates is that of a record.
+  /// True if a record decides the order in which single gradients make updates.
   bool replays_each() const noexcept { return replay_ && !sums_; }
   Worker& at(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
   const Worker& at(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
@@ -161,22 +164,23 @@ class ParameterServer {
   bool sums_;
   ServedPart part_;
   comm::ServerMessages to_workers_;
-  std::optional<comm::ServerMessages> to_servers_;  ///< the others
-  std::optional<Admission> admission_;              ///< the coordinator's
+  std::optional<comm::ServerMessages> to_servers_;  ///< messages to and from the other servers
+  std::optional<Admission> admission_;              ///< on the coordinator only
   std::vector<Worker> workers_;
-  std::optional<std::vector<int>> decided_;  ///< whose gradients make the next update
-  std::optional<double> own_squares_;        ///< squares of the sum that waits for those of the other servers
-  std::vector<double> squares_;              ///< theirs
+  std::optional<std::vector<int>> decided_;  ///< workers whose gradients make the next update
+  /// Sum of squares of this part, while those of the other servers are awaited.
+  std::optional<double> own_squares_;
+  std::vector<double> squares_;  ///< sums of squares from the other servers
   int squares_heard_ = 0;
-  std::optional<Replay> replay_;  ///< the record that is repeated, until its end
+  std::optional<Replay> replay_;  ///< record that is repeated; nullopt after its end
   std::optional<ArrivalRecord> record_;
   std::vector<std::uint32_t> blocks_;
   std::string divergence_;
-  int byes_ = 0;  ///< and deaths
+  int byes_ = 0;  ///< number of workers that have sent `bye` or died
   std::set<int> lost_;
-  bool ended_ = false;  ///< the coordinator has said so
+  bool ended_ = false;  ///< the coordinator has sent `end`
   comm::MpiSession& session_;
-  double longest_ = 0;  ///< seconds of a worker's step
+  double longest_ = 0;  ///< seconds of the longest step of a worker
   ServerFigures figures_;
 };
 

@@ -26,7 +26,7 @@ std::int64_t Replay::next_of(int worker, std::int64_t first, std::int64_t last) 
   return -1;
 }
 
-/// The update after the one that this worker has read for, or brought.
+/// The worker's next update after those for which it has read weights or delivered gradients.
 std::int64_t Replay::next_gradient(int index, std::int64_t made) const {
   const Worker& worker = workers_[static_cast<std::size_t>(index)];
   return next_of(index, std::max(made, std::max(worker.brought, worker.reads_for) + 1), end());

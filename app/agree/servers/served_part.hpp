@@ -1,5 +1,5 @@
 /// \file
-/// A server's part of the parameters and of the optimiser's state, and the updates that change it.
+/// A server's part of the parameters and of the optimiser's state, with the updates that change it.
 #pragma once
 
 #include <cstdint>
@@ -23,40 +23,41 @@
 
 namespace lockstep::app {
 
-/// Each update gives the weights their next version. Readers of this host see that in the window.
+/// Each update increments the version of the weights. Readers on the same host see the version in the window.
 class ServedPart {
  public:
-  /// The part of the server `index`. `weights`: memory for all weights; nullptr: the heap. A step has so many updates.
-  /// `plan`, `window` and that memory outlive this.
+  /// Creates the part of server `index`. `weights`: memory for all weights; nullptr: the heap. `updates_per_step`:
+  /// number of updates in a step. `plan`, `window` and the memory must outlive this object.
   ServedPart(const Plan& plan, const Servers& servers, int index, comm::HostWindow& window,
              std::pmr::memory_resource* weights, std::int64_t updates_per_step);
 
   void load(const model::ParameterState& from, const Standing& course);
-  /// The part's slice of all updated weights.
+  /// The slice of this part in the array of updated weights.
   const comm::Slice& slice() const noexcept { return slice_; }
-  /// Updates made.
+  /// Number of updates made.
   std::int64_t version() const noexcept { return version_; }
   std::int64_t step() const noexcept { return version_ / updates_per_step_; }
-  /// All updated ones, of which the part is its own.
+  /// All weights that training updates; only this part is valid.
   std::span<float> all_weights() { return state_.weight_elements(model::Weights::current); }
   std::span<float> weights() { return all_weights().subspan(slice_.offset, slice_.count); }
-  /// Content of the next update.
+  /// The gradient for the next update; the caller fills it.
   std::span<float> gradients() { return state_.gradient_elements().subspan(slice_.offset, slice_.count); }
-  /// out = the part of a group; `out` is an arena.
+  /// Copies this part of a state group into the same part of `out`, a whole arena.
   void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
 
-  /// The sum of the squares of gradients().
+  /// Adds L2 to gradients() and returns the sum of their squares.
   double gradient_squares();
   /// The learning rate of the next update.
   double learning_rate() const;
-  /// `squares`: of the gradients of all parts.
+  /// Updates the weights. `squares`: sum of the squares of the gradients of all parts.
   void update(double rate, double squares);
-  /// The next version is as this one.
+  /// Increments the version but changes no weights.
   void pass();
 
-  /// From here on since() knows which weights change.
+  /// Begins to record for since() which weights change.
   void watch_changes();
-  /// The numbers of the blocks (comm::ChangedBlocks) that have changed since a version. False: not known.
+  /// Fills `blocks` with the indices of the blocks (comm::ChangedBlocks) that changed after `version`. Returns false if
+  /// they are not known.
   bool since(std::int64_t version, std::vector<std::uint32_t>& blocks) const { return changed_.since(version, blocks); }
 
  private:
@@ -70,7 +71,7 @@ class ServedPart {
   model::Optimizer optimizer_;
   model::LearningRateSchedule schedule_;
   std::int64_t version_ = 0;
-  std::int64_t optimizer_since_ = 0;  ///< updates
+  std::int64_t optimizer_since_ = 0;  ///< number of updates when the optimiser's state began
   comm::ChangedBlocks changed_;
 };
 

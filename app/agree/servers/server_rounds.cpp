@@ -94,9 +94,9 @@ void ServerRounds::take_over(const Standing& start) {
   if (!plan_.replay.empty()) follow_scripts();
 }
 
-/// All servers repeat their records (--replay) up to the same step.
+/// Makes all servers repeat their records (--replay) up to the same update.
 void ServerRounds::follow_scripts() {
-  // The coordinator's record of sums is that of all servers.
+  // With sums, the coordinator's record holds for all servers.
   std::vector<double> ends(sums_ ? 1 : static_cast<std::size_t>(servers_.count), 0.0);
   if (server_ && (!sums_ || server_->coordinates())) {
     ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->replay_end());
@@ -118,7 +118,8 @@ void ServerRounds::follow_scripts() {
                   plan_.replay.string(), with_commas(last), with_commas(total)));
 }
 
-/// Nobody can do without servers, nor without one whose gradients are to be repeated, nor where the launcher ends all.
+/// Returns false for rank 0, for servers, for every rank in a replay, and for all ranks if the launcher ends a job
+/// whose rank dies.
 bool ServerRounds::is_dispensable(int rank) const {
   return spares_survivors_ && rank != 0 && servers_.on(rank) < 0 && plan_.replay.empty();
 }
@@ -130,12 +131,13 @@ void ServerRounds::together(const std::function<void()>& work) {
   }
 }
 
-/// Has a peer died? The coordinator hears of a worker; nobody can go on without others. Returns that nobody is busy.
+/// Looks for dead peers. Tells the coordinator of dead workers; throws if the job cannot go on without a rank. Returns
+/// false: this rank does not excuse silence.
 bool ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
   for (const int dead : context_.communicator.dead_peers()) {
     if (!seen_dead_.insert(dead).second) continue;
-    if (!is_dispensable(dead)) context_.communicator.look_at_peers();  // throws with what is known of it
+    if (!is_dispensable(dead)) context_.communicator.look_at_peers();  // throws an error that describes the death
     if (to_servers_) {
       to_servers_->send(0, {.kind = MessageKind::lost, .lost_worker = dead});
     } else {
@@ -145,7 +147,7 @@ bool ServerRounds::look() {
   return false;
 }
 
-/// Takes in the coordinator's knowledge of the dead; rank 0 warns of them.
+/// Notes the deaths that the coordinator announced; rank 0 warns of them.
 void ServerRounds::see_the_dead(const std::vector<int>& dead) {
   for (const int rank : dead) {
     seen_dead_.insert(rank);
@@ -168,7 +170,7 @@ void ServerRounds::wait(const char* what, const std::function<bool()>& done) {
   waited_ += watch.seconds();
 }
 
-/// The next message of a server that is not only of a death.
+/// Returns the next message of a server. Handles messages about deaths itself.
 std::optional<comm::ServerMessages::Received> ServerRounds::hear() {
   while (const auto message = to_servers_->poll()) {
     if (message->header.kind != MessageKind::lost) return message;
@@ -177,7 +179,7 @@ std::optional<comm::ServerMessages::Received> ServerRounds::hear() {
   return std::nullopt;
 }
 
-/// The coordinator's. The weights that it brings are taken.
+/// Waits for the coordinator's next message. If it brings weights, copies them.
 comm::ServerHeader ServerRounds::wait_for_word() {
   comm::ServerHeader word;
   wait("a word", [&] {
@@ -191,7 +193,8 @@ comm::ServerHeader ServerRounds::wait_for_word() {
   return word;
 }
 
-/// A server of sums has its weights within reach, of the version of the word or a later one. False: it has not.
+/// Copies a server's weights of at least this version from shared memory. Returns false if that is not possible: no
+/// sums, another host, or the server is changing them.
 bool ServerRounds::read_in_place(int server, std::int64_t version) {
   const int rank = servers_.rank_of(server);
   if (!sums_ || !context_.window.reaches(rank)) return false;
@@ -201,7 +204,8 @@ bool ServerRounds::read_in_place(int server, std::int64_t version) {
   return context_.window.read(rank, version, theirs, weights.subspan(part.offset, part.count));
 }
 
-/// A server's part, of version `least` or a later one. False: it changes, and has to be asked for again.
+/// Copies a server's part from its message. Returns false if the server is changing the part in shared memory: it must
+/// be requested again.
 bool ServerRounds::take_weights(const comm::ServerMessages::Received& message, std::int64_t least) {
   if (message.header.kind != MessageKind::part && !message.header.brings_weights) {
     throw comm::PeerError(fmt::format("server {} answers with {}; this is a bug in lockstep, please report it",
@@ -214,7 +218,7 @@ bool ServerRounds::take_weights(const comm::ServerMessages::Received& message, s
   return true;
 }
 
-/// The servers' weights, of the word's version or later ones.
+/// Copies the weights of all servers, of the version in `word` or later.
 void ServerRounds::pull(const comm::ServerHeader& word) {
   const comm::ServerHeader header{.kind = MessageKind::pull, .version = word.version, .longest_step = longest_};
   int missing = 0;
@@ -260,7 +264,7 @@ void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool w
   }
 }
 
-/// Rank 0 reports the figures that come with the coordinator's word.
+/// Rank 0 reports the figures in the coordinator's message.
 void ServerRounds::tell(const comm::ServerHeader& word, const Calls& calls) {
   const std::int64_t done = word.steps_done;
   if (rank_ != 0 || done <= reported_.step || done >= plan_.workload.work.total_steps) return;
@@ -272,7 +276,7 @@ void ServerRounds::tell(const comm::ServerHeader& word, const Calls& calls) {
                            .gradient_norm = word.gradient_norm}));
 }
 
-/// The figures since the last call. `all`: since begin().
+/// Returns the figures since the last call. `all`: the sums since begin().
 StepFigures ServerRounds::unreported(const StepFigures& all) {
   StepFigures since = all;
   since.loss_sum -= reported_.loss_sum;
@@ -282,7 +286,7 @@ StepFigures ServerRounds::unreported(const StepFigures& all) {
   return since;
 }
 
-/// The others have made steps without this worker, which leaves out its samples of them.
+/// Moves this worker to `step`, because the others made steps without it. It leaves out its samples of those steps.
 void ServerRounds::jump_to(std::int64_t step, const Calls& calls) {
   calls.go_on_at(cursor_after(plan_.workload.work, {epoch_, position_}, step - first_step_));
   own_steps_ = step;
@@ -290,8 +294,7 @@ void ServerRounds::jump_to(std::int64_t step, const Calls& calls) {
   if (carried.elements() > 0) carried.reset(model::Purpose::training, 0, plan_.workload.model.sequences);
 }
 
-/// Makes a step of this worker alone. A worker whose training has come apart brings zeros from there on, until the
-/// round ends.
+/// Makes a step of this worker only. A worker that has diverged delivers zeros until the round ends.
 Trainer::Result ServerRounds::make_step(Trainer& trainer) {
   try {
     if (divergence_.empty()) return trainer.step({});
@@ -304,7 +307,7 @@ Trainer::Result ServerRounds::make_step(Trainer& trainer) {
   return {};
 }
 
-/// A worker's round.
+/// Makes a worker's steps of a round.
 void ServerRounds::work(Trainer& trainer, const Calls& calls) {
   for (;;) {
     context_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
@@ -339,7 +342,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   {
     server_failed_ = false;
     std::atomic<bool> served = false;
-    std::jthread beside;  // told to stop, and waited for, if this thread fails
+    std::jthread beside;  // if this thread fails, the destructor stops and joins it
     if (server_ && servers_.trains(rank_)) {
       beside = std::jthread([&, steps](const std::stop_token& stop) {
         try {
@@ -352,7 +355,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
         context_.window.ring(rank_, comm::HostWindow::End::worker);
       });
       work(trainer, calls);
-      // The other workers' last gradients may still come to the server of this one.
+      // This rank's server may still wait for the last gradients of other workers.
       wait("the others' gradients", [&] { return served.load(); });
       beside.join();
       if (server_failed_) std::rethrow_exception(server_error_);
@@ -369,7 +372,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
       work(trainer, calls);
     }
   }
-  // From here on all ranks are together again.
+  // All ranks run the rest together.
   if (!servers_.trains(rank_)) dead_ = server_->lost_workers();
   const Trainer::Request wanted = calls.ask();
   const StopWatch agreeing;
@@ -415,7 +418,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   return sums.result(unreported(sums.figures(done)));
 }
 
-/// The servers' weights and state, on every rank.
+/// Collective. Copies the servers' weights and state to every rank.
 void ServerRounds::collect() {
   model::ParameterState& parameters = context_.training.parameters;
   for (const std::string& group : parameters.state_groups()) {
@@ -435,7 +438,7 @@ void ServerRounds::collect() {
   }
 }
 
-/// The servers', on all ranks.
+/// Collective. Returns every server's record on all ranks.
 std::vector<std::string> ServerRounds::share_records(const std::string& own) {
   std::vector<std::string> records(static_cast<std::size_t>(sums_ ? 1 : servers_.count));
   for (int server = 0; server < static_cast<int>(records.size()); ++server) {
@@ -453,7 +456,8 @@ std::vector<std::string> ServerRounds::share_records(const std::string& own) {
 }
 
 std::string ServerRounds::report() {
-  // The coordinator's figures, each server's bytes, and what each worker has waited, by sums with zeros.
+  // Sums over ranks, with zeros on the others, collect the coordinator's figures, each server's bytes and each worker's
+  // waiting time.
   const auto workers = static_cast<std::size_t>(servers_.workers);
   ServerFigures own{.accepted = std::vector<double>(workers), .dropped = std::vector<double>(workers)};
   if (server_ && server_->coordinates()) own = server_->figures();

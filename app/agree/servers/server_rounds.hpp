@@ -1,5 +1,5 @@
 /// \file
-/// Steps between ranks that train and servers that keep the parameters (--agree async, --agree quorum).
+/// Rounds of ranks that train and servers that keep the parameters (--agree async, --agree quorum).
 #pragma once
 
 #include <algorithm>
@@ -30,15 +30,15 @@
 
 namespace lockstep::app {
 
-/// A round lasts until something is due that takes all ranks: a validation, a checkpoint, a stop. In it workers and
-/// servers talk to each other alone (ParameterServer); at its end no gradient is under way, and all ranks have the
-/// servers' weights and state, so that what is due works as it does everywhere.
+/// A round lasts until the next event that needs all ranks: a validation, a checkpoint, a stop. During a round, workers
+/// exchange messages only with servers (ParameterServer). At the end of a round no gradient is in progress, and all
+/// ranks have the servers' weights and state. So these events work as in every other mode.
 class ServerRounds : public AgreementRounds {
  public:
-  /// Collective. The communicator is a comm::SurvivorCommunicator. `servers` outlives the rounds.
+  /// Collective. The communicator must be a comm::SurvivorCommunicator. `servers` must outlive the rounds.
   ServerRounds(const RoundsContext& context, const Servers& servers);
 
-  /// Ends before `until` steps if somebody wants something. Throws Divergence if training has diverged.
+  /// Ends before `until` steps if a rank has a request. Throws Divergence if training has diverged.
   StepResult advance(Trainer& trainer, std::int64_t until, const LoopCalls& calls) override;
   double seconds_to_stop(double seconds, std::int64_t steps) const override {
     return seconds / static_cast<double>(std::max<std::int64_t>(1, steps));
@@ -54,11 +54,11 @@ class ServerRounds : public AgreementRounds {
     comm::SurvivorCommunicator& communicator;  ///< between the host memories of all ranks
     model::Training& training;
     comm::HostWindow& window;
-    /// Memory that the ranks of a host share: for servers' weights where these are read there (sums), else the
-    /// workers'.
+    /// Memory that the ranks of a host share. With sums it holds servers' weights, which workers read there; otherwise
+    /// it holds the workers' weights.
     std::pmr::memory_resource* weight_memory;
   };
-  /// The servers take the state of training. Warns if a record that is repeated (--replay) ends before the run.
+  /// Copies the state of training to the servers. Warns if a repeated record (--replay) ends before the run.
   void take_over(const Standing& start) override;
   void follow_scripts();
   void work(Trainer& trainer, const Calls& calls);
@@ -71,7 +71,7 @@ class ServerRounds : public AgreementRounds {
   void pull(const comm::ServerHeader& word);
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
   void tell(const comm::ServerHeader& word, const Calls& calls);
-  /// Until `done`; peers are watched meanwhile.
+  /// Waits until `done` returns true; watches the peers meanwhile.
   void wait(const char* what, const std::function<bool()>& done);
   bool look();
   bool is_dispensable(int rank) const;
@@ -87,25 +87,25 @@ class ServerRounds : public AgreementRounds {
   int rank_;
   bool sums_;
   std::optional<ParameterServer> server_;
-  std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
-  std::optional<comm::MessageWait> waiting_;        ///< a worker's
+  std::optional<comm::ServerMessages> to_servers_;  ///< on workers only
+  std::optional<comm::MessageWait> waiting_;        ///< on workers only
   std::optional<comm::SurvivorWork> work_;          ///< work of all ranks between rounds
   std::vector<float> arena_;
-  std::vector<float*> servers_weights_;  ///< weights on each rank that keeps sums; nullptr: out of reach
-  std::exception_ptr server_error_;      ///< error of the thread; guarded by server_failed_
+  std::vector<float*> servers_weights_;  ///< weights of the server on each rank, with sums; nullptr: on another host
+  std::exception_ptr server_error_;      ///< error of the server's thread; read it only if server_failed_
   std::atomic<bool> server_failed_ = false;
-  std::int64_t own_steps_ = 0;                              ///< steps of this worker, in its samples
-  std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
+  std::int64_t own_steps_ = 0;                              ///< step that this worker's data cursor has reached
+  std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< data cursor and step when this process began
   bool spares_survivors_ = comm::launcher_spares_survivors();
-  double longest_ = 0;         ///< seconds of a step, as far as this worker knows
-  double waited_ = 0;          ///< seconds for servers
-  std::set<int> seen_dead_;    ///< ranks that have died, as far as this one has seen or heard
-  std::set<int> warned_;       ///< rank 0: of these
-  std::vector<int> dead_;      ///< as the coordinator has said by the last round's end: collectives go on without them
-  bool brought_ = false;       ///< the weights of the coordinator are here, of the last go
-  StepFigures reported_;       ///< sums of what has been reported
-  std::vector<bool> records_;  ///< rank 0: the servers whose files of arrivals have begun since begin()
-  std::string divergence_;     ///< why this worker's training has come apart
+  double longest_ = 0;         ///< seconds of the longest step that this rank knows
+  double waited_ = 0;          ///< seconds spent waiting for servers
+  std::set<int> seen_dead_;    ///< dead ranks that this rank knows
+  std::set<int> warned_;       ///< rank 0: dead ranks that it has warned of
+  std::vector<int> dead_;      ///< dead ranks announced by the coordinator; collectives go on without them
+  bool brought_ = false;       ///< the last `go` brought the coordinator's weights
+  StepFigures reported_;       ///< sums of the figures reported so far
+  std::vector<bool> records_;  ///< rank 0, per server: its file of arrivals has been begun since begin()
+  std::string divergence_;     ///< reason why this worker has diverged; empty: it has not
   std::vector<std::uint32_t> blocks_;
 };
 

@@ -22,13 +22,13 @@ ServersAgreement::ServersAgreement(const Servers& servers, const AgreeOptions& o
 
 void ServersAgreement::add_memory(const Plan& plan, const comm::Communicator& communicator,
                                   const model::ModelOptions& /*options*/, model::MemoryPlan& memory) const {
-  // A server beside the training: its own arenas, and a message per worker; sums need a copy.
+  // Memory of a server beside training: its own arenas, and one message per worker; sums need a copy.
   const std::size_t elements = plan.workload.network->parameters().arena_elements();
   const std::size_t arena = elements * sizeof(float);
   const std::size_t part = served_part(servers_, elements, servers_.count - 1).count * sizeof(float);
   memory.optimizer += 3 * arena + (servers_.count == 1 ? memory.optimizer : memory.optimizer / servers_.count + part) +
                       4 * part * static_cast<std::size_t>(servers_.workers) +
-                      2 * arena;  // sent and received by a worker
+                      2 * arena;  // messages that a worker sends and receives
   if (communicator.uses_network()) memory.optimizer += std::min(arena, comm::SurvivorCommunicator::kMaxCopied);
 }
 
