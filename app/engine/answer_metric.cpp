@@ -44,7 +44,7 @@ void choose_classes(std::span<const float> scores, std::span<std::int32_t> class
 double area_under_roc(std::span<std::uint64_t> samples) {
   const auto score_of = [](std::uint64_t sample) {
     return sample & (kPositive - 1);
-  };  // the bits have the order of their floats
+  };  // the bits of non-negative floats sort like the floats
   std::ranges::sort(samples, {}, score_of);
   std::uint64_t positives = 0, negatives = 0, twice = 0;
   for (std::size_t at = 0; at < samples.size();) {
@@ -136,8 +136,8 @@ double AnswerMetric::over_all(comm::Communicator& communicator) {
   return by_ == BestBy::roc_auc ? area_over_all(communicator) : from_counts(by_);
 }
 
-/// The mean over the classes of their recall, for classes with samples; or of their F1 or IoU, for classes with samples
-/// or answers. An F1 of 0 / 0 is 0.
+/// The mean recall of the classes with samples, or the mean F1 or IoU of the classes with samples or answers. An F1 of
+/// 0 / 0 is 0.
 double AnswerMetric::from_counts(BestBy by) const {
   double sum = 0, counted = 0;
   for (std::size_t o = 0; o < counts_.size(); o += 3) {
@@ -169,8 +169,8 @@ double AnswerMetric::rows() const {
   return rows;
 }
 
-/// The mean over the columns that have both positive and negative samples. All ranks exchange their parts of some
-/// columns at a time; each column is ranked by one rank.
+/// The mean area of the columns that have both positive and negative samples. The ranks exchange their parts of several
+/// columns at a time, and one rank ranks each column.
 double AnswerMetric::area_over_all(comm::Communicator& communicator) const {
   constexpr std::size_t kNumbersAtOnce = std::size_t{1} << 22;
   const auto rank = static_cast<std::size_t>(communicator.rank()), size = static_cast<std::size_t>(communicator.size());
@@ -183,7 +183,7 @@ double AnswerMetric::area_over_all(comm::Communicator& communicator) const {
   const auto samples = static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0.0));
   const std::size_t at_once =
       std::clamp<std::size_t>(kNumbersAtOnce / std::max<std::size_t>(samples, 1), 1, columns_.size());
-  std::vector<double> together;  // whole numbers below 2^33, which sums with zeros keep exactly
+  std::vector<double> together;  // whole numbers below 2^33, exact in double; the other ranks add zeros
   std::vector<std::uint64_t> sorted(samples);
   for (std::size_t first = 0; first < columns_.size(); first += at_once) {
     const std::size_t end = std::min(first + at_once, columns_.size());
@@ -202,7 +202,7 @@ double AnswerMetric::area_over_all(comm::Communicator& communicator) const {
       areas[column] = area_under_roc(sorted);
     }
   }
-  // The value 2, which no area has, stands for a column without an area in the sum.
+  // In the sum, 2 stands for a column without an area; no area is greater than 1.
   for (double& area : areas) area = std::isnan(area) ? 2 : area;
   communicator.all_reduce(std::span(areas));
   communicator.wait("ranking scores");

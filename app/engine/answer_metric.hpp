@@ -1,7 +1,6 @@
 /// \file
-/// Metrics over all answers of a network that are no sums over its samples: balanced accuracy, F1, the area under the
-/// ROC curve. The same numbers at any number of ranks: whole numbers are counted, and the scores of all ranks are
-/// ranked together.
+/// Metrics that are not sums over samples: balanced accuracy, F1, the area under the ROC curve. The numbers do not
+/// depend on the number of ranks: counts are whole numbers, and the scores of all ranks are ranked together.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +32,15 @@ class AnswerMetric {
   /// `task` selects the metric; it must need answers (Task::needs_answers) or have masks.
   explicit AnswerMetric(const Task& task);
 
-  /// Rows of logits with their labels: int32 classes, or float32 labels, as many as there are logits.
+  /// Adds rows of logits with their labels: int32 classes, or one float32 label per logit.
   void add(std::span<const float> logits, std::span<const std::byte> targets);
-  /// Collective: over the rows of all ranks. NaN if it is not defined (the area: every sample is of one class), or if
-  /// an answer is NaN.
+  /// Collective: returns the metric over the rows of all ranks. NaN if it is not defined (the area: all samples are of
+  /// one class), or if an answer is NaN.
   double over_all(comm::Communicator& communicator);
-  /// After over_all(), if it counts answers of classes: the mean over the classes with samples or answers of
-  /// right / (samples + answers - right), and the number of rows that have a class.
+  /// After over_all() of a metric that counts classes: the mean of right / (samples + answers - right) over the classes
+  /// that have samples or answers.
   double mean_iou() const;
-  /// Likewise of each class; NaN for one without samples and answers.
+  /// The same value for each class; NaN for a class without samples and answers.
   std::vector<double> ious() const;
   double rows() const;
 

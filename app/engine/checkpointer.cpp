@@ -145,7 +145,7 @@ void Checkpointer::wait_for_work() {
 
 std::optional<WrittenCheckpoint> Checkpointer::poll() {
   if (parts_are_written_ || !work_.collect()) return std::nullopt;
-  written_->stall = std::min(stall_, written_->seconds);  // a waiting rank wakes up a little later
+  written_->stall = std::min(stall_, written_->seconds);  // a rank that waits wakes up after the end of writing
   return *written_;
 }
 

@@ -1,6 +1,7 @@
 /// \file
-/// Checkpoints concurrent with training: the state is copied, then a thread writes the copy while the next steps change
-/// the original. One rank writes everything, or several ranks write a part each and rank 0 the file that joins them.
+/// Writes checkpoints concurrently with training: copies the state, then a thread writes the copy while the next steps
+/// change the original. Either one rank writes everything, or several ranks write one part each and rank 0 writes the
+/// file that joins them.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +26,24 @@ namespace lockstep::app {
 struct WrittenCheckpoint {
   std::int64_t step = 0;
   std::filesystem::path file = {};
-  std::filesystem::path best = {};  ///< best checkpoint of the run so far; empty: none was validated
-  double seconds = 0;               ///< time from the beginning of the copy until it was safe
-  double stall = 0;                 ///< seconds that this rank stood still for it: the copy, and waits for its end
+  std::filesystem::path best = {};  ///< best checkpoint of the run so far; empty: no checkpoint was validated
+  double seconds = 0;               ///< seconds from the beginning of the copy until the checkpoint was complete
+  /// Seconds that training on this rank waited: for the copy, and for the end of writing.
+  double stall = 0;
 };
 
-/// One checkpoint: wait() for the previous one, take(), then write(). poll() tells when it is written; until then
-/// advance() is called after every step.
+/// For each checkpoint: wait() for the previous one, take(), then write(). poll() returns the checkpoint once it is
+/// written. Until then call advance() after every step.
 class Checkpointer {
  public:
   /// The saved objects; all must outlive the checkpointer.
   struct Context {
     comm::Communicator& communicator;  ///< between host memories
-    comm::Communicator& sharing;       ///< between the host memories of ranks that share the update, if any
+    comm::Communicator& sharing;       ///< between the host memories of the ranks that share the update, if any
     model::Training& training;
     std::span<const comm::Slice> buckets;    ///< buckets of ranks that share the update
     SequenceShare sequences = {};            ///< sequences of a network with recurrent state
-    int writers = 1;                         ///< ranks that write
+    int writers = 1;                         ///< number of ranks that write
     std::vector<CarriedGroup> carried = {};  ///< further state; only with one writer
     std::pmr::memory_resource* memory;       ///< host memory for the copy; pinned if a device fills it
     double patience = 600;                   ///< seconds beyond the estimate for the number of bytes
@@ -49,30 +51,31 @@ class Checkpointer {
   /// Collective. Allocates the copy on the ranks that write. Throws comm::ConsensusError if there is too little memory.
   explicit Checkpointer(const Context& context);
 
-  /// On every rank, once, before the first write(); rank 0 takes the folder over from earlier writers. `deadline`,
-  /// which outlives this object, limits writing: the longest expected time for the bytes, plus the deadline itself.
+  /// Call once on every rank, before the first write(). Rank 0 takes over the folder from earlier writers. `deadline`
+  /// limits writing to the longest expected time for the bytes plus the deadline itself; it must outlive this object.
   void open(io::CheckpointWriterOptions options, io::IoDeadline* deadline = nullptr);
 
-  /// Like CheckpointWriter::validated(); on any rank, after open().
+  /// See CheckpointWriter::validated(). Call on any rank, after open().
   void validated(std::int64_t step, double metric, double loss) {
     if (writer_) writer_->validated(step, metric, loss);
   }
 
-  /// Collective. Copies the state. No checkpoint may be under way.
+  /// Collective. Copies the state. No checkpoint may be in progress.
   void take();
-  /// On every rank, after take(): begins to write the copy on ranks that are writers. `record`: rank 0's is written.
+  /// Call on every rank, after take(). Starts writing the copy on ranks that are writers. Only rank 0's `record` is
+  /// written.
   void write(const io::TrainingRecord& record);
 
   /// True while a checkpoint is being written, as far as this rank knows.
   bool under_way() const noexcept { return parts_are_written_ || work_.under_way(); }
-  /// Collective if several ranks write. When the last part is written rank 0 begins to join the parts; never waits for
-  /// that. Throws comm::ConsensusError if a part could not be written.
+  /// Collective if several ranks write. When the last part is written, starts to join the parts on rank 0 without
+  /// waiting. Throws comm::ConsensusError if a part could not be written.
   void advance();
-  /// Collective if several ranks write. Waits for the checkpoint under way, if any, inside a long operation
-  /// (Communicator). Throws io::FileError if its file system does not answer in time, and comm::ConsensusError like
-  /// advance().
+  /// Collective if several ranks write. Waits for the checkpoint in progress, if any; peers see this as a long
+  /// operation (Communicator). Throws io::FileError if the file system does not respond in time, and
+  /// comm::ConsensusError like advance().
   void wait();
-  /// Rank 0: the checkpoint that has been completed since the last call; never waits. Rethrows its error.
+  /// Rank 0: returns the checkpoint completed since the last call, without waiting. Rethrows the error of writing it.
   std::optional<WrittenCheckpoint> poll();
 
  private:
@@ -89,13 +92,13 @@ class Checkpointer {
   std::filesystem::path folder_;
   io::IoDeadline* deadline_ = nullptr;
   std::shared_ptr<io::CheckpointWriter> writer_;  ///< rank 0
-  io::TrainingRecord record_;                     ///< record of the checkpoint under way
+  io::TrainingRecord record_;                     ///< record of the checkpoint in progress
   std::string attempt_;                         ///< name of the attempt, the same on all ranks; used with several parts
   bool parts_are_written_ = false;              ///< the same on all ranks
-  std::shared_ptr<io::WrittenPart> part_;       ///< this rank's part, filled in by its thread
-  std::shared_ptr<WrittenCheckpoint> written_;  ///< filled in by its thread, too
+  std::shared_ptr<io::WrittenPart> part_;       ///< this rank's part; the writing thread fills it in
+  std::shared_ptr<WrittenCheckpoint> written_;  ///< filled in by the writing thread
   StopWatch since_taken_;
-  double stall_ = 0;  ///< stall of the checkpoint under way
+  double stall_ = 0;  ///< stall of the checkpoint in progress, in seconds
   io::BackgroundWork work_;
 };
 

@@ -20,7 +20,7 @@ struct ChosenCheckpoint {
   std::string description(bool average) const;
 };
 
-/// Reads and verifies it. Throws io::FileError if none verifies.
+/// Reads and verifies the chosen checkpoint. Throws io::FileError if no checkpoint verifies.
 ChosenCheckpoint read_chosen_checkpoint(const CheckpointChoice& choice);
 
 /// The key of the validation metric in a checkpoint's history, "accuracy"; "" if there is none.

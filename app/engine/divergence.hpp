@@ -9,8 +9,8 @@
 
 namespace lockstep::app {
 
-/// The weights have diverged, and training cannot continue from them. Thrown by every rank after all enqueued work is
-/// complete; training may continue from a restored checkpoint.
+/// The weights have diverged, and training cannot continue from them. Every rank throws it, after all enqueued work is
+/// complete. Training may continue from a restored checkpoint.
 class Divergence : public comm::ConsensusError {
  public:
   /// The divergence appeared in `step`; `good_step` is the last step without a sign of it.

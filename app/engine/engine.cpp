@@ -108,13 +108,14 @@ Engine::~Engine() {
   // After a failure a sum may still wait for a peer, and freeing memory would wait for the sum. Aborted sums do not
   // wait.
   if (std::uncaught_exceptions() > 0) on_device_.reset();
-  backend_->forget_recordings();  // they hold sums of the communicator, whose destructor waits for them
+  backend_->forget_recordings();  // recordings contain sums of the communicator, whose destructor waits for them
 }
 
 void Engine::return_to(std::int64_t step) {
-  backend_->forget_recordings();  // they know the memory of the earlier steps' trainer
+  backend_->forget_recordings();  // recordings refer to memory of the previous trainer
   forget_residuals();
-  // Also between the parameters, where no backward pass writes: a sum in blocks spreads there what is not finite.
+  // Clears the gaps between parameters, too: no backward pass writes there, and a sum in blocks would spread non-finite
+  // values from them.
   backend_->fill_zero(training_->parameters.gradients());
   rounds_->forget(step);
 }

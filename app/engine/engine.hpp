@@ -32,7 +32,7 @@ class Engine {
 
   model::Backend& backend() noexcept { return *backend_; }
   model::Training& training() noexcept { return *training_; }
-  /// Connects the memories of the gradients: GPUs, or the hosts'.
+  /// Connects the memories that hold the gradients: of the GPUs, or of the hosts.
   comm::Communicator& gradient_communicator() noexcept { return on_device_ ? *on_device_ : stepping(); }
   /// Discards the rounding errors kept for feedback (--wire bf16-feedback; otherwise no effect). Called when a
   /// checkpoint is written: a resumed run starts without them and then repeats the uninterrupted one.
@@ -40,15 +40,15 @@ class Engine {
     gradient_communicator().forget_rounding_errors();
     communicator_.forget_rounding_errors();
   }
-  /// Prepares for steps that go on after `step`, before their state is restored: forgets what no checkpoint holds and
-  /// what belongs to steps that no longer count.
+  /// Prepares to continue after `step`. Call before the state is restored. Discards state that no checkpoint holds and
+  /// state of steps that no longer count.
   void return_to(std::int64_t step);
   /// Connects the ranks that make the next step together.
   comm::Communicator& stepping() noexcept { return stepping_; }
-  /// The mode of agreement at work.
+  /// The running part of the mode of agreement.
   AgreementRounds& rounds() noexcept { return *rounds_; }
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
-  /// This rank's sequences among those of the global batch: none on a rank that only serves.
+  /// This rank's sequences of the global batch; none on a rank that only serves.
   SequenceShare sequences(const WorkPlan& work) const;
   /// Index of the part of the samples that this rank reads. Ranks that only serve get a worker's index but never read.
   int reads_as() const noexcept { return std::min(rank_, training_ranks() - 1); }
@@ -58,14 +58,15 @@ class Engine {
   Trainer::Context trainer_context();
   /// References for a checkpointer with `writers` writing ranks.
   Checkpointer::Context checkpointer_context(const WorkPlan& work, int writers);
-  /// Collective. Ranks that share the update each have their own parts of values that only updates change or read (the
-  /// gradients, the average of the weights). Afterwards each rank has all parts. No effect if the update is not shared.
+  /// Collective. Gives each rank the whole arena. Needed when ranks share the update: then each rank has only its own
+  /// part of values that just updates change or read (gradients, the average of the weights). No effect if the update
+  /// is not shared.
   void bring_together(std::span<float> arena);
-  /// Backend and sums, a line each.
+  /// Describes the backend and the sums, one line each.
   std::string description() const;
 
  private:
-  /// Connects the host memories of ranks that have one state together.
+  /// Connects the host memories of the ranks that share one state.
   comm::Communicator& sharing() noexcept { return group_ ? *group_ : communicator_; }
 
   comm::Communicator& communicator_;
@@ -82,10 +83,11 @@ class Engine {
   std::unique_ptr<comm::GradientReducer> reducer_;
   std::unique_ptr<AgreementRounds> rounds_;
   Roles roles_;
-  int rank_ = 0;  ///< value at the start of the job
+  int rank_ = 0;  ///< rank at the start of the job
 };
 
-/// Collective: the backend of a place. Throws comm::ConsensusError on every rank if a rank cannot make one.
+/// Collective: creates the backend of a place. Throws comm::ConsensusError on every rank if one rank cannot create its
+/// backend.
 std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
                                                     const ExecutionOptions& options);
 

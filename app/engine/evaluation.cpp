@@ -42,7 +42,7 @@ class Reader {
     }
     return batch;
   }
-  /// Labels or targets of the last read, as the network has them.
+  /// Labels or targets of the last read, in the form that the network needs.
   std::span<const std::byte> targets() const noexcept { return targets_; }
 
  private:
@@ -119,7 +119,7 @@ class Lanes {
   }
 
  private:
-  static constexpr std::int64_t kWarmUp = 256;  ///< least number of tokens
+  static constexpr std::int64_t kWarmUp = 256;  ///< minimum number of tokens to read before a lane
   static constexpr std::int64_t kLanes = 16;    ///< lanes per section
   std::int64_t begin(std::int64_t lane) const noexcept { return samples_ * lane / count_; }
   std::int64_t length(std::int64_t lane) const noexcept { return begin(lane + 1) - begin(lane); }
@@ -148,7 +148,7 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
   const std::int64_t chunks = stateful ? lanes.sections() : (samples + chunk - 1) / chunk;
   const std::size_t losses = model.options().losses.size(), width = 3 + losses;
   std::vector<double> sums(width * static_cast<std::size_t>(chunks),
-                           0.0);  // each filled by one rank, zero elsewhere: the sum is exact
+                           0.0);  // each sum comes from one rank and is zero elsewhere, so adding is exact
   std::optional<AnswerMetric> answers;
   if (task.needs_answers() || task.has_masks()) answers.emplace(task);
   comm::all_succeed(communicator, [&] {

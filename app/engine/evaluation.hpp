@@ -1,5 +1,5 @@
 /// \file
-/// The loss and metric of a network on a dataset: the same bits at any world size.
+/// The loss and metric of a network on a dataset, bit-identical at any number of ranks.
 #pragma once
 
 #include <cstdint>

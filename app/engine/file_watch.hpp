@@ -1,5 +1,5 @@
 /// \file
-/// --io-deadline: the reaction of a job to file operations that do not return.
+/// Implements --io-deadline: the reaction of a job to file operations that do not return.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -8,9 +8,10 @@
 
 namespace lockstep::app {
 
-/// An I/O deadline that reports waits to the peers (Communicator::note_wait), and ends the job with a sentence when it
-/// expires (MpiSession::end_in_failure). A wait of a tenth of the deadline, or of half a minute, causes a warning on
-/// stderr; later waits cause one only if they are longer than all earlier ones. Both arguments outlive it.
+/// Returns an I/O deadline that reports waits to the peers (Communicator::note_wait). When it expires, it ends the job
+/// with a message (MpiSession::end_in_failure). A wait of a tenth of the deadline, or of half a minute, causes a
+/// warning on stderr. Later waits cause a warning only if they are longer than all earlier ones. `session` and
+/// `communicator` must outlive it.
 io::IoDeadline watch_files(comm::MpiSession& session, comm::Communicator& communicator, double seconds);
 
 }  // namespace lockstep::app

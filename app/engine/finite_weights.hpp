@@ -1,5 +1,5 @@
 /// \file
-/// The check that the weights of a network are numbers at all.
+/// Checks that all weights of a network are finite.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class FiniteWeights {
  public:
   void add(std::string_view tensor, std::span<const float> values);
   bool all() const noexcept { return others_ == 0; }
-  /// "3 of 21,000 weights are not finite (dense_1/bias has the first, nan)"; "" where all are.
+  /// "3 of 21,000 weights are not finite (dense_1/bias has the first, nan)"; "" if all are finite.
   std::string text() const;
 
  private:
   std::int64_t weights_ = 0, others_ = 0;
-  std::string first_;  ///< its tensor
+  std::string first_;  ///< tensor of the first weight that is not finite
   float value_ = 0;
 };
 

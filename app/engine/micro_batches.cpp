@@ -33,7 +33,7 @@ BatchFeed make_feed(const Plan& plan, model::Backend& backend, io::Prefetcher& p
   const Roles& roles = plan.agreement->roles();
   MaskLabels masks(*workload.network, workload.model, workload.work.largest_part, backend.host_memory());
   const io::Dataset* const labels = masks.are_weighted() ? workload.training.get() : nullptr;
-  // A rank contributes a part of servers' sums, or a gradient of its own.
+  // A rank contributes to a sum on servers, or makes a gradient of its own.
   const BatchFeed::Options options{.x_type = workload.training->x_type(),
                                    .y_type = workload.training->y_type(),
                                    .seed = workload.seed,
@@ -70,8 +70,8 @@ void BatchFeed::share_counts() {
   communicator_.wait("counting the labels of a step");
 }
 
-/// Counts the labels of this rank's micro-batches of the step. Those of later ones are read for it, and again when
-/// they come.
+/// Counts the labels of this rank's micro-batches of the step. It reads the labels of later micro-batches for this;
+/// they are read again when those micro-batches arrive.
 void BatchFeed::count_labels(const io::InputBatch& input, std::span<const std::int32_t> labels) {
   MaskLabels::count(labels, counts_);
   if (input.of_step.size() <= input.samples.size()) return;
@@ -88,7 +88,7 @@ void BatchFeed::count_labels(const io::InputBatch& input, std::span<const std::i
   }
 }
 
-/// Throws if no position of the step counts.
+/// Computes the factors of the classes. Throws if no position of the step has a class with a weight.
 void BatchFeed::set_factors(std::int64_t samples) {
   const std::span<const float> weights =
       options_.weights != nullptr ? options_.weights->of_classes() : std::span<const float>{};
@@ -111,7 +111,7 @@ void BatchFeed::set_factors(std::int64_t samples) {
   }
 }
 
-/// Gives the batch the labels of its positions, and weights if they need some.
+/// Sets the labels of the batch, and weights if its positions need them.
 void BatchFeed::take_labels(const io::InputBatch& input, model::Batch& batch) {
   const std::span<const std::uint64_t> keys = std::span(keys_).first(static_cast<std::size_t>(input.count));
   std::span<const std::int32_t> labels = masks_.labels(input.y, keys);
@@ -122,10 +122,10 @@ void BatchFeed::take_labels(const io::InputBatch& input, model::Batch& batch) {
     } catch (...) {
       error = std::current_exception();
     }
-    share_counts();  // the others wait for it
+    share_counts();  // the other ranks wait for this rank's counts
     if (error) std::rethrow_exception(error);
     set_factors(samples_together(input.step_count));
-    labels = masks_.labels(input.y, keys);  // counting may have used its memory
+    labels = masks_.labels(input.y, keys);  // counting may have overwritten the memory of the labels
   }
   const auto positions = static_cast<std::int64_t>(masks_.positions());
   batch.y = {const_cast<std::int32_t*>(labels.data()), model::ElementType::int32, input.count, positions};
@@ -142,7 +142,7 @@ MicroBatch BatchFeed::next() {
   try {
     arrived = &wait();
   } catch (...) {
-    if (shares) share_counts();  // the others wait for it
+    if (shares) share_counts();  // the other ranks wait for this rank's counts
     throw;
   }
   const io::InputBatch& input = *arrived;
@@ -201,7 +201,7 @@ const MicroBatch& StagedInput::next() {
 }
 
 void StagedInput::fetch_ahead(Ahead ahead) {
-  if (backend_.is_host()) return;  // it reads the reader's own memory: one batch at a time
+  if (backend_.is_host()) return;  // a host reads the reader's own memory: one batch at a time
   if (!error_.empty()) {
     if (ahead == Ahead::next_step && next_.miss) next_.miss();
     return;

@@ -23,11 +23,12 @@ namespace lockstep::app {
 /// This rank's share of a micro-step, and the step's position in the data.
 struct MicroBatch {
   model::Batch batch;
-  std::int64_t step_count = 0;  ///< samples of the whole step, or of an island's: the divisor of the loss
+  std::int64_t step_count = 0;  ///< samples of the step on all ranks, or on the island: the divisor of the loss
   std::int64_t epoch = 0;
   std::int64_t next_position = 0;  ///< position in the epoch after this step
   double waited = 0;               ///< seconds until the reader delivered it
-  /// Masks: all positions of the step over those that have a class, by which its metric is a mean over these.
+  /// Masks: number of all positions of the step over the number that have a class. It makes the metric a mean over the
+  /// latter.
   double metric_scale = 1;
 };
 
@@ -37,23 +38,24 @@ class BatchFeed {
   struct Options {
     io::FileType x_type = io::FileType::float32, y_type = io::FileType::int32;
     std::uint64_t seed = 1;
-    bool stateful = false;                        ///< sequences begin anew with each epoch
+    /// The network carries recurrent state, which begins anew with each epoch.
+    bool stateful = false;
     std::int64_t most = 1;                        ///< largest number of samples of a micro-batch
     std::pmr::memory_resource* memory = nullptr;  ///< host memory for the keys
     int ranks = 1;                                ///< number of ranks that share the samples of a step
     const LossWeights* weights = nullptr;         ///< weights of the samples; nullptr: 1 each
-    const io::Dataset* labels = nullptr;  ///< masks that need weights: the data, for labels of later micro-batches
-    std::int64_t micro_steps = 1;         ///< micro-batches of this rank in a step
-    bool sums = false;  ///< step_count covers all ranks' samples, wherever they are computed; otherwise those of the
-                        ///< communicator
+    /// Masks that need weights: the dataset, from which labels of later micro-batches are read.
+    const io::Dataset* labels = nullptr;
+    std::int64_t micro_steps = 1;  ///< micro-batches of this rank in a step
+    bool sums = false;  ///< true: step_count counts the samples of all ranks; false: those of the communicator's ranks
   };
-  /// Both must outlive the feed. `communicator`: between the ranks that make a step together. A rank whose reader is
-  /// late tells its peers (a long operation).
+  /// `prefetcher` and `communicator` must outlive the feed. `communicator` connects the ranks that make a step
+  /// together. A rank that waits for its reader tells its peers (a long operation).
   BatchFeed(io::Prefetcher& prefetcher, comm::Communicator& communicator, const Options& options, MaskLabels masks);
-  /// The next micro-batch. Collective for the first one of a step whose masks need weights: ranks add up the positions
-  /// of each class, even if the reader of one fails.
+  /// Returns the next micro-batch. Collective for the first micro-batch of a step if masks need weights: the ranks add
+  /// up the positions of each class, even if one rank's reader fails.
   MicroBatch next();
-  /// Stands for next() at the begin of a step in which this rank fails already.
+  /// Call instead of next() at the beginning of a step in which this rank has already failed.
   void miss();
   /// Continues with the first micro-batch of the step at `cursor`.
   void go_on_at(DataCursor cursor) {
@@ -82,29 +84,29 @@ class BatchFeed {
   double metric_scale_ = 1;
 };
 
-/// The feed of a job's rank: `parts` of its samples come from `prefetcher`.
+/// Makes the feed of a rank in a job. `prefetcher` delivers this rank's samples.
 BatchFeed make_feed(const Plan& plan, model::Backend& backend, io::Prefetcher& prefetcher,
                     comm::Communicator& communicator, std::int64_t micro_steps);
 
 /// Delivers micro-batches.
 struct NextMicroBatch {
-  /// The next one; called once for each micro-step. May throw: the step then fails on all ranks.
+  /// Returns the next micro-batch; called once for each micro-step. May throw: then the step fails on all ranks.
   std::function<MicroBatch()> next;
-  /// Called instead at the begin of a step that fails already; empty: nothing to do.
+  /// Called instead at the beginning of a step that has already failed; may be empty.
   std::function<void()> miss = {};
 };
-/// Both from the feed, which must outlive them.
+/// Returns the functions of `feed`, which must outlive them.
 NextMicroBatch batches_of(BatchFeed& feed);
 
-/// The micro-batches of the steps, staged in the model. A device copies the next one while it works on the present one.
-/// A rank whose reader fails gets empty batches for the rest of the step, because the other ranks wait for its part of
-/// every sum.
+/// Stages the micro-batches of the steps in the model. A device copies the next micro-batch while it computes the
+/// present one. If the reader of a rank fails, this rank gets empty batches for the rest of the step, because the other
+/// ranks wait for its part of every sum.
 class StagedInput {
  public:
   /// backend and model must outlive the input.
   StagedInput(model::Backend& backend, model::Model& model, NextMicroBatch next);
 
-  /// `error`: reason why this rank fails the new step; empty: no failure so far.
+  /// `error`: reason why this rank has already failed the new step; empty: no failure.
   void begin_step(const std::string& error) {
     error_ = error;
     begins_ = true;
@@ -115,10 +117,10 @@ class StagedInput {
   const MicroBatch& current() const noexcept { return current_; }
   /// Marks the work enqueued so far as the last that reads the current micro-batch.
   void release() { model_.release_batch(); }
-  /// The step of the micro-batch after the current one.
+  /// Says if the next micro-batch belongs to the same step or the next one.
   enum class Ahead { same_step, next_step };
-  /// On a device: fetches and stages the micro-batch after the current one, which must have been released. It replaces
-  /// the one before the current one.
+  /// On a device: fetches and stages the next micro-batch. Call after release(). It overwrites the micro-batch before
+  /// the current one.
   void fetch_ahead(Ahead ahead);
 
   /// Reason why this rank fails the step; empty: no failure.
@@ -134,10 +136,10 @@ class StagedInput {
   model::Model& model_;
   NextMicroBatch next_;
   MicroBatch current_;
-  std::optional<MicroBatch> ahead_;  ///< already fetched and staged
-  std::exception_ptr ahead_error_;   ///< error of fetching it: fails the next step
+  std::optional<MicroBatch> ahead_;  ///< next micro-batch, if it is fetched and staged already
+  std::exception_ptr ahead_error_;   ///< error while fetching it; fails the next step
   std::string error_;
-  bool begins_ = false;  ///< the next micro-batch is the first one of a step
+  bool begins_ = false;  ///< the next micro-batch is the first of a step
   double waited_seconds_ = 0;
 };
 

@@ -16,16 +16,16 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP};
-constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, what shells expect
-/// Ranks that can still agree on it stop together.
+constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, which shells expect
+/// Within this time, ranks that can still agree on a stop do so and stop together.
 constexpr unsigned kSecondsToBeHeeded = 2;
 
 // A signal handler can access only static storage: the one exception to "no global state".
 std::atomic<int> first_signal{0};
 std::atomic<bool> interrupted{false};
 std::atomic<int> checkpoint_requests{0};
-std::atomic<bool> begun{false};   ///< true once a stop has something to leave in order
-std::atomic<bool> speaks{false};  ///< true on the one rank that speaks for all
+std::atomic<bool> begun{false};   ///< true after note() or release(): the alarm has no effect
+std::atomic<bool> speaks{false};  ///< true on rank 0, which prints the message for all ranks
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
@@ -94,7 +94,7 @@ void StopSignals::note() {
 
 void StopSignals::take() {
   handle_by(on_signal, SA_RESTART);
-  // The parent process may have left them blocked, and then the job could not be stopped.
+  // Unblocks the signals: the parent process may have blocked them, and then the job could not be stopped.
   sigset_t stopping;
   sigemptyset(&stopping);
   for (const int signal : kSignals) sigaddset(&stopping, signal);

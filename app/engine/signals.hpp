@@ -1,6 +1,6 @@
 /// \file
-/// SIGTERM, SIGINT, SIGUSR1 and SIGHUP (the terminal is gone; ignored under nohup) ask a job to stop with a checkpoint;
-/// a second SIGINT ends it at once. SIGUSR2 asks for a checkpoint, and the job continues.
+/// Handles signals. SIGTERM, SIGINT, SIGUSR1 and SIGHUP (the terminal has closed; ignored under nohup) ask a job to
+/// stop with a checkpoint; a second SIGINT ends it at once. SIGUSR2 asks for a checkpoint, and the job continues.
 #pragma once
 
 #include <string>
@@ -10,21 +10,22 @@ namespace lockstep::app {
 /// The process's reaction to these signals. `main` owns the only object, from its first line to its last.
 class StopSignals {
  public:
-  /// As note(), but a request to stop that nobody has heeded after two seconds ends the process, with the exit code of
-  /// a stop: nothing is begun yet that would have to be finished, and reading and planning may take minutes.
+  /// Handles signals like note(), with one difference: if nobody acts on a stop request within two seconds, the process
+  /// ends with the exit code of a stop. At this point no work needs an orderly end, and reading and planning may take
+  /// minutes.
   StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// From here on they are noted, for as long as it takes: whoever can stop in order asks stop_requested().
+  /// Notes signals from now on. The program must check stop_requested() and stop in order; that may take any time.
   void note();
-  /// Signals end the process from here on, which is the default. An earlier noted signal does so at once.
+  /// Restores the default: signals end the process from now on. A signal noted earlier ends it at once.
   void release();
-  /// Signals have no effect from here on: all work is done, and the exit code is to report it.
+  /// Ignores signals from now on: all work is done, and the exit code must report it.
   void ignore();
 
   bool stop_requested() const noexcept;
-  /// Number of SIGUSR2 since the last call; the system may drop some of several that arrive at once.
+  /// Number of SIGUSR2 since the last call; the system may merge signals that arrive at the same time.
   int take_checkpoint_requests() noexcept;
   /// "SIGUSR1", the first signal that asked to stop; "" if none did.
   std::string name() const;

@@ -29,10 +29,10 @@ constexpr const char* kRecurrentGroup = "carried";
 constexpr const char* kRecurrentName = "lanes";
 constexpr std::size_t kImageExtents = 4;  // height, width, channels, depth
 
-/// Longest expected time to read `path`, a checkpoint or a folder of checkpoints that are tried one after the other.
+/// Longest expected seconds to read `path`: a checkpoint, or a folder whose checkpoints are tried one after the other.
 double seconds_to_read(io::IoDeadline* deadline, const fs::path& path) {
   const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
-  std::error_code unknown;  // the code that reads it reports the error
+  std::error_code unknown;  // the code that reads the file reports the error
   if (!fs::is_directory(path, unknown)) {
     const auto bytes = fs::file_size(path, unknown);
     return unknown ? 0 : io::IoDeadline::seconds_for(bytes);
@@ -72,14 +72,14 @@ StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const
   return state;
 }
 
-/// The part of the range within an arena of `elements` elements.
+/// The part of `range` inside an arena of `elements` elements.
 comm::Slice within(const comm::Slice& range, std::size_t elements) {
   const std::size_t end = std::min(range.offset + range.count, elements);
   return {.offset = range.offset, .count = end > range.offset ? end - range.offset : 0};
 }
 
-/// Offsets in memory of each group whose ranges are kept, and the end: first the training's own groups, then carried
-/// ones.
+/// Offsets in memory of the kept ranges of each group, then the end. The training's own groups come first, then the
+/// carried ones.
 std::vector<std::size_t> beginnings(const model::ParameterState& parameters, const Snapshot::Options& options) {
   std::vector<std::size_t> begins{0};
   const auto add = [&](std::size_t elements) {
@@ -272,7 +272,7 @@ std::vector<io::TensorView> Snapshot::tensors() const {
   for (std::size_t i = 0; i < options_.carried.size(); ++i) {
     const std::span<float> values = kept_group(groups_.size() + i);
     for (const model::StateTensor& tensor : tensors_) {
-      // The layout is that of the trained parameters.
+      // The layout is that of the trainable parameters.
       if (tensor.group != groups_.front() || tensor.offset >= updated_elements_) continue;
       views.push_back({.group = options_.carried[i].name,
                        .name = tensor.name,
@@ -403,7 +403,7 @@ struct CheckpointOnRank0::Beginning {
   std::string table;
 };
 
-/// On rank 0.
+/// Call on rank 0.
 CheckpointOnRank0::Beginning CheckpointOnRank0::beginning_of(std::span<const Wanted> tensors,
                                                              std::span<const std::string> reinitialize) const {
   const bool average = validated_average();
@@ -439,7 +439,8 @@ CheckpointOnRank0::Beginning CheckpointOnRank0::beginning_of(std::span<const Wan
     }
     misfits.push_back(fmt::format("{} has shape [{}], this network wants [{}]", tensor.name,
                                   fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", ")));
-    const std::string layer = tensor.name.substr(0, tensor.name.rfind('/')) + "/*";  // its bias belongs to its weight
+    // A layer's bias goes with its weight.
+    const std::string layer = tensor.name.substr(0, tensor.name.rfind('/')) + "/*";
     if (std::ranges::find(remedy, layer) == remedy.end()) remedy.push_back(layer);
   }
   for (std::size_t i = 0; i < reinitialize.size(); ++i) {
@@ -499,7 +500,7 @@ void CheckpointOnRank0::initialize(model::ParameterState& parameters, std::span<
   });
   communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
   communicator_.wait();
-  for (const std::string& group : parameters.state_groups()) {  // an average begins with them, too
+  for (const std::string& group : parameters.state_groups()) {  // an average begins with the parameters, too
     if (group == kParameters || group == kAverage) parameters.upload_group(group, arena);
   }
   checkpoint_.tensors = {};
@@ -582,7 +583,7 @@ void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<con
     std::uint8_t stored = communicator_.rank() == 0 && has_group(group.name);
     communicator_.broadcast(std::as_writable_bytes(std::span(&stored, 1)), 0);
     communicator_.wait();
-    if (stored == 0) continue;  // the checkpoint's run has agreed in every step so far
+    if (stored == 0) continue;  // the checkpoint's run agreed in every step so far, so it has no such state
     const std::vector<model::StateTensor> layout = layout_within(updated.size());
     require_group(group.name, layout);
     share_group(group.name, layout, updated);

@@ -1,5 +1,5 @@
 /// \file
-/// Exchange between a model and its checkpoints: selection of the state, reading on rank 0, distribution to all ranks.
+/// Moves state between a model and its checkpoints: selects the state, reads it on rank 0, distributes it to all ranks.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 namespace lockstep::app {
 
 /// Recurrent state that a network carries from batch to batch, for all sequences of the global batch: float32
-/// [sequences, elements]; no sequences if it carries none.
+/// [sequences, elements]. Without such state there are no sequences.
 struct StatefulSequences {
   std::int64_t sequences = 0, elements = 0;
   std::vector<float> values;
@@ -33,24 +33,26 @@ struct StatefulSequences {
 /// One rank's share of checkpoints that several ranks write together.
 struct SnapshotShare {
   int writer = -1;                  ///< index among the writers; -1: none
-  std::vector<comm::Slice> ranges;  ///< ranges of the arenas, ascending; a single writer keeps everything
-  bool gathers = false;             ///< the ranks gather, bucket by bucket, the parts that each of them updates
+  std::vector<comm::Slice> ranges;  ///< ranges of the arenas, ascending; a single writer has the whole
+  bool gathers = false;             ///< each rank updates a part, and the ranks gather the parts bucket by bucket
 };
-/// Writers are spread over the ranks, rank 0 is the first. If all ranks write and share the update, each writes the
-/// part that it updates, without communication. `sharing`: between the ranks that share the update, if any; of several
-/// such groups rank 0's gathers the state that the first writer saves.
+/// Computes this rank's share. Writers are spread over the ranks, and rank 0 is the first writer. If all ranks write
+/// and share the update, each rank writes the part that it updates, without communication. `sharing`: between the ranks
+/// that share the update, if any. If there are several such groups, rank 0's group gathers the state that the first
+/// writer saves.
 SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<const comm::Slice> buckets,
                              const comm::Communicator& communicator, const comm::Communicator& sharing, int writers);
 
-/// Collective over the ranks that share the update: gathers a bucket of a group into `all`; each rank contributes its
-/// own part.
+/// Collective over the ranks that share the update: gathers one bucket of a state group into `all`. Each rank
+/// contributes its own part.
 void gather_bucket(comm::Communicator& sharing, const model::ParameterState& parameters, const std::string& group,
                    const comm::Slice& bucket, std::span<float> all);
 
-/// State besides the training's own in a checkpoint, laid out like the gradients; both functions are collective.
+/// A group of state in a checkpoint besides the training's own, in the layout of the gradients. Both functions are
+/// collective.
 struct CarriedGroup {
   std::string name;
-  /// Copies the group to `out`, whose length is that of the gradients, or does nothing if `out` is empty.
+  /// Copies the group to `out`, which has the length of the gradients. On a rank whose `out` is empty, only takes part.
   std::function<void(std::span<float> out)> save;
   std::function<void(std::span<const float> in)> restore;
 };
@@ -63,8 +65,8 @@ class Snapshot {
     SequenceShare sequences = {};            ///< sequences of networks with recurrent state
     std::vector<CarriedGroup> carried = {};  ///< further state; only if one rank writes everything
   };
-  /// Snapshot of such a training, whose ranks reduce in these buckets. Touches the memory at once, so that the first
-  /// copy takes no longer than later ones.
+  /// Allocates a snapshot for `training`, whose ranks reduce in `buckets`. Touches all memory, so that the first copy
+  /// is as fast as later ones.
   Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const Options& options,
            std::pmr::memory_resource* memory);
   /// Memory that the constructor allocates, in bytes.
@@ -76,10 +78,10 @@ class Snapshot {
   // The copied state, valid until the next take().
   /// All tensors, on the single writer.
   std::vector<io::TensorView> tensors() const;
-  /// This writer's values of every tensor, and the content of the file that joins them.
+  /// The values of every tensor that this writer has, and the content of the file that joins all writers' files.
   std::vector<io::TensorPiece> pieces() const;
   std::vector<io::SplitTensor> split_tensors() const;
-  /// Recurrent state: on every rank; empty if the network carries none.
+  /// Recurrent state, on every rank; empty if the network carries none.
   std::vector<io::TensorView> recurrent() const;
 
  private:
@@ -93,48 +95,48 @@ class Snapshot {
   std::vector<std::string> groups_;
   std::vector<model::StateTensor> tensors_;
   std::size_t updated_elements_;     ///< length of the arenas' updated part
-  std::vector<std::size_t> begins_;  ///< offset of each group in `memory_`, carried groups last, and the end
-  model::Arena memory_;  ///< kept ranges of one group after another; then memory for a bucket of other writers
+  std::vector<std::size_t> begins_;  ///< offset of each group in `memory_`; carried groups last, then the end
+  model::Arena memory_;              ///< kept ranges of all groups, then memory for a bucket of other writers
   StatefulSequences recurrent_;
 };
 
-/// A checkpoint that rank 0 has read and verified. Every rank knows its record.
+/// A checkpoint that rank 0 has read and verified. Every rank has its record.
 class CheckpointOnRank0 {
  public:
-  /// Collective. Throws comm::ConsensusError on every rank if rank 0 cannot read one. `deadline` limits reading: the
-  /// longest expected time for its bytes, plus the deadline itself. `accept`: `weights` accepts weights alone (a
-  /// .safetensors file), whose record is empty.
+  /// Collective. Throws comm::ConsensusError on every rank if rank 0 cannot read a checkpoint. `deadline` limits
+  /// reading to the longest expected time for the bytes plus the deadline itself. `accept`: `weights` also accepts a
+  /// file of weights alone (.safetensors), whose record is empty.
   enum class Accept { checkpoints, weights };
   CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
                     io::IoDeadline* deadline = nullptr, Accept accept = Accept::checkpoints);
 
-  /// On every rank; its history (`metrics`) only on rank 0.
+  /// The record, on every rank; only rank 0 has its history (`metrics`).
   const io::TrainingRecord& record() const noexcept { return record_; }
   const std::filesystem::path& file() const noexcept { return file_; }
-  /// The key of the validation metric in its history, "accuracy"; "" if there is none; on rank 0.
+  /// Rank 0: the key of the validation metric in the history, "accuracy"; "" if there is none.
   std::string metric_key() const;
-  /// Checksum of its state, 16 hex digits; on rank 0.
+  /// Rank 0: checksum of the state, 16 hex digits.
   std::string checksum() const;
-  /// True if its run validated with the averaged weights; on every rank.
+  /// True if the checkpoint's run validated with the averaged weights; on every rank.
   bool validated_average() const;
-  /// True if `best` points at it; on rank 0.
+  /// Rank 0: true if `best` points at the checkpoint.
   bool is_best() const noexcept { return is_best_; }
-  /// Better or newer checkpoints that did not verify, one sentence each; on rank 0.
+  /// Rank 0: better or newer checkpoints that did not verify, one sentence each.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
-  /// Collective: fills every group of `parameters`, by broadcast. Throws comm::ConsensusError if the checkpoint belongs
-  /// to another network (names the first tensor that differs) or lacks a group. `carried`: groups that the checkpoint
-  /// lacks stay unchanged.
+  /// Collective: broadcasts every group of `parameters`. Throws comm::ConsensusError if the checkpoint lacks a group or
+  /// belongs to another network; the message names the first tensor that differs. `carried`: groups to restore; a group
+  /// that the checkpoint lacks stays unchanged.
   void restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried = {});
   /// Collective: restores the parameters, and their average if both have one (otherwise the average begins with the
   /// parameters); the optimiser's state stays unchanged. Throws like restore().
   void restore_without_optimizer(model::ParameterState& parameters);
-  /// Collective: sets the parameters whose names the checkpoint has (to the averages if its run validated with them).
-  /// Others keep their values, and so do those that match a pattern of `reinitialize` ("*" for anything). Throws like
-  /// beginnings().
+  /// Collective: sets the parameters whose names the checkpoint has, to the averages if its run validated with them.
+  /// Other parameters keep their values, and so do those that match a pattern of `reinitialize` ("*" matches anything).
+  /// Throws like beginnings().
   void initialize(model::ParameterState& parameters, std::span<const std::string> reinitialize);
-  /// Collective: the source of the weights and a table of the initial value of each tensor of such a network. Throws
-  /// comm::ConsensusError if shapes differ or if no tensor would be taken, UsageError if a pattern matches nothing.
+  /// Collective: describes the source of the weights, with a table of the initial value of each tensor of `network`.
+  /// Throws comm::ConsensusError if shapes differ or no tensor would be used, UsageError if a pattern matches nothing.
   std::string beginnings(const model::ParameterTable& network, std::span<const std::string> reinitialize);
   /// Collective: restores this rank's sequences of the recurrent state. Call before restore(), which discards the
   /// tensors read. Throws comm::ConsensusError if the checkpoint has another number of sequences.

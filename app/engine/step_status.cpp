@@ -3,8 +3,9 @@
 namespace lockstep::app {
 
 model::StepStatus to_numbers(const RankStatus& own) noexcept {
-  // Tags are equal if their sum is p times this rank's and the sum of their squares p times its square: the variance
-  // about this rank's tag, (sum of squares) - 2 tag (sum) + p tag^2, is then zero. Halves of 16 bits keep it exact.
+  // The p tags are equal if their sum is p times this rank's tag and the sum of their squares is p times its square:
+  // then the variance about this rank's tag, (sum of squares) - 2 tag (sum) + p tag^2, is zero. Halves of 16 bits keep
+  // the sums exact.
   const double low = own.schedule_tag & 0xffff, high = own.schedule_tag >> 16;
   const double failed = own.failed ? 1 : 0;
   return {.non_finite = failed,

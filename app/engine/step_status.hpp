@@ -1,5 +1,5 @@
 /// \file
-/// The status of a step: the contribution of each rank, and the common result.
+/// The status of a step: each rank's contribution, and the common result.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ struct RankStatus {
   std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged
 };
 
-/// The numbers to sum over the ranks, without those that the backend adds.
+/// Returns the numbers to sum over the ranks, without those that the backend adds.
 model::StepStatus to_numbers(const RankStatus& own) noexcept;
 
-/// The status that all ranks know.
+/// The common result, the same on all ranks.
 struct StepOutcome {
   double loss_sum = 0, metric_sum = 0, samples = 0;
-  std::array<double, model::kMaxLosses> losses = {};  ///< sum of each of several losses
+  std::array<double, model::kMaxLosses> losses = {};  ///< sum of each loss, if there are several
   int failed_ranks = 0;
   int not_finite_ranks = 0;
   int stop_requests = 0;
@@ -34,7 +34,7 @@ struct StepOutcome {
   bool diverged = false;  ///< schedule tags were not all equal
 };
 
-/// Reads the sums over `ranks` ranks; `own` is this rank's contribution.
+/// Interprets the sums over `ranks` ranks. `own`: this rank's contribution.
 StepOutcome outcome_of(const model::StepStatus& sums, const RankStatus& own, int ranks) noexcept;
 
 }  // namespace lockstep::app

@@ -17,7 +17,8 @@ namespace lockstep::app {
 
 namespace {
 
-/// A hash that differs between ranks in different steps or schedules (FNV-1a over the numbers).
+/// Returns a hash that differs between ranks that are in different steps or have different schedules (FNV-1a over the
+/// numbers).
 std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int64_t next_position,
                            std::size_t buckets) {
   std::uint32_t hash = 2166136261u;
@@ -39,7 +40,7 @@ Trainer::Trainer(const Context& context, const model::LearningRateSchedule& sche
       input_(context.backend, context.training.model, std::move(next)),
       reduce_([this](std::size_t end) {
         context_.reducer.ready_up_to(end);
-        // With a tree a matrix product must have the same bits at any number of ranks, so it keeps all processors.
+        // With a tree, a matrix product must have the same bits at any number of ranks, so it uses all processors.
         if (context_.tree == nullptr && context_.reducer.has_begun_to_reduce()) {
           context_.backend.use_processors(model::Backend::Processors::unreserved);
         }
@@ -134,7 +135,7 @@ model::Model::Forward Trainer::forward(MicroStep at) {
   return model.forward(scale, model::Accumulate::no, loss_sums(at.index));
 }
 
-/// The loss sums of a micro-step. With a tree each term has its own until all terms are complete.
+/// The loss sums of a micro-step. With a tree, each term keeps its own sums until all terms are complete.
 model::Tensor Trainer::loss_sums(std::int64_t micro) const {
   if (context_.tree == nullptr) return context_.training.model.loss_sums();
   const std::int64_t term = context_.tree->first_term(context_.communicator.rank()) + micro;
@@ -165,8 +166,8 @@ void Trainer::prepare_update(RankStatus& own) {
   context_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
 }
 
-/// The status counts the terms whose loss is not finite; loss and metric of a step are added when all terms are
-/// complete.
+/// The status counts terms whose loss is not finite. With a tree, loss and metric of the step are added once all terms
+/// are complete.
 void Trainer::report_losses() {
   model::StepStatusBuffer& status = context_.training.status;
   const std::int64_t parts = context_.tree == nullptr ? 1 : context_.tree->term_count(context_.communicator.rank());
@@ -201,7 +202,7 @@ void Trainer::update() {
   if (context_.sums_further) {
     optimizer.sum_squares();
   } else {
-    optimizer.finish_gradients();  // before the status, which carries their norms if ranks share the update
+    optimizer.finish_gradients();  // before the status is sent: it carries the norms if ranks share the update
   }
   report_losses();
   context_.gradient_communicator.join();
@@ -212,8 +213,8 @@ void Trainer::update() {
   parameters.refresh_compute_copy(model::Weights::current);
 }
 
-/// On a host, finds a micro-step whose loss is not finite while its batch is still there. The step fails anyway, so the
-/// gradients may be overwritten. On a device it does not wait: the result arrives with the end of the step.
+/// On a host, finds a micro-step whose loss is not finite while its batch is still in memory. The step fails anyway, so
+/// the gradients may be overwritten. On a device, does not wait: the result arrives with the end of the step.
 void Trainer::check_loss(std::int64_t micro) {
   const model::Tensor loss = loss_sums(micro).slice({0, 1});
   if (!context_.backend.is_host()) {
@@ -230,7 +231,7 @@ StepOutcome Trainer::wait(const RankStatus& own) {
   try {
     context_.gradient_communicator.wait_for_step("forward, backward and all-reduce", steps_done_ + 1);
   } catch (const comm::PeerError& lost) {
-    // The status with this rank's error is lost with the sums.
+    // The sums that failed contained the status with this rank's error.
     if (input_.error().empty()) throw;
     throw comm::PeerError(fmt::format("{}\n{}", input_.error(), lost.what()));
   }
@@ -249,14 +250,15 @@ StepOutcome Trainer::wait(const RankStatus& own) {
 
 void Trainer::account(double whole, double input, double exposed) {
   const double device = context_.backend.device_seconds();
-  // A device's exposed wait may be that of the last step whose times were read: limited to this step's time.
+  // On a device, the exposed wait may belong to an earlier step, the last whose times were read. It is limited to this
+  // step's time.
   if (device >= 0) exposed = std::min(exposed, device);
   time_.communication += exposed;
   if (device < 0) {
     time_.input += input;
     time_.compute += whole - input - exposed;
   } else {
-    // The device's time counts; the reader's share is at most the time that the device was idle.
+    // The device's time counts as compute. Input is at most the time that the device was idle.
     time_.compute += device - exposed;
     time_.input += std::clamp(input, 0.0, std::max(0.0, whole - device));
   }

@@ -1,5 +1,5 @@
 /// \file
-/// One synchronous SGD step over all ranks, or over those of an island, shared by train and bench step.
+/// One synchronous SGD step over all ranks, or over the ranks of an island. train and bench step share it.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,11 @@ class Trainer {
     /// Connects the memories of the gradients: for the status, and inside `reducer`. On a host it is `communicator`.
     comm::Communicator& gradient_communicator;
     comm::GradientReducer& reducer;
-    /// Order of sums with the same bits at any number of ranks: micro-steps are this rank's terms. nullptr: any order.
+    /// Order of summation that gives the same bits at any number of ranks; the micro-steps are this rank's terms.
+    /// nullptr: any order.
     const comm::SummationTree* tree = nullptr;
-    bool updates = true;        ///< a step ends with the update of the weights; otherwise others make it
-    bool sums_further = false;  ///< others add the gradients of several ranks, and then those of L2
+    bool updates = true;        ///< true: a step ends with the update of the weights; false: servers make it
+    bool sums_further = false;  ///< servers add the gradients of several ranks, then add L2
   };
   /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
   Trainer(const Context& context, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
@@ -43,7 +44,7 @@ class Trainer {
   using Request = StepRequest;
   using Result = StepResult;
 
-  /// Next batch, forward, backward (reducing gradients as they become final), update. Collective. Throws
+  /// Makes a step: next batch, forward, backward (reduces gradients as they become final), update. Collective. Throws
   /// comm::ConsensusError, without an update, if a rank failed or a number is not finite.
   Result step(const Request& request);
 
@@ -56,9 +57,9 @@ class Trainer {
     optimizer_since_ = optimizer_since;
     cursor_ = {.epoch = epoch, .position = position};
   }
-  /// Seconds that the caller has waited for peers between steps.
+  /// Adds seconds that the caller has waited for peers between steps.
   void add_communication(double seconds) noexcept { time_.communication += seconds; }
-  /// Input, compute and communication since construction; the total is the caller's.
+  /// Seconds of input, compute and communication since construction; the caller measures the total.
   const TimeSplit& time() const noexcept { return time_; }
   /// Epoch after steps_done().
   std::int64_t epoch() const noexcept { return cursor_.epoch; }
@@ -92,8 +93,9 @@ class Trainer {
   model::GradientReady reduce_;   ///< reduces gradients as they become final
   model::PartUpdated send_part_;  ///< sends updated weights, if ranks share the update
   std::int64_t steps_done_ = 0, optimizer_since_ = 0;
-  DataCursor cursor_;                      ///< position after steps_done_
-  std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
+  DataCursor cursor_;  ///< position after steps_done_
+  /// On a device: running sums of the losses after each micro-step but the last.
+  std::pmr::vector<double> micro_losses_;
   /// With a tree: LossSums of each term, over all ranks.
   std::optional<model::Scalars> term_losses_;
   std::string not_finite_;  ///< source of the first non-finite number in an early micro-step of a failing step

@@ -22,7 +22,8 @@ constexpr std::array<NamePair, 4> kOutsideBlocks{{{kTable, "embedding/tokens"},
                                                   {"wpe.weight", "embedding/positions"},
                                                   {"ln_f.weight", "norm/scale"},
                                                   {"ln_f.bias", "norm/shift"}}};
-/// Linear weights are [inputs, outputs] in both, and the joint projection is [query | key | value].
+/// Linear weights are [inputs, outputs] in GPT-2 and in Lockstep, and the joint projection is [query | key | value] in
+/// both.
 constexpr std::array<NamePair, 14> kInBlocks{{{"ln_1.weight", "norm_1/scale"},
                                               {"ln_1.bias", "norm_1/shift"},
                                               {"attn.c_attn.weight", "attention/joint/weight"},
