@@ -1,5 +1,5 @@
 /// \file
-/// Quality of classifications by class, and the reliability of their probabilities.
+/// Quality of classifications by class, and calibration of their probabilities.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace lockstep::app {
 
-/// Counts over classified samples. All are whole numbers, so that their sums do not depend on the distribution of
-/// samples over ranks.
+/// Counts over classified samples. All are whole numbers, so their sums do not depend on how samples are spread over
+/// ranks.
 class ClassCounts {
  public:
   /// Bins of the confidence, which is the likeliest class' probability: bin b holds (b / kBins, (b + 1) / kBins].
@@ -20,10 +20,10 @@ class ClassCounts {
 
   explicit ClassCounts(std::int64_t classes);
 
-  /// `probabilities` of the classes; the first one counts among equally likely ones. 0 <= target < classes. Throws
-  /// std::invalid_argument, also if a probability is NaN.
+  /// Adds a sample. `probabilities`: one per class; among equal ones the first class counts. 0 <= target < classes.
+  /// Throws std::invalid_argument, also if a probability is NaN.
   void add(std::span<const float> probabilities, std::int32_t target);
-  /// All numbers, for a sum over ranks.
+  /// All counts, to be summed over ranks.
   std::span<double> numbers() noexcept { return numbers_; }
 
   std::int64_t classes() const noexcept { return classes_; }
@@ -45,7 +45,7 @@ class ClassCounts {
   std::vector<double> numbers_;  ///< classes_ * classes_ counts by target, then samples, right, confidence of each bin
 };
 
-/// The usual figures of a class. NaN for 0 / 0.
+/// Figures of a class; NaN for 0 / 0.
 struct ClassScore {
   std::int64_t samples = 0;    ///< samples of the class
   std::int64_t predicted = 0;  ///< samples predicted as the class
@@ -55,18 +55,19 @@ struct ClassScore {
   double iou = 0;              ///< intersection over union: right / (samples + predicted - right)
 };
 
-/// `samples`: of the class; `predicted`: as the class; `right`: both.
+/// Computes the figures. `samples`: samples of the class; `predicted`: samples predicted as the class; `right`: samples
+/// that are both.
 ClassScore class_score(std::int64_t samples, std::int64_t predicted, std::int64_t right);
 
-/// All classes, and their means. A NaN counts as 0 in a mean; a class without samples and predictions counts in none.
+/// All classes and their means. In a mean, NaN counts as 0; a class without samples and predictions is left out.
 struct ClassReport {
   std::vector<ClassScore> classes;
-  ClassScore macro;     ///< the mean over the classes
-  ClassScore weighted;  ///< the mean over the samples
+  ClassScore macro;     ///< mean over the classes
+  ClassScore weighted;  ///< mean over the samples
   std::int64_t samples = 0, right = 0;
   double confidence = 0;  ///< mean confidence
-  /// Naeini et al. 2015, Guo et al. 2017: mean over the bins, weighted by samples, of |accuracy - confidence|; and its
-  /// greatest value.
+  /// Mean of |accuracy - confidence| over the bins, weighted by samples, and the greatest such value (Naeini et al.
+  /// 2015, Guo et al. 2017).
   double calibration_error = 0, greatest_calibration_error = 0;
   struct Confusion {
     std::int64_t target = 0, predicted = 0, samples = 0;

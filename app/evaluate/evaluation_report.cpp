@@ -41,7 +41,8 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   return names;
 }
 
-/// Adds to `errors`, one for each output. A scale says what both are standardised with.
+/// Adds the errors of the scores to `errors`, which has one element per output. If `scale` is not empty, scores and
+/// targets are standardised with it.
 void add_targets(std::span<const float> scores, std::span<const std::byte> targets, const io::FeatureScale& scale,
                  std::span<TargetErrors> errors) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -59,7 +60,7 @@ void add_classes(std::span<const float> scores, std::span<const std::byte> targe
   for (std::size_t row = 0; row * classes < scores.size(); ++row) {
     std::int32_t target = 0;
     std::memcpy(&target, targets.data() + row * sizeof(target), sizeof(target));
-    if (target == io::kIgnored) continue;  // a position of a mask
+    if (target == io::kIgnored) continue;  // a position of a mask without a class
     counts.add(scores.subspan(row * classes, classes), target);
   }
 }
@@ -73,7 +74,7 @@ void add_labels(std::span<const float> scores, std::span<const std::byte> target
   }
 }
 
-/// A share, or what stands where there is none.
+/// Formats a share; "-" if there is none.
 std::string format_share(double share) { return std::isnan(share) ? "-" : fmt::format("{:.4f}", share); }
 
 std::size_t widest(const std::vector<std::string>& names, std::size_t least) {
@@ -103,7 +104,7 @@ std::string format_matrix(const ClassCounts& counts, const std::vector<std::stri
   return text + "\n";
 }
 
-/// A line for each, and one for each mean.
+/// One line for each class or label, and one for each mean.
 using NamedScore = std::pair<std::string, ClassScore>;
 std::string format_scores(const char* title, const std::vector<std::string>& names,
                           const std::vector<ClassScore>& scores, const std::vector<NamedScore>& means,
@@ -198,13 +199,14 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   if (model::chooses_class(subject.loss())) report.classes.emplace_back(outputs_of(subject));
   if (subject.loss() == model::LossKind::binary_cross_entropy) report.labels.emplace_back(outputs_of(subject));
   const bool counted = !report.classes.empty() || !report.labels.empty();
-  // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
+  // One rank fills the errors of each chunk, and the others leave zeros: adding is exact.
   std::vector<float> constant = counted ? std::vector<float>{} : subject.constant().values;
   subject.target_scale().undo(constant);
-  const std::size_t columns = counted ? 0 : outputs + constant.size();  // outputs of the network, and of the constant
+  // Outputs of the network and of the constant predictor.
+  const std::size_t columns = counted ? 0 : outputs + constant.size();
   std::vector<TargetErrors> of_chunks(static_cast<std::size_t>(chunks) * columns);
   comm::all_succeed(communicator, [&] {
-    // float32 does not hold some targets: what both are in deviations is told in double.
+    // float32 cannot represent some targets: scores and targets stay standardised and are converted in double.
     const bool standardized = subject.target_scale().needs_double();
     const io::FeatureScale scale = standardized ? subject.target_scale() : io::FeatureScale{};
     Scorer scorer(subject, chunk, standardized ? Scorer::Units::as_learnt : Scorer::Units::of_data);

@@ -1,5 +1,5 @@
 /// \file
-/// eval --report: more than one number about how good a network is.
+/// eval --report: detailed figures about the quality of a network.
 #pragma once
 
 #include <string>
@@ -14,32 +14,32 @@
 
 namespace lockstep::app {
 
-/// Counts and errors of all ranks together. One of the three is present: classes, labels or numbers, as the network
+/// Counts and errors over all ranks. Exactly one of `classes`, `labels` and `targets` is filled, as the network
 /// predicts.
 struct EvaluationReport {
-  std::string network = {};               ///< and the data, for titles
+  std::string network = {};               ///< names of the network and the data, for titles
   bool of_masks = false;                  ///< the samples of `classes` are the positions of masks
-  std::vector<ClassCounts> classes = {};  ///< one, or none
-  std::vector<LabelCounts> labels = {};   ///< one, or none
+  std::vector<ClassCounts> classes = {};  ///< one element, or none
+  std::vector<LabelCounts> labels = {};   ///< one element, or none
   std::vector<TargetErrors> targets = {};
-  std::vector<TargetErrors> constant = {};  ///< likewise, of a constant predictor; empty: it is not known
-  bool medians = false;                     ///< which predicts the median of the training targets, not their mean
+  std::vector<TargetErrors> constant = {};  ///< errors of a constant predictor; empty: not known
+  bool medians = false;                     ///< the constant predictor gives medians of the training targets, not means
   std::vector<std::string> names = {};      ///< names of the classes, the labels or the targets
 };
 
-/// Throws UsageError where there is nothing to report: a language model, too many classes.
+/// Throws UsageError if there is no report for such a network: a language model, or too many classes.
 void require_reportable(const TrainedModel& subject);
 
-/// Collective. All samples are scored, in chunks that do not depend on the ranks: the same bits at any number of them.
-/// Throws comm::ConsensusError when a rank cannot read its samples.
+/// Collective. Scores all samples. The chunks do not depend on the ranks, so the result has the same bits at any number
+/// of ranks. Throws comm::ConsensusError if a rank cannot read its samples.
 EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator);
 
-/// A table, for people.
+/// Formats the report as a table for people.
 std::string format_report(const EvaluationReport& report);
-/// A record for each class and each pair of classes that was confused, and of the calibration; or for each label and
-/// of all; or for each number.
+/// Returns a record for each class, for each pair of confused classes and for the calibration; or for each label and
+/// for all labels; or for each number.
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report);
-/// The confusion matrix and how far probabilities can be believed; `report` is of classes.
+/// Draws the confusion matrix and the calibration of the probabilities. `report` must contain classes.
 std::string format_svg(const EvaluationReport& report);
 
 }  // namespace lockstep::app

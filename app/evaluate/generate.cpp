@@ -50,10 +50,10 @@ class Writer {
         window_(static_cast<std::size_t>(context), 0),
         logits_(static_cast<std::size_t>(model.network().sample_shape().outputs)) {}
 
-  /// Logits of the token after `text`, which must not be empty and either extends the previous text or belongs to
-  /// another sample. If the text extends the previous one, only the new tokens are computed, until the window is full.
-  /// From then on the window moves by one with each token, so every token in it gets another position, and all are
-  /// computed anew.
+  /// Returns the logits of the token after `text`. `text` must not be empty; it either extends the previous text or
+  /// belongs to another sample. If it extends the previous text, only the new tokens are computed until the window is
+  /// full. After that the window moves by one with each token, so every token changes its position and all are computed
+  /// again.
   std::span<const float> next(std::span<const std::int32_t> text) {
     return carries_ ? next_of_state(text) : next_of_window(text);
   }
@@ -74,7 +74,7 @@ class Writer {
     const auto differ =
         std::mismatch(seen.begin(), seen.end(), window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(known_))
             .first;
-    // The last token's own output is always needed.
+    // The output of the last token is always needed.
     const auto same = std::min<std::int64_t>(differ - seen.begin(), std::ssize(seen) - 1);
     std::copy(seen.begin(), seen.end(), window_.begin());
     known_ = seen.size();
@@ -178,7 +178,7 @@ void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer
                           .seed = options.seed,
                           .sample = sample};
   StoppedText written(options.stop);
-  std::string begun;  // a letter whose last bytes are still to come
+  std::string begun;  // first bytes of a character whose last bytes are not there yet
   const auto show = [&](const std::string& part) {
     begun += part;
     const std::size_t whole = io::whole_letters(begun);
@@ -203,7 +203,7 @@ void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer
 
 int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals) {
   const auto communicator = communicator_of(session, options.execution);
-  // For files alone: the output may wait for its reader.
+  // The deadline covers files only: writing the text may wait for its reader.
   io::IoDeadline io_deadline = watch_files(session, *communicator, options.execution.io_deadline);
   Console console(true);
   CheckpointOnRank0 source(*communicator, options.checkpoint, &io_deadline);
@@ -236,7 +236,7 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   const FiniteWeights finite = finite_weights(parameters, network->parameters(), options.average);
   if (!finite.all()) console.warn(fmt::format("{}: {}", source.file().string(), finite.text()));
 
-  signals.note();  // from here on a signal lets the text end with its line
+  signals.note();  // from now on, a signal ends the text with its current line
   const model::Weights weights = options.average ? model::Weights::average : model::Weights::current;
   Writer writer(model, weights, context);
   for (std::int64_t i = 0; i < options.samples && !signals.stop_requested(); ++i) {

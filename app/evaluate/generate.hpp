@@ -21,19 +21,19 @@ struct Sampling {
   std::uint64_t seed = 1;   ///< key of all draws, together with `sample`
   std::int64_t sample = 0;  ///< index of the text among several
 };
-/// Draws a token with probability proportional to exp(logit / temperature). The draw is a function of (seed, sample,
-/// position) alone. Throws std::invalid_argument if a logit is NaN.
+/// Draws a token with probability proportional to exp(logit / temperature). The draw depends only on (seed, sample,
+/// position). Throws std::invalid_argument if a logit is NaN.
 std::int32_t draw_token(std::span<const float> logits, const Sampling& sampling, std::int64_t position);
 
-/// A growing text that ends before a stop text. A possible beginning of the stop text is held back.
+/// A growing text that ends before a stop text. It holds back text that may be the beginning of the stop text.
 class StoppedText {
  public:
   /// `stop` "": the text never ends.
   explicit StoppedText(std::string stop) : stop_(std::move(stop)) {}
-  /// The text that can be written now. Empty once has_ended().
+  /// Appends `part`. Returns the text that can be written now; "" once has_ended().
   std::string add(std::string_view part);
   bool has_ended() const noexcept { return ended_; }
-  /// The text held back, at the end of the text.
+  /// Returns the text still held back. Call it at the end of the text.
   std::string rest();
 
  private:
@@ -42,7 +42,7 @@ class StoppedText {
   bool ended_ = false;
 };
 
-/// Writes to stdout; a stop signal ends the text. Throws io::FileError if stdout does not accept it.
+/// Writes the text to stdout. A stop signal ends the text. Throws io::FileError if stdout does not accept it.
 int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

@@ -17,13 +17,13 @@ struct GenerateOptions {
   std::string prompt = "\n";
   std::int64_t tokens = 500;
   double temperature = 1;  ///< 0: always the likeliest token
-  std::int64_t top_k = 0;  ///< > 0: draw only among this many likeliest tokens
+  std::int64_t top_k = 0;  ///< draw only among this number of likeliest tokens
   double top_p = 1;        ///< draw only among the likeliest tokens that together have this probability
   std::int64_t samples = 1;
-  std::string stop;  ///< the text ends before it; "": after `tokens` tokens
+  std::string stop;  ///< stop text; "": the text ends after `tokens` tokens
   std::uint64_t seed = 1;
   std::filesystem::path tokenizer_files;  ///< "": the checkpoint's own vocabulary
-  bool average = false;                   ///< the averaged weights
+  bool average = false;                   ///< use the averaged weights
   ExecutionOptions execution;
 };
 

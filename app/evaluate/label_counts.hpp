@@ -11,22 +11,22 @@
 
 namespace lockstep::app {
 
-/// Counts over samples; whole numbers, so that their sums do not depend on the distribution of samples over ranks.
+/// Counts over samples. They are whole numbers, so their sums do not depend on how samples are spread over ranks.
 class LabelCounts {
  public:
   explicit LabelCounts(std::int64_t labels);
 
-  /// `probabilities` of each label for one sample: above 1/2 predicts the label. `targets`: 1 for labels that the
+  /// Adds a sample. `probabilities`: one per label; above 1/2 predicts the label. `targets`: 1 for labels that the
   /// sample has. Throws std::invalid_argument if a probability is NaN.
   void add(std::span<const float> probabilities, std::span<const float> targets);
-  /// All numbers, for a sum over ranks.
+  /// All counts, to be summed over ranks.
   std::span<double> numbers() noexcept { return numbers_; }
 
   std::int64_t labels() const noexcept { return labels_; }
   std::int64_t samples() const noexcept { return static_cast<std::int64_t>(numbers_[0]); }
   /// Number of samples with all labels right.
   std::int64_t right() const noexcept { return static_cast<std::int64_t>(numbers_[1]); }
-  /// Numbers of samples that have the label, are predicted to, and both.
+  /// Number of samples that have the label, that are predicted to have it, and both.
   std::int64_t there(std::int64_t label) const { return count(label, 0); }
   std::int64_t said(std::int64_t label) const { return count(label, 1); }
   std::int64_t found(std::int64_t label) const { return count(label, 2); }
@@ -38,11 +38,11 @@ class LabelCounts {
   std::vector<double> numbers_;  ///< samples, right, then three for each label
 };
 
-/// The usual figures of each label, and over all of them.
+/// Figures of each label, and of all labels.
 struct LabelReport {
   std::vector<ClassScore> labels;
-  ClassScore macro;  ///< mean over the labels, without labels that no sample has or is predicted to have
-  ClassScore micro;  ///< figures of the answers about all labels together
+  ClassScore macro;  ///< mean over the labels; leaves out labels that no sample has or is predicted to have
+  ClassScore micro;  ///< figures over the predictions of all labels together
 };
 LabelReport report_of(const LabelCounts& counts);
 

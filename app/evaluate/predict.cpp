@@ -27,9 +27,9 @@ namespace lockstep::app {
 
 namespace {
 
-/// Predicts the data in rounds: in each, every rank computes a block of chunks, and the blocks go to rank 0 one after
-/// the other. A rank holds two blocks, however many ranks there are. Blocks get smaller towards the end, so that the
-/// ranks share the last chunks evenly. The cuts between chunks do not depend on the ranks.
+/// Predicts the data in rounds. In each round every rank computes a block of chunks, and the ranks send their blocks to
+/// rank 0 one after the other. A rank holds two blocks, at any number of ranks. Blocks become smaller towards the end,
+/// so that the ranks share the last chunks evenly. The cuts between chunks do not depend on the ranks.
 class Rounds {
  public:
   Rounds(TrainedModel& subject, comm::Communicator& communicator)
@@ -46,7 +46,7 @@ class Rounds {
         own_(static_cast<std::size_t>(most_chunks_ * chunk_) * sample_bytes_),
         of_another_(communicator.size() > 1 ? own_.size() : 0) {}
 
-  /// Collective. Predicts all samples from `begin` on, where an earlier round ended; rank 0 writes.
+  /// Collective. Predicts all samples from `begin` on, where an earlier call ended; rank 0 writes them.
   void run(std::int64_t begin, io::PredictionWriter* writer, io::IoDeadline& deadline,
            const std::filesystem::path& out) {
     const std::int64_t samples = data_.info().samples, ranks = communicator_.size();
@@ -85,7 +85,7 @@ class Rounds {
   }
 
  private:
-  /// The scores of some samples, or the classes of the positions of masks, followed by their targets.
+  /// Scores of samples, or classes of the positions of masks, followed by the targets.
   struct Block {
     Block(std::vector<std::byte>& memory, std::int64_t count, std::size_t answers, std::size_t sample_bytes)
         : bytes(std::span(memory).first(static_cast<std::size_t>(count) * sample_bytes)),

@@ -58,7 +58,7 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
   }
 }
 
-/// Several losses: each one's columns become what it has learnt.
+/// With several losses: converts the columns of each loss to its predictions.
 void Scorer::convert_columns(std::span<float> scores) {
   if (units_ == Units::of_data) subject_.target_scale().undo(scores);
   for (const model::LossTerm& loss : subject_.losses()) {

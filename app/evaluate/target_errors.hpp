@@ -6,7 +6,7 @@
 
 namespace lockstep::app {
 
-/// Errors of one predicted number over samples. Sums in the same order have the same bits.
+/// Errors of one predicted number over samples. Adding in the same order gives the same bits.
 struct TargetErrors {
   double samples = 0;
   double absolute = 0, squared = 0;  ///< sums of |prediction - target| and of its square
@@ -18,7 +18,7 @@ struct TargetErrors {
 
   double mean_absolute_error() const { return absolute / samples; }
   double root_mean_squared_error() const;
-  /// 1 - squared / spread: 0 is as good as the mean of the targets. NaN if all targets are equal.
+  /// 1 - squared / spread; 0 means as good as the mean of the targets. NaN if all targets are equal.
   double r_squared() const;
 };
 

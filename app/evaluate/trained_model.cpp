@@ -34,14 +34,14 @@ namespace lockstep::app {
 
 namespace {
 
-/// The fields of packed data that the run chose among others.
+/// Sets the fields of packed data that the run chose.
 void find_fields(const DataOptions& chosen, const std::optional<io::DataDescription>& known, DataFormat& format) {
   const bool one_input = !known || known->inputs.empty();
   if (chosen.x != DataOptions{}.x && one_input) format.inputs = io::short_names(io::names_in(chosen.x));
   if (chosen.y != DataOptions{}.y) format.targets = io::short_names(io::names_in(chosen.y));
 }
 
-/// Input of the network.
+/// The format of the network's input.
 DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record, const TrainedModelOptions& request,
                      TrainedModel::Labels labels) {
   std::optional<io::DataDescription> known;
@@ -56,9 +56,9 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
     if (request.x == DataOptions{}.x) format.inputs = {request.x};
     if (request.y == DataOptions{}.y) format.targets = {request.y};
     if (!format.ignored_label && known) format.ignored_label = known->ignored_label;
-    if (packed) format.ignored_label.reset();  // they know their own
+    if (packed) format.ignored_label.reset();  // packed data store their own
   }
-  // Shards hold channels last; --layout was for the files that the network was trained on.
+  // Shards store channels last. The run's --layout described the files that it was trained on.
   if (is_packed_data(trained.data.validation) && !is_packed_data(train_options_of(record).data.path)) {
     format.layout = io::Layout::channels_last;
   }
@@ -69,7 +69,7 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
   return format;
 }
 
-/// For data without labels: the loss of the run.
+/// The loss of the run, for data without labels.
 model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingRecord& record, bool has_classes) {
   const std::vector<model::DeclaredLoss>& losses = model::network_kind(trained.network).losses;
   if (!losses.empty()) return main_loss(losses, trained.loss.kind);
@@ -82,7 +82,7 @@ model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingReco
 
 TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, const TrainedModelOptions& request,
                            Labels labels, const ExecutionOptions& execution, io::IoDeadline& deadline)
-    : source_(communicator, request.checkpoint, &deadline),  // the others learn from it which network and which data
+    : source_(communicator, request.checkpoint, &deadline),  // the other members need its record
       labels_(labels),
       trained_(train_options_of(source_.record())),
       average_(request.average.value_or(trained_.validation.average)) {
@@ -100,7 +100,7 @@ TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, c
 
 TrainedModel::~TrainedModel() = default;
 
-/// Finds the data of a run whose folder was moved together with them.
+/// Finds the data of a run whose folder has moved together with the data.
 void TrainedModel::follow_run(const std::filesystem::path& checkpoint) {
   std::error_code unknown;
   std::filesystem::path run = std::filesystem::absolute(checkpoint);
@@ -138,7 +138,7 @@ void TrainedModel::find_data(comm::Communicator& communicator, const TrainedMode
   });
 }
 
-/// Predictions need no labels, and images no packing.
+/// Predictions need no labels, and images need no packing.
 bool TrainedModel::takes_images() const { return labels_ == Labels::as_they_come && io::is_image_folder(data()); }
 
 std::unique_ptr<io::Dataset> TrainedModel::open_images() const {
@@ -214,7 +214,8 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
   if (!dataset_->info().y.name.empty()) require_targets(communicator, model_options_, *dataset_, data());
 }
 
-/// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.
+/// Compares the data with the checkpoint's description of the training data. Classes get the numbers that they had in
+/// training.
 void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_ptr<io::Dataset>& opened) {
   const io::TrainingRecord& record = source_.record();
   if (opened->info().tokens) {
@@ -249,7 +250,7 @@ void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_pt
   opened = relabelled(std::move(opened), match, trained_on_->class_names, record.network.outputs);
 }
 
-/// Windows of a run with targets see the past ones beside the other numbers of a step.
+/// Requires targets if the network's windows contain past targets beside the other numbers of a step.
 void TrainedModel::require_past_targets(const io::DatasetInfo& rows) const {
   if (trained_.data.window == 0 || !trained_on_ || !rows.y.name.empty() || rows.x.sample_shape.size() > 1) return;
   const std::int64_t seen = trained_on_->x.elements() / trained_.data.window;
@@ -260,7 +261,8 @@ void TrainedModel::require_past_targets(const io::DatasetInfo& rows) const {
                   data().string(), seen, rows.x.elements()));
 }
 
-/// Labels of one kind: masks where it was trained on masks, of the same extents, and only there.
+/// Requires the kind of labels of training: masks of the same extents if the network was trained on masks, otherwise no
+/// masks.
 void TrainedModel::require_same_masks(const io::DatasetInfo& info, bool has_labels) const {
   if (!has_labels || !trained_on_) return;
   const std::vector<std::int64_t> here = info.has_masks() ? info.y.sample_shape : std::vector<std::int64_t>{};
@@ -273,7 +275,7 @@ void TrainedModel::require_same_masks(const io::DatasetInfo& info, bool has_labe
                                data().string(), text(here), text(trained_on_->mask)));
 }
 
-/// Standardises as in the run, with the numbers in its checkpoint. The request may replace the normalisation of x.
+/// Standardises as the run did, with the numbers in its checkpoint. `request` may replace the normalisation of x.
 void TrainedModel::standardize() {
   io::FeatureScale features;
   if (trained_on_ && trained_.data.normalize.kind == Normalization::Kind::per_feature) features = trained_on_->features;
@@ -292,7 +294,8 @@ void TrainedModel::standardize() {
   task_->set_target_scale(targets_);
 }
 
-/// Collective. Where the data do not say what range their numbers have, rank 0 looks at some of them.
+/// Collective. Compares the range of values with that of the training data. If the data do not state their range, rank
+/// 0 reads a sample of them.
 void TrainedModel::compare_values(comm::Communicator& communicator, const TrainedModelOptions& request) {
   if (!trained_on_ || request.normalize || dataset_->info().tokens) return;
   std::optional<ValueRange> range = known_range(dataset_->info());

@@ -1,5 +1,5 @@
 /// \file
-/// A trained network with data to read: the common beginning of eval and predict.
+/// A trained network with the data to read: the common first part of eval and predict.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ namespace lockstep::app {
 class TrainedModel {
  public:
   enum class Labels { required, as_they_come };
-  /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
-  /// UsageError and comm::ConsensusError, alike on all ranks. All references must outlive it.
+  /// Collective. Reads the checkpoint on rank 0, opens the data, allocates memory, restores the weights. Throws
+  /// UsageError and comm::ConsensusError, the same on all ranks. All referenced objects must outlive this one.
   TrainedModel(comm::Communicator& communicator, Console& console, const TrainedModelOptions& request, Labels labels,
                const ExecutionOptions& execution, io::IoDeadline& deadline);
   ~TrainedModel();
@@ -41,7 +41,7 @@ class TrainedModel {
   const io::Dataset& dataset() const noexcept { return *dataset_; }
   /// The same data with the targets of training, which may be standardised: for losses.
   const io::Dataset& dataset_as_learnt() const noexcept { return *as_learnt_; }
-  /// Standardisation of the network's predictions; empty: none.
+  /// Standardisation of the predicted numbers; empty: none.
   const io::FeatureScale& target_scale() const noexcept { return targets_; }
   const Task& task() const noexcept { return *task_; }
   const CheckpointOnRank0& source() const noexcept { return source_; }
@@ -50,19 +50,19 @@ class TrainedModel {
   }  ///< options of training, with `batch` and the paths of this data
   const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
   model::LossKind loss() const noexcept { return model_options_.loss; }
-  /// Several losses; empty: loss() alone.
+  /// The losses of a network with several; empty: only loss().
   const std::vector<model::LossTerm>& losses() const noexcept { return model_options_.losses; }
   bool average() const noexcept { return average_; }
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
-  /// The checkpoint's description of its training data; nullopt if it has none.
+  /// The checkpoint's description of the training data; nullopt if it has none.
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
   /// The constant predictor for the labels that the network was trained on; empty if the checkpoint does not store it.
   const ConstantPredictor& constant() const noexcept { return constant_; }
-  /// The result of the check that its weights are finite.
+  /// The result of the check that the weights are finite.
   const FiniteWeights& finite() const noexcept { return finite_; }
-  /// Names of the numbers that it predicts, or of the labels; empty: not known.
+  /// Names of the predicted numbers or labels; empty: not known.
   std::vector<std::string> target_names() const;
-  /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
+  /// On rank 0: "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)".
   std::string description() const;
 
  private:

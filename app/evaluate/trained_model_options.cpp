@@ -30,10 +30,10 @@ constexpr std::string_view kPredictExamples =
     "  lockstep predict runs/adam --out predictions.h5 --csv predictions.csv\n"
     "  mpirun -np 4 lockstep predict runs/adam --data shards/unlabelled --out predictions.h5\n";
 
-/// The rows of a trained network and its data.
+/// Option rows of a trained network and its data.
 class TrainedModelRows {
  public:
-  /// `data`, `average`: the help of these two; `batch`: the name of the samples at once.
+  /// `data`, `average`: help texts of these options; `batch`: name of the option for the number of samples at once.
   TrainedModelRows(OptionTable& table, TrainedModelOptions& options, std::string data, std::string average,
                    std::string batch)
       : table_(table), options_(options), checkpoint_(table) {
@@ -48,7 +48,7 @@ class TrainedModelRows {
   }
   TrainedModelRows(const TrainedModelRows&) = delete;
   TrainedModelRows& operator=(const TrainedModelRows&) = delete;
-  /// Once the command line has been read. Throws UsageError where no checkpoint is named.
+  /// Call after the command line has been read. Throws UsageError if no checkpoint is named.
   void choose() {
     const auto is_given = [this](const char* name) {
       return table_.find(name)->source() != OptionSource::default_value;

@@ -1,5 +1,5 @@
 /// \file
-/// The options of `lockstep eval` and `predict`: a trained network, and the data that it is to see.
+/// The options of `lockstep eval` and `predict`: a trained network, and its input data.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@
 
 namespace lockstep::app {
 
-/// A trained network, and the data that it is to see.
+/// A trained network, and its input data.
 struct TrainedModelOptions {
   CheckpointChoice checkpoint = {};
-  std::filesystem::path data = {};              ///< "" = the validation data of the run
-  std::string x = {}, y = {};                   ///< names of its HDF5 datasets; "" = as in training, or of packed data
-  bool allow_fill = false;                      ///< parts that were never written count as their fill value
-  std::optional<bool> average = {};             ///< the averaged weights; nullopt: as the run validated
+  std::filesystem::path data = {};  ///< "" = the validation data of the run
+  /// Names of the HDF5 datasets; "" = as in training, or the names in packed data.
+  std::string x = {}, y = {};
+  bool allow_fill = false;                      ///< accept parts that were never written, with their fill value
+  std::optional<bool> average = {};             ///< use the averaged weights; nullopt: as the run validated
   std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
@@ -29,7 +30,7 @@ struct TrainedModelOptions {
 
 struct EvalOptions : TrainedModelOptions {
   std::filesystem::path json;  ///< file for the result in full precision
-  bool report = false;         ///< results by class or by target, too
+  bool report = false;         ///< also report results by class or by target
   std::filesystem::path svg;   ///< file for a drawing of the report
   ExecutionOptions execution;
 };
@@ -37,7 +38,7 @@ struct EvalOptions : TrainedModelOptions {
 struct PredictOptions : TrainedModelOptions {
   std::filesystem::path out;  ///< HDF5
   std::filesystem::path csv;  ///< "" = none
-  bool force = false;         ///< `out` may be there already
+  bool force = false;         ///< `out` may exist already
   ExecutionOptions execution;
 };
 
