@@ -183,9 +183,9 @@ double Communicator::set_deadline(double seconds) {
   return do_set_deadline(seconds);
 }
 
-bool Communicator::look_at_peers() {
+bool Communicator::check_peers() {
   if (long_operations_ > 0) throw std::invalid_argument("a look at the peers inside a long operation");
-  return do_look_at_peers();
+  return do_check_peers();
 }
 
 void Communicator::begin_long_operation(const char* what) {

@@ -165,7 +165,7 @@ class Communicator {
   /// For a rank that waits for something else than its peers; call it every 0.1 s or so. Returns true while a peer is
   /// in a long operation and may keep the others waiting. Throws PeerError if a peer has died visibly. Not collective,
   /// cheap; not inside a long operation, nor while work is enqueued.
-  bool look_at_peers();
+  bool check_peers();
 
   /// Peers that have died without a message, as far as this rank can see: those on its machine, and its neighbours.
   /// Calls no MPI. Not collective.
@@ -216,7 +216,7 @@ class Communicator {
   /// Defaults for ranks that wait for nobody.
   virtual void do_note_wait(std::string_view) {}
   virtual double do_set_deadline(double seconds) { return seconds; }
-  virtual bool do_look_at_peers() { return false; }
+  virtual bool do_check_peers() { return false; }
 
   friend std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options);
   void set_first_rank(int rank) noexcept { first_rank_ = rank; }

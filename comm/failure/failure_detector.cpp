@@ -49,7 +49,7 @@ FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, cons
       leave_(state.leave_taking->add([this] { take_leave(); })) {
   // If the others continue without the dead, the launcher ends nobody.
   if (state.connections && !while_waiting_) {
-    look_ = state.connections->add_look([this] { look_for_a_kept_wait(); });
+    look_ = state.connections->add_look([this] { find_blocked_wait(); });
   }
 }
 
@@ -128,13 +128,13 @@ void FailureDetector::broadcast(std::span<std::byte> data, int root) {
   }
 }
 
-void FailureDetector::look_for_the_dead() {
+void FailureDetector::find_deaths() {
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank) continue;
     if (!state_.is_disconnected(peer) && peers_.process_state(peer) != ProcessState::gone) continue;
     // It left in order, or with an error of its own: then the launcher ends this rank, too.
     if (has_left(peer)) continue;
-    if (!anybody_left_on_own_account() && says_farewell_late(peer)) continue;
+    if (!anybody_left_on_own_account() && farewell_is_late(peer)) continue;
     // A rank has failed by an error of its own, and the launcher ends the others in sequence: this rank is next.
     if (anybody_left_on_own_account()) {
       if (!end_of_grace_) end_of_grace_ = Clock::now() + kGrace;
@@ -150,14 +150,14 @@ void FailureDetector::look_for_the_dead() {
   }
 }
 
-void FailureDetector::blame_the_dead() {
+void FailureDetector::blame_deaths() {
   for (const auto end = Clock::now() + kUntilSeen; Clock::now() < end;) {
-    look_for_the_dead();
+    find_deaths();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
-void FailureDetector::look_for_a_kept_wait() {
+void FailureDetector::find_blocked_wait() {
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
   const bool stands_still = waits_.load(std::memory_order_relaxed) && polls == polls_seen_;
   polls_seen_ = polls;
@@ -187,7 +187,7 @@ bool FailureDetector::has_left(int rank) const {
   return status_.report(rank).has_value() || (page(rank) && page(rank)->farewell.load() != Farewell::none);
 }
 
-bool FailureDetector::says_farewell_late(int rank) {
+bool FailureDetector::farewell_is_late(int rank) {
   if (!by_messages_) return false;
   for (const auto end = Clock::now() + kFarewellTime; Clock::now() < end && !has_left(rank);) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -229,10 +229,10 @@ bool FailureDetector::is_busy(int rank) const {
   return state != ProcessState::stopped && state != ProcessState::gone;
 }
 
-void FailureDetector::look_around(Collective operation, Patience& patience, std::span<const int> missing) {
+void FailureDetector::watch_peers(Collective operation, Patience& patience, std::span<const int> missing) {
   if (while_waiting_) while_waiting_();
   if (by_messages_) status_.poll();
-  look_for_the_dead();
+  find_deaths();
   if (!by_messages_) {
     const bool excused = std::ranges::all_of(missing, [this](int rank) { return is_busy(rank); });
     if (!patience.exhausted(excused) || missing.empty()) return;
@@ -286,7 +286,7 @@ void FailureDetector::fail_after_reports(Collective operation, double waited) {
     }
     return true;
   };
-  const auto end = Clock::now() + kGrace + kLookInterval * status_.most_hops();
+  const auto end = Clock::now() + kGrace + kCheckInterval * status_.most_hops();
   while (Clock::now() < end && !everybody_reported()) {
     status_.poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -384,9 +384,9 @@ void FailureDetector::end_long_operation() noexcept {
 
 double FailureDetector::set_deadline(double seconds) noexcept { return std::exchange(deadline_seconds_, seconds); }
 
-bool FailureDetector::look_at_peers() {
+bool FailureDetector::check_peers() {
   if (by_messages_) status_.poll();
-  look_for_the_dead();
+  find_deaths();
   if (by_messages_) return status_.anybody_is_busy();
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer != state_.rank && is_busy(peer)) return true;

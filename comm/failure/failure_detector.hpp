@@ -95,9 +95,9 @@ class FailureDetector {
   bool may_spin() const noexcept { return !oversubscribed_ && urgency_.urgent(); }
   /// Checks every 0.1 s or so during a wait: has a rank died, reported, or run out of time? Charges the patience of
   /// this wait; throws PeerError. `missing`: the awaited ranks, if all of them have pages.
-  void look_around(Collective operation, Patience& patience, std::span<const int> missing = {});
+  void watch_peers(Collective operation, Patience& patience, std::span<const int> missing = {});
   /// A call of MPI has failed. Throws PeerError if a dead peer is the cause, which may take a while to become visible.
-  void blame_the_dead();
+  void blame_deaths();
   /// Throws: `peer` sent `got` bytes (-1: a longer message) instead of `expected`.
   [[noreturn]] void diverged(Collective operation, int peer, std::int64_t got, std::size_t expected);
 
@@ -106,7 +106,7 @@ class FailureDetector {
   void begin_long_operation(const char* what);
   void end_long_operation() noexcept;
   double set_deadline(double seconds) noexcept;
-  bool look_at_peers();
+  bool check_peers();
   /// See Communicator::dead_peers.
   std::vector<int> dead_peers() const;
   /// See Communicator::note_wait. Any thread may call it.
@@ -120,7 +120,7 @@ class FailureDetector {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kLookInterval{100};
+  static constexpr std::chrono::milliseconds kCheckInterval{100};
 
   class Waiting {
    public:
@@ -142,13 +142,13 @@ class FailureDetector {
   Backoff::Pace pace() const noexcept;
   void show_farewell() noexcept;
   /// Throws if a peer is dead that has not taken leave, unless the launcher is already ending the job.
-  void look_for_the_dead();
+  void find_deaths();
   /// For the watch's thread: ends the job if a wait is blocked inside MPI.
-  void look_for_a_kept_wait();
+  void find_blocked_wait();
   /// True if it has taken leave or reported: in order, or with an error of its own.
   bool has_left(int rank) const;
   /// True if a dead rank's farewell arrives late. Waits for a moment, because its last messages may be under way.
-  bool says_farewell_late(int rank);
+  bool farewell_is_late(int rank);
   /// True if a rank left for another reason than having seen a death.
   bool anybody_left_on_own_account() const;
   void report_waiting(Collective operation, double waited);
@@ -198,7 +198,7 @@ class FailureDetector {
 template <class Advance>
 void FailureDetector::wait_until_done(Collective operation, Advance advance) {
   std::optional<Patience> patience;  // starts with the first idle polls: a transfer that flows never reads the clock
-  Clock::time_point next_look;
+  Clock::time_point next_check;
   Backoff backoff(pace());
   const Waiting waiting(waits_);
   for (int idle = 0;;) {
@@ -216,10 +216,10 @@ void FailureDetector::wait_until_done(Collective operation, Advance advance) {
     const Clock::time_point now = Clock::now();
     if (!patience) {
       patience.emplace(this->patience());
-      next_look = now + kLookInterval;
-    } else if (now >= next_look) {
-      look_around(operation, *patience);
-      next_look = now + kLookInterval;
+      next_check = now + kCheckInterval;
+    } else if (now >= next_check) {
+      watch_peers(operation, *patience);
+      next_check = now + kCheckInterval;
     }
     idle = std::min(idle + 1, 1 << 20);
     rest(backoff, idle);

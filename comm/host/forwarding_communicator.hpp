@@ -60,7 +60,7 @@ class ForwardingCommunicator : public Communicator {
   void do_end_long_operation() noexcept override { inner_->end_long_operation(); }
   void do_note_wait(std::string_view text) override { inner_->note_wait(text); }
   double do_set_deadline(double seconds) override { return inner_->set_deadline(seconds); }
-  bool do_look_at_peers() override { return inner_->look_at_peers(); }
+  bool do_check_peers() override { return inner_->check_peers(); }
 
  private:
   Communicator* inner_;

@@ -111,7 +111,7 @@ void NetworkCommunicator::blaming_the_dead(Work work) {
   try {
     work();
   } catch (const MpiCallError&) {
-    detector_.blame_the_dead();
+    detector_.blame_deaths();
     throw;
   }
 }

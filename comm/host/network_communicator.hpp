@@ -118,7 +118,7 @@ class NetworkCommunicator : public Communicator {
   void do_end_long_operation() noexcept final { detector_.end_long_operation(); }
   void do_note_wait(std::string_view text) final { detector_.note_wait(text); }
   double do_set_deadline(double seconds) final { return detector_.set_deadline(seconds); }
-  bool do_look_at_peers() final { return detector_.look_at_peers(); }
+  bool do_check_peers() final { return detector_.check_peers(); }
 
   void enqueue(const Queued& collective);
   void run_queue(const std::stop_token& stop);

@@ -152,7 +152,7 @@ void SharedGroup::wait_for(int peer, const CollectiveCall& own_call) {
   }
   SharedControl& theirs = control(peer);
   Patience patience = detector_.patience();
-  for (auto next_look = Clock::now() + kSlice;;) {
+  for (auto next_check = Clock::now() + kSlice;;) {
     if (detector_.serve_overtaking()) {
       if (has_arrived(peer)) return;
       patience = detector_.patience();
@@ -162,9 +162,9 @@ void SharedGroup::wait_for(int peer, const CollectiveCall& own_call) {
     if (static_cast<std::int32_t>(seen - barrier_) < 0) theirs.arrived.sleep(seen, slice());
     if (has_arrived(peer)) return;
     const Clock::time_point now = Clock::now();
-    if (now < next_look) continue;
-    look_around(own_call, patience);
-    next_look = now + kSlice;
+    if (now < next_check) continue;
+    watch_peers(own_call, patience);
+    next_check = now + kSlice;
   }
 }
 
@@ -172,7 +172,7 @@ std::chrono::microseconds SharedGroup::slice() const noexcept {
   return !detector_.expects_overtaking() ? kSlice : detector_.may_spin() ? kUrgentSlice : kServingSlice;
 }
 
-void SharedGroup::look_around(const CollectiveCall& own_call, Patience& patience) {
+void SharedGroup::watch_peers(const CollectiveCall& own_call, Patience& patience) {
   std::uint64_t progress = 0;
   std::vector<int> missing;
   for (int peer = 0; peer < size(); ++peer) {
@@ -181,7 +181,7 @@ void SharedGroup::look_around(const CollectiveCall& own_call, Patience& patience
   }
   // A rank moves data for which the others wait.
   if (std::exchange(progress_seen_, progress) != progress) patience = detector_.patience();
-  detector_.look_around(own_call.operation, patience, missing);
+  detector_.watch_peers(own_call.operation, patience, missing);
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------

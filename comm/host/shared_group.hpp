@@ -108,7 +108,7 @@ class SharedGroup {
   static std::vector<int> exchange_descriptors(DescriptorExchange& exchange, int descriptor, const PeerTable& peers,
                                                std::span<const int> ranks, int own_rank, double seconds);
   void wait_for(int position, const CollectiveCall& call);
-  void look_around(const CollectiveCall& call, Patience& patience);
+  void watch_peers(const CollectiveCall& call, Patience& patience);
   /// Longest sleep of a rank before it looks for a sum that overtakes, and at its peers.
   std::chrono::microseconds slice() const noexcept;
 

@@ -52,7 +52,7 @@ class SharedMemoryCommunicator final : public Communicator {
   void do_end_long_operation() noexcept override { detector_.end_long_operation(); }
   void do_note_wait(std::string_view text) override { detector_.note_wait(text); }
   double do_set_deadline(double seconds) override { return detector_.set_deadline(seconds); }
-  bool do_look_at_peers() override { return detector_.look_at_peers(); }
+  bool do_check_peers() override { return detector_.check_peers(); }
 
   template <class T>
   void all_reduce(std::span<T> data);

@@ -31,7 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLookInterval{100};
+constexpr std::chrono::milliseconds kCheckInterval{100};
 /// A start may take longer than a step: contexts, topology, connections to all peers.
 constexpr double kMinStartSeconds = 60;
 /// Time after a failure of the device for a peer's death to become visible.
@@ -416,7 +416,7 @@ void NcclCommunicator::do_wait_for_step(const char* what, std::int64_t step) {
 template <class Done>
 void NcclCommunicator::wait_until(const char* what, std::int64_t step, Done done) {
   Backoff backoff(kDevicePace);
-  auto next_look = Clock::now() + kLookInterval;
+  auto next_check = Clock::now() + kCheckInterval;
   std::optional<Patience> patience;
   for (;;) {
     try {
@@ -426,12 +426,12 @@ void NcclCommunicator::wait_until(const char* what, std::int64_t step, Done done
     }
     backoff.pause();
     const auto now = Clock::now();
-    if (now < next_look) continue;
-    next_look = now + kLookInterval;
+    if (now < next_check) continue;
+    next_check = now + kCheckInterval;
     if (!patience) patience.emplace(deadline_ * 3 / 4, excuse_);
     bool busy = false;
     try {
-      busy = host_.look_at_peers();
+      busy = host_.check_peers();
     } catch (const PeerError& error) {
       abort();
       throw PeerError(fmt::format("{} waits in {} for sums over NCCL. {}", who_, at_step(what, step), error.what()));
@@ -462,7 +462,7 @@ void NcclCommunicator::fail(const char* what, std::int64_t step, const std::stri
   // An error from NCCL is often caused by a dead peer, whose process shows it a little later.
   for (const auto end = Clock::now() + kTimeToDie; suspect == Suspect::peers && Clock::now() < end;) {
     try {
-      host_.look_at_peers();
+      host_.check_peers();
     } catch (const PeerError& error) {
       throw PeerError(fmt::format("{} {}", here, error.what()));
     }

@@ -97,7 +97,7 @@ class NcclCommunicator final : public Communicator {
   void do_end_long_operation() noexcept override { host_.end_long_operation(); }
   void do_note_wait(std::string_view text) override { host_.note_wait(text); }
   double do_set_deadline(double seconds) override;
-  bool do_look_at_peers() override { return host_.look_at_peers(); }
+  bool do_check_peers() override { return host_.check_peers(); }
 
   void all_reduce_as_bf16(std::span<float> data);
   void prepare_tree(const SummationTree& tree);

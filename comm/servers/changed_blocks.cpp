@@ -67,7 +67,7 @@ void ChangedBlocks::begin(std::span<const float> now, std::int64_t version) {
   begun_ = version;
 }
 
-void ChangedBlocks::see(std::span<const float> now, std::int64_t version) {
+void ChangedBlocks::update(std::span<const float> now, std::int64_t version) {
   for (std::size_t block = 0; block < versions_.size(); ++block) {
     const std::size_t first = block * kBlockElements, length = block_length(now.size(), block);
     if (std::memcmp(now.data() + first, last_.data() + first, length * sizeof(float)) == 0) continue;

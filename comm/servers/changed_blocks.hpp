@@ -34,7 +34,7 @@ class ChangedBlocks {
   void begin(std::span<const float> now, std::int64_t version);
   bool has_begun() const noexcept { return !last_.empty(); }
   /// Compares the array with the copy, and records the blocks that differ as changed in `version`.
-  void see(std::span<const float> now, std::int64_t version);
+  void update(std::span<const float> now, std::int64_t version);
   /// Finds the blocks that changed after `version`. Returns false if that is unknown.
   bool since(std::int64_t version, std::vector<std::uint32_t>& blocks) const;
 

@@ -292,7 +292,7 @@ void ServerMessages::forget(int peer) {
 
 namespace {
 
-/// Time between calls of look_around, and the longest sleep between polls.
+/// Time between calls of watch_peers, and the longest sleep between polls.
 constexpr std::chrono::milliseconds kBetweenLooks{100}, kLongestSleep{20};
 constexpr std::chrono::microseconds kMoment{50};  ///< pause between polls if messages come through MPI
 
@@ -313,7 +313,7 @@ bool MessageWait::until(const std::function<Poll()>& poll) {
   backoff_.reset();
   Patience patience(options_.limit_seconds());
   bool heard = false;
-  for (auto next_look = Clock::now() + kBetweenLooks;;) {
+  for (auto next_check = Clock::now() + kBetweenLooks;;) {
     // A ring after this line ends the pause.
     const std::uint32_t seen = window_.own_bell(options_.end).value();
     const Poll result = poll();
@@ -324,9 +324,9 @@ bool MessageWait::until(const std::function<Poll()>& poll) {
     } else {
       pause(seen);
     }
-    if (Clock::now() < next_look) continue;
-    next_look = Clock::now() + kBetweenLooks;
-    const bool busy = options_.look_around && options_.look_around();
+    if (Clock::now() < next_check) continue;
+    next_check = Clock::now() + kBetweenLooks;
+    const bool busy = options_.watch_peers && options_.watch_peers();
     if (std::exchange(heard, false)) patience = Patience(options_.limit_seconds());
     if (!patience.exhausted(busy)) continue;
     waited_ = patience.waited();

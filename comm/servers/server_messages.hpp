@@ -122,7 +122,7 @@ class MessageWait {
     bool lends = false;                     ///< another thread of this rank may need the core
     std::vector<ServerMessages*> messages;  ///< all messages that this end receives or sends
     std::function<double()> limit_seconds;  ///< longest time without a message
-    std::function<bool()> look_around =
+    std::function<bool()> watch_peers =
         {};  ///< called every 0.1 s; true: the peers are busy, so the time does not count
   };
   enum class Poll { nothing, something, over };

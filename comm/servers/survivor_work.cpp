@@ -43,8 +43,8 @@ SurvivorWork::SurvivorWork(MpiSession& session, SurvivorCommunicator& communicat
       waiting_(window, {.end = HostWindow::End::worker,
                         .messages = {&messages_},
                         .limit_seconds = options_.limit_seconds,
-                        .look_around = [this] { return look_around(); }}) {
-  communicator_.set_while_waiting([this] { look_while_waiting(); });
+                        .watch_peers = [this] { return watch_peers(); }}) {
+  communicator_.set_while_waiting([this] { watch_while_waiting(); });
 }
 
 SurvivorWork::~SurvivorWork() { communicator_.set_while_waiting({}); }
@@ -58,8 +58,8 @@ std::vector<int> SurvivorWork::run(const std::function<void()>& work, const std:
   for (;;) {
     ++attempt_;
     dead_.clear();
-    told_ = 0;
-    heard_.clear();
+    reported_deaths_ = 0;
+    reported_.clear();
     verdict_.reset();
     whole_ = true;
     add_dead(known_dead);
@@ -67,7 +67,7 @@ std::vector<int> SurvivorWork::run(const std::function<void()>& work, const std:
     const bool whole = working_ && attempt(work);
     working_ = false;
     whole_ = whole_ && whole;
-    const bool done = judges() ? judge() : ask();
+    const bool done = judges() ? judge() : request_verdict();
     if (!dead_.empty()) {
       std::vector<int> living;
       for (int rank = 0; rank < communicator_.size(); ++rank) {
@@ -92,7 +92,7 @@ bool SurvivorWork::attempt(const std::function<void()>& work) {
     if (!somebody_has_died()) throw;
     return false;
   } catch (const PeerError&) {
-    look_for_the_dead();
+    find_deaths();
     if (dead_.empty() || !all_are_dispensable()) throw;
     return false;
   } catch (...) {
@@ -106,7 +106,7 @@ bool SurvivorWork::attempt(const std::function<void()>& work) {
 bool SurvivorWork::somebody_has_died() {
   const auto end = std::chrono::steady_clock::now() + kUntilSeen;
   do {
-    look_for_the_dead();
+    find_deaths();
     take_in();
     if (!dead_.empty()) return all_are_dispensable();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -115,20 +115,20 @@ bool SurvivorWork::somebody_has_died() {
 }
 
 /// Called by the thread that drives a collective.
-void SurvivorWork::look_while_waiting() {
+void SurvivorWork::watch_while_waiting() {
   if (!working_) return;
   take_in();
   if (dead_.empty()) return;  // the communicator itself deals with deaths that this rank sees
   if (judges()) {
     expect_dispensable();
-    tell_of_the_dead();
+    report_deaths();
   }
   throw PeerError(
       fmt::format("{} has died, and a collective cannot end without it", session_.describe(*dead_.begin())));
 }
 
 /// Adds the deaths that this rank can see.
-void SurvivorWork::look_for_the_dead() { add_dead(communicator_.dead_peers()); }
+void SurvivorWork::find_deaths() { add_dead(communicator_.dead_peers()); }
 
 void SurvivorWork::add_dead(const std::vector<int>& ranks) {
   for (const int rank : ranks) {
@@ -143,14 +143,14 @@ bool SurvivorWork::all_are_dispensable() const { return std::ranges::all_of(dead
 void SurvivorWork::expect_dispensable() {
   const auto missed = std::ranges::find_if_not(dead_, options_.dispensable);
   if (missed == dead_.end()) return;
-  if (!working_) communicator_.look_at_peers();  // throws with the details of the death
+  if (!working_) communicator_.check_peers();  // throws with the details of the death
   throw PeerError(
       fmt::format("{} has died, without which the others cannot go on. Ending the job: --resume goes on from the last "
                   "checkpoint.",
                   session_.describe(*missed)));
 }
 
-/// Processes the messages that have arrived. An MPI error means a death, which look_for_the_dead() finds.
+/// Processes the messages that have arrived. An MPI error means a death, which find_deaths() finds.
 void SurvivorWork::take_in() {
   try {
     while (const auto message = messages_.poll()) {
@@ -163,14 +163,14 @@ void SurvivorWork::take_in() {
       }
       add_dead(dead);
       const int rank = message->peer + 1;
-      if (!judges() || message->header.step != attempt_ || !heard_.insert(rank).second) continue;
+      if (!judges() || message->header.step != attempt_ || !reported_.insert(rank).second) continue;
       whole_ = whole_ && kind == MessageKind::done;
     }
   } catch (const MpiCallError&) {
   }
 }
 
-void SurvivorWork::say(int peer, MessageKind kind) {
+void SurvivorWork::send(int peer, MessageKind kind) {
   const std::vector<float> ranks(dead_.begin(), dead_.end());
   try {
     messages_.send(peer, {.kind = kind, .step = attempt_}, ranks);
@@ -179,11 +179,11 @@ void SurvivorWork::say(int peer, MessageKind kind) {
 }
 
 /// Reports new deaths: rank 0 to the ranks that may wait for the dead, the others to rank 0.
-void SurvivorWork::tell_of_the_dead() {
-  if (told_ == dead_.size()) return;
-  told_ = dead_.size();
-  if (!judges()) return say(0, MessageKind::again);
-  for (const int rank : awaited()) say(rank - 1, MessageKind::give_up);
+void SurvivorWork::report_deaths() {
+  if (reported_deaths_ == dead_.size()) return;
+  reported_deaths_ = dead_.size();
+  if (!judges()) return send(0, MessageKind::again);
+  for (const int rank : awaited()) send(rank - 1, MessageKind::give_up);
 }
 
 /// Rank 0: the ranks that have not reported and are not known dead.
@@ -191,27 +191,27 @@ std::vector<int> SurvivorWork::awaited() const {
   std::vector<int> ranks;
   for (int rank = 1; rank < communicator_.size(); ++rank) {
     const int of_job = communicator_.job_rank(rank);
-    if (!heard_.contains(of_job) && !dead_.contains(of_job)) ranks.push_back(of_job);
+    if (!reported_.contains(of_job) && !dead_.contains(of_job)) ranks.push_back(of_job);
   }
   return ranks;
 }
 
 /// Called during a wait for the others' reports. Returns true if they are busy.
-bool SurvivorWork::look_around() {
-  look_for_the_dead();
-  tell_of_the_dead();
+bool SurvivorWork::watch_peers() {
+  find_deaths();
+  report_deaths();
   try {
-    return communicator_.look_at_peers();
+    return communicator_.check_peers();
   } catch (const MpiCallError&) {
   } catch (const PeerError&) {
-    look_for_the_dead();
+    find_deaths();
     if (dead_.empty() || !all_are_dispensable()) throw;
   }
   return false;
 }
 
 /// Waits until `enough` is true. Throws PeerError if no message comes, or if an indispensable rank has died.
-void SurvivorWork::hear(const std::function<bool()>& enough) {
+void SurvivorWork::receive_until(const std::function<bool()>& enough) {
   const auto poll = [&] {
     take_in();
     return enough() ? MessageWait::Poll::over : MessageWait::Poll::nothing;
@@ -227,20 +227,20 @@ void SurvivorWork::hear(const std::function<bool()>& enough) {
 
 /// Rank 0: waits for all reports and sends the verdict with the dead ranks. Returns true if the work is done.
 bool SurvivorWork::judge() {
-  hear([this] {
+  receive_until([this] {
     return awaited().empty() && (dead_.empty() || std::chrono::steady_clock::now() - last_death_ >= kTogether);
   });
   expect_dispensable();
   for (const int rank : dead_) messages_.forget(rank - 1);
-  for (int peer = 0; peer < messages_.peers(); ++peer) say(peer, whole_ ? MessageKind::done : MessageKind::again);
+  for (int peer = 0; peer < messages_.peers(); ++peer) send(peer, whole_ ? MessageKind::done : MessageKind::again);
   return whole_;
 }
 
 /// The other ranks: sends the report and waits for the verdict, which it returns.
-bool SurvivorWork::ask() {
-  told_ = dead_.size();
-  say(0, whole_ ? MessageKind::done : MessageKind::again);
-  hear([this] { return verdict_.has_value(); });
+bool SurvivorWork::request_verdict() {
+  reported_deaths_ = dead_.size();
+  send(0, whole_ ? MessageKind::done : MessageKind::again);
+  receive_until([this] { return verdict_.has_value(); });
   return *verdict_;
 }
 

@@ -56,19 +56,19 @@ class SurvivorWork {
  private:
   bool attempt(const std::function<void()>& work);
   bool somebody_has_died();
-  void look_while_waiting();
-  void look_for_the_dead();
+  void watch_while_waiting();
+  void find_deaths();
   void add_dead(const std::vector<int>& ranks);
   bool all_are_dispensable() const;
   void expect_dispensable();
   void take_in();
-  void tell_of_the_dead();
+  void report_deaths();
   std::vector<int> awaited() const;
   bool judge();
-  bool ask();
-  void say(int peer, MessageKind kind);
-  bool look_around();
-  void hear(const std::function<bool()>& enough);
+  bool request_verdict();
+  void send(int peer, MessageKind kind);
+  bool watch_peers();
+  void receive_until(const std::function<bool()>& enough);
   bool judges() const { return session_.rank() == 0; }
 
   MpiSession& session_;
@@ -83,9 +83,9 @@ class SurvivorWork {
   bool whole_ = true;         ///< this rank has done the work; on rank 0: so have all ranks that have reported
   std::set<int> dead_;        ///< ranks that this rank has seen or been told to be dead
   std::chrono::steady_clock::time_point last_death_;
-  std::size_t told_ = 0;         ///< number of deaths reported so far
-  std::set<int> heard_;          ///< rank 0: ranks that have reported
-  std::optional<bool> verdict_;  ///< the other ranks: the work is done
+  std::size_t reported_deaths_ = 0;  ///< number of deaths reported so far
+  std::set<int> reported_;           ///< rank 0: ranks that have reported
+  std::optional<bool> verdict_;      ///< the other ranks: the work is done
 };
 
 }  // namespace lockstep::comm

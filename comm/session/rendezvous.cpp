@@ -80,7 +80,7 @@ class Rendezvous {
     using std::chrono::microseconds;
     Backoff backoff(
         {.spin = {}, .yield = microseconds(1000), .sleep = microseconds(100), .ceiling = microseconds(1000)});
-    for (Clock::time_point next_look{};;) {
+    for (Clock::time_point next_check{};;) {
       int received = 0, sent = 0;
       MPI_Status status;
       const int code = requests[0] == MPI_REQUEST_NULL ? MPI_SUCCESS : MPI_Test(&requests[0], &received, &status);
@@ -88,8 +88,8 @@ class Rendezvous {
       check(code, "MPI_Test", state_, from);
       check(MPI_Testall(2, requests.data() + 1, &sent, MPI_STATUSES_IGNORE), "MPI_Testall", state_);
       if (requests[0] == MPI_REQUEST_NULL && sent) return;
-      if (Clock::now() >= next_look) {
-        next_look = Clock::now() + std::chrono::milliseconds(100);
+      if (Clock::now() >= next_check) {
+        next_check = Clock::now() + std::chrono::milliseconds(100);
         int somebody_gives_up = 0;
         check(MPI_Iprobe(MPI_ANY_SOURCE, kPresentTag, state_.data, &somebody_gives_up, MPI_STATUS_IGNORE), "MPI_Iprobe",
               state_);

@@ -55,18 +55,18 @@ TEST_P(LongOperations, AreSeenByALookAtThePeers) {
   communicator->wait();
   if (GetParam().transport ==
       Transport::shared_memory) {  // elsewhere a heartbeat from the preceding test may still arrive
-    EXPECT_FALSE(communicator->look_at_peers());
+    EXPECT_FALSE(communicator->check_peers());
   }
   communicator->barrier();
   communicator->wait();
   if (communicator->rank() == 0) {
     const LongOperation operation(*communicator, "writing a checkpoint");
-    EXPECT_THROW(communicator->look_at_peers(), std::invalid_argument);
+    EXPECT_THROW(communicator->check_peers(), std::invalid_argument);
     sleep_seconds(1);  // heartbeats come every half second
   } else {
     bool busy = false;
     for (int i = 0; i < 20 && !busy; ++i) {
-      busy = communicator->look_at_peers();
+      busy = communicator->check_peers();
       sleep_seconds(0.1);
     }
     EXPECT_TRUE(busy);

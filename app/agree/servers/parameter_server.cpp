@@ -80,7 +80,7 @@ void ParameterServer::end_replay_at(std::int64_t end) {
   if (replay_) replay_->end_at(end);
 }
 
-void ParameterServer::serve(std::int64_t steps, const Look& look, const std::stop_token& stop) {
+void ParameterServer::serve(std::int64_t steps, const WatchPeers& watch_peers, const std::stop_token& stop) {
   byes_ = static_cast<int>(lost_.size());
   ended_ = false;
   for (Worker& worker : workers_) worker.paused = worker.listens = false;
@@ -92,7 +92,7 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
       .lends = servers_.trains(session_.rank()),
       .messages = {&to_workers_},
       .limit_seconds = [this] { return stuck_after(plan_.settings.execution, longest_); },
-      .look_around = look};
+      .watch_peers = watch_peers};
   if (to_servers_) options.messages.push_back(&*to_servers_);
   comm::MessageWait waiting(memory_.window, std::move(options));
   const auto poll = [&] {
@@ -127,27 +127,27 @@ void ParameterServer::give_up(double seconds) const {
 /// Receives at most one message per peer and handles it. Returns false if there was none and nothing to do.
 bool ParameterServer::progress() {
   bool heard = false;
-  if (admission_) tell_workers();
+  if (admission_) answer_workers();
   for (int worker = 0; worker < workers_count_; ++worker) {
     const auto message = to_workers_.poll();
     if (!message) break;
-    hear(*message);
+    receive(*message);
     heard = true;
-    if (admission_) tell_workers();
+    if (admission_) answer_workers();
   }
   for (int other = 1; other < servers_.count; ++other) {
     const auto message = to_servers_->poll();
     if (!message) break;
-    hear_server(*message);
+    receive_from_server(*message);
     heard = true;
   }
   if (decided_ && apply_sum()) heard = true;
   while (const auto next = replays_each() ? replay_->next(part_.version()) : std::nullopt) {
     apply_each(*next);
-    if (admission_) tell_workers();
+    if (admission_) answer_workers();
   }
   if (over() && !ended_ && admission_) {
-    tell_everybody({.kind = MessageKind::end});
+    send_to_all({.kind = MessageKind::end});
     ended_ = true;
   }
   return heard;
@@ -155,13 +155,13 @@ bool ParameterServer::progress() {
 
 bool ParameterServer::over() const { return byes_ == workers_count_ && !decided_; }
 
-void ParameterServer::tell_others(const comm::ServerHeader& header, std::span<const float> values) {
+void ParameterServer::send_to_other_servers(const comm::ServerHeader& header, std::span<const float> values) {
   for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, header, values);
 }
 
-void ParameterServer::tell_everybody(const comm::ServerHeader& header) {
+void ParameterServer::send_to_all(const comm::ServerHeader& header) {
   for (int worker = 0; worker < workers_count_; ++worker) to_workers_.send(worker, header);
-  tell_others(header);
+  send_to_other_servers(header);
 }
 
 void ParameterServer::lost(int index) {
@@ -176,19 +176,19 @@ void ParameterServer::lost(int index) {
   if (!admission_) return to_servers_->send(0, header);  // the coordinator handles it
   if (ended_) return;                                    // handled between rounds or in the next round
   const bool complete = admission_->lost(index);
-  leave_out(index);
-  tell_everybody(header);
+  remove(index);
+  send_to_all(header);
   if (complete) decide();
 }
 
 void ParameterServer::lost_between_rounds(int index) {
   if (lost_.contains(index)) return;
   if (admission_) admission_->lost(index);
-  leave_out(index);
+  remove(index);
 }
 
 /// Stops waiting for messages of a dead worker.
-void ParameterServer::leave_out(int index) {
+void ParameterServer::remove(int index) {
   Worker& worker = at(index);
   if (decided_ && std::ranges::find(*decided_, index) != decided_->end() && !worker.has_gradient) {
     throw comm::PeerError(fmt::format(
@@ -209,7 +209,7 @@ void ParameterServer::drain() {
 }
 
 /// Sends `go` or `pause` to every worker that waits for it.
-void ParameterServer::tell_workers() {
+void ParameterServer::answer_workers() {
   while (const auto word = admission_->next()) {
     comm::ServerHeader header{.kind = word->goes_on ? MessageKind::go : MessageKind::pause,
                               .step = word->step,
@@ -233,7 +233,7 @@ void ParameterServer::tell_workers() {
   }
 }
 
-void ParameterServer::hear(const comm::ServerMessages::Received& message) {
+void ParameterServer::receive(const comm::ServerMessages::Received& message) {
   const comm::ServerHeader& header = message.header;
   Worker& worker = at(message.peer);
   worker.listens = true;
@@ -257,7 +257,7 @@ void ParameterServer::hear(const comm::ServerMessages::Received& message) {
   }
 }
 
-void ParameterServer::hear_server(const comm::ServerMessages::Received& message) {
+void ParameterServer::receive_from_server(const comm::ServerMessages::Received& message) {
   const comm::ServerHeader& header = message.header;
   switch (header.kind) {
     case MessageKind::decided:
@@ -265,13 +265,13 @@ void ParameterServer::hear_server(const comm::ServerMessages::Received& message)
       return;
     case MessageKind::squares:
       squares_[static_cast<std::size_t>(message.peer)] = header.squares;
-      ++squares_heard_;
+      ++squares_received_;
       return;
     case MessageKind::drain:
       if (admission_) admission_->drain();
       return;
     case MessageKind::lost:
-      return admission_ ? lost(header.lost_worker) : leave_out(header.lost_worker);
+      return admission_ ? lost(header.lost_worker) : remove(header.lost_worker);
     case MessageKind::end:
       ended_ = true;
       return;
@@ -327,7 +327,7 @@ void ParameterServer::count(int worker) {
 void ParameterServer::decide() {
   decided_ = admission_->decide();
   const std::vector<float> members(decided_->begin(), decided_->end());
-  tell_others({.kind = MessageKind::decided, .step = part_.version()}, members);
+  send_to_other_servers({.kind = MessageKind::decided, .step = part_.version()}, members);
   apply_sum();
 }
 
@@ -363,7 +363,7 @@ bool ParameterServer::apply_sum() {
     if (!worker.has_gradient || worker.header.step != part_.version()) return false;
   }
   if (!own_squares_) sum_gradients();
-  if (squares_heard_ + 1 < servers_.count) return false;
+  if (squares_received_ + 1 < servers_.count) return false;
   double samples = 0;
   for (const int index : *decided_) samples += at(index).header.samples;
   const std::int64_t number = part_.version();
@@ -373,7 +373,7 @@ bool ParameterServer::apply_sum() {
     part_.pass();
   }
   own_squares_.reset();
-  squares_heard_ = 0;
+  squares_received_ = 0;
   for (const int index : *decided_) {
     at(index).has_gradient = false;
     count(index);
@@ -407,7 +407,7 @@ void ParameterServer::sum_gradients() {
     for (float& element : gradients) element *= scale;
   }
   own_squares_ = part_.gradient_squares();
-  tell_others({.kind = MessageKind::squares, .squares = *own_squares_});
+  send_to_other_servers({.kind = MessageKind::squares, .squares = *own_squares_});
 }
 
 /// Adds the sums of squares in the order of the servers, so that all servers get the same bits.

@@ -79,8 +79,8 @@ struct ServerFigures {
 
 class ParameterServer {
  public:
-  /// Called regularly while the server waits: comm::MessageWait::Options::look_around.
-  using Look = std::function<bool()>;
+  /// Called regularly while the server waits: comm::MessageWait::Options::watch_peers.
+  using WatchPeers = std::function<bool()>;
 
   /// Creates server number `index`, which is on this rank. `session`, `plan` and the objects that `memory` refers to
   /// must outlive it.
@@ -100,7 +100,7 @@ class ParameterServer {
   const std::string& divergence() const noexcept { return divergence_; }
   /// Serves a round. Returns when all workers pause: after `steps` steps in total, or earlier on request, or when
   /// `stop` is requested. Throws comm::PeerError if no message arrives for too long.
-  void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
+  void serve(std::int64_t steps, const WatchPeers& watch_peers, const std::stop_token& stop);
   /// Requests the end of the round. Call it from the thread that serves.
   void drain();
   /// Handles a worker's death. Call it from the thread that serves. Throws comm::PeerError if the others cannot
@@ -132,8 +132,8 @@ class ParameterServer {
     StopWatch since_go;
   };
 
-  void hear(const comm::ServerMessages::Received& message);
-  void hear_server(const comm::ServerMessages::Received& message);
+  void receive(const comm::ServerMessages::Received& message);
+  void receive_from_server(const comm::ServerMessages::Received& message);
   void take(const comm::ServerMessages::Received& message);
   bool write_weights(int worker);
   void count(int worker);
@@ -145,11 +145,11 @@ class ParameterServer {
   void update(double rate, double squares);
   void answer_pulls();
   void send_weights(int worker, comm::ServerHeader header);
-  void tell_others(const comm::ServerHeader& header, std::span<const float> values = {});
-  void tell_everybody(const comm::ServerHeader& header);
+  void send_to_other_servers(const comm::ServerHeader& header, std::span<const float> values = {});
+  void send_to_all(const comm::ServerHeader& header);
   [[noreturn]] void give_up(double seconds) const;
-  void leave_out(int worker);
-  void tell_workers();
+  void remove(int worker);
+  void answer_workers();
   bool over() const;
   bool progress();
   /// True if a record decides the order in which single gradients make updates.
@@ -171,7 +171,7 @@ class ParameterServer {
   /// Sum of squares of this part, while those of the other servers are awaited.
   std::optional<double> own_squares_;
   std::vector<double> squares_;  ///< sums of squares from the other servers
-  int squares_heard_ = 0;
+  int squares_received_ = 0;
   std::optional<Replay> replay_;  ///< record that is repeated; nullopt after its end
   std::optional<ArrivalRecord> record_;
   std::vector<std::uint32_t> blocks_;

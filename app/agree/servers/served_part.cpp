@@ -59,7 +59,7 @@ void ServedPart::update(double rate, double squares) {
   optimizer_.prepare(rate, version_ - optimizer_since_);
   optimizer_.update();
   ++version_;
-  if (changed_.has_begun()) changed_.see(weights(), version_);
+  if (changed_.has_begun()) changed_.update(weights(), version_);
 }
 
 void ServedPart::pass() {

@@ -74,7 +74,7 @@ ServerRounds::ServerRounds(const RoundsContext& context, const Servers& servers)
         .lends = server_.has_value(),
         .messages = {&*to_servers_},
         .limit_seconds = [this] { return servers_stuck_after(plan_.settings.execution, longest_); },
-        .look_around = [this] { return look(); }};
+        .watch_peers = [this] { return watch_peers(); }};
     waiting_.emplace(window_, std::move(options));
   }
   comm::SurvivorWork::Options options{
@@ -127,17 +127,17 @@ bool ServerRounds::is_dispensable(int rank) const {
 void ServerRounds::together(const std::function<void()>& work) {
   for (const int dead : work_->run(work, dead_)) {
     if (server_) server_->lost_between_rounds(dead);
-    see_the_dead({dead});
+    note_deaths({dead});
   }
 }
 
 /// Looks for dead peers. Tells the coordinator of dead workers; throws if the job cannot go on without a rank. Returns
 /// false: this rank does not excuse silence.
-bool ServerRounds::look() {
+bool ServerRounds::watch_peers() {
   if (server_failed_) std::rethrow_exception(server_error_);
   for (const int dead : context_.communicator.dead_peers()) {
     if (!seen_dead_.insert(dead).second) continue;
-    if (!is_dispensable(dead)) context_.communicator.look_at_peers();  // throws an error that describes the death
+    if (!is_dispensable(dead)) context_.communicator.check_peers();  // throws an error that describes the death
     if (to_servers_) {
       to_servers_->send(0, {.kind = MessageKind::lost, .lost_worker = dead});
     } else {
@@ -148,7 +148,7 @@ bool ServerRounds::look() {
 }
 
 /// Notes the deaths that the coordinator announced; rank 0 warns of them.
-void ServerRounds::see_the_dead(const std::vector<int>& dead) {
+void ServerRounds::note_deaths(const std::vector<int>& dead) {
   for (const int rank : dead) {
     seen_dead_.insert(rank);
     if (rank_ != 0 || !warned_.insert(rank).second) continue;
@@ -171,7 +171,7 @@ void ServerRounds::wait(const char* what, const std::function<bool()>& done) {
 }
 
 /// Returns the next message of a server. Handles messages about deaths itself.
-std::optional<comm::ServerMessages::Received> ServerRounds::hear() {
+std::optional<comm::ServerMessages::Received> ServerRounds::next_message() {
   while (const auto message = to_servers_->poll()) {
     if (message->header.kind != MessageKind::lost) return message;
     dead_.push_back(message->header.lost_worker);
@@ -180,17 +180,17 @@ std::optional<comm::ServerMessages::Received> ServerRounds::hear() {
 }
 
 /// Waits for the coordinator's next message. If it brings weights, copies them.
-comm::ServerHeader ServerRounds::wait_for_word() {
-  comm::ServerHeader word;
-  wait("a word", [&] {
-    const auto message = hear();
+comm::ServerHeader ServerRounds::wait_for_coordinator() {
+  comm::ServerHeader command;
+  wait("an answer", [&] {
+    const auto message = next_message();
     if (!message) return false;
-    word = message->header;
-    longest_ = std::max(longest_, word.longest_step);
-    brought_ = word.brings_weights && take_weights(*message, word.version);
+    command = message->header;
+    longest_ = std::max(longest_, command.longest_step);
+    brought_ = command.brings_weights && take_weights(*message, command.version);
     return true;
   });
-  return word;
+  return command;
 }
 
 /// Copies a server's weights of at least this version from shared memory. Returns false if that is not possible: no
@@ -218,18 +218,18 @@ bool ServerRounds::take_weights(const comm::ServerMessages::Received& message, s
   return true;
 }
 
-/// Copies the weights of all servers, of the version in `word` or later.
-void ServerRounds::pull(const comm::ServerHeader& word) {
-  const comm::ServerHeader header{.kind = MessageKind::pull, .version = word.version, .longest_step = longest_};
+/// Copies the weights of all servers, of the version in `command` or later.
+void ServerRounds::pull(const comm::ServerHeader& command) {
+  const comm::ServerHeader header{.kind = MessageKind::pull, .version = command.version, .longest_step = longest_};
   int missing = 0;
   for (int server = brought_ ? 1 : 0; server < servers_.count; ++server) {
-    if (read_in_place(server, word.version)) continue;
+    if (read_in_place(server, command.version)) continue;
     to_servers_->send(server, header);
     ++missing;
   }
   wait("the parameters", [&] {
-    while (const auto message = hear()) {
-      if (take_weights(*message, word.version)) {
+    while (const auto message = next_message()) {
+      if (take_weights(*message, command.version)) {
         --missing;
       } else {
         to_servers_->send(message->peer, header);
@@ -265,15 +265,15 @@ void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool w
 }
 
 /// Rank 0 reports the figures in the coordinator's message.
-void ServerRounds::tell(const comm::ServerHeader& word, const Calls& calls) {
-  const std::int64_t done = word.steps_done;
+void ServerRounds::report_figures(const comm::ServerHeader& command, const Calls& calls) {
+  const std::int64_t done = command.steps_done;
   if (rank_ != 0 || done <= reported_.step || done >= plan_.workload.work.total_steps) return;
   calls.report(unreported({.step = done,
-                           .loss_sum = word.loss,
-                           .metric_sum = word.metric,
-                           .samples = word.samples,
-                           .learning_rate = word.learning_rate,
-                           .gradient_norm = word.gradient_norm}));
+                           .loss_sum = command.loss,
+                           .metric_sum = command.metric,
+                           .samples = command.samples,
+                           .learning_rate = command.learning_rate,
+                           .gradient_norm = command.gradient_norm}));
 }
 
 /// Returns the figures since the last call. `all`: the sums since begin().
@@ -312,27 +312,27 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
   for (;;) {
     context_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
     const double waited = waited_;
-    const comm::ServerHeader word = wait_for_word();
-    see_the_dead(dead_);
-    tell(word, calls);
-    if (word.kind == MessageKind::pause) {
+    const comm::ServerHeader command = wait_for_coordinator();
+    note_deaths(dead_);
+    report_figures(command, calls);
+    if (command.kind == MessageKind::pause) {
       for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, {.kind = MessageKind::bye});
-      wait_for_word();  // the end of the round
-      see_the_dead(dead_);
+      wait_for_coordinator();  // the end of the round
+      note_deaths(dead_);
       wait("the end of a round", [&] { return to_servers_->all_sent(); });
       return;
     }
-    pull(word);
-    if (sums_ && own_steps_ < word.step) jump_to(word.step, calls);
+    pull(command);
+    if (sums_ && own_steps_ < command.step) jump_to(command.step, calls);
     trainer.add_communication(waited_ - waited);
-    context_.communicator.note_activity("forward and backward", word.step + 1);
+    context_.communicator.note_activity("forward and backward", command.step + 1);
     const StopWatch watch;
-    trainer.start_at(word.step, trainer.epoch(), trainer.next_position());
+    trainer.start_at(command.step, trainer.epoch(), trainer.next_position());
     const Trainer::Result result = make_step(trainer);
     ++own_steps_;
     longest_ = std::max(longest_, watch.seconds());
     const Trainer::Request wanted = calls.ask();
-    push(result, word.step, !divergence_.empty() || wanted.any());
+    push(result, command.step, !divergence_.empty() || wanted.any());
   }
 }
 
@@ -365,7 +365,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
       server_->serve(steps,
                      [&] {
                        if (calls.ask().any() && !std::exchange(asked, true)) server_->drain();
-                       return look();
+                       return watch_peers();
                      },
                      {});
     } else {

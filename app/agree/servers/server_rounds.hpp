@@ -64,18 +64,18 @@ class ServerRounds : public AgreementRounds {
   void work(Trainer& trainer, const Calls& calls);
   Trainer::Result make_step(Trainer& trainer);
   void jump_to(std::int64_t step, const Calls& calls);
-  std::optional<comm::ServerMessages::Received> hear();
-  comm::ServerHeader wait_for_word();
+  std::optional<comm::ServerMessages::Received> next_message();
+  comm::ServerHeader wait_for_coordinator();
   bool read_in_place(int server, std::int64_t version);
   bool take_weights(const comm::ServerMessages::Received& message, std::int64_t least);
-  void pull(const comm::ServerHeader& word);
+  void pull(const comm::ServerHeader& command);
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
-  void tell(const comm::ServerHeader& word, const Calls& calls);
+  void report_figures(const comm::ServerHeader& command, const Calls& calls);
   /// Waits until `done` returns true; watches the peers meanwhile.
   void wait(const char* what, const std::function<bool()>& done);
-  bool look();
+  bool watch_peers();
   bool is_dispensable(int rank) const;
-  void see_the_dead(const std::vector<int>& dead);
+  void note_deaths(const std::vector<int>& dead);
   void collect();
   std::vector<std::string> share_records(const std::string& own);
   StepFigures unreported(const StepFigures& all);

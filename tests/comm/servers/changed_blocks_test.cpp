@@ -68,10 +68,10 @@ TEST(ChangedBlocks, TellsWhichBlocksHaveChangedSinceAVersion) {
   changed.begin(values, 10);
   EXPECT_FALSE(changed.since(9, blocks)) << "what was before is not known";
   values[0] = 2;
-  changed.see(values, 11);
+  changed.update(values, 11);
   values[4 * kBlockElements] = 2;
-  changed.see(values, 12);
-  changed.see(values, 13);
+  changed.update(values, 12);
+  changed.update(values, 13);
   ASSERT_TRUE(changed.since(10, blocks));
   EXPECT_EQ(blocks, (Blocks{0, 4}));
   ASSERT_TRUE(changed.since(11, blocks));

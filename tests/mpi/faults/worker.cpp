@@ -135,7 +135,7 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
     // Waits as for a device, and checks its peers now and then.
     while (step == 50 && conduct == "waits") {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      communicator->look_at_peers();
+      communicator->check_peers();
     }
     communicator->all_reduce(gradients);
     double statistics = 1;  // overtakes the gradients if a thread drives them
