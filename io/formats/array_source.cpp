@@ -38,8 +38,8 @@ void read_rows(ArrayFile& file, std::span<std::byte> rows) {
   if (file.big_endian != (std::endian::native == std::endian::big)) to_native_order(rows, size_of(file.type));
 }
 
-/// Decides by one rule for labels of one element, of any type and shape, and for masks. Reads the file to its end if
-/// they are floats.
+/// Decides if labels of one element (of any type and shape) or masks are classes, by the same rule. Reads float labels
+/// to the end of the file.
 bool are_classes(ArrayFile file, std::span<const ArrayFile> inputs, const ArrayLabels& labels) {
   check_shape(file);
   const std::span<const std::int64_t> shape = std::span(file.shape).subspan(1);
@@ -69,7 +69,7 @@ bool are_classes(ArrayFile file, std::span<const ArrayFile> inputs, const ArrayL
 
 class ArraySource final : public SampleSource {
  public:
-  /// `files`: in the order of SampleSource::roles(), with their names. Without roles: x, and perhaps y.
+  /// `files` and `names`: in the order of SampleSource::roles(). Without roles: x, and optionally y.
   ArraySource(std::string description, std::vector<ArrayFile> files, const std::vector<std::string>& names,
               std::vector<FieldRole> roles, bool labels_are_classes, std::optional<std::int64_t> ignored)
       : description_(std::move(description)),

@@ -1,5 +1,6 @@
 /// \file
-/// Shared by IDX and NPY after their headers: one array per file, rows one after another.
+/// Sources of samples from arrays: shared by IDX and NPY after their headers. A file has one array; its rows are
+/// samples.
 #pragma once
 
 #include <filesystem>
@@ -27,13 +28,14 @@ void check_shape(const ArrayFile& file);
 /// One array as a field of the samples.
 struct NamedArray {
   std::string name;
-  std::function<ArrayFile()> open;  ///< at its first row
+  std::function<ArrayFile()> open;  ///< returns the file, positioned at its first row
 };
-/// Several arrays: the inputs, and the targets, which may be none. Throws FileError if the counts differ, and for
-/// several targets of which one is no number to predict.
+/// A source with several arrays: inputs, and targets (may be empty). Throws FileError if the numbers of rows differ, or
+/// if one of several targets is not numeric.
 std::unique_ptr<SampleSource> make_array_source(std::string description, const std::vector<NamedArray>& inputs,
                                                 const std::vector<NamedArray>& targets, const ArrayLabels& labels);
-/// Opens both files; an empty y: samples without labels. Throws FileError if the counts differ.
+/// As above, with one input and one target; empty y: samples without labels. Throws FileError if the numbers of rows
+/// differ.
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
                                                 const std::filesystem::path& x, const std::filesystem::path& y,
                                                 const ArrayLabels& labels);

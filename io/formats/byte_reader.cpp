@@ -18,7 +18,7 @@ namespace lockstep::io {
 
 namespace {
 
-constexpr std::uint64_t kMaxUnpacked = 1032;  ///< bytes that a byte of a deflate stream unpacks to
+constexpr std::uint64_t kMaxUnpacked = 1032;  ///< largest number of bytes that one byte of a deflate stream unpacks to
 
 }  // namespace
 

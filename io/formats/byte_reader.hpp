@@ -17,7 +17,7 @@ class ByteReader {
  public:
   /// Throws FileError if the file is missing, unreadable, or named .gz without being gzip.
   explicit ByteReader(std::filesystem::path path);
-  /// A file in a ZIP archive, whose name in messages is ARCHIVE/NAME. Its end is compared with its checksum.
+  /// Reads a file in a ZIP archive. Messages name it ARCHIVE/NAME. At its end its checksum is verified.
   ByteReader(const std::filesystem::path& archive, const ZipMember& member);
   ~ByteReader();
   ByteReader(ByteReader&&) noexcept;
@@ -33,9 +33,9 @@ class ByteReader {
   std::size_t read_some(std::span<std::byte> out);
   /// Throws FileError if bytes are left.
   void expect_end();
-  /// Throws FileError if `bytes` more cannot follow: a plain file is smaller, or a gzip file is, because no deflate
-  /// stream unpacks to more than 1032 times its size. Call it before memory is allocated for a size in a header. Files
-  /// without a known size, such as pipes, pass.
+  /// Throws FileError if `bytes` more bytes cannot follow: the plain file is too small, or the gzip file is, because a
+  /// deflate stream unpacks to at most 1032 times its size. Call it before you allocate memory for a size from a
+  /// header. Files without a known size, such as pipes, pass.
   void expect_room(std::uint64_t bytes) const;
 
  private:

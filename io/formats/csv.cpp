@@ -1,5 +1,5 @@
-// Reads the file in two passes: the first (csv_table.hpp) counts rows, checks their width and finds columns and
-// classes; the second converts cells to numbers. Memory: one record and the class names, for any file size.
+// Reads the file in two passes. The first (csv_table.hpp) counts rows, checks their width and finds columns and
+// classes. The second converts cells to numbers. Needs memory for one record and the class names, for any file size.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>

@@ -14,8 +14,8 @@
 
 namespace lockstep::io {
 
-/// Whole numbers 0, 1, ... without a gap are class numbers, and have no names. Other labels are names, sorted: whole
-/// numbers by their size, in one spelling (2 and 2.0 are one class), texts by their bytes.
+/// Whole numbers 0, 1, ... without gaps are class numbers, without names. Other labels are names. They are sorted:
+/// whole numbers by value, in one spelling (2 and 2.0 are one class), texts by their bytes.
 class CsvClasses {
  public:
   /// Classes of another table; without names, classes are numbered. `style` outlives it.

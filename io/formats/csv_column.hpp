@@ -23,11 +23,11 @@ class CsvColumn {
 
   /// Treats the cells as categories, in any form.
   void hold_categories() { categorical_ = true; }
-  /// Adopts the meaning of another table's column: kind, categories and fill are known in advance.
+  /// Takes kind, categories and fill from a column of another table.
   void follow(const TableColumn& known, UnknownCategories unknown);
 
   void add(std::string_view cell, std::int64_t line);
-  /// Counts a missing cell that gets the mean, or none of the categories.
+  /// Counts a missing cell, which becomes the mean, or none of the categories.
   void fill() { ++filled_; }
   /// Sorts the categories. Call it after the last cell.
   void finish();

@@ -1,5 +1,5 @@
 /// \file
-/// Interprets one cell of a table: a number, nothing, a date, or a number in a spelling that was not declared.
+/// Interprets one cell of a table: a number, a missing value, a date, or a number in an undeclared spelling.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ std::optional<std::string> odd_number(std::string_view text, const NumberStyle& 
 std::optional<std::string> number_suffix(std::string_view text);
 /// The beginning of a cell, for messages.
 std::string csv_shown(std::string_view cell);
-/// The first of some names, for messages.
+/// The first few names, for messages.
 std::string csv_listed(const std::vector<std::string>& names);
 /// The reason why a cell is not a number, and a remedy: "data.csv:3: column 1 (b) holds ..."
 std::string number_refusal(const std::string& file, std::int64_t line, const std::string& column, std::string_view text,

@@ -19,8 +19,8 @@ namespace lockstep::io {
 
 class CsvTable {
  public:
-  /// Reads the file to its end. `complaints`: if given, collects the errors that would end the reading, as long as
-  /// reading can continue. Throws FileError otherwise.
+  /// Reads the whole file. `complaints`, if given, collects errors as long as reading can continue. Otherwise throws
+  /// FileError.
   CsvTable(const std::filesystem::path& file, const CsvOptions& options,
            std::vector<std::string>* complaints = nullptr);
   CsvTable(const CsvTable&) = delete;
@@ -42,7 +42,7 @@ class CsvTable {
   std::optional<SampleId> sample_id() const;
   TableSchema schema() const;
   const std::vector<std::string>& remarks() const noexcept { return remarks_; }
-  /// True if --missing drop leaves the record out: a cell that is used is missing.
+  /// True if --missing drop leaves the record out, because a cell that is used is missing.
   bool left_out(const CsvRecords& record) const;
 
  private:

@@ -1,5 +1,5 @@
 /// \file
-/// Images as samples: converted to one size, one number of channels and one depth.
+/// Images as samples: converts them to one size, one number of channels and one depth.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace lockstep::io {
 
 class ImageSamples {
  public:
-  /// Inspects some of the images, evenly spread: they decide whether samples have more than 8 bits per channel, and on
-  /// size and channels if the options leave these open. Throws FileError.
+  /// Inspects some of the images, evenly spread. They decide if samples have more than 8 bits per channel, and the size
+  /// and channels that the options leave open. Throws FileError.
   ImageSamples(std::vector<ListedImage> images, const ImageFolderOptions& options);
 
   const std::vector<ListedImage>& images() const noexcept { return images_; }

@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kEndMark = 0x06054b50, kWideEndMark = 0x06064b50, kWideLocatorMark = 0x07064b50;
 constexpr std::uint32_t kEntryMark = 0x02014b50, kFileMark = 0x04034b50;
 constexpr std::size_t kEndBytes = 22, kWideLocatorBytes = 20, kWideEndBytes = 56, kEntryBytes = 46, kFileBytes = 30;
-constexpr std::uint32_t kIsWide = 0xFFFFFFFF;  ///< the field of 64 bits counts
+constexpr std::uint32_t kIsWide = 0xFFFFFFFF;  ///< the value is in a 64-bit field
 constexpr std::uint16_t kWideExtra = 1;
 
 /// A number of an archive, little-endian.
@@ -68,7 +68,7 @@ class Archive {
     return bytes;
   }
 
-  /// The end of an archive is its last record, before a comment of up to 65,535 bytes.
+  /// Finds the archive's last record, which only a comment of up to 65,535 bytes may follow.
   Directory find_directory() const {
     constexpr std::uint64_t kMaxComment = 0xFFFF;
     const std::uint64_t tail = std::min<std::uint64_t>(bytes_, kEndBytes + kMaxComment);
@@ -85,7 +85,7 @@ class Archive {
     fail("is not an NPZ file: it has no end of a ZIP archive; it is cut off, or something else");
   }
 
-  /// The directory by its record of 64 bits, before the end of the archive.
+  /// Reads the directory's position from the 64-bit record before the end of the archive, if there is one.
   std::optional<Directory> wide_directory(std::uint64_t end) const {
     if (end < kWideLocatorBytes) return std::nullopt;
     const std::vector<std::byte> locator = read(end - kWideLocatorBytes, kWideLocatorBytes);
@@ -124,7 +124,7 @@ class Archive {
     return member;
   }
 
-  /// Numbers of 64 bits, which an entry has for those that do not fit into 32, in this order.
+  /// Replaces the numbers that do not fit into 32 bits by the entry's 64-bit numbers, which are in the same order.
   void take_wide(std::span<const std::byte> extra, std::initializer_list<std::uint64_t*> numbers) const {
     while (extra.size() >= 4) {
       const std::size_t length = number_at<std::uint16_t>(extra, 2);
