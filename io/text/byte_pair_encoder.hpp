@@ -1,10 +1,10 @@
 /// \file
 /// Byte pair encoding (Sennrich, Haddow, Birch 2016; of bytes: Radford et al. 2019). A word starts as its bytes. The
-/// neighbours whose merge has the lowest rank become one token, the leftmost first, until no merge applies.
+/// pair of neighbours whose merge has the lowest rank becomes one token (the leftmost first), until no merge applies.
 ///
-/// Texts repeat their words. A table of fixed size keeps words of up to 31 bytes and 8 tokens; a new word replaces an
-/// old one. Most words therefore cost one look-up, and tokens cost no allocation. Short words search for the lowest
-/// rank again and again; long words use a heap: O(n log n) for any text.
+/// Texts repeat their words. A table of fixed size caches words of up to 31 bytes and 8 tokens; a new word replaces an
+/// old one. So most words cost one look-up, and tokens cost no allocation. Short words are scanned for the lowest rank
+/// after each merge. Long words use a heap: O(n log n) for any text.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ class BytePairMerges {
   std::size_t mask_;
 };
 
-/// Not thread-safe: it remembers words.
+/// Not thread-safe, because it caches words.
 class BytePairEncoder {
  public:
   /// Needs a vocabulary of kind "bpe". Throws FileError without a file name: a byte has no token, a merge names an

@@ -12,8 +12,8 @@
 
 namespace lockstep::io {
 
-/// Length in bytes of the first word of a non-empty text. `last`: nothing will follow. Returns 0 if more of the text is
-/// needed, never with `last`. Bytes that are not UTF-8 count as characters other than letters, numbers and white space.
+/// Length in bytes of the first word of a non-empty text. `last`: no text follows. Returns 0 if it needs more of the
+/// text, never with `last`. Bytes that are not UTF-8 count as characters other than letters, numbers and white space.
 std::size_t byte_pair_word_bytes(std::string_view text, bool last) noexcept;
 
 }  // namespace lockstep::io

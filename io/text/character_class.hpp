@@ -25,12 +25,12 @@ inline CharacterClass character_class(std::uint32_t code_point) noexcept {
 
 /// A character of a text.
 struct Character {
-  std::size_t bytes = 0;  ///< 0: cut off; more of the text is needed
+  std::size_t bytes = 0;  ///< 0: cut off; needs more of the text
   CharacterClass kind = CharacterClass::other;
 };
 
-/// The character at `at` < text.size(). A byte that is not UTF-8 is a character of its own, of class other. `last`:
-/// nothing will follow; then the bytes of a cut-off character are such bytes, too.
+/// The character at `at` < text.size(). A byte that is not UTF-8 is a character of class other. `last`: no text
+/// follows; the bytes of a cut-off character are then such bytes, too.
 Character character_at(std::string_view text, std::size_t at, bool last) noexcept;
 
 }  // namespace lockstep::io

@@ -1,5 +1,5 @@
 /// \file
-/// Pieces of a text and how often each occurs.
+/// Counts how often each piece of a text occurs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::io {
 
-/// Lets a map of strings be searched for a view without a copy.
+/// A hash that lets a map of strings be searched for a view without a copy.
 struct TextHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }

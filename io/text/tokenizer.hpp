@@ -39,9 +39,9 @@ class TextPieces {
  public:
   /// `whole`: texts that are always pieces of their own (bpe).
   explicit TextPieces(TokenizerKind kind, std::vector<std::string> whole = {});
-  /// Returns the next piece and removes it from `text`; nullopt if `text` holds no whole piece. `last`: nothing will
-  /// follow. The piece is a view of `text`, or kEndOfLineText. Throws FileError without a file name for bytes that are
-  /// not UTF-8 (char, word).
+  /// Returns the next piece and removes it from `text`; nullopt if `text` has no whole piece. `last`: no text follows.
+  /// The piece is a view of `text`, or kEndOfLineText. Throws FileError without a file name for bytes that are not
+  /// UTF-8 (char, word).
   std::optional<std::string_view> next(std::string_view& text, bool last);
   /// Number of bytes consumed: everything before the rest of the text.
   std::uint64_t position() const noexcept { return position_; }
@@ -60,7 +60,7 @@ class TextPieces {
   std::uint64_t position_ = 0;
 };
 
-/// Not thread-safe: the bpe encoder remembers words.
+/// Not thread-safe, because the bpe encoder caches words.
 class Tokenizer {
  public:
   /// Throws FileError for a vocabulary without texts ("ids": only the maker of the tokens knows their meaning) or with
@@ -71,7 +71,7 @@ class Tokenizer {
 
   const TokenInfo& info() const noexcept { return info_; }
   TokenizerKind kind() const noexcept { return kind_; }
-  /// A cutter of texts for this vocabulary.
+  /// A TextPieces for this vocabulary.
   TextPieces pieces() const;
   /// Appends the tokens of a piece: exactly one, or with bpe one or more. Returns false if the piece is not in the
   /// vocabulary and there is no unknown token.

@@ -1,5 +1,5 @@
 /// \file
-/// Text that is UTF-8, and names that need not be: files, folders and cells are bytes, JSON is UTF-8.
+/// Checks and escapes for UTF-8. JSON must be UTF-8; names of files and folders, and cells, may be any bytes.
 #pragma once
 
 #include <cstddef>

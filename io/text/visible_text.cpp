@@ -15,8 +15,8 @@ struct Range {
   std::uint32_t first, last;
 };
 
-/// Unicode's controls, and what changes how the text around it is shown or is not seen at all. The joiners U+200C and
-/// U+200D stay: some scripts need them.
+/// Unicode's control characters, and characters that are invisible or change how the text around them is shown. The
+/// joiners U+200C and U+200D are not in the list, because some scripts need them.
 constexpr std::array<Range, 12> kHidden{{{0x00, 0x1F},
                                          {0x7F, 0x9F},
                                          {0x061C, 0x061C},

@@ -1,6 +1,6 @@
 /// \file
-/// Text of others (names of files, classes, columns, data sets) that people see: what a terminal would obey becomes
-/// visible.
+/// Escapes foreign text (names of files, classes, columns, datasets) for output: anything that a terminal would
+/// interpret becomes visible.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace lockstep::io {
 
-/// Letters stay. Control characters (C0, C1), signs that turn the direction of text or have no width, and bytes that
-/// are no UTF-8 are shown as \x1B, \u202E, \xFF. Ends of lines and tabs stay: for text that has lines of its own.
+/// Shows control characters (C0, C1), characters that change the direction of text or have no width, and bytes that are
+/// not UTF-8 as escapes such as \x1B, \u202E and \xFF. Newlines and tabs stay: for text of several lines.
 std::string visible_text(std::string_view text);
 
-/// The same, with ends of lines and tabs as \n and \t: for a name within a line.
+/// As visible_text(), but newlines and tabs become \n and \t: for a name within a line.
 std::string visible_line(std::string_view text);
 std::vector<std::string> visible_lines(const std::vector<std::string>& texts);
 
-/// Bytes of `text` that are whole letters, or no letters at all: less than all where its last letter is cut off.
+/// Length of `text` in bytes without a last character that is cut off.
 std::size_t whole_letters(std::string_view text);
 
 }  // namespace lockstep::io
