@@ -1,5 +1,5 @@
 /// \file
-/// metrics.jsonl: one JSON object per line with stable keys, for machines.
+/// Reads and writes metrics.jsonl: one JSON object per line with stable keys, for programs.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@
 
 namespace lockstep::io {
 
-/// Keys in the order given; NaN and infinities become null.
+/// Keys stay in the given order; NaN and infinities become null.
 using MetricValue = std::variant<double, std::int64_t, std::string>;
 using MetricRecord = std::vector<std::pair<std::string, MetricValue>>;
 
 std::string to_json_line(const MetricRecord& record);  ///< without the newline
 
-/// Every record of a metrics.jsonl, in order; empty if the file is missing. Lines that are not a JSON object with a
-/// kind (torn by a crash) are skipped. null becomes NaN; values of types that our records never have are left out.
-/// Throws FileError if the file cannot be read.
+/// Every record of a metrics.jsonl, in order; empty if the file is missing. Skips lines that are not a JSON object with
+/// a kind (torn by a crash). null becomes NaN; values of types that our records never have are left out. Throws
+/// FileError if the file cannot be read.
 std::vector<MetricRecord> all_records(const std::filesystem::path& file);
 
 /// The most recent records of a metrics.jsonl.
@@ -42,16 +42,16 @@ LastRecords last_records(const std::filesystem::path& file);
 /// The steps of the records of this kind in `file`; empty without such a file. Throws FileError.
 std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::string_view kind);
 
-/// The numbers under `key` in the records of this kind, by step. `lines`: content of a metrics.jsonl. The last record
-/// of a step counts.
+/// The numbers under `key` in the records of this kind, by step. `lines`: content of a metrics.jsonl. If a step has
+/// several records, the last one counts.
 std::map<std::int64_t, double> numbers_by_step(std::string_view lines, std::string_view kind, std::string_view key);
 
-/// The given lines of a metrics.jsonl, without those of later steps.
+/// The lines of a metrics.jsonl without those of later steps.
 std::string lines_up_to(std::string_view lines, std::int64_t step);
 
-/// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On
-/// resume, records with a "step" beyond `resume_step` are removed first, because they will be produced again. So are
-/// lines that are not a JSON object (torn by a crash). A negative resume_step removes no record.
+/// Appends whole lines. The operating system has a line before write() returns, or the line is not written at all. On
+/// resume, first removes records with a "step" beyond `resume_step`, because they will be produced again, and lines
+/// that are not a JSON object (torn by a crash). A negative resume_step removes no record.
 class MetricsLog {
  public:
   /// append = false empties an existing file. `deadline` applies to each write, and outlives the log.

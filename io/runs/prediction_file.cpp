@@ -47,7 +47,7 @@ std::string describe(const PredictionContent& content) {
   return to_hex(checksum(std::as_bytes(std::span(text))));
 }
 
-/// The index of the greatest score, the first of equals.
+/// The index of the greatest score; the first one if several are equal.
 std::int32_t likeliest(std::span<const float> scores) {
   return static_cast<std::int32_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
@@ -220,7 +220,7 @@ std::uint64_t PredictionWriter::bytes() const noexcept {
                           static_cast<std::uint64_t>(content_.id_bytes));
 }
 
-/// Locks the file for this process. The previous owner may have finished or given up in between.
+/// Locks the file for this process. The previous owner may have finished or given up in the meantime.
 void PredictionWriter::lock() {
   const IoDeadline::Operation locking(output_.deadline, IoDeadline::Kind::writing, output_.file);
   do {
@@ -251,7 +251,7 @@ std::int64_t PredictionWriter::noted() const {
   return error != std::errc() || done < 0 || done > content_.samples ? -1 : done;
 }
 
-/// Removes durably the progress of other content first, so that nobody can mistake it for this one's.
+/// First removes the recorded progress of other content durably, so that no process applies it to the new file.
 void PredictionWriter::create() {
   const std::int64_t samples = content_.samples, outputs = content_.outputs;
   const std::array<std::int64_t, 2> table{samples, outputs};
@@ -303,7 +303,7 @@ void PredictionWriter::create() {
   done_ = 0;
 }
 
-/// Finds the offsets of the values. Throws FileError if the file does not hold them.
+/// Finds the offsets of the values. Throws FileError if the file does not have them.
 void PredictionWriter::locate() {
   const Hdf5File out(partial_, Hdf5File::Access::read);
   const std::uint64_t size = fs::file_size(partial_);

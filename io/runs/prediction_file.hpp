@@ -1,17 +1,17 @@
 /// \file
 /// A network's predictions for each sample of a data set: one HDF5 file, in the order of the data.
-///
-/// | object | type | holds |
+/// One HDF5 file with a network's predictions for each sample of a dataset, in the order of the data.
+/// \n | object | type | holds |
 /// | --- | --- | --- |
-/// | `/scores` | float32 [samples, outputs] | probabilities of the classes or labels, or the predicted numbers |
+/// | `/scores` | float32 [samples, outputs] | probabilities of classes or labels, or predicted numbers |
 /// | `/class` | int32 [samples] | the likeliest class, the first of equals; only with classes |
-/// | `/target` | int32 [samples] or float32 [samples, outputs] | the target in the data; only if they have one |
-/// | of masks | int32 [samples, extents of a mask] | `/class` and `/target`, which is -1 without a class; no `/scores`
-/// | | `/index` | int64 [samples] | the sample's index in the data: 0, 1, ... | | `/id` | uint8 [samples, bytes] | the
-/// sample's name, padded with zeros; only if samples have names | | `/`, texts | | the caller's attributes, and
-/// `class_names`, `target_names`, `id_column` if known |
-///
-/// The content does not depend on the number of processes that computed it, nor on time or hosts.
+/// | `/target` | int32 [samples] or float32 [samples, outputs] | the target, if the data have one |
+/// | `/index` | int64 [samples] | index of the sample in the data: 0, 1, ... |
+/// | `/id` | uint8 [samples, bytes] | name of the sample, padded with zeros; if samples have names |
+/// \n For masks `/class` and `/target` are int32 [samples, extents of a mask], -1 in `/target` means no class, and
+/// there is no `/scores`. The attributes of `/` are texts: those of the caller, and `class_names`, `target_names` and
+/// `id_column` if known. \n The content does not depend on the number of processes that computed it, nor on time or
+/// hosts.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct PredictionContent {
   std::int64_t outputs = 0;  ///< scores per sample
   bool classes = false;
   bool targets = false;
-  std::vector<std::int64_t> mask = {};         ///< extents of masks, whose positions have a class each; empty: none
+  std::vector<std::int64_t> mask = {};  ///< extents of masks, which have a class at each position; empty: no masks
   std::vector<std::string> class_names = {};   ///< may be empty
   std::vector<std::string> target_names = {};  ///< names of the numbers, if there are no classes
   std::string id_name = {};                    ///< name of the identifier column; "": samples have no names

@@ -41,7 +41,8 @@ struct Status {
   std::uint64_t started = 0;
 };
 
-/// proc(5): PID (NAME) STATE ... with the time of the start in field 22. A name may hold anything.
+/// Parses /proc/PID/stat (proc(5)): PID (NAME) STATE ..., with the start time in field 22. NAME may hold any
+/// characters.
 std::optional<Status> status_of(const std::string& process) {
   std::string line;
   std::getline(std::ifstream("/proc/" + process + "/stat"), line);
@@ -56,7 +57,7 @@ std::optional<Status> status_of(const std::string& process) {
   return status;
 }
 
-/// A container may see the /proc of its host, where its own numbers mean other processes.
+/// False in a container that sees the /proc of its host, where process ids mean other processes.
 bool proc_numbers_as_here() {
   std::error_code unknown;
   return std::filesystem::read_symlink("/proc/self", unknown) == std::to_string(::getpid());
@@ -114,7 +115,7 @@ Presence presence_of(const ProcessIdentity& process) {
   if (::kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return Presence::gone;
   if (!proc_numbers_as_here()) return Presence::here;
   const std::optional<Status> now = status_of(std::to_string(process.pid));
-  if (!now) return Presence::here;  // another user's process, on a system that hides such
+  if (!now) return Presence::here;  // a process of another user, on a system that hides them
   const bool ended = now->state == 'Z' || now->state == 'X';
   const bool other = process.started != 0 && now->started != process.started;
   return ended || other ? Presence::gone : Presence::here;

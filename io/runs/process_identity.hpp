@@ -1,6 +1,6 @@
 /// \file
-/// The process that a file on a shared disk names. Host name and process id alone name many: containers often have
-/// equal ones, and a process id is given again.
+/// Identifies the process that a file on a shared disk belongs to. Host name and process id are not enough: containers
+/// often have equal ones, and process ids are reused.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,30 @@
 namespace lockstep::io {
 
 struct ProcessIdentity {
-  std::string host;                 ///< for people
-  std::int64_t pid = 0;             ///< in its namespace
+  std::string host;                 ///< for messages
+  std::int64_t pid = 0;             ///< in its PID namespace
   std::string boot;                 ///< random identity of its kernel's boot; "": unknown
-  std::uint64_t pid_namespace = 0;  ///< inode of its /proc/self/ns/pid; 0: not known
-  std::uint64_t started = 0;        ///< in clock ticks since its kernel's start; 0: not known
-  std::string token;                ///< random
+  std::uint64_t pid_namespace = 0;  ///< inode of its /proc/self/ns/pid; 0: unknown
+  std::uint64_t started = 0;        ///< clock ticks since the start of its kernel; 0: unknown
+  std::string token;                ///< random, different for each call of this_process()
 };
 
-/// A new token for each call. Throws FileError where the system gives no random numbers.
+/// The identity of this process, with a new token for each call. Throws FileError if the system gives no random
+/// numbers.
 ProcessIdentity this_process();
 
-/// A line "KEY VALUE" for each that is known.
+/// Writes a line "KEY VALUE" for each known field.
 std::string to_text(const ProcessIdentity& process);
-/// The other direction. What is missing or no number stays not known.
+/// Parses to_text(). A missing or invalid number stays unknown.
 ProcessIdentity process_identity_from(std::string_view text);
 
-/// Both run on one kernel, in one container or several.
+/// True if both run on one kernel, in one container or in several.
 bool on_one_kernel(const ProcessIdentity& a, const ProcessIdentity& b);
 
 enum class Presence {
   here,    ///< it runs
   gone,    ///< it has ended
-  unseen,  ///< it is, or was, where this process cannot look: another host, another container
+  unseen,  ///< unknown, because it is on another host or in another container
 };
 Presence presence_of(const ProcessIdentity& process);
 

@@ -57,7 +57,7 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
   return files;
 }
 
-/// Temporaries alone do not count: a start that died at once leaves them.
+/// Temporaries alone are not a run: a process that died while it started leaves them.
 bool holds_run(const fs::path& folder) {
   const std::vector<fs::path> files = files_of_run(folder);
   return std::any_of(files.begin(), files.end(),
@@ -77,7 +77,7 @@ void make_folder(const fs::path& folder) {
   }
 }
 
-/// Files that are removed or replaced: the folder's permissions decide, and a folder or an attribute can be in the way.
+/// Throws FileError if the file cannot be replaced because its folder is sticky or because of its attributes.
 void require_replaceable(const fs::path& file) {
   const auto refuse = [&](std::string_view why) {
     throw FileError(fmt::format("cannot replace {}: {}", file.string(), why));
@@ -160,7 +160,7 @@ RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, Io
   if (fresh && overwrite) start_over();
 }
 
-/// Takes ownership before anything is removed, so that a living predecessor notices first.
+/// Takes ownership before anything is removed, so that a living previous owner notices first.
 void RunFolder::take_over() const {
   constexpr int kAttempts = 100;
   for (int attempt = 1;; ++attempt) {

@@ -1,5 +1,5 @@
 /// \file
-/// A run's folder and its one owner.
+/// The folder of a run, and its only owner.
 #pragma once
 
 #include <filesystem>
@@ -11,29 +11,30 @@
 
 namespace lockstep::io {
 
-/// "host node7, pid 1234, since …", "in its container" where its process ids are not this process's ones: who has the
-/// run in this folder; "" where no owner file is.
+/// Describes the owner of the run in this folder: "host node7, pid 1234, since …", with "in its container" if its
+/// process ids are not those of this process; "" without an owner file.
 std::string owner_of(const std::filesystem::path& folder);
 
-/// Throws FileError where a process that goes on with the run in this folder could not write or replace one of its
-/// files. Changes nothing.
+/// Throws FileError if a process that continues the run in this folder could not write or replace one of its files.
+/// Changes nothing.
 void require_writable_run(const std::filesystem::path& folder);
 
-/// Creates RUN and RUN/checkpoints, takes ownership by writing a random token into RUN/owner. A second owner takes
-/// over (the first is expected to be dead, or cut off): from then on the first one's still_owner() throws. It takes
-/// over only what it can go on with: where it may not write, the first owner keeps the run.
+/// Creates RUN and RUN/checkpoints, and takes ownership by writing a random token into RUN/owner. A later owner takes
+/// over, because the earlier one is probably dead or cut off; from then on still_owner() of the earlier one throws. If
+/// the later process could not write the run's files, it does not take over.
 ///
-/// Guarantee: the check and the change that follows are two steps, so a writer that is frozen exactly between them can
-/// finish that one change afterwards. Each such change is one atomic rename of a whole, valid file.
+/// Guarantee: the check of ownership and the change after it are two steps. A process that is stopped exactly between
+/// them can finish this one change later. Each such change is one atomic rename of a whole, valid file.
 class RunFolder {
  public:
   enum class Open { fresh, resume };
-  /// fresh: the folder may exist without a run (else throws FileError that names --resume, --force or another --run).
-  /// If two processes start afresh at once, one is refused. With `overwrite` an existing run is taken over, then the
-  /// files of the run are removed; all others stay. resume: continues the run, if there is one. Temporaries of earlier
-  /// writers are removed. RUN/checkpoints may not be a link, RUN may. A resuming caller lists the checkpoints again
-  /// after this, because the previous owner may have written one until now. `deadline` limits each access, and outlives
-  /// this.
+  /// fresh: the folder may exist without a run; otherwise throws FileError that names --resume, --force and another
+  /// --run. If two processes start afresh at once, one is refused. `overwrite` takes over an existing run and then
+  /// removes its files, but no others. resume: continues the run, if there is one.
+  ///
+  /// Removes temporaries of earlier writers. RUN may be a link, RUN/checkpoints may not. A caller that resumes must
+  /// list the checkpoints again, because the previous owner may have written one in the meantime. `deadline` limits
+  /// each access, and outlives this.
   RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline = nullptr);
   /// Removes the files of a run, as `overwrite` does.
   void start_over() const;
@@ -41,10 +42,10 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
   /// Throws FileError if another process has taken the folder since.
   void still_owner() const;
-  /// True if a user has created a file of this name in the folder; removes it. A file that cannot be removed does not
-  /// count.
+  /// Returns true if the folder has a file of this name, created by a user, and removes it. A file that cannot be
+  /// removed does not count.
   bool take_request(std::string_view name) const noexcept;
-  /// Atomic (temporary, fsync, rename) replacement of a small text file in the folder; checks the ownership first.
+  /// Atomically replaces a small text file in the folder (temporary, fsync, rename), after a check of the ownership.
   void write_text(std::string_view name, std::string_view text) const;
 
  private:

@@ -6,7 +6,7 @@
 //   Summary  repeated Value = 1; Value: tag string = 1, simple_value float = 2, histo HistogramProto = 5
 //   HistogramProto  min, max, num, sum, sum_squares double = 1..5, bucket_limit, bucket packed double = 6, 7
 //
-// masked_crc(x) = rotate_right(crc32c(x), 15) + 0xa282ead8, so that a CRC of data which holds CRCs stays a good one.
+// masked_crc(x) = rotate_right(crc32c(x), 15) + 0xa282ead8. The mask avoids CRCs of data that contain CRCs.
 #include "io/runs/tensorboard_log.hpp"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ ProtobufMessage value_of(std::string_view tag) {
   return value;
 }
 
-/// Upper limits of TensorBoard's default buckets: 0, 1e-12 * 1.1^k below 1e20 and the largest double, mirrored.
+/// Upper limits of TensorBoard's default buckets: 0, 1e-12 * 1.1^k below 1e20, the largest double, and their negatives.
 std::vector<double> default_limits() {
   std::vector<double> positive;
   for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);

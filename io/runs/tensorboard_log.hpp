@@ -15,13 +15,13 @@
 
 namespace lockstep::io {
 
-/// Events are collected in memory; flush() appends all of them or, when it fails, none.
+/// Collects events in memory. flush() appends all of them or, if it fails, none.
 class TensorboardLog {
  public:
   /// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID and writes the version event. SECONDS is the present time, or
-  /// one more than the SECONDS of the newest event file there: TensorBoard reads files in the order of their names.
-  /// With resume_step >= 0 a restart event follows: TensorBoard then forgets later steps of earlier files. `deadline`
-  /// applies to each write, and outlives the log.
+  /// at least one more than the SECONDS of the newest event file there, because TensorBoard reads files in the order of
+  /// their names. With resume_step >= 0 a restart event follows, which makes TensorBoard drop later steps of earlier
+  /// files. `deadline` applies to each write, and outlives the log.
   explicit TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step = -1,
                           IoDeadline* deadline = nullptr);
   /// Flushes; reports a failure on standard error.
