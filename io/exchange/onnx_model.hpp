@@ -1,6 +1,6 @@
 /// \file
-/// An ONNX file (https://github.com/onnx/onnx, onnx.proto: IR version 8, opset 17): a graph of operators and its
-/// tensors. The few messages that it needs are written here, field by field, without a library.
+/// Writes ONNX files (https://github.com/onnx/onnx, onnx.proto: IR version 8, opset 17): a graph of operators and its
+/// tensors. The few protobuf messages are written field by field, without a library.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct OnnxTensor {
   std::span<const std::byte> bytes() const noexcept { return own.empty() ? borrowed : own; }
 };
 
-/// An extent: a number, or a name if the user of the model decides.
+/// An extent: a number, or a name if the model's user chooses the number.
 using OnnxExtent = std::variant<std::int64_t, std::string>;
 
 /// An input or an output of the graph.
@@ -63,11 +63,10 @@ struct OnnxModel {
   std::vector<OnnxPort> inputs = {}, outputs = {};
 };
 
-/// The limit of a protobuf message is 2 GiB. If all tensors together have more bytes, they go to a file of their own,
-/// FILE.data.
+/// Limit of a file: a protobuf message may have 2 GiB. If all tensors together are larger, they go to FILE.data.
 inline constexpr std::uint64_t kMaxOnnxBytes = (std::uint64_t{1} << 31) - (std::uint64_t{1} << 24);
 
-/// Returns the files written, `file` first. Equal content, equal bytes. Throws FileError.
+/// Writes the model and returns the files written, `file` first. Equal content gives equal bytes. Throws FileError.
 std::vector<std::filesystem::path> write_onnx(const std::filesystem::path& file, const OnnxModel& model,
                                               IfThere if_there, std::uint64_t most_bytes = kMaxOnnxBytes);
 

@@ -1,5 +1,5 @@
 /// \file
-/// A file for other programs, written once from front to back: it appears whole or not at all.
+/// A file for other programs, written once from front to back. It appears complete or not at all.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace lockstep::io {
 /// Treatment of an existing file.
 enum class IfThere { refuse, replace };
 
-/// Throws FileError if `file` is a folder, or exists and may not be replaced. Lets commands check before they begin.
+/// Throws FileError if `file` is a folder, or exists and must not be replaced. Commands check this before they begin.
 void require_writable_name(const std::filesystem::path& file, IfThere if_there);
 
 /// Writes to a temporary beside the file. finish() flushes it to the device and renames it; without finish() the

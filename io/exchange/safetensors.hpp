@@ -27,8 +27,9 @@ struct NamedTensor {
 
 using Metadata = std::map<std::string, std::string>;
 
-/// Writes float32 tensors in the order of their names, with the header padded to 8 bytes with blanks; equal content,
-/// equal bytes. Throws FileError, and std::invalid_argument for twins and for shapes that do not match the values.
+/// Writes float32 tensors in the order of their names. Blanks pad the header to a multiple of 8 bytes. Equal content
+/// gives equal bytes. Throws FileError, or std::invalid_argument for duplicate names and for shapes that do not match
+/// the values.
 void write_safetensors(const std::filesystem::path& file, std::span<const NamedTensor> tensors,
                        const Metadata& metadata, IfThere if_there);
 
