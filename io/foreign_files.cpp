@@ -62,7 +62,7 @@ void require_written(const ShardFile& file, const Gaps& gaps, const InspectionPr
   }
 }
 
-/// Reads early what can fail: data that have no offset, and numbers that can be missing. Data with an offset are read
+/// Reads now what may fail later: data without an offset, and numbers that can be missing. Data with an offset are read
 /// without the library.
 void read_some(const ShardFile& file, std::size_t field, std::size_t most, const InspectionProgress& progress) {
   const StoredField& stored = file.fields()[field];
@@ -87,8 +87,8 @@ void read_some(const ShardFile& file, std::size_t field, std::size_t most, const
   }
 }
 
-/// The limit is relative to the address space mapped so far, because libraries reserve gigabytes. Sanitizers reserve
-/// everything.
+/// Limits memory relative to the address space mapped so far, because libraries reserve gigabytes. Has no effect under
+/// sanitizers, which reserve everything.
 void limit_memory(std::uint64_t bytes) {
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -115,7 +115,7 @@ void report_line(char kind, std::string_view text) {
   write_all(Descriptor(::dup(STDOUT_FILENO)), fmt::format("{}{}\n", kind, line), "standard output");
 }
 
-/// Variables of the launcher would make an MPI library in the child a rank of the parent's job.
+/// The launcher's variables would make an MPI library in the child a rank of the parent's job.
 bool is_of_launcher(std::string_view variable) {
   constexpr std::array<std::string_view, 5> kPrefixes = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "MPI_"};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
@@ -175,7 +175,7 @@ class SpawnActions {
 /// A child process and its output, line by line.
 class InspectingChild {
  public:
-  /// `started()` is false if the system starts no process.
+  /// `started()` is false if the system cannot start a process.
   explicit InspectingChild(std::vector<std::string> words) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
@@ -225,7 +225,8 @@ class InspectingChild {
   }
 
  private:
-  /// A process that hangs in a file system does not die at once. Nobody waits for it: it stays a child until we end.
+  /// Kills the child and waits for at most 1 s. A child that hangs in a file system does not die at once; it stays
+  /// until we end.
   void end() noexcept {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);

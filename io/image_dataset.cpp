@@ -30,7 +30,7 @@ ImageFolderOptions options_for(const std::filesystem::path& folder, const Field&
         "{}: holds images, and the network was trained on samples of {} [{}]: pack the images as its data were packed",
         folder.string(), name_of(learnt.type), fmt::join(learnt.sample_shape, ", ")));
   }
-  // Ranks have their own processors: one thread each.
+  // One thread per rank, because ranks have their own cores.
   return {.height = shape[0], .width = shape[1], .crop = shape[0] == shape[1], .channels = shape[2]};
 }
 

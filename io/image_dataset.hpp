@@ -1,5 +1,5 @@
 /// \file
-/// Image files in a folder: samples without labels, decoded when they are read. For predictions.
+/// Image files in a folder as samples without labels, decoded when they are read. For predictions.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace lockstep::io {
 
-/// True for a folder with images and no HDF5 files: it was not packed. Looks at names alone and stops at the first
-/// image.
+/// True for a folder with images and without HDF5 files, which was not packed. Looks only at names and stops at the
+/// first image.
 bool is_image_folder(const std::filesystem::path& folder);
 
 class ImageDataset final : public Dataset {
  public:
-  /// All images below `folder`, in the order of their names, as samples like those that `learnt` describes: scaled as
-  /// by `pack --size`, with the centre cut out if they are square. Throws FileError for images of another depth, and if
-  /// `learnt` describes no image (another shape, floats).
+  /// All images below `folder`, in the order of their names. They become samples like those that `learnt` describes:
+  /// scaled as by `pack --size`, with the centre cut out if samples are square. Throws FileError for images of another
+  /// depth, and if `learnt` is not an image (another shape, floats).
   ImageDataset(const std::filesystem::path& folder, const Field& learnt);
 
   const DatasetInfo& info() const noexcept override { return info_; }
