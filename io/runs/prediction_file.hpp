@@ -1,17 +1,19 @@
 /// \file
-/// A network's predictions for each sample of a data set: one HDF5 file, in the order of the data.
 /// One HDF5 file with a network's predictions for each sample of a dataset, in the order of the data.
-/// \n | object | type | holds |
+///
+/// | object | type | holds |
 /// | --- | --- | --- |
 /// | `/scores` | float32 [samples, outputs] | probabilities of classes or labels, or predicted numbers |
 /// | `/class` | int32 [samples] | the likeliest class, the first of equals; only with classes |
 /// | `/target` | int32 [samples] or float32 [samples, outputs] | the target, if the data have one |
 /// | `/index` | int64 [samples] | index of the sample in the data: 0, 1, ... |
 /// | `/id` | uint8 [samples, bytes] | name of the sample, padded with zeros; if samples have names |
-/// \n For masks `/class` and `/target` are int32 [samples, extents of a mask], -1 in `/target` means no class, and
+///
+/// For masks, `/class` and `/target` are int32 [samples, extents of a mask], with -1 in `/target` for no class, and
 /// there is no `/scores`. The attributes of `/` are texts: those of the caller, and `class_names`, `target_names` and
-/// `id_column` if known. \n The content does not depend on the number of processes that computed it, nor on time or
-/// hosts.
+/// `id_column` if known.
+///
+/// The content does not depend on the number of processes that computed it, nor on time or hosts.
 #pragma once
 
 #include <cstdint>
