@@ -105,9 +105,9 @@ class Communicator {
   /// by rank, so a run repeats exactly. Wire: 2 (p-1)/p * count elements per rank (ring).
   void all_reduce(std::span<float> data);
   void all_reduce(std::span<double> data);
-  /// The same sums with the same bits, complete on return. Sums of up to 128 KiB overtake unfinished work between hosts
-  /// (ring and two-level, if a thread drives them), so the ranks' earlier calls may also differ. Otherwise the same as
-  /// all_reduce() and join(): on a GPU later work on the producer's stream sees the sums.
+  /// As all_reduce(), with the same bits, but complete on return. Sums of up to 128 KiB overtake unfinished work
+  /// between hosts (ring and two-level, if a thread drives them), so the ranks' earlier calls may also differ.
+  /// Otherwise equal to all_reduce() and join(): on a GPU later work on the producer's stream sees the sums.
   void urgent_all_reduce(std::span<double> data);
   /// terms.data = the sum over the subtrees of all ranks, in the order of the tree, with the same bits on every rank
   /// and for any number of ranks. The terms are in reduction_memory if the communicator shares any, in the same layout

@@ -22,7 +22,7 @@ struct RankText {
 };
 /// "rank 1: text", "ranks 0,2-5: text"; only the text in a world of one.
 std::string with_ranks(const RankText& said);
-/// The same, but only the text if all ranks have it.
+/// As with_ranks(), but only the text if all ranks have it.
 std::string with_ranks_unless_all(const RankText& said);
 
 /// An error that every rank knows and throws with the same text: rank 0 prints it once, all exit with the same code,

@@ -17,13 +17,15 @@ namespace lockstep::comm {
 ///
 /// In shared memory one bucket holds everything up to 4 MiB (each bucket costs two barriers there).
 ///
-/// Between hosts the first bucket is small (256 KiB), so that communication starts early; later ones hold 4 MiB, or 8
-/// MiB in large worlds. A ring sends a part of 1/`ring_length` of a bucket 2 (ring_length - 1) times: parts below 128
-/// KiB (32 KiB in the first bucket) would cost latency alone, and so would messages below 16 KiB if the ranks of a host
-/// share the part. More than 8 MiB only leaves more communication at the end: between so many hosts sums use halving
-/// (AllReduceLimits). A bucket holds at most 1/32 of all gradients, because a network as fast as the computation runs
-/// one bucket behind; and at most half of the remaining ones, because nothing overlaps with the last bucket; but always
-/// as much as the first.
+/// Between hosts the first bucket is small (256 KiB), so that communication starts early. Later ones hold 4 MiB, or 8
+/// MiB in large worlds. A ring sends a part of 1/`ring_length` of a bucket 2 (ring_length - 1) times. Parts below 128
+/// KiB (32 KiB in the first bucket) would only cost latency, and so would messages below 16 KiB if the ranks of a host
+/// share the part. More than 8 MiB would only leave more communication at the end, because sums between so many hosts
+/// use halving (AllReduceLimits).
+///
+/// A bucket holds at most 1/32 of all gradients, because a network as fast as the computation runs one bucket behind,
+/// and at most half of the remaining ones, because nothing overlaps with the last bucket; but never less than the first
+/// bucket.
 ///
 /// With NCCL the sizes are 1 MiB and 16 MiB, because it needs more to fill its channels.
 class BucketRule {
