@@ -11,9 +11,9 @@
 /// Otherwise it reports to all others and listens for their reports for 1.5 s; a rank that also waits reports at once.
 /// The silent rank is the culprit.
 ///
-/// A WAIT INSIDE MPI. Open MPI tells the launcher of a lost connection inside a call, and the launcher, which ends the
-/// job within a second, does not answer. If polls have stood still for 0.4 s after a death, the thread of
-/// ConnectionWatch reports it in place of the blocked one.
+/// A WAIT INSIDE MPI. If Open MPI loses a connection inside a call, it asks the launcher and waits. The launcher does
+/// not answer, and ends the job within a second. If polls have stood still for 0.4 s after a death, the thread of
+/// ConnectionWatch therefore reports the death in place of the blocked thread.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class FailureDetector {
   /// A waiting thread calls `serve` at each poll, for a sum that overtakes the awaited operation. `serve` does the work
   /// that needs no waiting and returns true if there was any. Call it before the first wait.
   void set_overtaking(std::function<bool()> serve) { serve_ = std::move(serve); }
-  /// Such sums may come from here on. Any thread may call it.
+  /// From now on such sums may come. Any thread may call it.
   void expect_overtaking() noexcept { expects_overtaking_.store(true, std::memory_order_relaxed); }
   bool expects_overtaking() const noexcept { return expects_overtaking_.load(std::memory_order_relaxed); }
   /// For a wait other than wait_until_done(), in the thread that drives collectives.

@@ -41,8 +41,8 @@ enum class Farewell : std::uint32_t { none, own_account, of_witness };
 struct SharedControl {
   static constexpr std::size_t kMessageBytes = 512;
 
-  std::uint64_t nonce;  ///< as on the rank's PeerInfo: this is really its segment
-  /// Line 1, all that a barrier without a message touches: its number, who waits for it asleep, the calls.
+  std::uint64_t nonce;  ///< equal to the nonce in the rank's PeerInfo if this is really its segment
+  /// Line 1 has all that a barrier without a message touches: its number, its sleepers, the calls.
   alignas(64) Bell arrived;
   std::array<std::array<std::atomic<std::uint64_t>, 3>, 2> call;
   /// Line 2: its last known activity.
@@ -52,7 +52,7 @@ struct SharedControl {
   std::atomic<std::uint32_t> ended_by;  ///< signal that ends it; 0: none
   std::atomic<std::uint64_t> progress;  ///< grows while it moves data for which others of its machine wait
   std::array<std::atomic<std::uint64_t>, 6> activity;
-  std::array<std::atomic<std::uint64_t>, 16> wait;  ///< other cause of waiting than peers: set_wait
+  std::array<std::atomic<std::uint64_t>, 16> wait;  ///< other cause of waiting than peers (set_wait)
   /// Line 6, for the sums that overtake others (TwoLevelCommunicator): the last one to which it has brought its terms,
   /// their number, and the last one whose sums it has written.
   alignas(64) std::atomic<std::uint32_t> urgent_brought;

@@ -6,8 +6,9 @@
 /// are whole sums of which a part is dropped, so they have the same bits. A sum that overtakes runs concurrently on the
 /// session's second communicator.
 ///
-/// MEMORY. A sum under way cannot be cancelled. The library therefore sees only memory that stays until MPI has ended
-/// if a sum fails: memory from reduction_memory(), and a buffer through which all other data are copied.
+/// MEMORY. A sum under way cannot be cancelled. If it fails, the library may access its memory until MPI has ended. So
+/// the library sees only memory that stays that long: memory from reduction_memory(), and a buffer through which all
+/// other data are copied.
 #pragma once
 
 #include <memory>

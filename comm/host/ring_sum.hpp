@@ -125,7 +125,7 @@ class RingSum final : public StepwiseSum {
     call_back(memory_.receives);
   }
 
-  /// Rate at which segments have arrived; 0: too few to tell.
+  /// Rate at which segments have arrived; 0: too few to measure it.
   double bytes_per_second() const {
     constexpr std::size_t kEnough = 32;
     const std::chrono::duration<double> passed = last_receipt_ - first_receipt_;

@@ -42,9 +42,9 @@ class NcclHandle {
  public:
   enum class Element { float32, float64, bfloat16 };
 
-  /// Starts to connect; ready() tells when that is done. `processors`: exact number of blocks per sum (in a range NCCL
-  /// would choose, and thereby the order of the additions). The calling thread's CUDA device becomes the rank's. Throws
-  /// NcclError.
+  /// Starts to connect; ready() returns true when this is done. `processors`: number of blocks per sum, fixed because
+  /// NCCL would choose from a range, and the number determines the order of the additions. The calling thread's CUDA
+  /// device becomes the rank's. Throws NcclError.
   NcclHandle(const NcclId& id, int rank, int size, int processors);
   /// Ends in order, which waits up to 10 s for the peers to do the same; aborts if an exception is the cause.
   ~NcclHandle();

@@ -1,12 +1,12 @@
 /// \file
-/// Detects within moments the death of a neighbour on another host: that host's kernel closes the connections of a
-/// process that ends for any reason.
+/// Detects the death of a neighbour on another host within moments: when a process ends for any reason, its host's
+/// kernel closes its connections.
 ///
 /// Each rank keeps one TCP connection to the rank after it and one to the rank before it, if these run on other
 /// machines (PeerTable sees more of processes on the same machine). Only one byte of farewell travels on them, when a
-/// rank leaves in order; a connection that ends without it is a death. A host that falls silent ends no connection, but
-/// stops answering the kernel's probes. This causes only a warning, as the host may return before the deadline. A
-/// network that refuses a connection is not an error: there is then no watch over it.
+/// leaves in order; a connection that ends without it is a death. A host that falls silent ends no connection, but
+/// stops answering the kernel's probes. This causes only a warning, because the host may return before the deadline. A
+/// network that refuses a connection is not an error; the neighbour is then not watched.
 ///
 /// AFTER A DEATH the rank before the dead one connects to the next living rank, so that all remaining ranks are watched
 /// as before. If that rank's host answers that nobody listens, the rank has died, too, for example together with others

@@ -27,7 +27,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr std::chrono::seconds kFinalizeUnderHydra{2};  ///< all ranks are at the end
+constexpr std::chrono::seconds kFinalizeUnderHydra{2};  ///< limit for MPI_Finalize after a barrier
 
 /// Time limit for destructors after a failure.
 constexpr std::chrono::seconds kUnwindLimit{30};

@@ -1,6 +1,6 @@
 /// \file
-/// Identity of the ranks: host, process and cores of each, gathered at the rendezvous, so that waiting ranks can name
-/// one that falls silent later.
+/// Identity of the ranks: host, process and cores of each, gathered at the rendezvous. With it waiting ranks can name a
+/// silent one.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@ namespace lockstep::comm {
 struct PeerInfo {
   static constexpr std::size_t kCoreWords = 32;
   std::array<char, 64> host{};  ///< zero-terminated, cut if longer
-  std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal where one can signal and map the other
-  std::uint64_t kernel = 0;  ///< hash of its boot: equal where cores are the same, whatever the namespaces; 0: unknown
+  std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal if ranks can signal and map each other
+  std::uint64_t kernel = 0;     ///< hash of kernel boot: equal if ranks share cores, in any namespaces; 0: unknown
   std::uint64_t segment_nonce = 0;    ///< number at the start of its shared control segment
   std::uint64_t segment_address = 0;  ///< place where it sends and gets descriptors of shared segments; 0: none
-  std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set: cores this process may run on, counted modulo 2,048
+  std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set: cores this process may run on, modulo 2,048
   std::uint64_t cpu_group = 0;                    ///< the control group that limits its CPUs; 0: none does
   double group_cpus = 0;                          ///< CPUs that this group's processes together may use
   std::int32_t pid = 0;

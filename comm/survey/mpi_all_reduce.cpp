@@ -76,7 +76,7 @@ void MpiAllReduce::give_up(double waited) {
       culprits.push_back(peer);
     }
   }
-  session_.state().suspects->mark(culprits);  // these ranks will not speak
+  session_.state().suspects->mark(culprits);  // these ranks will not report
   std::string text = fmt::format("lockstep: error: {} has waited in MPI_Allreduce of {} floats for {} s. ",
                                  peers_.describe(session_.rank()), count_.load(), seconds_text(waited));
   for (std::size_t i = 0; i < std::min(kNamed, culprits.size()); ++i) {

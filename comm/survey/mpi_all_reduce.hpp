@@ -1,6 +1,6 @@
 /// \file
 /// The MPI library's own MPI_Allreduce, blocking, as programs call it: the baseline for our sums. The library chooses
-/// the algorithm, and its settings let the user choose.
+/// the algorithm; users can choose it with the library's settings.
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,9 @@
 
 namespace lockstep::comm {
 
-/// A call that waits for a peer for ever cannot be left. A thread therefore watches the clock. Past the deadline it
-/// prints this rank's name, the awaited operation and the peers on the same machine that are stopped or dead, and ends
-/// the job by MpiSession::abort.
+/// A call that waits for a peer cannot be interrupted, so a thread watches the clock. Past the deadline it prints this
+/// rank's name, the awaited operation and the peers on the same machine that are stopped or dead, and ends the job with
+/// MpiSession::abort.
 class MpiAllReduce {
  public:
   /// Collective. `session` outlives this.

@@ -304,7 +304,7 @@ std::vector<ClockOffset> measure_clocks(MpiSession& session, Communicator& commu
         line.send(now());
       }
     } catch (const PeerError&) {
-      // the first host knows that this one did not answer
+      // The first host reports the missing answer.
     }
   }
   const std::vector<std::string> texts = all_gather_text(communicator, report);

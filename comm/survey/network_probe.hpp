@@ -52,9 +52,9 @@ inline constexpr double kMinRoundSeconds = 0.1;
 /// Number of rounds that fit, at least three.
 int most_rounds(const ProbeOptions& options) noexcept;
 
-/// Collective. `ranks`: the rank that speaks for each host; `rounds`: the pairs; both equal on every rank. The other
-/// ranks wait. Returns every measured pair, on every rank. The result includes failed pairs, whose messages remain
-/// outstanding: end the job with MpiSession::abort, because MPI_Finalize may wait for them.
+/// Collective. `ranks`: one rank per host, which measures; `rounds`: the pairs; both equal on every rank. The other
+/// ranks wait. Returns every measured pair, on every rank, including failed pairs. Their messages remain outstanding:
+/// end the job with MpiSession::abort, because MPI_Finalize may wait for them.
 std::vector<PairFigures> probe_network(MpiSession& session, Communicator& communicator, std::span<const int> ranks,
                                        std::span<const Round> rounds, const ProbeOptions& options);
 
