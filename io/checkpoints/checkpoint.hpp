@@ -84,7 +84,7 @@ struct Checkpoint {
 /// FileError: "checkpoints/step-10.h5 is corrupted: tensor parameters/dense_1/weight …", "… was written by a newer
 /// format (5)". Parts are read, too, so that readers need not know about them.
 Checkpoint read_checkpoint(const std::filesystem::path& file);
-/// The same checks, but only the record is kept. Each tensor is in memory for a moment.
+/// As read_checkpoint(), but keeps only the record. Each tensor is in memory for a moment.
 TrainingRecord verify_checkpoint(const std::filesystem::path& file);
 
 struct FoundCheckpoint {

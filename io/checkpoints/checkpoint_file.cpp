@@ -174,10 +174,10 @@ std::uint64_t write_and_verify(const std::filesystem::path& file, const Training
     release_unused_space(bytes);
   }
   sync_file(file);
-  // Read back through the page cache, which still holds the pages. This catches faults above the disk: a write that the
-  // library lost, a wrong byte in its buffers, a file system that returned success for a short file, interference by
-  // another process. It cannot catch later faults of the device, which the checksums catch when the file is next read.
-  // Nor can it catch a tensor that was wrong in memory before its checksum was taken.
+  // Reads back through the page cache, which still holds the pages. This detects faults above the disk: a write that
+  // the library lost, a wrong byte in its buffers, a file system that returned success for a short file, interference
+  // by another process. It cannot detect later faults of the device; the checksums do when the file is next read. It
+  // also cannot detect a tensor that was wrong in memory before its checksum was taken.
   if (read_checkpoint_file(file, nullptr, Parts::left_out).checksum != checksum) {
     throw FileError(
         fmt::format("{} reads back as another checkpoint than was written: check the memory and the file "

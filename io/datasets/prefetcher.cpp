@@ -217,7 +217,8 @@ struct Prefetcher::Reader {
     return true;
   }
 
-  /// The same for stateful batches. Each sequence is read from front to back; the kernel is asked for one piece of it
+  /// As read_shuffled(), for stateful batches. Reads each sequence from front to back; the kernel is asked for one
+  /// piece of it
   /// beyond the piece in use.
   bool read_stateful(std::int64_t epoch, std::int64_t position) {
     const std::int64_t sequences = options.global_batch;

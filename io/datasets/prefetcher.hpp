@@ -62,7 +62,7 @@ class Prefetcher {
   /// The next micro-batch; never ends, but continues with the next epoch. Rethrows the reading thread's exception
   /// (FileError) at the batch that it concerns.
   const InputBatch& next();
-  /// The same if the batch arrives within `limit`; otherwise nullptr.
+  /// As next(), if the batch arrives within `limit`; otherwise nullptr.
   const InputBatch* next_within(std::chrono::milliseconds limit);
   /// Continues with the step at this position of this epoch (or, if the epoch ends there, with the next one's first
   /// step). Costs at most the batches already read, at any distance. Forgets an exception that next() threw; the last

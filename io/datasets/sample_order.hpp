@@ -58,7 +58,7 @@ class SampleOrder {
   /// This rank's part of the step that covers positions [first, first + count). Parts differ by at most one sample, and
   /// their union over the ranks is the step, at any world size.
   std::vector<std::int64_t> part(std::int64_t first, std::int64_t count, int rank, int world) const;
-  /// The same into a reused vector.
+  /// As above, into a reused vector.
   void part(std::int64_t first, std::int64_t count, int rank, int world, std::vector<std::int64_t>& out) const;
   /// The blocks that this rank's part of a step starts to use, one window early (begin_of_reading: also the blocks of
   /// the current windows), so that they can be read ahead. Empty in file order, which the kernel recognises.

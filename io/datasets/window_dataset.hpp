@@ -3,7 +3,6 @@
 /// the samples (rows of a table or an array), or one series within each sample ([steps, numbers]). Window i of a series
 /// has steps [i, i + W) as x, and the forecast numbers of the next H steps as y. A step's x has all its numbers: x of
 /// the row, then its targets, because past targets are known. Targets are forecast; without targets, all numbers are.
-/// of the past. What is forecast are the targets, or all numbers if there are none.
 #pragma once
 
 #include <cstdint>

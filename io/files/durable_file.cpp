@@ -158,7 +158,8 @@ void read_at(const Descriptor& descriptor, std::span<std::byte> out, std::uint64
 int reserve_space(const Descriptor& descriptor, std::uint64_t bytes) noexcept {
   while (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
     if (means_no_space(errno)) return errno;
-    if (errno != EINTR) break;  // EOPNOTSUPP, EINVAL …: this file system cannot reserve; the writes will tell
+    if (errno != EINTR)
+      break;  // EOPNOTSUPP, EINVAL …: this file system cannot reserve; a full disk shows in the writes
   }
   return 0;
 }

@@ -28,7 +28,7 @@ class RawReader {
   /// pages that are not yet written.
   void forget() const noexcept;
   /// Approximate share of the files in the page cache (from 512 bytes spread over them); nullopt if the file system
-  /// does not tell. Reads nothing from disk.
+  /// does not support the query. Reads nothing from disk.
   std::optional<double> cached_share() const;
 
  private:

@@ -33,7 +33,7 @@ struct FeatureScale {
   bool fits(std::int64_t elements) const noexcept;
   /// number = (number - mean) / deviation, computed as (number - mean) * (1 / deviation) in float, on whole samples.
   void apply(std::span<float> numbers) const;
-  /// The same in double, narrowed afterwards: numbers that float32 cannot distinguish (Unix times) stay distinct.
+  /// As above, in double, narrowed afterwards: numbers that float32 cannot distinguish (Unix times) stay distinct.
   void apply(std::span<const double> numbers, std::span<float> out) const;
   /// The inverse: number = number * deviation + mean.
   void undo(std::span<float> numbers) const;
