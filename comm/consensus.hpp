@@ -1,5 +1,5 @@
 /// \file
-/// Consensus of ranks: the same start, and the same error everywhere.
+/// Makes all ranks start from equal settings, and fail with the same error.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 /// \file
-/// Reduces the gradient arena bucket by bucket during backward.
+/// Reduces the gradient arena bucket by bucket during the backward pass.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ namespace lockstep::comm {
 /// share the part. More than 8 MiB would only leave more communication at the end, because sums between so many hosts
 /// use halving (AllReduceLimits).
 ///
-/// A bucket holds at most 1/32 of all gradients, because a network as fast as the computation runs one bucket behind,
-/// and at most half of the remaining ones, because nothing overlaps with the last bucket; but never less than the first
-/// bucket.
+/// A bucket holds at most 1/32 of all gradients, because a network as fast as the computation runs one bucket behind.
+/// It holds at most half of the remaining ones, because nothing overlaps with the last bucket. It never holds less than
+/// the first bucket.
 ///
 /// With NCCL the sizes are 1 MiB and 16 MiB, because it needs more to fill its channels.
 class BucketRule {

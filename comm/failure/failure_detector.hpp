@@ -11,9 +11,9 @@
 /// Otherwise it reports to all others and listens for their reports for 1.5 s; a rank that also waits reports at once.
 /// The silent rank is the culprit.
 ///
-/// A WAIT INSIDE MPI. If Open MPI loses a connection inside a call, it asks the launcher and waits. The launcher does
-/// not answer, and ends the job within a second. If polls have stood still for 0.4 s after a death, the thread of
-/// ConnectionWatch therefore reports the death in place of the blocked thread.
+/// A WAIT INSIDE MPI. If Open MPI loses a connection inside a call, it reports this to the launcher and waits for an
+/// answer. The launcher does not answer, and ends the job within a second. If polls have stood still for 0.4 s after a
+/// death, the thread of ConnectionWatch therefore reports the death in place of the blocked thread.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 /// \file
-/// Waits on all ranks together for work that is ready on no rank before all have done their part. Otherwise the ranks
-/// would wait for ever for one that fails.
+/// Waits collectively for work that completes only when all ranks have done their part. Without this, the others would
+/// wait for ever for a rank that fails.
 #pragma once
 
 #include <functional>

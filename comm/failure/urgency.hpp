@@ -1,5 +1,5 @@
 /// \file
-/// Tells whether a thread stands still until a collective is complete.
+/// States if a thread waits for a collective to complete.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 /// \file
-/// Rounding errors of a rank's numbers, kept for its next sum of them (error feedback: Seide et al. 2014, "1-bit
-/// stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes SignSGD").
+/// Keeps the rounding errors of a rank's numbers for the next sum of the same numbers (error feedback: Seide et al.
+/// 2014, "1-bit stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes SignSGD").
 #pragma once
 
 #include <cstddef>

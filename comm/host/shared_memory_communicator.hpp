@@ -1,7 +1,7 @@
 /// \file
-/// Ranks of one machine reduce in memory that all of them map: without messages or copies.
+/// Ranks of one machine reduce in shared memory, without messages or copies.
 ///
-/// BARRIERS are the one primitive (shared_group.hpp).
+/// BARRIERS are the only primitive (shared_group.hpp).
 ///
 /// SMALL sums (such as a step's status) use a barrier's message: each rank puts up to 512 bytes beside its counter.
 /// After the barrier it adds the data of all ranks in rank order. One barrier.

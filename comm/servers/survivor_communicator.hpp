@@ -1,6 +1,6 @@
 /// \file
-/// A communicator that can continue with fewer ranks after some have died. For jobs with few collectives whose ranks
-/// agree themselves on the survivors (--agree async, --agree quorum).
+/// A communicator that can continue with fewer ranks after some have died. It suits jobs that use few collectives and
+/// whose ranks determine the survivors themselves (--agree async, --agree quorum).
 ///
 /// COPIES. A failed collective leaves messages under way: MPI may still read the memory that it sends from, and
 /// messages that dead ranks, or ranks that gave up, had begun to send may still arrive. So collectives between hosts

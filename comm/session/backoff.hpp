@@ -1,6 +1,6 @@
 /// \file
-/// The common way of waiting by polls: first at full speed, then with yields of the core between polls, then with
-/// sleeps. A rank that others can wake sleeps on a Bell (bell.hpp) instead of the last stage.
+/// Waits by polling: first at full speed, then with yields of the core between polls, then with sleeps. A rank that
+/// others can wake sleeps on a Bell (bell.hpp) in the last stage.
 ///
 /// FEW YIELDS. On an uncontended core a yield returns at once, and polls continue for the time that the pace sets. On a
 /// contended core a yield may give away more than the turn of this thread: since Linux 6.12 it gives away the turn of

@@ -1,5 +1,5 @@
 /// \file
-/// Patience of a rank with its peers, and the culprit after the deadline.
+/// The time for which a rank waits for its peers, and the choice of the rank that reports a failure.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,10 @@
 
 namespace lockstep::comm {
 
-/// The remaining time of a wait. exhausted() charges the time since its last call, at most one second each. A process
-/// that was stopped, or whose machine slept, thus does not blame its peers when it continues. The seconds in which the
-/// thread was ready to run but got no core are charged in full, if the kernel counts them, so a busy machine does not
-/// delay the report of a missing peer. So check for the awaited event before each call.
+/// The remaining time of a wait. exhausted() charges the time since its last call, at most one second each. So a
+/// process that was stopped, or whose machine slept, does not blame its peers when it continues. Seconds in which the
+/// thread was ready to run but got no core are charged in full, if the kernel counts them. So a busy machine does not
+/// delay the report of a missing peer. Check for the awaited event before each call.
 class Patience {
  public:
   /// Limit for a peer in a declared long operation, in deadlines; after that the peer counts as stuck.
