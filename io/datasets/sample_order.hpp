@@ -4,10 +4,10 @@
 /// Goals: mixing as good as a true shuffle, neighbouring reads close together on disk, any position reachable by
 /// arithmetic (resume), no array of N numbers. Method:
 ///
-///  1. Blocks. Each shard is cut into blocks of about kBlockBytes, or smaller ones if there would be fewer than
-///     kPartitions x kWindowBlocks of them (samples would come from all of them at once, and small blocks mix better at
-///     the same cost). The blocks of all shards are permuted, keyed by (seed, epoch). Joined, they form a sequence Q of
-///     all N samples.
+///  1. Blocks. Each shard is cut into blocks of about kBlockBytes. If there would be fewer than kPartitions x
+///     kWindowBlocks of them, the blocks are smaller: samples come from all of them at once, and small blocks mix
+///     better at the same cost. The blocks of all shards are permuted, keyed by (seed, epoch). Joined, they form a
+///     sequence Q of all N samples.
 ///  2. Partitions. Q is cut into kPartitions nearly equal pieces. Position p belongs to partition p mod kPartitions and
 ///     is that partition's sample number p div kPartitions; so partition v has as many samples as there are such p.
 ///  3. Windows. A partition is cut into windows of kWindowBlocks blocks' samples, each permuted, keyed by (seed, epoch,

@@ -1,5 +1,5 @@
 /// \file
-/// Nouns after numbers.
+/// Plural forms of nouns after numbers.
 #pragma once
 
 #include <cstdint>

@@ -152,8 +152,8 @@ struct TextOptions {
   std::int64_t vocabulary = 0;         ///< char, word: maximum number of tokens, including <unk>; 0: all, no <unk>
   std::optional<TokenInfo> from = {};  ///< existing vocabulary for encoding; always set for bpe
 };
-/// UTF-8 text (with byte tokens, any bytes), plain or .gz: the files, one after another, are the corpus. Each file is
-/// read twice.
+/// UTF-8 text (for byte and bpe tokens, any bytes), plain or .gz: the files, one after another, are the corpus. Each
+/// file is read twice.
 std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options);
 /// Learns a byte pair vocabulary of at most `vocabulary` tokens from text (byte_pair_training.hpp), plain or .gz.
 /// <|endoftext|> in the text is one token and not part of a word. Throws FileError.
