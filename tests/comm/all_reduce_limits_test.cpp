@@ -1,4 +1,4 @@
-/// The schedule of each sum, by size and hosts.
+/// The schedule of a sum as a function of its size and the number of hosts.
 #include "comm/all_reduce_limits.hpp"
 
 #include <vector>

@@ -37,7 +37,7 @@ class ForeignFilesTest : public testing::Test {
     file.close();
     return path;
   }
-  /// Replaces the inspecting program.
+  /// Replaces the program that inspects files.
   std::filesystem::path program(const std::string& commands) const {
     const std::filesystem::path path = folder_.path() / "program";
     write_text(path, "#!/bin/sh\n" + commands + "\n");

@@ -1,5 +1,5 @@
 /// \file
-/// A tiny file system and limits of a process: ways to make writes fail for real.
+/// A tiny file system, and limits of a process, with which writes really fail.
 #pragma once
 
 #include <cerrno>
@@ -18,7 +18,7 @@
 
 namespace lockstep::io {
 
-/// A tmpfs of the given size; needs root. `reason` explains its absence.
+/// A tmpfs of the given size; needs root. `reason` states why there is none.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::string& size) {
@@ -33,7 +33,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
   const std::filesystem::path& path() const noexcept { return folder_.path(); }
-  /// Leaves about `left` bytes.
+  /// Fills the disk except for about `left` bytes.
   void fill(std::uintmax_t left) const {
     const std::uintmax_t free = std::filesystem::space(path()).available;
     if (free > left) write_text(path() / "filler", std::string(free - left, 'f'));
@@ -45,7 +45,7 @@ class SmallDisk {
   TemporaryFolder folder_;
 };
 
-/// While it lives, no file of this process grows beyond `bytes`: writes fail with EFBIG. Works for every user.
+/// Limits this process's files to `bytes` while it exists: longer writes fail with EFBIG. Works for every user.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -67,7 +67,7 @@ class FileSizeLimit {
   void (*handler_)(int) = SIG_DFL;
 };
 
-/// The text that `work` returns when an ordinary user runs it; permissions do not stop root.
+/// The text that `work` returns when an ordinary user runs it. Permissions do not restrict root.
 template <class Work>
 std::string said_by_ordinary_user(const Work& work) {
   int ends[2];

@@ -61,7 +61,7 @@ void send_descriptors(std::uint64_t address, std::uint64_t nonce, std::size_t co
   close(socket);
 }
 
-/// Runs `work` as another user; false if this user may not become one.
+/// Runs `work` as another user; returns false if this user may not change to one.
 template <class Work>
 bool as_stranger(const Work& work) {
   const pid_t child = fork();
@@ -130,7 +130,7 @@ TEST(DescriptorExchange, AnotherUsersMessagesCountForNothing) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-/// The queue of a datagram socket is short: a stranger who fills it without end may keep peers out, but not for ever.
+/// The queue of a datagram socket is short. A stranger that keeps it full may keep peers out, but not for ever.
 TEST(DescriptorExchange, AStrangerWhoSendsWithoutEndHangsNobody) {
   DescriptorExchange first, second;
   const pid_t flood = fork();

@@ -33,7 +33,7 @@ class OneCore {
   cpu_set_t before_{};
 };
 
-/// Wants the core all the time.
+/// Computes all the time.
 class BusyThread {
  public:
   ~BusyThread() { stop_ = true; }

@@ -19,10 +19,10 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// Far longer than a test may take: only a ring ends such a sleep in time.
+/// Much longer than a test may take: only a ring ends such a sleep in time.
 constexpr std::chrono::minutes kForEver{10};
 
-/// Two bells in memory that a child process maps, too.
+/// Two bells in memory that a child process also maps.
 struct Pair {
   Bell there, back;
 };

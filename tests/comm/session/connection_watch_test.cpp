@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<ConnectionWatch>> ranks_on_machines(int size) {
   for (int rank = 0; rank < size; ++rank) {
     lines.push_back(std::make_unique<ConnectionWatch>(rank, 100 + static_cast<std::uint64_t>(rank)));
     addresses.push_back(lines.back()->address());
-    // The loopback is no address for other hosts, but for those of this test.
+    // The watch does not use the loopback as an address for other hosts; the pretended hosts of this test need it.
     addresses.back().hosts = {WatchAddress::Host{.family = AF_INET, .bytes = {127, 0, 0, 1}}};
   }
   for (auto& line : lines) line->join(addresses);
@@ -84,7 +84,7 @@ TEST(ConnectionWatch, StrangersAreNotTakenIn) {
   EXPECT_EQ(second.neighbours(), 0);
 }
 
-/// A connection to a rank's port that says nothing.
+/// A connection to a rank's port that sends nothing.
 int silent_connection(const WatchAddress& to) {
   const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -133,7 +133,7 @@ TEST(ConnectionWatch, KeepsToTheInterfacesThatOpenMpiMayUse) {
   close(stranger);
 }
 
-/// Ranks that pretend to run on machines of their own: this process is the first, and each other one has a process.
+/// Ranks that pretend to run on different machines: this process is the first one, and each other rank has a process.
 class Job {
  public:
   explicit Job(int size) : own_(std::make_unique<ConnectionWatch>(0, 100)) {

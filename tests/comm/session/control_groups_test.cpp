@@ -21,7 +21,7 @@ class CpuGroups : public testing::Test {
   std::optional<CpuGroup> tightest(int host_cpus = 64) const {
     return tightest_cpu_group(host_cpus, {.groups = root_ / "sys", .own = root_ / "own"});
   }
-  /// CPUs of the tightest group; 0: there is none.
+  /// CPUs of the tightest group; 0: no group.
   double cpus() const { return tightest().value_or(CpuGroup{}).cpus; }
 
   fs::path root_ = fs::temp_directory_path() / ("lockstep-cpu-groups-" + std::to_string(getpid()));

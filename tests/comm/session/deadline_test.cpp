@@ -54,7 +54,7 @@ void use_processor(std::chrono::nanoseconds time) {
   }
 }
 
-// As a rank beside processes that leave it one turn in seconds.
+// Imitates a rank on a machine whose other processes leave it one turn in seconds.
 TEST(Patience, CountsSecondsWithoutACore) {
   cpu_set_t before{}, one;
   sched_getaffinity(0, sizeof(before), &before);

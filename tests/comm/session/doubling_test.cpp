@@ -32,7 +32,7 @@ TEST(Doubling, EveryRankHearsEveryRankOnceInTheFewestRounds) {
     for (std::size_t turn = 0; turn < most; ++turn) {
       const std::vector<std::set<int>> before = known;
       for (int rank = 0; rank < size; ++rank) {
-        // A rank outside of the pairs has one round less, and waits for those in pairs.
+        // A rank outside the pairs has one round less, and waits for those in pairs.
         const auto round_of = [&](int one) -> const DoublingRound* {
           const auto& own = rounds[static_cast<std::size_t>(one)];
           const std::size_t missed = most - own.size();

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// The variables of a launcher, and of no other.
+/// Sets the variables of one launcher, and unsets those of all others.
 class Started {
  public:
   using Variables = std::initializer_list<std::pair<const char*, const char*>>;

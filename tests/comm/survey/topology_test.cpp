@@ -42,7 +42,7 @@ TEST(Topology, OfManyRanksIsFoldedPerHost) {
   EXPECT_THAT(format_topology(places, 12), HasSubstr("local"));
 }
 
-/// A rank on a GPU with the longest of names.
+/// A rank on a GPU with the longest possible names.
 RankPlace gpu_place(int rank, const std::string& host) {
   RankPlace on_gpu = place(rank, host, "0-7", 64);
   on_gpu.device = "NVIDIA RTX 6000 Ada Generation";

@@ -24,7 +24,7 @@ struct Kind {
   int writers = 1;
 };
 
-/// Never returns: is killed, or ends with 1 when a write fails.
+/// Never returns: it is killed, or exits with 1 if a write fails.
 [[noreturn]] void write_for_ever(const fs::path& folder, std::int64_t first, const Kind& kind, int pipe) {
   try {
     const RunFolder run(folder, RunFolder::Open::resume, false);
@@ -50,7 +50,7 @@ struct Outcome {
   bool killed = false;
 };
 
-/// The child gets `patience` after its first finished step, or from its start.
+/// Kills the child `patience` after its first finished step, or after its start.
 Outcome run_and_kill(const fs::path& folder, std::int64_t first, const Kind& kind, std::chrono::microseconds patience,
                      bool from_start) {
   Outcome outcome;
@@ -76,7 +76,7 @@ Outcome run_and_kill(const fs::path& folder, std::int64_t first, const Kind& kin
 
 constexpr std::int64_t kAnyStep = std::numeric_limits<std::int64_t>::max();
 
-/// Sanitizers slow down writes: the moments of the kills are spread over as many writes.
+/// Sanitizers slow down writes; longer times spread the kills over as many writes.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kSlowness = 10;
 #else

@@ -167,7 +167,7 @@ TEST_F(DamagedCheckpoint, SwappedTensorsAreNamed) {
 }
 
 TEST_F(DamagedCheckpoint, ATensorOfAnotherStepIsNoticed) {
-  // Valid in itself, with its own checksum beside it, but not the one that belongs to this state.
+  // The part is valid and has its own checksum, but it is not the one of this state.
   CheckpointWriter writer({.folder = folder_.path()});
   const fs::path other = writer.write(sample_record(4), SampleTensors(4).views());
   const auto block_of = [](const SampleTensors& tensors, std::string_view bytes) {
@@ -224,7 +224,7 @@ TEST_F(DamagedCheckpoint, OtherFilesAreNoCheckpoints) {
   EXPECT_THAT(error(), HasSubstr("No such file"));
 }
 
-/// Waits until somebody closes a temporary in `folder`, then flips a bit of it.
+/// Waits until a process closes a temporary in `folder`, then flips a bit of it.
 void damage_next_temporary(int watch, const fs::path& folder, std::size_t at) {
   alignas(inotify_event) char events[4096];
   if (::read(watch, events, sizeof events) <= 0) return;
@@ -279,7 +279,7 @@ TEST(CheckpointSpace, AFullDiskIsOneClearMessageAndTheOldOnesStay) {
                           HasSubstr("No space left on device"), HasSubstr("3.9 MiB needed"), HasSubstr("MiB free"),
                           HasSubstr("step-0000000001.h5 is intact"), HasSubstr("--resume")));
   EXPECT_EQ(folder_content(disk.path()), before);
-  // Nearly full: each size from "not even the superblock" on.
+  // A nearly full disk: each size, from too small for the superblock on.
   for (const std::uintmax_t left : {0u, 4096u, 20'000u, 60'000u}) {
     disk.fill(left);
     EXPECT_THROW(writer.write(sample_record(2), SampleTensors(2, 4000).views()), FileError) << left;
@@ -298,7 +298,7 @@ TEST(CheckpointSpace, SpaceIsReservedBeforehand) {
   for (int i = 0; i < 200; ++i) tensors.add("parameters", "tiny_" + std::to_string(i), {1}, i);
   const std::uintmax_t size = fs::file_size(writer.write(sample_record(1), tensors.views()));
   disk.fill(size + 64 * 1024);
-  // The file would just fit, its upper bound does not: refused before the first byte.
+  // The file would just fit, but its upper bound does not: refused before the first byte.
   EXPECT_THAT(error_text<FileError>([&] { writer.write(sample_record(2), tensors.views()); }),
               HasSubstr("No space left on device"));
 }
@@ -308,7 +308,7 @@ TEST(CheckpointSpace, WritesThatFailHalfWayLeaveTheOldOnes) {
   CheckpointWriter writer({.folder = folder.path()});
   writer.write(sample_record(1), SampleTensors(1).views());
   const auto before = folder_content(folder.path());
-  // Reserved space is exempt from this limit, so that the library's own writes fail, at different places.
+  // The limit does not affect reserved space, so the library's own writes fail, at different places.
   for (const rlim_t most : {0u, 100u, 2000u, 5000u, 20'000u, 100'000u, 150'000u}) {
     {
       const FileSizeLimit limit(most);

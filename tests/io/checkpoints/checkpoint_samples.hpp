@@ -1,5 +1,5 @@
 /// \file
-/// Checkpoints whose every number identifies its place.
+/// Checkpoints in which every number identifies its position.
 #pragma once
 
 #include <algorithm>
@@ -67,8 +67,8 @@ struct InParts {
   std::string attempt = "0a";
 };
 
-/// Writes the tensors in parts of nearly equal numbers of values, which cut through tensors anywhere, the later ones
-/// first.
+/// Writes the tensors in parts of nearly equal numbers of values, later parts first. Parts may begin and end within
+/// tensors.
 inline SplitState write_parts(const std::filesystem::path& folder, std::int64_t step, const SampleTensors& tensors,
                               const InParts& options) {
   std::size_t all = 0;
@@ -103,7 +103,7 @@ inline SplitState write_parts(const std::filesystem::path& folder, std::int64_t 
   return split;
 }
 
-/// The sample of that step: first its parts, then its file.
+/// Writes the sample of that step: first its parts, then its file.
 inline std::filesystem::path write_in_parts(CheckpointWriter& writer, const std::filesystem::path& folder,
                                             std::int64_t step, const InParts& options) {
   return writer.write(sample_record(step), {}, write_parts(folder, step, SampleTensors(step), options));
@@ -130,7 +130,7 @@ inline bool same_content(const Checkpoint& a, const TrainingRecord& record, cons
   return true;
 }
 
-/// Name -> content (a link: its target) of everything in a folder.
+/// The content of everything in a folder by name; for a link, its target.
 inline std::map<std::string, std::string> folder_content(const std::filesystem::path& folder) {
   std::map<std::string, std::string> content;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -1,4 +1,4 @@
-/// Draws in which classes come equally often.
+/// Draws in which all classes occur equally often.
 #include "io/datasets/balanced_dataset.hpp"
 
 #include <algorithm>
@@ -120,7 +120,7 @@ TEST_F(BalancedDatasetTest, DeliversWhatIsDrawnAndInNoEpochWhatThereIs) {
                std::invalid_argument);
 }
 
-/// The samples of each step, in any order, and how far it is.
+/// The samples of each step, sorted, from step `from` on.
 std::vector<std::vector<float>> steps(const Dataset& data, int world, std::int64_t count, std::int64_t from = 0) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(count));
   for (int rank = 0; rank < world; ++rank) {

@@ -1,4 +1,4 @@
-/// Samples that are others but for something: what a view does not change is what the data say.
+/// Views deliver the data unchanged, except for what each view changes.
 #include "io/datasets/dataset_view.hpp"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ using testing::ElementsAre;
 
 constexpr std::int64_t kTalks = 40;
 
-/// Answers everything with what no default answers, and writes down what it was asked. Sample i is [i, -i], its label
-/// 0 or its target i, its weight i / 10, its name "i".
+/// Returns values that differ from all defaults, and records its calls. Sample i is [i, -i]; its label is 0 or its
+/// target i, its weight i / 10, its name "i".
 class TalkingDataset final : public Dataset {
  public:
   explicit TalkingDataset(bool classes) {
@@ -99,7 +99,7 @@ class TalkingDataset final : public Dataset {
   mutable std::int64_t asked_epoch_ = 0;
 };
 
-/// Each kind of view, and the numbers that its samples 0 and 1 have in the data.
+/// A kind of view, and the kind of data that it needs: classes or numeric targets.
 struct View {
   std::string name;
   bool classes = false;
@@ -200,7 +200,7 @@ TEST(DatasetViewTest, WhatAViewDoesNotChangeIsWhatTheDataSay) {
       EXPECT_THAT(counts, ElementsAre(15, 25));
     }
 
-    // Samples, weights and names of one number are of the same sample.
+    // Samples, weights and names with one index belong to the same sample.
     const std::vector<std::int64_t> samples{3, 7};
     std::vector<float> x(4), weights(2);
     std::vector<std::byte> y(2 * view->y_bytes()), ids(8);
@@ -230,7 +230,7 @@ TEST(DatasetViewTest, WhatAViewDoesNotChangeIsWhatTheDataSay) {
     EXPECT_GE(first, 2);
     EXPECT_GE(count, 4);
     EXPECT_EQ(data->asked_epoch(), 6);
-    // One part of a split answers for the files of both.
+    // Only one part of a split checks the files of both.
     EXPECT_EQ(view->verify(1, 3), validation ? 0 : 99);
     EXPECT_EQ(data->asked(), validation ? std::pair(0L, 0L) : std::pair(1L, 3L));
     view->check_unchanged(1, 3);

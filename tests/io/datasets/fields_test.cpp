@@ -1,4 +1,4 @@
-/// Several inputs and targets of a sample: packed with a data set each, read side by side.
+/// Several inputs and targets of a sample: packed as one dataset each, read side by side.
 #include <cstring>
 #include <numeric>
 #include <span>

@@ -1,4 +1,4 @@
-/// The choice of samples for training and validation, without a split by the user.
+/// The division into training and validation of data that are not split.
 #include "io/datasets/split_dataset.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-/// Windows over series: which steps are in which window, what is forecast, the split by time, and refusals.
+/// Windows over series: their steps, their forecasts, the split by time, and refusals.
 #include "io/datasets/window_dataset.hpp"
 
 #include <cstring>
@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Sample i is of `shape` and has the numbers 100 i + 0, 100 i + 1 ..., its target -i, as float64.
+/// Sample i has this shape and the numbers 100 i + 0, 100 i + 1, ...; its target is -i, as float64.
 class Rows final : public Dataset {
  public:
   Rows(std::int64_t samples, std::vector<std::int64_t> shape, bool has_targets) {

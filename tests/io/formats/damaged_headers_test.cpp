@@ -1,4 +1,4 @@
-// Headers that claim more than their file can hold are refused before memory is taken for it.
+// Headers that promise more than their file can hold are refused before memory is allocated.
 #include <algorithm>
 #include <cstring>
 
@@ -125,7 +125,7 @@ TEST_F(DamagedHeadersTest, ImagesAreComparedWithTheSizeOfTheirFile) {
   EXPECT_THAT(error_text<FileError>([&] { read_image(file("bomb.jpg", jpeg)); }), HasSubstr("bomb.jpg: is damaged"));
 }
 
-/// The test above cannot tell a refusal before the allocation from a later one; this one can.
+/// Unlike the test above, this one distinguishes a refusal before the allocation from a later one.
 TEST_F(DamagedHeadersTest, NoMemoryIsTakenForWhatIsRefused) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "not run: sanitizers map all memory";

@@ -26,7 +26,7 @@ double drawn(std::int64_t y, std::int64_t x, std::int64_t colour) {
   return colour == 0 ? static_cast<double>(10 * x + 5) : colour == 1 ? static_cast<double>(15 * y) : 100;
 }
 
-/// Without the libraries one test remains: the message says so.
+/// Returns true, and checks the messages, if this program was built without the libraries.
 bool built_without() {
   if (can_decode_images()) return false;
   EXPECT_THAT(error_text<FileError>([] { read_image(kImages / "rgb.png"); }), HasSubstr("built without libjpeg"));

@@ -1,4 +1,4 @@
-// Names of classes and files that are no UTF-8: file systems accept any bytes, but manifests are JSON.
+// Names of classes and files that are not UTF-8: file systems accept any bytes, but manifests are JSON.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-/// Processes that files on shared disks name.
+/// Identities of processes in files on shared disks.
 #include "io/runs/process_identity.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A reader that shares nothing with the writer decodes the files here: a bitwise CRC and a generic protobuf walk.
+// Decodes the files with a reader that shares no code with the writer: a bitwise CRC and a generic protobuf parser.
 #include "io/runs/tensorboard_log.hpp"
 
 #include <cmath>
@@ -49,7 +49,7 @@ Number number_at(std::string_view bytes, std::size_t at) {
   return value;
 }
 
-/// Throws std::runtime_error at a wrong CRC or a torn end.
+/// Throws std::runtime_error for a wrong CRC or an incomplete record.
 std::vector<std::string> records_in(const std::string& file) {
   std::vector<std::string> records;
   for (std::size_t at = 0; at < file.size();) {
@@ -65,7 +65,7 @@ std::vector<std::string> records_in(const std::string& file) {
   return records;
 }
 
-/// Field number -> its values, each as raw bytes (a varint as 8 bytes).
+/// The values of each field by its number, as raw bytes (a varint as 8 bytes).
 using Message = std::multimap<std::uint64_t, std::string>;
 
 Message decode(std::string_view bytes) {

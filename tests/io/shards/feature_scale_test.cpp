@@ -1,4 +1,4 @@
-/// Numbers brought to mean 0 and deviation 1.
+/// Scaling of numbers to mean 0 and deviation 1.
 #include "io/shards/feature_scale.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(FeatureScaleTest, OnlyAnUnusualSpreadAsksForIt) {
   EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 1}, {.mean = 9203, .deviation = 1}}));
   EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 0.0476}}));
   EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 20}}));
-  // A network that begins at 0 has a long way to targets about 2.
+  // Targets about 2 are far from a network's first predictions, which are near 0.
   EXPECT_TRUE(ask_for_scale_as_targets(Spreads{{.mean = 2, .deviation = 0.6}}));
   EXPECT_TRUE(ask_for_scale_as_targets(Spreads{{.mean = 0.1, .deviation = 1}, {.mean = 0, .deviation = 3}}));
   EXPECT_FALSE(ask_for_scale_as_targets(Spreads{{.mean = -0.4, .deviation = 1}, {.mean = 0, .deviation = 0}}));

@@ -286,7 +286,7 @@ TEST(ShardWriter, SaysWhereItCannotWrite) {
               HasSubstr("cannot write"));
 }
 
-/// A tmpfs of 1 MiB, or the reason for its absence.
+/// A tmpfs of 1 MiB, or the reason why there is none.
 class SmallDisk : public testing::Test {
  protected:
   void SetUp() override {
@@ -311,7 +311,7 @@ TEST_F(SmallDisk, FullBeforeTheFirstByteOrBetweenShards) {
       AllOf(HasSubstr(folder_.path().string()), HasSubstr("No space left"), HasSubstr("needed"), HasSubstr("free")));
   EXPECT_EQ(read_manifest(out).samples, 10);
 
-  // The disk fills up while packing: another writer takes what was free at the start.
+  // The disk fills up while packing: another writer uses the space that was free at the start.
   MemorySource source({.samples = 800, .x_shape = {1000}});
   bool stolen = false;
   EXPECT_THAT(error_text<FileError>([&] {

@@ -76,7 +76,7 @@ TEST_F(SplitTest, TheChoiceIsTheSeedsAndIsEven) {
 }
 
 TEST_F(SplitTest, BothPartsHaveTheClassesOfTheWhole) {
-  // Class 4 has only sample 4, which is in one part alone.
+  // Only sample 4 is of class 4, so only one part has it.
   const OpenSource open = [] {
     MemorySource::Options options = numbered(50);
     options.label = [](std::int64_t sample) { return sample == 4 ? 4.0 : static_cast<double>(sample % 2); };
@@ -111,7 +111,7 @@ TEST_F(SplitTest, PartsMustNotBeEmpty) {
 }
 
 TEST_F(SplitTest, BothOrNone) {
-  // The second part fails: nothing of the first remains either.
+  // The second part fails: the first one is removed, too.
   const OpenSource open = [] {
     MemorySource::Options options = numbered(100);
     options.value = [](std::int64_t sample, std::int64_t) { return sample == 99 ? std::nan("") : 1.0; };

@@ -1,4 +1,4 @@
-/// Text of others, as people may see it.
+/// Foreign text in output for people.
 #include "io/text/visible_text.hpp"
 
 #include <gtest/gtest.h>
