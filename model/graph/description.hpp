@@ -1,6 +1,6 @@
 /// \file
-/// A network as words: named calls of operations, flat and in the order of computing. All that a network is made of can
-/// be stored and compared.
+/// A network as data: a flat list of named calls of operations, in the order of computation. It can be stored and
+/// compared.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ namespace lockstep::model {
 /// One operation of a network.
 struct Call {
   std::string kind;  ///< name of an OperationKind
-  std::string name;  ///< its parameters are NAME/weight and so on, and its result is the value NAME
-  /// Names of the values that it reads; empty: the result of the preceding call, or the network's input.
+  std::string name;  ///< the result is the value NAME; parameters are NAME/weight ...
+  /// Names of the values that it reads; empty: the result of the previous call, or the network's input for the first
+  /// call.
   std::vector<std::string> from = {};
   std::map<std::string, OptionValue, std::less<>> arguments = {};
-  /// Its parameters come before those of this call in the parameter table; empty: in the order of the calls.
+  /// Name of a call before whose parameters this call's parameters are declared; empty: in the order of the calls.
   std::string declared_before = {};
-  std::string place = {};  ///< a user's file and line, for messages: "net.yaml:14"
-  /// The calls that this one computes in one (model/graph/rewrites.hpp); its name is that of the last.
+  std::string place = {};  ///< file and line in a user's file, for messages: "net.yaml:14"
+  /// Calls that this one fuses (model/graph/rewrites.hpp); it has the name of the last part.
   std::vector<Call> parts = {};
 
-  /// The value of an argument, if it is given. Throws std::bad_variant_access for another type.
+  /// Returns the value of an argument; nullopt if it is not given. Throws std::bad_variant_access if T is not its type.
   template <class T>
   std::optional<T> find(std::string_view argument) const {
     const auto found = arguments.find(argument);
@@ -49,10 +50,10 @@ struct Call {
   }
 };
 
-/// Calls that share a line of the plan: those named NAME or NAME/...
+/// Calls that share a line of the plan: all calls named NAME or NAME/...
 struct CallGroup {
   std::string name;
-  std::string description;  ///< behind the shapes of its input and output
+  std::string description;  ///< follows the shapes of its input and output
   bool has_shapes = true;   ///< false: the description alone
 };
 
@@ -60,7 +61,7 @@ struct Description {
   std::string input = "input";  ///< name of the value that the batch provides
   Shape input_shape;
   Holds input_holds = Holds::activations;  ///< or tokens
-  std::vector<Call> calls;                 ///< the result of the last one is the network's output
+  std::vector<Call> calls;                 ///< the last result is the network's output
   std::vector<CallGroup> groups = {};
 };
 

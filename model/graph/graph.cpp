@@ -12,7 +12,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Runs work(); an exception gets the call's place and name.
+/// Runs work(), and adds the call's place and name to its exceptions.
 template <class Work>
 auto for_call(const Call& call, const Work& work) {
   try {
@@ -35,7 +35,7 @@ const OperationKind& kind_of(const Call& call, OperationKinds kinds) {
       fmt::format("is a {}, which is no operation; there are {}", call.kind, fmt::join(names, ", ")));
 }
 
-/// The call with all the arguments that it leaves to the kind, and so its parts.
+/// Returns the call and its parts with the kind's defaults for arguments that are not given.
 Call with_defaults(const OperationKind& kind, Call call, OperationKinds kinds) {
   for (Call& part : call.parts) {
     const OperationKind& kind_of_part = kind_of(part, kinds);
@@ -218,7 +218,7 @@ Graph::Graph(const Description& description, ParameterTable& parameters, Activat
     for (const ActivationSpec& spec : node.states) state.add(spec);
   }
 
-  std::vector<std::size_t> order;  // order of declaration
+  std::vector<std::size_t> order;  // nodes in the order of declaration
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const std::string& before = description.calls[i].declared_before;
     const auto place = before.empty() ? order.end() : std::ranges::find(order, named.at(before) - 1);

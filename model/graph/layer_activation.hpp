@@ -1,5 +1,5 @@
 /// \file
-/// The activation behind a layer's product: one that the product's own operation applies, or GELU, which is a separate
+/// The activation after a layer's product. Either the operation of the product applies it, or it is GELU, a separate
 /// operation because its derivative needs its input.
 #pragma once
 
@@ -20,12 +20,12 @@ struct LayerActivation {
   bool is_none() const noexcept { return fused == Activation::none && !gelu; }
 };
 
-/// Parses a word of call_activation(); throws std::invalid_argument for others.
+/// Parses an allowed value of call_activation(). Throws std::invalid_argument for others.
 LayerActivation layer_activation(std::string_view name);
 std::string_view name_of(const LayerActivation& activation) noexcept;
-/// For the description of a layer in the plan: ", relu", or nothing without an activation.
+/// Returns ", relu" for the plan's description of a layer; "" without an activation.
 std::string text_behind(const LayerActivation& activation);
-/// The argument of an operation that layer_activation() reads.
+/// The argument "activation" of operations, for layer_activation().
 NetworkOption call_activation();
 
 }  // namespace lockstep::model

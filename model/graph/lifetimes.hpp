@@ -1,6 +1,6 @@
 /// \file
-/// Memory by lifetimes. Work runs in ticks, and a block of memory is needed over a closed interval of them; blocks that
-/// are never needed at the same tick may share addresses.
+/// Placement of memory by lifetimes. Work runs in ticks, and a block of memory is needed over a closed interval of
+/// ticks. Blocks that are never needed at the same tick may share addresses.
 #pragma once
 
 #include <cstddef>
@@ -31,15 +31,15 @@ struct MemoryBlock {
 
 struct MemoryPlacement {
   std::vector<std::size_t> offsets;  ///< one per block
-  std::size_t bytes = 0;             ///< end of the last block
+  std::size_t bytes = 0;             ///< largest end of any block
 };
 
-/// Places the blocks greedily: the largest first (of equal ones the first), each at the lowest offset where it meets no
-/// block placed before at any tick of its own (Pisarchyk & Lee 2020, "greedy by size"). Offsets are multiples of
-/// `alignment`. The result depends on the arguments alone.
+/// Places the blocks greedily by size (Pisarchyk & Lee 2020): the largest first, ties in the given order, each at the
+/// lowest offset that is free during its lifetime. Offsets are multiples of `alignment`. The result depends on the
+/// arguments alone.
 MemoryPlacement place_by_lifetimes(std::span<const MemoryBlock> blocks, std::size_t alignment);
 
-/// The largest sum of bytes needed at one tick, each rounded up to `alignment`: no placement needs less.
+/// The largest sum of bytes needed at one tick, each rounded up to `alignment`: a lower bound of any placement.
 std::size_t most_bytes_at_a_tick(std::span<const MemoryBlock> blocks, std::size_t alignment);
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
 /// \file
-/// The list of all kinds of operations, written by CMake from the names of the files in operations/.
+/// The list of all kinds of operations. CMake generates it from the names of the files in operations/.
 #pragma once
 
 #include <span>

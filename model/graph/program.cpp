@@ -53,7 +53,7 @@ class Program::Planning {
  private:
   static constexpr std::int32_t kNever = -1, kForever = Lifetime{}.last;
 
-  /// A tensor to be; `memory_of`: an earlier one whose memory it shares, or its own number.
+  /// A planned tensor. `memory_of`: index of an earlier tensor whose memory it shares, or its own index.
   struct Entry {
     ActivationSpec spec;
     Lifetime lifetime;
@@ -82,7 +82,7 @@ class Program::Planning {
     spec.margin = 0;
     return spec;
   }
-  /// A sum that is made behind runs at the tick of the node that makes it.
+  /// A sum that the next node computes runs at that node's tick.
   std::int32_t tick_of_forward(std::size_t node) const {
     return static_cast<std::int32_t>(node) + (is_made_behind_[node] ? 1 : 0);
   }
@@ -90,8 +90,8 @@ class Program::Planning {
 
   // ---- values ----
 
-  /// A value is held narrow if each operation that makes or reads it allows that. The network's input and output
-  /// are not: others make and read them.
+  /// A value is Holds::narrow if each operation that writes or reads it allows that. The network's input and output are
+  /// never narrow, since code outside the graph writes and reads them.
   void find_narrow_values() {
     is_narrow_.resize(graph_.values().size());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -120,10 +120,10 @@ class Program::Planning {
     }
   }
 
-  /// When a value is read; `backward` is the latest tick, or kNever.
+  /// Last ticks at which a value is read, forward and backward; kNever if it is not.
   struct Reads {
     std::int32_t forward = kNever, backward = kNever;
-    bool once = true;  ///< one operand alone reads it at tick `forward`
+    bool once = true;  ///< only one operand reads it at tick `forward`
     std::int32_t last() const { return std::max(forward, backward); }
     void join(const Reads& other) {
       once = forward == other.forward ? false : forward > other.forward ? once : other.once;
@@ -151,7 +151,8 @@ class Program::Planning {
   std::int64_t margin_of(std::size_t value) const { return graph_.values()[value].margin; }
   bool is_view(std::size_t node) const { return needs_[node].is_view || (needs_[node].training_only && !trains_); }
 
-  /// Values that share memory: `memory_of_[v]` is the first of them, whose reads are those of all.
+  /// Assigns values that share memory: `memory_of_[v]` is the first value in the memory of v, whose group_reads_ cover
+  /// all of them.
   void share_memory_of_values() {
     memory_of_.resize(reads_.size());
     std::vector<Reads> reads = reads_;
@@ -214,18 +215,18 @@ class Program::Planning {
     if (!is_view(i) && !is_made_behind_[i]) program_.forward_.push_back(i);
   }
 
-  /// The node directly before a sum whose output has the sum's memory, so that its product can make the sum.
+  /// Returns the node directly before a sum if its product can compute the sum: its output and the sum share memory.
   std::optional<std::size_t> product_of_sum(std::size_t sum) const {
     if (sum == 0 || !needs_[sum - 1].adds_in_product) return std::nullopt;
     const std::vector<std::size_t>& operands = nodes_[sum].inputs;
     const bool reads_one = operands.size() == 2 && operands[0] != operands[1] &&
-                           std::ranges::find(operands, sum) != operands.end();  // value `sum` is that of node sum - 1
+                           std::ranges::find(operands, sum) != operands.end();  // value `sum` comes from node sum - 1
     const bool is_alone = graph_.values()[sum].readers.size() == 1 && margin_of(sum) == 0;
     if (!reads_one || !is_alone || memory_of_[sum + 1] != memory_of_[sum]) return std::nullopt;
     return sum - 1;
   }
 
-  /// The loss reads targets in the order of the output's rows.
+  /// Reserves memory for reordered targets if the output's rows are time-major.
   void place_targets() {
     const ValueType& output = graph_.values()[graph_.output()].type;
     if (output.order != RowOrder::time_major) return;
@@ -235,15 +236,15 @@ class Program::Planning {
 
   // ---- gradients ----
 
-  /// The gradient of a value: its entry, the last tick that reads it, and the ticks behind its first contribution that
-  /// write to its memory.
+  /// Gradient of a value: its entry, the last tick that reads it, and the ticks after its first contribution that write
+  /// it.
   struct Gradient {
     std::size_t entry = kAbsent;
     std::int32_t last_read = 0;
     std::vector<std::int32_t> writes = {};
   };
 
-  /// The loss writes the gradient over the output, if neither backward nor anything else needs that.
+  /// The loss overwrites the output with its gradient, unless backward reads the output.
   void place_output_gradient() {
     gradients_.resize(graph_.values().size());
     const std::size_t value = graph_.output();
@@ -258,7 +259,7 @@ class Program::Planning {
     }
   }
 
-  /// The value's gradient is what will be in `entry`.
+  /// Makes `entry` the gradient of the value.
   void start_gradient(std::size_t value, std::size_t entry) {
     gradients_[value].entry = entry;
     gradients_[value].last_read = tick_of_backward(value - 1);
@@ -266,7 +267,7 @@ class Program::Planning {
     sharers_[entries_[entry].memory_of].push_back(value);
   }
 
-  /// Contributions behind the first one, and the operation that uses it up.
+  /// Ticks of the contributions after the first one, and of an operation that overwrites the gradient.
   std::vector<std::int32_t> later_writes(std::size_t value) const {
     std::vector<std::int32_t> ticks;
     bool first = value != graph_.output();
@@ -280,15 +281,15 @@ class Program::Planning {
     return ticks;
   }
 
-  /// True if the gradient of `value` can be in the memory that holds the gradient of `output`, which backward reads at
-  /// `tick` for the last time. is_changed: backward writes to it then.
+  /// True if the gradient of `value` can use the memory of the gradient of `output`, which backward reads for the last
+  /// time at `tick`. is_changed: backward writes to the memory at that tick.
   bool may_share(std::size_t value, std::size_t output, std::int32_t tick, bool is_changed) {
     std::vector<std::size_t>& sharers = sharers_[entries_[gradients_[output].entry].memory_of];
     std::erase_if(sharers, [&](std::size_t other) { return gradients_[other].last_read < tick; });
     const std::vector<std::int32_t> writes = later_writes(value);
     if (std::ranges::find(writes, tick) != writes.end()) return false;  // the node reads the value twice
-    // A contribution is added behind the call that makes it: a node that passes its output's gradient on reads that
-    // then, and one that adds itself reads it meanwhile.
+    // Contributions are added after the call that makes them. At that time, a node that passes its output's gradient on
+    // still reads it; a node that adds contributions itself reads it during the call.
     const auto disturb = [&](const std::vector<std::int32_t>& ticks, std::size_t other) {
       const std::int32_t last_read = tick_of_backward(other - 1);
       const bool reads_behind_call = needs_[other - 1].passes_on != 0 || needs_[other - 1].adds != 0;
@@ -350,9 +351,9 @@ class Program::Planning {
     program_.backward_.push_back(std::move(step));
   }
 
-  /// The arena's gradients become final from its begin on, as the last of their nodes has gone backward.
+  /// Finds for each step the prefix of the gradients that is final after it, and limits what a node may report earlier.
   void find_final_gradients() {
-    std::map<std::size_t, std::size_t> steps;  // by parameter: the last one of each trained weight
+    std::map<std::size_t, std::size_t> steps;  // by trained weight: last step that writes its gradient
     for (std::size_t step = 0; step < program_.backward_.size(); ++step) {
       const std::size_t i = program_.backward_[step].node;
       for (std::size_t k = 0; k < nodes_[i].parameters.size(); ++k) {
@@ -370,7 +371,7 @@ class Program::Planning {
       last = std::max(last, step);
       program_.backward_[last].final_end = end;
     }
-    // The first end in the arena that becomes final behind each step bounds what the step may tell of its own.
+    // A step may report no gradient beyond the first one that a later step finishes.
     std::vector<std::size_t> bounds(program_.backward_.size() + 1, kAbsent);
     for (const auto& [end, step] : ends) bounds[step] = std::min(bounds[step], end);
     std::size_t bound = kAbsent;

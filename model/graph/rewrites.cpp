@@ -13,7 +13,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Joins activations and sums with the calls before them.
+/// Fuses activations and sums with the calls before them.
 class Joining {
  public:
   explicit Joining(Description description) : description_(std::move(description)) {
@@ -48,15 +48,16 @@ class Joining {
  private:
   Call& call(std::size_t i) { return description_.calls[i]; }
 
-  /// The call that makes a value that nothing else reads; nullptr otherwise. It may have been absorbed: then the one
-  /// that it became part of.
+  /// Returns the call that computes a value with a single reader, or the call that absorbed it; nullptr if it has other
+  /// readers.
   Call* only_read(const std::string& value) {
     const auto found = producer_.find(value);
     if (found == producer_.end() || readers_[value] != 1) return nullptr;
     return &call(found->second);
   }
 
-  /// The last call's result is the network's: what takes its place must be the last one that stays.
+  /// True if fusing call `i` into `before` keeps the network's output last: the last call may only be absorbed by the
+  /// last call that remains.
   bool stays_in_order(const Call& before, std::size_t i) const {
     if (i + 1 < absorbed_.size()) return true;
     const std::size_t first = producer_.at(before.name) + 1;
@@ -64,7 +65,7 @@ class Joining {
                                absorbed_.begin() + static_cast<std::ptrdiff_t>(i), std::identity());
   }
 
-  /// Calls `i` of a batch norm and an addition become a batch norm with two inputs in the place of the addition.
+  /// Replaces addition `i` and a batch norm before it by a batch norm with two inputs, at the place of the addition.
   void join_addition(std::size_t i) {
     Call& add = call(i);
     if (add.from.size() != 2 || add.from[0] == add.from[1]) return;
@@ -104,14 +105,14 @@ class Joining {
     rename(activation.name, before->name);
   }
 
-  /// Readers of `old` read `now` instead.
+  /// Makes the readers of `old` read `now`.
   void rename(const std::string& old, const std::string& now) {
     readers_[now] = readers_[old];
     renamed_[old] = now;
   }
 
   void drop_absorbed() {
-    std::map<std::string, std::string> stands_for;  // an absorbed call's next one that stays
+    std::map<std::string, std::string> stands_for;  // by absorbed call: the next remaining call
     std::vector<Call> kept;
     for (std::size_t i = absorbed_.size(); i-- > 0;) {
       if (!absorbed_[i]) {
@@ -129,16 +130,16 @@ class Joining {
   }
 
   Description description_;
-  std::map<std::string, std::size_t> producer_;  ///< index of the call that makes a value
+  std::map<std::string, std::size_t> producer_;  ///< index of the call that computes a value
   std::map<std::string, int> readers_;
   std::map<std::string, std::string> renamed_;  ///< values of calls that became part of another
   std::vector<bool> absorbed_;
 };
 
-/// Joins calls that follow each other into one of several parts.
+/// Fuses consecutive calls into one call with parts.
 class Rewriting {
  public:
-  /// All calls say what they read.
+  /// Each call must name what it reads.
   explicit Rewriting(Description& description)
       : calls_(description.calls), reads_tokens_(description.input_holds == Holds::tokens) {}
 
@@ -157,7 +158,7 @@ class Rewriting {
     const T* const given = std::get_if<T>(&found->second);
     return given != nullptr && *given == value;
   }
-  /// True if call i + 1 reads the result of call i, and no other does.
+  /// True if call i + 1 is the only reader of the result of call i.
   bool is_read_by_next_alone(std::size_t i) const {
     const std::string& name = calls_[i].name;
     const auto reads = [&](const Call& call) {
@@ -168,7 +169,8 @@ class Rewriting {
     return i + 1 < calls_.size() && others == 1 && std::ranges::count(calls_[i + 1].from, name) == 1;
   }
 
-  /// The last call's result may have padded columns, and stays by itself.
+  /// Fuses dense with gelu and dense at `i`. The last call of the network is not fused, since its result may have
+  /// padded columns.
   bool makes_feed_forward(std::size_t i) {
     if (!is(i, "dense") || !is(i + 1, "dense") || i + 2 >= calls_.size()) return false;
     const auto is_declared_in_order = [&](const Call& call) { return call.declared_before.empty(); };
@@ -186,7 +188,7 @@ class Rewriting {
     return true;
   }
 
-  /// Widths are equal, and layers have one name each.
+  /// Fuses two lstms of equal width at `i`, with or without a dropout between them.
   bool makes_stack(std::size_t i) {
     const std::size_t next = is(i + 1, "dropout") ? i + 2 : i + 1;
     if (!is(i, "lstm") || !is(next, "lstm") || calls_[i].arguments["units"] != calls_[next].arguments["units"]) {

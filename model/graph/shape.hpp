@@ -15,7 +15,7 @@
 namespace lockstep::model {
 
 /// Extents of one sample, channels last: {12} a row of a table, {100, 4} a sequence, {32, 32, 3} an image. The batch is
-/// no extent.
+/// not an extent.
 class Shape {
  public:
   static constexpr std::size_t kMaxExtents = 5;
@@ -43,7 +43,7 @@ class Shape {
 
 /// "32x32x3"
 std::string to_string(const Shape& shape);
-/// The image that `reader` reads; throws std::invalid_argument with both shapes if it is none.
+/// Returns the shape as an image that `reader` reads. Throws std::invalid_argument, naming the shape, if it is not one.
 ImageShape image_of(const Shape& shape, std::string_view reader);
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
 /// \file
-/// Extents of a value by number, and steps between its elements.
+/// Axes of a shape, and strides between its elements.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace lockstep::model {
 
-/// The extent that `axis` names: from the first on, or, below 0, from the last. Throws std::invalid_argument if there
-/// is none.
+/// Returns the index of the extent that `axis` names: counted from the first, or from the last if negative. Throws
+/// std::invalid_argument if there is no such extent.
 inline std::size_t extent_of(std::int64_t axis, const Shape& shape) {
   const auto count = static_cast<std::int64_t>(shape.count());
   if (axis >= -count && axis < count) return static_cast<std::size_t>(axis < 0 ? axis + count : axis);
@@ -22,7 +22,7 @@ inline std::size_t extent_of(std::int64_t axis, const Shape& shape) {
       fmt::format("has axis {}, and {} has {} to {}", axis, to_string(shape), -count, count - 1));
 }
 
-/// Elements from one index of each extent to the next.
+/// Returns for each extent the number of elements from one index to the next.
 inline std::array<std::int64_t, Shape::kMaxExtents> steps_of(const Shape& shape) {
   std::array<std::int64_t, Shape::kMaxExtents> steps{};
   std::int64_t step = 1;

@@ -18,10 +18,10 @@ namespace lockstep::model {
 
 namespace {
 
-/// Limit of each number of a window: products of them stay small.
+/// Exclusive limit of each number of a window, so that products of them do not overflow.
 constexpr std::int64_t kBelow = 65536;
 
-/// The numbers of "2" or "1,0,1"; nothing if it is no such list.
+/// Parses "2" or "1,0,1"; nullopt for any other text.
 std::optional<Numbers> parse_numbers(std::string_view text) {
   Numbers numbers;
   const char* at = text.data();
