@@ -1,5 +1,5 @@
 /// \file
-/// The calls of a network while its file is expanded, and the names under which a layer finds their results.
+/// The calls of a network while its file is expanded, and the names by which layers find their results.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +18,29 @@
 
 namespace lockstep::model {
 
-/// A call's result is the present value until the next call. Names inside a group NAME are NAME/... All errors are
+/// The result of the last call is the present value. Names inside a group NAME are NAME/... All errors are
 /// std::invalid_argument, "FILE:LINE: ...".
 class CallList : private LineErrors {
  public:
   explicit CallList(const NetworkKind& kind);
 
-  /// Adds a call, whose result becomes the present value. Throws if there are too many, for a name that is taken, and
-  /// if one of `from` is no value.
+  /// Adds a call; its result becomes the present value. Throws for too many calls, for a name in use, and for "" in
+  /// `from` (several inputs, and the layer does not say which it reads).
   Call& add(std::string kind, std::string name, std::vector<std::string> from, int line);
   std::vector<Call>& all() noexcept { return calls_; }
 
-  /// The value before the next layer; "": none.
+  /// The value that the next layer reads by default; "": none.
   const std::string& present() const noexcept { return present_; }
   void go_to(std::string value) { present_ = std::move(value); }
 
-  /// Gives the present value a full name that layers can read. Throws if a layer has it.
+  /// Gives the present value a full name that layers can read.
   void name_present(const std::string& full) { names_[full] = present_; }
   void require_new_name(const std::string& full, int line) const;
-  /// "dense_1", "dense_2": numbered in the present group.
+  /// Returns "dense_1", "dense_2", ..., numbered within the present group.
   std::string automatic_name(std::string kind);
-  /// The full name. Throws if it becomes too long.
+  /// Returns the full name: with the names of the groups. Throws if it is too long.
   std::string in_group(const std::string& name, int line) const;
-  /// Runs work() in the group with this full name, which then names the last value.
+  /// Runs work() in the group with this full name, which becomes a name of the last value.
   template <class Work>
   void expand_group(const std::string& full, const Work& work) {
     const std::string outer = prefix_;
@@ -50,18 +50,18 @@ class CallList : private LineErrors {
     name_present(full);
   }
 
-  /// The value of a name as seen from the present group: that of the group itself, else of those around it. `key`: the
+  /// Returns the value of a name, looked up in the present group, then in the groups around it. `key`: name of the
   /// argument, for messages.
   std::string resolve(const std::string& name, int line, std::string_view key) const;
-  /// The values of a name or of a list of names.
+  /// Returns the values of a name or of a list of names.
   std::vector<std::string> named_in(const YamlNode& node, const Scope& scope, std::string_view key) const;
 
  private:
   bool is_users_;
   std::vector<Call> calls_;
   std::set<std::string> call_names_;
-  std::map<std::string, std::string> names_;  ///< value of each name that the file can read
-  std::map<std::string, int> counts_;         ///< automatic names so far, by group and kind
+  std::map<std::string, std::string> names_;  ///< by name in the file: the value
+  std::map<std::string, int> counts_;         ///< number of automatic names so far, by group and kind
   std::string present_, prefix_;              ///< prefix_: names of the groups, each with a /
 };
 

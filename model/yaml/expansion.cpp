@@ -25,10 +25,10 @@ constexpr std::string_view kStructures[] = {"sequence", "residual", "parallel", 
 constexpr std::string_view kElementwise = "elementwise";
 constexpr std::size_t kMaxVisits = 10 * kMaxNetworkCalls, kMaxDepth = 64, kMaxPartName = 100;
 
-/// A layer of the file, split into what it is and what it says.
+/// A layer of the file: its kind and its arguments.
 struct Layer {
   std::string kind;
-  const YamlNode* value = nullptr;  ///< nullptr: a word alone
+  const YamlNode* value = nullptr;  ///< nullptr: a word without arguments
   int line = 1;
 
   const YamlNode* find(std::string_view key) const {
@@ -111,7 +111,8 @@ class Expander : private LineErrors {
            std::ranges::find(functions_, word) != functions_.end() || operation_named(word) != nullptr;
   }
 
-  /// Functions are words of their own, and an embedding brings its tokens.
+  /// True for kinds that users cannot name: functions have their own words, and an embedding adds the call for its
+  /// tokens.
   static bool is_hidden(std::string_view operation) {
     return operation == kElementwise || operation == "tokens" || operation == "documents";
   }
@@ -204,7 +205,7 @@ class Expander : private LineErrors {
     return to_text(value_of(node, scope));
   }
 
-  /// The name that the layer has, inside its group; "" if it has none.
+  /// Returns the name that the file gives the layer, within its group; "" if none.
   std::string own_name(const Layer& layer, const Scope& scope) const {
     const YamlNode* const node = layer.find("name");
     if (node == nullptr) return "";
@@ -217,7 +218,7 @@ class Expander : private LineErrors {
 
   // ---- Structures ----
 
-  /// Sets the value that a structure reads; returns it.
+  /// Makes the value that a structure reads the present value, and returns it.
   std::string enter(const Layer& layer, const Scope& scope) {
     if (const YamlNode* const from = layer.find("from")) {
       const std::vector<std::string> values = calls_.named_in(*from, scope, "from");
@@ -236,7 +237,7 @@ class Expander : private LineErrors {
     return *list;
   }
 
-  /// Expands in the group `name` (no group if it is empty); afterwards the name is that of the last value.
+  /// Expands in the group `name` (no group if empty), which becomes a name of the last value.
   template <class Work>
   void in_named_group(const std::string& name, const Layer& layer, const Scope& scope, const YamlNode* summary,
                       const Work& work) {
@@ -264,7 +265,7 @@ class Expander : private LineErrors {
     in_named_group(own_name(layer, scope), layer, scope, layer.find("summary"), [&] { layers(list, scope); });
   }
 
-  /// The order of the text is the order of computing. Parameters of the shortcut come before those of the layers.
+  /// Calls are in the order of the text. Parameters of the shortcut are declared before those of the layers.
   void residual(const Layer& layer, const Scope& scope) {
     require_value(layer, "a list of layers");
     if (layer.value->is_mapping()) {
@@ -409,7 +410,7 @@ class Expander : private LineErrors {
     calls_.name_present(name);
   }
 
-  /// Behind a structure or an operation: `activation: relu`.
+  /// Adds the activation after a structure or an operation with `activation: relu`.
   void activate(const Layer& layer, const Scope& scope) {
     const YamlNode* const node = layer.find("activation");
     if (node == nullptr) return;
@@ -461,7 +462,7 @@ class Expander : private LineErrors {
                     const Scope& scope) const {
     const NetworkOption& argument = *argument_named(operation, name);
     const NetworkValue value = value_of(node, scope);
-    if (name == "table") {  // an embedding's name
+    if (name == "table") {  // name of an embedding
       call.arguments[name] = calls_.resolve(text_of(node, scope, name), node.line, name);
       return;
     }
@@ -543,12 +544,12 @@ class Expander : private LineErrors {
     return std::ranges::find(argument->words, word) != argument->words.end();
   }
 
-  /// A norm replaces the bias.
+  /// Removes the bias of a layer that a norm follows.
   static void prepare_for_norm(const OperationKind& operation, Call& call) {
     if (argument_named(operation, "bias") != nullptr) call.arguments["bias"] = false;
   }
 
-  /// --weight-init and --bias-init for all layers replace the file's.
+  /// Replaces the file's initializers by those of --weight-init and --bias-init for all layers.
   void apply_user_initializers(const OperationKind& operation, Call& call) const {
     for (const auto& [option, argument] : {std::pair{"weight-init", "init"}, std::pair{"bias-init", "bias-init"}}) {
       const auto given = options_.initializer(option);

@@ -1,5 +1,5 @@
 /// \file
-/// From a network file to the flat list of operations, for given values of its options and a shape of samples.
+/// Expands a network file to a flat list of operations, for given values of its options and a shape of samples.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace lockstep::model {
 
 inline constexpr std::size_t kMaxNetworkCalls = 20'000;
 
-/// The calls of a kind that has a text, before any rewriting. `options` has a value for each option that is not
-/// automatic. Throws std::invalid_argument, "FILE:LINE: ...".
+/// Returns the calls of a kind, before rewrites. `options` must have a value for each option that is not automatic.
+/// Throws std::invalid_argument, "FILE:LINE: ...".
 Description expand(const NetworkKind& kind, const NetworkOptions& options, const SampleShape& shape,
                    OperationKinds operations = operation_kinds());
 

@@ -28,7 +28,7 @@ std::int64_t checked(std::int64_t number, std::string_view text) {
   return number;
 }
 
-/// The whole text as a number, if it is one.
+/// Returns the number if the whole text is one.
 std::optional<NetworkValue> number_in(std::string_view text) {
   std::string_view digits = text;
   if (digits.starts_with('+')) digits.remove_prefix(1);
@@ -62,7 +62,7 @@ const NetworkValue& find_in(const Scope& scope, std::string_view name) {
                      names.empty() ? " here" : "; there are " + list_names(names, "and")));
 }
 
-/// Recursive descent over the text between $( and ).
+/// Recursive-descent parser of the text between $( and ).
 class Expression {
  public:
   Expression(std::string_view text, const Scope& scope) : text_(text), scope_(scope) {}
@@ -140,11 +140,11 @@ class Expression {
     }
   }
 
-  /// Whole numbers stay whole; a quotient only if nothing is left over.
+  /// Results of whole numbers are whole numbers; a quotient only if it is exact.
   NetworkValue combine(const NetworkValue& left, char sign, const NetworkValue& right) const {
     const auto *const a = std::get_if<std::int64_t>(&left.data), *const b = std::get_if<std::int64_t>(&right.data);
     if (a != nullptr && b != nullptr && (sign != '/' || (*b != 0 && *a % *b == 0))) {
-      // Neither exceeds 2^40, so a product may exceed 64 bits, and long double tells.
+      // Factors are at most 2^40, so a product may exceed 64 bits; long double detects it.
       if (sign == '*' && std::fabs(static_cast<long double>(*a) * static_cast<long double>(*b)) >
                              static_cast<long double>(kMaxNetworkInteger)) {
         refuse(fmt::format("$({}) is too large: whole numbers go up to 2^40", text_));
@@ -256,7 +256,7 @@ NetworkValue plain(std::string_view text, bool quoted) {
   return {std::string(text)};
 }
 
-/// The value of what begins with the $ at `begin`; `end` becomes the place behind it.
+/// Evaluates the $NAME or $(EXPRESSION) at `begin`. Sets `end` to the position after it.
 NetworkValue substitute(std::string_view text, std::size_t begin, std::size_t& end, const Scope& scope) {
   if (begin + 1 < text.size() && text[begin + 1] == '(') {
     int depth = 0;

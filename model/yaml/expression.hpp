@@ -1,5 +1,5 @@
 /// \file
-/// Values in network files: words, numbers and lists, with $NAME and $(EXPRESSION) inside.
+/// Values in network files: words, numbers and lists, which may contain $NAME and $(EXPRESSION).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace lockstep::model {
 
 struct NetworkValue;
 
-/// Values under names, as of a mapping.
+/// A mapping from names to values.
 struct NetworkFields {
   std::vector<std::string> names;
   std::vector<NetworkValue> values;
@@ -27,18 +27,18 @@ struct NetworkValue {
   std::variant<bool, std::int64_t, double, std::string, std::vector<NetworkValue>, NetworkFields> data;
 };
 
-/// For messages, and for texts that values are put into: "yes", "4", "0.5", "relu", "3,3,3".
+/// Returns the value as text, for messages and for substitution: "yes", "4", "0.5", "relu", "3,3,3".
 std::string to_text(const NetworkValue& value);
 /// "a whole number", "a list" ...
 std::string_view type_name(const NetworkValue& value);
 NetworkValue network_value(const OptionValue& value);
 
-/// The names that a text may use.
+/// The names that a text may use, with their values.
 class Scope {
  public:
-  /// `outer`: names that are visible, too; outlives the scope.
+  /// `outer`: names that are also visible; must outlive the scope.
   explicit Scope(const Scope* outer = nullptr) : outer_(outer) {}
-  /// Replaces an earlier value of this scope.
+  /// Sets or replaces a value of this scope.
   void set(std::string name, NetworkValue value);
   const NetworkValue* find(std::string_view name) const noexcept;
   std::vector<std::string> names() const;
@@ -50,11 +50,11 @@ class Scope {
 
 inline constexpr std::int64_t kMaxNetworkInteger = std::int64_t{1} << 40;
 
-/// The value of a text of a file: a number, yes or no, or a word; `$name` and `$(a + b*c / d, sqrt)` alone have the
-/// value's type, inside a text they are put in. Throws std::invalid_argument (without the place) for unknown names, for
-/// what is no expression, and for whole numbers beyond kMaxNetworkInteger.
+/// Evaluates a text of a file: a number, yes or no, or a word. If `$name` or `$(EXPRESSION)` is the whole text, the
+/// result keeps its type; else its text is substituted. Throws std::invalid_argument (without the line) for unknown
+/// names, invalid expressions and whole numbers beyond kMaxNetworkInteger.
 NetworkValue evaluate(std::string_view text, bool quoted, const Scope& scope);
-/// The same for lists and mappings of such texts.
+/// Evaluates a node, which may be a list or mapping of such texts.
 NetworkValue evaluate(const YamlNode& node, const Scope& scope);
 
 }  // namespace lockstep::model

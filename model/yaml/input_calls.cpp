@@ -13,7 +13,7 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::string_view kRow = "all inputs";  ///< no name that a file can give
+constexpr std::string_view kRow = "all inputs";  ///< a name that no file can use
 
 template <class Inputs>
 std::string texts_of(const Inputs& inputs) {
@@ -28,8 +28,8 @@ std::string texts_of(const Inputs& inputs) {
   return fmt::format("{}", fmt::join(texts, " and "));
 }
 
-/// The data's input with as many extents as the file declares: a single channel may be missing there, or here.
-/// nullopt: they do not meet.
+/// Returns the shape of the data's input with as many extents as the file declares. A channel extent of 1 may be
+/// missing on either side. nullopt: the shapes do not match.
 std::optional<Shape> shape_of_input(const DeclaredInput& declared, const SampleInput& input) {
   std::vector<std::int64_t> extents = input.extents;
   const std::size_t count = declared.extents.size();
@@ -105,11 +105,11 @@ Description InputCalls::with_several(const std::vector<DeclaredInput>& declared)
     calls_.name_present(name);
     directions_ = std::max(directions_, shape->count() - 1);
   }
-  calls_.go_to("");  // no layer reads several inputs unless it names them
+  calls_.go_to("");  // with several inputs, a layer must name those that it reads
   return description;
 }
 
-/// Inputs are matched by their names, or by their order if no name is the same.
+/// True if inputs are matched by name. They are matched by order if no name is the same.
 bool InputCalls::names_match(const std::vector<DeclaredInput>& declared) const {
   const auto there = [&](const DeclaredInput& input) {
     return std::ranges::find(shape_.inputs, input.name, &SampleInput::name) != shape_.inputs.end();
@@ -118,9 +118,8 @@ bool InputCalls::names_match(const std::vector<DeclaredInput>& declared) const {
   return std::ranges::equal(declared, shape_.inputs, {}, &DeclaredInput::name, &SampleInput::name);
 }
 
-/// The sample with so many extents, if it can have them: without a channel where it has one too many, or with a
-/// channel of its own where it has one too few; 0: as it is stored. Samples of height x width are images of one
-/// channel.
+/// Returns the shape of the sample with `count` extents, if possible: drops a channel extent of 1, or adds one. 0: as
+/// stored. Samples of height x width are images with one channel.
 Shape InputCalls::stored_shape(std::size_t count) const {
   const bool any = kind_.reads == Reads::any;
   if (!shape_.image || count == 1 || (!any && kind_.reads != Reads::images)) {

@@ -1,6 +1,6 @@
 /// \file
-/// The inputs of a network in the terms of its data: each is a range of the sample's row, in the shape that the file
-/// declares; some are read as tokens or as lengths.
+/// The inputs of a network. Each input is a range of the sample's row, in the shape that the file declares. Some are
+/// read as tokens or as lengths.
 #pragma once
 
 #include <cstddef>
@@ -19,29 +19,30 @@
 
 namespace lockstep::model {
 
-/// All errors are std::invalid_argument, "FILE:LINE: ...". The arguments of the constructor outlive it.
+/// All errors are std::invalid_argument, "FILE:LINE: ...". The arguments of the constructor must outlive it.
 class InputCalls : private LineErrors {
  public:
   InputCalls(const NetworkKind& kind, const SampleShape& shape, CallList& calls);
 
-  /// The network's input, and a call for each part of it that is an input of the file.
+  /// Returns the network's input. If the file has several inputs, adds a call for each of them.
   Description declare();
-  /// The extents of the largest input but its last one: directions of a convolution.
+  /// Directions of a convolution over the input with the most extents: its extents without the channels.
   std::size_t directions() const noexcept { return directions_; }
 
-  /// An embedding of an input reads its numbers as tokens: replaces `from` if it is an input. `name`: of the embedding.
+  /// Makes an embedding read an input's numbers as tokens: replaces `from` if it is an input. `name`: name of the
+  /// embedding.
   void read_as_tokens(std::vector<std::string>& from, const std::string& name, const Call& embedding, int line);
-  /// The value of the lengths that an input holds, for layers that leave out padding.
+  /// Returns the value of an input that holds lengths, for layers that ignore padding.
   std::string lengths_of(const YamlNode& node, const Scope& scope);
-  /// Takes out the calls of inputs that are read as tokens alone: they need no numbers.
+  /// Removes the calls of inputs that are only read as tokens.
   void drop_numbers_of_tokens();
-  /// --document-token: what mixes positions stays within documents of the value `tokens`.
+  /// For --document-token: makes operations that mix positions stay within the documents of the value `tokens`.
   void separate_documents(const std::string& tokens, const NetworkOptions& options);
 
  private:
-  /// Numbers of a sample that are an input.
+  /// Range of a sample's numbers that is an input.
   struct InputNumbers {
-    std::string row;  ///< the value that they are part of
+    std::string row;  ///< name of the value that contains them
     std::int64_t first = 0, count = 0;
     bool are_tokens = false;
   };
@@ -57,7 +58,7 @@ class InputCalls : private LineErrors {
   const SampleShape& shape_;
   CallList& calls_;
   std::map<std::string, InputNumbers> numbers_of_;  ///< by the value
-  std::set<std::int64_t> series_steps_;             ///< first extents of the inputs that are no rows
+  std::set<std::int64_t> series_steps_;             ///< first extents of the inputs with two or more extents
   std::size_t directions_ = 1;
 };
 

@@ -1,5 +1,5 @@
 /// \file
-/// Errors of a network's file, which name its line.
+/// Errors in a network's file, with the line.
 #pragma once
 
 #include <stdexcept>
@@ -23,7 +23,7 @@ class LineErrors {
   [[noreturn]] void refuse(int line, std::string_view what) const {
     throw std::invalid_argument(fmt::format("{}: {}", place_of(file_, line), what));
   }
-  /// Runs work(); its exceptions get the line, and `subject` before them.
+  /// Runs work(), and adds the line and `subject` in front of its std::invalid_argument.
   template <class Work>
   auto in_line(int line, std::string_view subject, const Work& work) const {
     try {

@@ -21,7 +21,7 @@ void add_to_hash(std::string_view text, std::uint64_t& hash) {
 
 std::uint64_t hash_of(const Description& description) {
   std::uint64_t hash = 0xCBF29CE484222325;
-  std::map<std::string, std::string> behind;  // the value before a dropout, by its name
+  std::map<std::string, std::string> behind;  // by name of a dropout: the value that it reads
   add_to_hash(to_string(description.input_shape), hash);
   std::string before = description.input;
   for (const Call& call : description.calls) {
@@ -40,7 +40,7 @@ std::uint64_t hash_of(const Description& description) {
     for (const auto& [name, value] : call.arguments) {
       if (std::holds_alternative<Initializers>(value) || name == "decay") continue;
       if (name == "dropout" || (name == "scale" && call.kind == "batch-norm")) continue;
-      // Younger than the rest.
+      // This argument was added later; its default is left out, so that earlier checkpoints match.
       if (call.kind == "upsample" && name == "mode" && to_text(value) == "nearest") continue;
       if (call.kind == "concatenate" && name == "axis" && to_text(value) == "-1") continue;
       add_to_hash(name, hash);

@@ -1,5 +1,5 @@
 /// \file
-/// The signature of a network that has a text: equal text, equal network.
+/// The signature of a network that has a file: equal signatures, equal networks.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,11 @@
 
 namespace lockstep::model {
 
-/// Identifies what the description computes: kinds, names, arguments and shape, without initial values, dropout, decay
-/// and groups.
+/// Returns a hash of everything that determines the network's function: kinds, names, arguments and shape, without
+/// initial values, dropout, decay and groups.
 std::uint64_t hash_of(const Description& description);
 
-/// Network::signature() of a kind that has a text. Those of shipped networks are what checkpoints have held since
-/// before descriptions.
+/// Returns Network::signature(). Signatures of shipped networks have the same form as in old checkpoints.
 std::string signature_of(const NetworkKind& kind, const NetworkOptions& options, const SampleShape& shape,
                          const Description& description);
 

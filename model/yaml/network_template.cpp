@@ -78,7 +78,8 @@ class NetworkReader : private LineErrors {
   }
 
  private:
-  /// Data are opened in another order for such a network, before it is made.
+  /// True if the file has a recurrent layer. Known before the network is made, because data are then opened in another
+  /// order.
   static bool has_recurrent_layer(const YamlNode& node) {
     const auto is_recurrent = [](std::string_view word) {
       return std::ranges::any_of(operation_kinds(), [&](const OperationKind* kind) {
@@ -164,7 +165,7 @@ class NetworkReader : private LineErrors {
     }
   }
 
-  /// The type of an option, from its default value.
+  /// Returns an option's default value, which also determines its type.
   OptionValue default_of(const YamlNode& node, const std::string& name) const {
     const NetworkValue value = plain(node);
     if (const auto* const items = std::get_if<std::vector<NetworkValue>>(&value.data)) {
@@ -235,7 +236,7 @@ class NetworkReader : private LineErrors {
     return option;
   }
 
-  /// A list of values, or a mapping from values to what they bring.
+  /// Reads `one_of`: a list of values, or a mapping from values to the names that they set.
   void read_one_of(const YamlNode& node, NetworkOption& option) const {
     std::vector<NetworkValue> values;
     if (node.is_list()) {
@@ -323,7 +324,7 @@ class NetworkReader : private LineErrors {
     }
   }
 
-  /// A target of classes beside others becomes a row of probabilities.
+  /// Makes a target of classes, among several targets, a row of probabilities.
   void set_class_target(DeclaredLoss& loss, int line) const {
     const bool is_beside = std::ranges::any_of(kind_.losses, [](const DeclaredLoss& other) {
       return is_of_numbers(other.kind) || other.kind == LossKind::binary_cross_entropy;
@@ -367,7 +368,7 @@ class NetworkReader : private LineErrors {
       const auto* const whole = std::get_if<std::int64_t>(&value.data);
       const auto* const number = std::get_if<double>(&value.data);
       loss.weight = whole != nullptr ? static_cast<double>(*whole) : number != nullptr ? *number : 0;
-      constexpr double kMinWeight = 1e-6, kMaxWeight = 1e6;  // gradients of others are float32, and their squares
+      constexpr double kMinWeight = 1e-6, kMaxWeight = 1e6;  // other gradients, and their squares, are float32
       if (!(loss.weight >= kMinWeight && loss.weight <= kMaxWeight)) {
         refuse(weight->line,
                fmt::format("losses: weight: {} is no number from {:g} to {:g}", weight->text, kMinWeight, kMaxWeight));

@@ -1,5 +1,6 @@
 /// \file
-/// A network file: its name, options and training defaults, read without data (networks.md has the grammar).
+/// Reads the parts of a network file that need no data: name, options and training defaults (networks.md has the
+/// grammar).
 #pragma once
 
 #include <cstdint>
@@ -13,29 +14,29 @@
 
 namespace lockstep::model {
 
-/// The network that `text` describes. `file`: a user's file, as --model names it; "": a shipped network. Throws
-/// std::invalid_argument, "FILE:LINE: ...", for a text that is no network.
+/// Reads the network that `text` describes. `file`: a user's file, as given to --model; "": a shipped network. Throws
+/// std::invalid_argument, "FILE:LINE: ...", for an invalid text.
 NetworkKind read_network(std::string text, std::string file);
 
 /// An input that a file declares, `inputs: {NAME: [28, any, 3]}`.
 struct DeclaredInput {
   std::string name = "input";
-  std::vector<std::int64_t> extents = {};  ///< 0: any; empty: as the data are
+  std::vector<std::int64_t> extents = {};  ///< 0: any; empty: the extents of the data
   int line = 0;                            ///< 0: not declared
 };
-/// Those of a file, in its order; none: one input of any shape.
+/// Returns the inputs that a file declares, in its order; empty: one input of any shape.
 std::vector<DeclaredInput> declared_inputs(const NetworkKind& kind);
 
-/// The value as one of the option's type. Throws std::invalid_argument, the end of a sentence that begins with the name
-/// of the option: "is relu, and must be a whole number".
+/// Converts a value to the option's type. Throws std::invalid_argument with the end of a sentence that begins with the
+/// name of the option: "is relu, and must be a whole number".
 OptionValue option_value(const NetworkValue& value, const NetworkOption& option);
 
-/// "; did you mean conv?", or "" ; then the names: what a message about an unknown name ends with.
+/// Returns the end of a message about an unknown name: "; did you mean conv?", if a name is near, then all names.
 std::string known_names(std::string_view wrong, std::vector<std::string> names, std::string_view what);
 
-/// The name of the kind's text in messages: the user's file, or "mlp.yaml".
+/// Returns the file's name for messages: the user's file, or "mlp.yaml".
 std::string file_of(const NetworkKind& kind);
-/// True for letters, digits, _, - and ., at least one.
+/// True for a non-empty text of letters, digits, _, - and . only.
 bool has_name_letters(std::string_view text);
 
 }  // namespace lockstep::model

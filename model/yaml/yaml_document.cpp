@@ -14,7 +14,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Makes the tree of the events of one document.
+/// Builds the tree from the events of one document.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const std::string& file) : file_(file) {}
@@ -54,7 +54,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { end(); }
 
  private:
-  /// A list or a mapping whose parts are still to come.
+  /// A list or mapping that is not complete yet.
   struct Open {
     YamlNode node;
     bool expects_value = false;

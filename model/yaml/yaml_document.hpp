@@ -1,6 +1,6 @@
 /// \file
-/// The YAML of network files, as a tree whose parts know their place in the text. The subset: one document of mappings,
-/// lists and words. Anchors, aliases, tags, merge keys and further documents are refused.
+/// The YAML of network files as a tree. Each node knows its place in the text. Allowed: one document of mappings, lists
+/// and words. Anchors, aliases, tags, merge keys and further documents are refused.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ struct YamlNode {
   enum class Kind { nothing, word, list, mapping };
 
   Kind kind = Kind::nothing;
-  std::string text = {};                ///< a word's
+  std::string text = {};                ///< word: its text
   bool quoted = false;                  ///< a word in quotation marks is a text, not a number
-  std::vector<YamlNode> items = {};     ///< a list's
-  std::vector<YamlEntry> entries = {};  ///< a mapping's, in the order of the text; no key is there twice
+  std::vector<YamlNode> items = {};     ///< list: its items
+  std::vector<YamlEntry> entries = {};  ///< mapping: its entries, in the order of the text; keys are unique
   int line = 1, column = 1;
 
   bool is_word() const noexcept { return kind == Kind::word; }
   bool is_list() const noexcept { return kind == Kind::list; }
   bool is_mapping() const noexcept { return kind == Kind::mapping; }
-  /// The value under a key of a mapping; nullptr if there is none.
+  /// Returns the value of a key of a mapping; nullptr if there is none.
   const YamlNode* find(std::string_view key) const noexcept;
 };
 
@@ -38,8 +38,8 @@ struct YamlEntry {
 inline constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMaxYamlDepth = 64;
 
-/// Throws std::invalid_argument, "FILE:LINE: ...", for a text that is too large or nested too deeply, for the refused
-/// parts of YAML, and for a key that is there twice. `file`: the name in messages.
+/// Parses a text. Throws std::invalid_argument, "FILE:LINE: ...", for a text that is too large or nested too deeply,
+/// for refused parts of YAML, and for a repeated key. `file`: name of the text in messages.
 YamlNode read_yaml(const std::string& text, const std::string& file);
 
 /// "net.yaml:14"
