@@ -10,11 +10,11 @@
 
 namespace lockstep::model {
 
-/// Owns one array: memory from a resource, released in the destructor. Empty without elements.
+/// Owns an array in memory from a resource. Empty without elements. Move-only.
 class Arena {
  public:
   Arena() = default;
-  /// The initial content is unspecified, and pages that are never written stay untouched.
+  /// The initial content is unspecified; the constructor does not touch the pages.
   Arena(std::pmr::memory_resource* memory, ElementType type, std::size_t elements);
   Arena(Arena&& other) noexcept { swap(other); }
   Arena& operator=(Arena&& other) noexcept {
@@ -23,7 +23,7 @@ class Arena {
   }
   ~Arena();
 
-  /// One row of zeros; `memory`: nullptr selects the backend's.
+  /// Returns one row of zeros. memory nullptr: the backend's memory.
   static Arena of_zeros(Backend& backend, ElementType type, std::size_t elements,
                         std::pmr::memory_resource* memory = nullptr);
 

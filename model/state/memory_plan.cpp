@@ -14,7 +14,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Memory for as many whole samples as fit, but at least one.
+/// Bytes for patches of as many whole samples as fit the limit, but at least one.
 std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementType type) {
   std::size_t most = 0;
   for (const LayerPlan& layer : network.plan()) {
@@ -25,8 +25,8 @@ std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementTyp
   return most;
 }
 
-/// Workspace of the backward pass of attention by a library. It takes as many samples at a time as fit; a sample that
-/// does not fit takes none.
+/// Workspace of the backward pass of attention by a library. It processes as many samples at a time as fit the limit.
+/// If not even one sample fits, it needs no workspace.
 std::size_t attention_bytes(const Network& network, std::int64_t samples) {
   std::size_t most = 0;
   for (const LayerPlan& layer : network.plan()) {
@@ -37,7 +37,7 @@ std::size_t attention_bytes(const Network& network, std::int64_t samples) {
   return most;
 }
 
-/// Copies in rows of whole packs. Images go through a product in tiles.
+/// Bytes for padded copies of matrices. Products of images run in tiles.
 std::size_t padding_bytes(const Network& network, std::int64_t samples, const MemoryTypes& types) {
   std::size_t most = 0;
   for (const LayerPlan& layer : network.plan()) {
@@ -53,7 +53,7 @@ std::size_t padding_bytes(const Network& network, std::int64_t samples, const Me
   return most;
 }
 
-/// A workspace and copies for each side queue that runs the network's products.
+/// Workspace and padded copies of each side queue that runs products of the network.
 std::size_t side_product_bytes(const Network& network, std::int64_t samples, const MemoryTypes& types) {
   std::size_t copies = 0, layers = 0;
   for (const LayerPlan& layer : network.plan()) {

@@ -13,7 +13,7 @@ constexpr std::size_t kStateAlignment = 64;  // elements
 
 std::size_t padded(std::size_t count) { return (count + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
 
-/// The piece of each parameter within `range`, in the table's order.
+/// Returns the parameters within `range`, clipped to it, in the table's order.
 std::vector<UpdateSlice> slices_within(const ParameterTable& table, const Slice& range) {
   std::vector<UpdateSlice> slices;
   for (const Parameter& parameter : table.all()) {

@@ -1,8 +1,8 @@
 /// \file
-/// The parts of the arenas that one model updates when several share the work: the sharded optimiser (Rajbhandari et
-/// al. 2020, "ZeRO", stage 1; before it Xu et al. 2020). The owner of a part keeps its optimiser state, and no other:
-/// state arenas hold the owned parts one behind the other, each from a multiple of 64 elements on (256 bytes of fp32).
-/// Parts may cut through parameters, because elementwise rules do not depend on the boundaries.
+/// The parts of the arenas that a rank updates if ranks share the update: the sharded optimiser (Rajbhandari et al.
+/// 2020, "ZeRO", stage 1; earlier Xu et al. 2020). A rank keeps optimiser state only for the parts that it owns. State
+/// arenas store the owned parts one after the other; each starts at a multiple of 64 elements (256 bytes of fp32). A
+/// part may begin or end inside a parameter, since elementwise rules do not depend on the boundaries.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +19,23 @@ class OwnedParts {
  public:
   struct Part {
     Slice range;
-    std::size_t state_offset = 0;  ///< offset of its state
-    std::size_t trained = 0;       ///< number of its first elements that belong to weights; the others are statistics
-    std::vector<UpdateSlice> slices;  ///< pieces of parameters within the part, counted from its beginning
+    std::size_t state_offset = 0;     ///< offset of its state in a state arena
+    std::size_t trained = 0;          ///< elements of weights, which come first; the rest are statistics
+    std::vector<UpdateSlice> slices;  ///< parameters within the part, clipped to it; offsets from its start
   };
 
-  /// `ranges`: ascending and disjoint, some may be empty; no ranges: all of the arenas, state in their own layout.
-  /// Throws std::invalid_argument.
+  /// `ranges`: ascending and disjoint; some may be empty. No ranges: one part with all elements, and state in the
+  /// layout of the parameters. Throws std::invalid_argument for invalid ranges.
   OwnedParts(const ParameterTable& table, std::span<const Slice> ranges);
 
-  /// One for each range, even for empty ones.
+  /// One part for each range, even for an empty one.
   const std::vector<Part>& parts() const noexcept { return parts_; }
   bool whole() const noexcept { return whole_; }
-  /// Size of a state arena, with padding.
+  /// Elements of a state arena, with padding.
   std::size_t state_elements() const noexcept { return state_elements_; }
-  /// The same before any object exists.
+  /// The same, for planning.
   static std::size_t state_elements(const ParameterTable& table, std::span<const Slice> ranges);
-  /// The offset of the state of `range`; nullopt unless it is all within one part.
+  /// Returns the offset of the state of `range`; nullopt unless one part contains the whole range.
   std::optional<std::size_t> state_offset(const Slice& range) const noexcept;
 
  private:

@@ -1,6 +1,6 @@
 /// \file
-/// State that a recurrent network carries from one batch to the next, if batches are stateful: sample i of a batch
-/// continues sample i of the preceding batch.
+/// State that a recurrent network carries from one batch to the next: sample i of a batch continues sample i of the
+/// preceding batch.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace lockstep::model {
 
-/// The state of up to `sequences` sequences, once for training and once for evaluation; empty if the network has none.
+/// Owns the state of up to `sequences` sequences, for training and for evaluation; empty if the network has no state.
 class RecurrentState {
  public:
-  /// sequences: those of this rank, over all micro-batches. backend and network must outlive the state.
+  /// sequences: number of this rank's sequences, over all micro-batches. backend and network must outlive the state.
   RecurrentState(Backend& backend, const Network& network, std::int64_t sequences, Purpose purpose);
 
   const ActivationLayout& layout() const noexcept { return layout_; }
   void* data(Purpose purpose) const noexcept { return arena(purpose).data(); }
-  /// Sets the state of sequences [first, first + count) to zero, in the order of the operations.
+  /// Enqueues zeroing the state of sequences [first, first + count).
   void reset(Purpose purpose, std::int64_t first, std::int64_t count);
 
   std::int64_t elements() const noexcept { return network_.recurrent_state().elements_per_sample(); }
-  /// Copies the training state of the first sequences, one after another: float32 [sequences, elements()].
+  /// Copies the training state of the first `sequences` sequences: float32 [sequences, elements()].
   void download(std::int64_t sequences, std::span<float> out) const;
   void upload(std::int64_t sequences, std::span<const float> in);
   /// Bytes of one of the two states.

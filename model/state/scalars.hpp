@@ -1,5 +1,5 @@
 /// \file
-/// A few numbers that operations make and the host reads.
+/// A few numbers that operations compute and the host reads.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lockstep::model {
 
-/// float64 numbers in the backend's memory, zero at first, and a copy of them on the host.
+/// Owns float64 numbers in the backend's memory, initially zero, and a copy on the host.
 class Scalars {
  public:
   /// backend must outlive the numbers.
@@ -23,9 +23,9 @@ class Scalars {
   Tensor at(std::size_t offset, std::size_t count = 1) const noexcept { return tensor().slice({offset, count}); }
   /// Enqueues a copy of all numbers to the host.
   void post();
-  /// The copy, after post() and synchronising.
+  /// Returns the copy. Valid after post() and Backend::synchronize().
   std::span<const double> posted() const noexcept { return host_; }
-  /// post(), synchronise, posted().
+  /// Copies all numbers to the host and synchronises.
   std::span<const double> read_now();
 
  private:

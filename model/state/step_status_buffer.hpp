@@ -1,5 +1,5 @@
 /// \file
-/// The status of a step in memory that operations can write to.
+/// The status of a step, in memory that operations write.
 #pragma once
 
 #include <span>
@@ -10,27 +10,27 @@
 
 namespace lockstep::model {
 
-/// One step: write(), report_loss(), an all-reduce of summed(), the update, post(). All but write() may be recorded
+/// One step: write(), report_loss(), all-reduce of summed(), update, post(). All but write() may be recorded
 /// (Backend::repeat).
 class StepStatusBuffer {
  public:
   struct Options {
-    /// True if each rank knows the squares of only a part of the gradients (Optimizer): they are summed, too.
+    /// True if each rank has squares of only its part of the gradients (Optimizer); summed() then includes them.
     bool sums_gradient_squares = false;
   };
   /// backend must outlive the buffer.
   StepStatusBuffer(Backend& backend, const Options& options) : backend_(backend), options_(options) {}
 
-  /// Writes this rank's own numbers, in the order of the operations.
+  /// Enqueues the write of this rank's own numbers.
   void write(const StepStatus& own);
-  /// Copies loss and metric from LossSums, and counts a loss that is not finite.
+  /// Enqueues Backend::report_loss().
   void report_loss(const Tensor& loss_sums);
-  /// The numbers for the all-reduce, in the backend's memory.
+  /// The numbers to all-reduce, in the backend's memory.
   std::span<double> summed();
   Tensor number(double StepStatus::*number) const { return status_number(numbers_.tensor(), number); }
   /// Enqueues a copy to the host.
   void post() { numbers_.post(); }
-  /// The copy, after post() and synchronising.
+  /// Returns the copy. Valid after post() and Backend::synchronize().
   StepStatus posted() const;
 
  private:

@@ -1,7 +1,7 @@
 /// \file
-/// The steps between the gradients, summed over the ranks, and new parameters: L2, norm, clipping, the rule, the
-/// average. Ranks that share the update (ParameterStateOptions::owned) own parts of the parameters; each rank updates
-/// its own ones, and the ranks gather the parameters afterwards.
+/// Computes new parameters from gradients that are already summed over the ranks: L2, norm, clipping, the rule, the
+/// average. If ranks share the update (ParameterStateOptions::owned), each rank updates the parts that it owns, and the
+/// caller gathers the parameters afterwards. Nothing here communicates.
 #pragma once
 
 #include <cstddef>
@@ -19,28 +19,30 @@ namespace lockstep::model {
 /// Reports that part `index` of ParameterStateOptions::owned is final.
 using PartUpdated = std::function<void(std::size_t index)>;
 
-/// One step: prepare(), finish_gradients(), the all-reduce of the status, update(). All but prepare() may be recorded.
-/// The host never waits for a number: an update that must not happen (a rank failed, a number is not finite) does
-/// nothing.
+/// One step: prepare(), finish_gradients(), the all-reduce of the status, update(). All but prepare() may be recorded
+/// (Backend::repeat). The host never waits for a result: an update that must not happen (a rank failed, a number is not
+/// finite) changes nothing.
 class Optimizer {
  public:
-  /// All three must outlive the optimiser. Throws std::invalid_argument if a rule that looks at whole parameters (lars,
-  /// lamb) is to update parts, and if there are no gradients.
+  /// backend, parameters and status must outlive the optimiser. Throws std::invalid_argument without gradients, and for
+  /// shared updates with lars or lamb, which need whole parameters.
   Optimizer(Backend& backend, ParameterState& parameters, StepStatusBuffer& status, const OptimizerOptions& options);
 
   /// True if ranks share the update.
   bool is_partitioned() const noexcept { return !parameters_.owned().whole(); }
-  /// Writes the numbers of update `number` (0-based), in the order of the operations.
+  /// Enqueues the write of the rule of update `number` (0-based).
   void prepare(double learning_rate, std::int64_t number) { prepare(update_rule(options_, learning_rate, number)); }
   void prepare(const UpdateRule& rule);
-  /// Adds the L2 gradient (if any), and adds the sum of squares to the status; both over the owned parts.
+  /// Adds the L2 gradient (if any), and writes the sum of squares of the weights' gradients to the status. Both for the
+  /// owned parts.
   void finish_gradients();
-  /// The same without the L2 gradient: for gradients that are one term of a sum.
+  /// Like finish_gradients(), without the L2 gradient: for gradients that are one term of a sum.
   void sum_squares();
   /// Updates the owned parts, unless the status forbids it or the gradients are not finite. If the update is shared,
-  /// `updated` is called once for each owned part, in their order; it may be empty.
+  /// calls `updated` once for each owned part, in their order; it may be empty.
   void update(const PartUpdated& updated = {});
-  /// l2/2 |w|^2 over the decayed parameters that are trained: the loss term that belongs to no sample. Synchronises.
+  /// Returns l2/2 |w|^2 over the trained, decayed parameters: the term of the loss that depends on no sample.
+  /// Synchronises.
   double l2_loss();
 
  private:

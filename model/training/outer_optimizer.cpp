@@ -37,7 +37,7 @@ void outer_update(const OuterOptimizerOptions& options, std::span<float> anchor,
       }
       return;
     case OuterOptimizerKind::slowmo: {
-      // At a rate of zero no weight has moved.
+      // At a rate of zero the weights have not moved.
       const auto inverse = static_cast<float>(inner_rate > 0 ? 1 / inner_rate : 0);
       const auto step = static_cast<float>(options.rate * inner_rate);
       for (std::size_t i = 0; i < anchor.size(); ++i) {

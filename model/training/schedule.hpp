@@ -8,8 +8,8 @@
 
 namespace lockstep::model {
 
-/// Maps the steps of a run to those of a schedule: `step` steps correspond to `at`, and each later one advances by
-/// `per_step`. So a sample counts the same after a run continues with another global batch.
+/// Maps the steps of a run to steps of the schedule: step `step` maps to `at`, and each later step adds `per_step`.
+/// Thus a run that continues with another global batch keeps the schedule per sample.
 struct ScheduleClock {
   std::int64_t step = 0;
   double at = 0, per_step = 1;
@@ -17,8 +17,8 @@ struct ScheduleClock {
   bool operator==(const ScheduleClock&) const = default;
 };
 
-/// Steps are those of the clock, 0-based. After the warm-up of `warmup_steps` (linear from base/warmup_steps to base),
-/// with s = step - warmup_steps and S = total_steps - warmup_steps:
+/// Steps are those of the schedule (ScheduleClock), 0-based. After the warm-up of `warmup_steps` (linear from
+/// base/warmup_steps to base), with s = step - warmup_steps and S = total_steps - warmup_steps:
 ///   constant     base
 ///   exponential  base * decay_rate^(s / decay_steps), floor of the exponent when staircase
 ///   step         base * decay_rate^(number of boundaries <= step)
@@ -49,7 +49,7 @@ class LearningRateSchedule {
   /// Throws std::invalid_argument on contradictory numbers (decay_steps <= 0, boundaries not ascending …).
   explicit LearningRateSchedule(ScheduleOptions options);
   double at(std::int64_t steps) const noexcept;
-  /// The same schedule with all rates multiplied by `factor`.
+  /// Returns the same schedule with all rates multiplied by `factor`.
   LearningRateSchedule scaled(double factor) const;
 
  private:

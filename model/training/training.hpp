@@ -1,5 +1,5 @@
 /// \file
-/// The objects of a training on one backend.
+/// The objects that train a network on one backend.
 #pragma once
 
 #include "model/model.hpp"
@@ -9,11 +9,11 @@
 
 namespace lockstep::model {
 
-/// In the order of their construction: each one knows those before it. One step is: the batches' forward and backward,
+/// Members are in the order of construction: each uses those before it. One step: forward and backward of the batches,
 /// the all-reduce of the gradients, Optimizer::finish_gradients(), StepStatusBuffer::report_loss(), the all-reduce of
 /// the status, Optimizer::update().
 struct Training {
-  /// backend and network must outlive it.
+  /// backend and network must outlive the object.
   Training(Backend& backend, const Network& network, const ModelOptions& options,
            const ParameterStateOptions& state_options)
       : parameters(backend, network.parameters(), state_options),
