@@ -37,7 +37,7 @@ class AddOperation final : public PlainOperation {
 
   void forward(const NodePass& node) const override {
     const Tensor y = node.out();
-    const std::size_t in_place = y.data == node.in(1).data ? 1 : 0;  // either may come first
+    const std::size_t in_place = y.data == node.in(1).data ? 1 : 0;  // input that shares the output's memory
     if (y.data != node.in(in_place).data) node.pass.backend.cast(node.in(in_place), y);
     node.pass.backend.add(node.in(1 - in_place), y);
     for (std::size_t i = 2; i < count_; ++i) node.pass.backend.add(node.in(i), y);

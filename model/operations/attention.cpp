@@ -1,8 +1,7 @@
 /// \file
-/// "attention": self-attention in several heads, causal unless it is told otherwise (Attention in
-/// sequence_operations.hpp). It reads queries, keys and values side by side, the result of a dense operation three
-/// times as wide as its own, and may read the places of its positions in their documents ("documents"), or the lengths
-/// of series.
+/// "attention": self-attention with several heads, causal by default (Attention in sequence_operations.hpp). It reads
+/// queries, keys and values side by side, usually from a dense operation three times as wide. A second input may hold
+/// each position's place in its document ("documents") or the lengths of series.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -53,7 +52,7 @@ class AttentionOperation final : public Operation {
   }
   bool takes_positions() const override { return shape_.causal; }
 
-  /// Scores and their product with the values; the causal mask halves both.
+  /// Costs of the scores and of their product with the values. The causal mask halves both.
   LayerPlan plan(const NodeView& node) const override {
     const auto context = static_cast<double>(shape_.context);
     const double pairs = shape_.causal ? 0.5 * context * (context + 1) : context * context;
@@ -77,7 +76,7 @@ class AttentionOperation final : public Operation {
                                       .y = node.out(),
                                       .log_sums = node.saved_of_all_positions(kLogSums)};
     if (const Pass::Positions& own = node.pass.positions;
-        own.count > 0) {  // earlier positions have their keys and values already
+        own.count > 0) {  // earlier passes have left the keys and values of earlier positions
       shape.first = own.first;
       shape.context = own.first + own.count;
       operands.joint = node.in_of_all_positions().row_range(0, shape.context);
@@ -102,7 +101,7 @@ class AttentionOperation final : public Operation {
  private:
   static constexpr std::size_t kLogSums = 0;  // saved
 
-  /// Nothing is dropped of samples without keys.
+  /// Without keys nothing is dropped.
   Attention shape_of(const NodePass& node) const {
     Attention shape = shape_;
     if (!node.pass.keys.present()) shape.dropout.rate = 0;

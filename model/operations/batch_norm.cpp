@@ -1,12 +1,11 @@
 /// \file
-/// "batch-norm": batch normalisation per channel, with an optional second input that is added, and an optional ReLU
-/// behind that.
+/// "batch-norm": batch normalisation per channel. An optional second input is added, then an optional ReLU applied.
 ///
-/// Training normalises with the statistics of the batch: this rank's alone, or, synchronised, the batches of all ranks
-/// (one sum of 2 channels + 1 numbers forward, one of 2 channels backward). Evaluation normalises with the running
-/// statistics, which are slices of Role::statistic: the backward pass writes this batch's mean and unbiased variance,
-/// times the batch's share of the step, into the gradients' memory (parameters.hpp). A frozen one normalises with the
-/// running statistics in training, too, and leaves them unchanged.
+/// Training normalises with the statistics of this rank's batch or, synchronised, of the batches of all ranks. The
+/// synchronised form is collective: each pass sums over the ranks 2 channels + 1 numbers forward, and 2 channels
+/// numbers backward. Evaluation normalises with running statistics, which are slices of Role::statistic. For them, the
+/// backward pass writes this batch's mean and unbiased variance, times the batch's share of the step, as gradients
+/// (parameters.hpp). A frozen batch norm uses its running statistics in training, too, and does not change them.
 #include <optional>
 #include <stdexcept>
 
@@ -104,7 +103,7 @@ class BatchNormOperation final : public Operation {
                                       .y = y});
   }
 
-  /// The output's gradient becomes that of the added input.
+  /// Overwrites the output's gradient with the gradient of the added input.
   void backward(const NodePass& node) const override {
     ImageOperations& images = node.pass.images();
     const Tensor x = by_sample(node, node.in(0)), d_y = by_sample(node, node.d_out()),

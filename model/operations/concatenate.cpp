@@ -1,5 +1,5 @@
 /// \file
-/// "concatenate": values side by side on one extent.
+/// "concatenate": joins values along one extent.
 #include <stdexcept>
 #include <vector>
 
@@ -95,7 +95,7 @@ class ConcatenateOperation final : public PlainOperation {
  private:
   std::int64_t axis_;
   bool is_last_ = true, is_causal_ = false;
-  std::vector<StridedCopy> copies_;  ///< one for each input, into the output
+  std::vector<StridedCopy> copies_;  ///< one per input
 };
 
 }  // namespace

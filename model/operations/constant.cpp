@@ -1,5 +1,5 @@
 /// \file
-/// "constant": a trained value, the same for each sample: a class token, queries that are learnt.
+/// "constant": a trained value, equal for each sample, such as a class token or learnt queries.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ class ConstantOperation final : public Operation {
         initializer_(
             call.initializer("init").value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02})) {}
 
-  /// The input tells the batch alone.
+  /// The input only provides the batch size.
   ValueType declare(Declarations& declarations, std::span<const ValueType> /*inputs*/) override {
     declarations.parameter({.name = "value",
                             .shape = {shape_.places(), shape_.last()},
@@ -37,7 +37,7 @@ class ConstantOperation final : public Operation {
             .activation_elements = shape_.elements()};
   }
 
-  /// The value is a bias of whole samples of zeros.
+  /// Computes the value as a bias that is added to zeros, with a whole sample as a row.
   void forward(const NodePass& node) const override {
     node.pass.backend.fill_zero(node.out());
     node.pass.images().bias_forward(node.vector(0, shape_.elements()), Activation::none,

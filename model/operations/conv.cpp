@@ -58,7 +58,7 @@ class ConvolutionOperation final : public Operation {
     if (activation_.gelu) declarations.saved({.name = "", .rows = shape_.out.pixels(), .columns = channels_});
     return {.shape = shape_of_places(shape_.out, directions_)};
   }
-  /// A window of one place mixes none.
+  /// A window of one position does not mix positions.
   bool is_causal() const override {
     return shape_.window.positions() == 1 && shape_.in.pixels() == shape_.out.pixels();
   }
@@ -76,7 +76,7 @@ class ConvolutionOperation final : public Operation {
     const double product = 2.0 * static_cast<double>(shape_.patch()) * static_cast<double>(shape_.out.elements());
     const bool is_product = shape_.patch() == shape_.in.channels && shape_.out.pixels() == shape_.in.pixels();
     std::vector<LinearMap> products;
-    if (groups_ == 1) {  // convolutions in groups have kernels of their own
+    if (groups_ == 1) {  // convolutions with several groups use other kernels
       products.push_back({.rows = shape_.out.pixels(),
                           .inputs = shape_.patch(),
                           .outputs = channels_,
@@ -134,8 +134,8 @@ class ConvolutionOperation final : public Operation {
  private:
   static constexpr std::size_t kWeight = 0, kBias = 1;
 
-  /// Without a bias, before a norm, the weights keep the variance of gradients in the backward pass (He et al. 2015,
-  /// equation 14), else that of values in the forward pass.
+  /// Returns the default initializer. Weights without bias (before a norm) preserve the variance of gradients in
+  /// backward (He et al. 2015, equation 14), others that of values in forward.
   Initializer usual_weights() const {
     if (has_bias_) return {.scheme = Initializer::Scheme::he_normal};
     const auto fan_out = static_cast<double>(shape_.window.positions() * channels_);

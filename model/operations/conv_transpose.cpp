@@ -1,7 +1,7 @@
 /// \file
-/// "conv-transpose": the transpose of a convolution as a linear map, in one to three directions: with a stride it makes
-/// the value larger. The weights are [kernel in each direction, out channels / groups, in channels], those of the
-/// convolution from the output to the input. Forward is that convolution's gradient of its input, and so on.
+/// "conv-transpose": the transpose of a convolution, in one to three directions. With a stride it enlarges the value.
+/// The weights are [kernel in each direction, out channels / groups, in channels], those of the convolution from the
+/// output to the input. Forward computes that convolution's input gradient; backward computes its forward.
 #include <array>
 #include <stdexcept>
 #include <vector>
@@ -117,7 +117,8 @@ class TransposedConvolution final : public Operation {
  private:
   static constexpr std::size_t kWeight = 0, kBias = 1;
 
-  /// With padding "same" stride times as large; otherwise the smallest whose convolution is `small`.
+  /// Returns the output shape: `stride` times as large with padding "same", else the smallest whose convolution has
+  /// shape `small`.
   Shape large_shape(const Shape& small) const {
     const auto number = [&](std::string_view name, std::size_t i) {
       return for_directions(call_.get<Numbers>(name), name, directions_)[i];

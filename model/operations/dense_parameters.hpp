@@ -1,5 +1,5 @@
 /// \file
-/// The parameters of a dense operation, for those that compute one.
+/// Declares the parameters of a dense layer.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lockstep::model {
 
-/// Declares CALL/weight [inputs, units] and CALL/bias [units]; padding: elements behind the bias. The number of the
-/// weight; the bias has the next one.
+/// Declares CALL/weight [inputs, units] and CALL/bias [units]. padding: elements after the bias. Returns the number of
+/// the weight; the bias has the next number.
 inline std::size_t declare_dense(Declarations& declarations, const Call& call, std::int64_t inputs,
                                  std::int64_t padding = 0) {
   const auto units = call.get<std::int64_t>("units");

@@ -1,7 +1,7 @@
 /// \file
-/// "documents": the place of each token in its document, from 0 on (SequenceOperations::places_in_documents). With
-/// --document-token the reader of network files puts it behind the input of a language model, for operations that keep
-/// documents apart.
+/// "documents": the place of each token in its document, counted from 0 (SequenceOperations::places_in_documents). With
+/// --document-token, the reader of network files adds it after the input of a language model, for operations that
+/// separate documents.
 #include "model/graph/operation.hpp"
 
 namespace lockstep::model {

@@ -1,5 +1,5 @@
 /// \file
-/// "dropout": in training some elements are dropped (Dropout in randomness.hpp), else the value stays as it is.
+/// "dropout": drops elements in training (Dropout in randomness.hpp); a view in evaluation.
 #include <fmt/format.h>
 
 #include "model/operations/plain_operation.hpp"
@@ -34,7 +34,7 @@ class DropoutOperation final : public PlainOperation {
   void backward(const NodePass& node) const override { drop(node, node.d_out(), node.d_in()); }
 
  private:
-  /// Nothing is dropped of samples without keys.
+  /// Without keys nothing is dropped.
   void drop(const NodePass& node, const Tensor& from, const Tensor& to) const {
     Dropout rule = rule_;
     if (!node.pass.keys.present()) rule.rate = 0;

@@ -1,5 +1,5 @@
 /// \file
-/// "elementwise": a function of each element (model/formulas/elementwise.hpp), the same for all.
+/// "elementwise": applies a function to each element (model/formulas/elementwise.hpp).
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -16,7 +16,7 @@ namespace {
 struct FunctionName {
   std::string_view name;
   Function function;
-  std::optional<float> parameter = {};  ///< default value of functions that have one
+  std::optional<float> parameter = {};  ///< default of functions with a parameter
 };
 constexpr std::array<FunctionName, 13> kFunctionNames{{{"relu", Function::relu},
                                                        {"leaky-relu", Function::leaky_relu, 0.01f},

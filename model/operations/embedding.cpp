@@ -1,6 +1,7 @@
 /// \file
-/// "embedding": tokens as vectors, rows of a table [vocabulary, width], plus one row per position if positions are
-/// learnt. It may read the places of its positions in their documents ("documents"): positions then begin anew in each.
+/// "embedding": replaces each token by a row of a table [vocabulary, width], and adds a row per position if positions
+/// are learnt. A second input may hold each position's place in its document ("documents"); positions then restart in
+/// each document.
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
@@ -18,7 +19,7 @@ class EmbeddingOperation final : public Operation {
         initializer_(
             call.initializer("init").value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02})) {}
 
-  /// One token per element of a sample.
+  /// Each element of a sample is one token.
   ValueType declare(Declarations& declarations, std::span<const ValueType> inputs) override {
     context_ = inputs[0].shape.elements();
     const auto table = [&](std::string name, std::int64_t rows) {
@@ -65,13 +66,13 @@ class EmbeddingOperation final : public Operation {
     node.pass.sequences().embedding_forward(tokens(node), node.weight(kTokens), positions, node.out(), places(node));
   }
 
-  /// With a table that an operation behind it shares, the gradient is added.
+  /// Adds the table's gradient if a later operation shares the table.
   void backward(const NodePass& node) const override {
     const Tensor d_table = node.gradient(kTokens), d_positions = has_positions_ ? node.gradient(kPositions) : Tensor{};
     if (!d_table.present() && !d_positions.present()) return;
     const Accumulate accumulate = node.accumulate(kTokens);
     SequenceOperations& sequences = node.pass.sequences();
-    if (has_documents_) {  // places are the tokens of the table of positions
+    if (has_documents_) {  // places index the table of positions like tokens
       if (d_table.present()) sequences.embedding_backward(tokens(node), node.d_out(), accumulate, d_table, {});
       if (!d_positions.present()) return;
       return sequences.embedding_backward(places(node), node.d_out(), node.accumulate(), d_positions, {});

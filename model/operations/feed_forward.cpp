@@ -1,6 +1,6 @@
 /// \file
-/// "dense, gelu, dense": two dense operations of which the first has a GELU, in one: the bias joins the pass of the
-/// GELU, and the gradient goes through both in one product.
+/// "dense, gelu, dense": two fused dense operations with a GELU between them. The pass of the GELU adds the bias, and
+/// one product computes the gradient through the second dense and the GELU.
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
@@ -13,7 +13,7 @@ namespace {
 class FeedForwardOperation final : public Operation {
  public:
   explicit FeedForwardOperation(const Call& call) : expand_(call.parts.at(0)), contract_(call.parts.at(1)) {
-    // Parts of one group are a line under the group's name.
+    // In the plan, two parts of one group have the group's name.
     const std::string& first = expand_.name;
     const std::string group = first.substr(0, first.rfind('/') + 1);
     name_ = !group.empty() && contract_.name.starts_with(group) ? group.substr(0, group.size() - 1)
@@ -89,7 +89,7 @@ class FeedForwardOperation final : public Operation {
   }
 
  private:
-  static constexpr std::size_t kExpand = 0, kContract = 2;  // parameters: weight, bias of each
+  static constexpr std::size_t kExpand = 0, kContract = 2;  // numbers of the weights; a bias follows each
   static constexpr std::size_t kExpanded = 0, kActive = 1;  // saved
 
   Call expand_, contract_;

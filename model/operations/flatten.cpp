@@ -1,5 +1,5 @@
 /// \file
-/// "flatten": the same elements as a single extent.
+/// "flatten": the same elements with one extent.
 #include "model/graph/operation.hpp"
 
 namespace lockstep::model {

@@ -1,5 +1,5 @@
 /// \file
-/// "global-average": the mean of each channel over all places.
+/// "global-average": the mean of each channel over all positions.
 #include "model/graph/windows.hpp"
 #include "model/operations/plain_operation.hpp"
 #include "model/operations/series_lengths.hpp"

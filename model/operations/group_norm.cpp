@@ -1,6 +1,6 @@
 /// \file
-/// "group-norm": normalisation of each sample over its places and runs of its channels; with as many groups as channels
-/// instance normalisation.
+/// "group-norm": normalises each sample over its positions and each group of channels. With as many groups as channels
+/// it is instance normalisation.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -77,7 +77,7 @@ class GroupNormOperation final : public Operation {
   static constexpr std::size_t kScale = 0, kShift = 1;   // parameters
   static constexpr std::size_t kMean = 0, kInverse = 1;  // saved
 
-  std::optional<std::int64_t> groups_;  ///< absent: one for each channel
+  std::optional<std::int64_t> groups_;  ///< absent: one group per channel
   GroupNorm norm_;
 };
 

@@ -1,10 +1,11 @@
 /// \file
-/// "head": the output of a language model that shares an embedding's table E, x E': from vectors to one logit per token
-/// of the vocabulary (Press & Wolf 2017).
+/// "head": the output layer of a language model, x E', with the table E of an embedding. It turns vectors into one
+/// logit per token of the vocabulary (Press & Wolf 2017).
 ///
-/// Rows of 50,257 logits of bfloat16 begin at odd multiples of 2 bytes, where tensor cores cannot be fed. So logits
-/// that only the loss reads have padded_columns() columns in bfloat16, and E is read with as many rows: its padding in
-/// the arena, which is zero. The loss ignores these columns and makes their gradient zero, so E's padding stays zero.
+/// Rows of 50,257 logits in bfloat16 begin at odd multiples of 2 bytes, which tensor cores cannot read. So logits that
+/// only the loss reads have padded_columns() columns in bfloat16, and E is read with as many rows. The extra rows are
+/// E's padding in the arena, which is zero. The loss ignores the extra columns and sets their gradient to zero, so the
+/// padding stays zero.
 #include <stdexcept>
 
 #include <fmt/format.h>

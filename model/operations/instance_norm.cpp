@@ -1,6 +1,5 @@
 /// \file
-/// "instance-norm": normalisation of each channel of each sample over its places: a group norm whose groups are single
-/// channels.
+/// "instance-norm": normalises each channel of each sample over its positions: a group norm with one channel per group.
 #include <algorithm>
 
 #include "model/graph/operation_kinds.hpp"

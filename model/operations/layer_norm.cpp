@@ -1,5 +1,5 @@
 /// \file
-/// "layer-norm": normalisation of each row of the last extent. Behind a sum of two values it makes that, too, in one
+/// "layer-norm": normalises each row of the last extent. After a sum of two values it also computes the sum, in one
 /// pass over memory.
 #include "model/graph/operation.hpp"
 

@@ -1,19 +1,19 @@
 /// \file
 /// "lstm": long short-term memory (Lstm in sequence_operations.hpp). Over series of numbers it is a RecurrentSeries.
-/// Over embedded tokens the state is carried from window to window: TokenLstm. The input of all steps goes through one
-/// product. Rows are time-major, so that a step is one block of rows.
+/// Over embedded tokens it is a TokenLstm, which carries its state from window to window. One product computes the
+/// input of all steps. Rows are time-major, so a step is one block of rows.
 ///
-/// Rewrites make one operation of layers of one width that follow each other, with the dropout between them, which is
-/// never between steps. On a host, or with one layer, each layer computes all of its steps before the next one begins.
-/// Otherwise the steps are a wavefront: they come in chunks, and while a layer computes a chunk, the layer above
-/// (backward: below) computes the preceding chunk. Layers alternate between the two side queues. The work between two
-/// layers runs in the main queue: the dropout and the input product of the chunk, and backward that product's gradient.
-/// One layer's steps wait for each other and leave most of a GPU idle, so two layers take about the time of one. A
-/// chunk is short, so that the second layer begins soon, and long enough that the work between layers takes less time
-/// than its steps.
+/// Rewrites fuse consecutive layers of equal width, with the dropout between them, into one operation. Dropout is never
+/// applied between steps. On a host, with one layer, with one chunk or with documents, each layer computes all of its
+/// steps before the next layer begins. Otherwise the layers run as a wavefront of chunks of steps: while a layer
+/// computes a chunk, the next layer (in backward: the layer below) computes the previous chunk. Layers alternate
+/// between the two side queues. Work between two layers runs in the main queue: the dropout and the input product of a
+/// chunk, and in backward the gradient of that product. The steps of one layer depend on each other and leave most of a
+/// GPU idle, so two layers take about the time of one. A chunk is short, so that the second layer begins soon, and long
+/// enough that the work between layers takes less time than the steps.
 ///
-/// Gradients of parameters are one product or sum over all steps, in the main queue, as soon as a layer has gone back
-/// to its first step. The shape alone determines the chunks, so the bits do not depend on concurrency.
+/// Parameter gradients are one product or sum over all steps. They run in the main queue as soon as a layer has
+/// finished its first step in backward. The chunks depend on the shape alone, so the bits do not depend on concurrency.
 #include <algorithm>
 #include <stdexcept>
 
@@ -26,14 +26,13 @@ namespace lockstep::model {
 
 namespace {
 
-/// Steps of a chunk: eight kernels that wait for each other, against two between two layers.
+/// Steps per chunk. A chunk runs eight dependent kernels, while the work between two layers is two kernels.
 constexpr std::int64_t kChunkSteps = 4;
 
 Queue queue_of(std::size_t layer) noexcept { return layer % 2 == 0 ? Queue::side_1 : Queue::side_2; }
 
 /// Calls visit(place, chunk) for each chunk of each of `layers` layers, in the order of the wavefront. On a diagonal
-/// the later layer comes first: it waits only for a chunk that the diagonal before has enqueued, not also for the next
-/// one.
+/// the later layer comes first, so that it waits only for work of the previous diagonal.
 template <class Visit>
 void by_diagonals(std::int64_t layers, std::int64_t chunks, const Visit& visit) {
   for (std::int64_t diagonal = 0; diagonal < layers + chunks - 1; ++diagonal) {
@@ -43,25 +42,25 @@ void by_diagonals(std::int64_t layers, std::int64_t chunks, const Visit& visit) 
   }
 }
 
-/// Some steps of the window.
+/// A range of steps of the window.
 struct Steps {
   std::int64_t first = 0, count = 0;
 };
 
-/// A layer of a pass: its tensors, and its work in pieces. Together the pieces give the bits of the whole wherever
-/// their products do. Tensors without steps in their name are of all steps.
+/// A layer in a pass: its tensors, and its work, which may be split into ranges of steps. Splitting does not change the
+/// bits if it does not change those of the products. Tensors hold all steps unless noted.
 class LayerPass {
  public:
   struct Numbers {
     std::size_t input, recurrent, bias;  ///< parameters
     std::size_t gates, cells, hidden;    ///< saved; `hidden` kAsOutput: the node's output with its margin
-    std::size_t dropped;                 ///< saved, if there is a dropout behind it
+    std::size_t dropped;                 ///< saved, if a dropout follows
     std::size_t d_cell;                  ///< scratch
     std::size_t state_hidden, state_cell;
   };
   static constexpr std::size_t kAsOutput = static_cast<std::size_t>(-1);
 
-  /// Sequences that begin anew within the window, if there are such: all steps then come together.
+  /// Sequences that restart within the window, with documents. All steps are then computed in one call.
   struct Beginnings {
     Tensor places = {};
     std::size_t states_before = 0;  ///< scratch
@@ -71,13 +70,14 @@ class LayerPass {
       : node_(node), pass_(node.pass), numbers_(numbers), beginnings_(beginnings), steps_(steps) {}
 
   Steps all() const { return {0, steps_}; }
-  /// Rows of these steps in a time-major tensor of all steps.
+  /// Returns the rows of these steps in a time-major tensor of all steps.
   Tensor rows_of(const Steps& steps, const Tensor& tensor) const {
     return tensor.row_range(steps.first * pass_.batch, steps.count * pass_.batch);
   }
   Tensor output() const { return rows_of({1, steps_}, hidden()); }
 
-  /// Forward: begin_window(); then input_product() and recur() for ranges of steps in ascending order; end_window().
+  /// Forward: call begin_window(), then input_product() and recur() for ranges of steps in ascending order, then
+  /// end_window().
   void begin_window() const {
     pass_.backend.cast(node_.state(numbers_.state_hidden), hidden().row_range(0, pass_.batch));
     pass_.backend.cast(node_.state(numbers_.state_cell), cells().row_range(0, pass_.batch));
@@ -100,9 +100,9 @@ class LayerPass {
     pass_.backend.cast(rows_of(last, cells()), node_.state(numbers_.state_cell));
   }
 
-  /// Backward: recur_backward() and, if the gradient of the input is needed in between, input_gradient() for ranges of
-  /// steps in descending order; then parameter_gradients(), each one product or sum over all steps. It may also make
-  /// d_x, which may be d_y's memory. d_y is overwritten.
+  /// Backward: call recur_backward() for ranges of steps in descending order, with input_gradient() for each range if
+  /// another layer needs it before all are done. Then call parameter_gradients(): one product or sum over all steps for
+  /// each gradient. It can also compute d_x, which may share the memory of d_y. d_y is overwritten.
   void recur_backward(const Tensor& d_y, const Steps& steps, Queue queue) const {
     const Steps states{steps.first, steps.count + 1}, after{steps.first + steps.count, 1};
     pass_.sequences().lstm_backward(shape(steps, queue),
@@ -122,7 +122,7 @@ class LayerPass {
                                   Activation::none, Accumulate::no);
   }
   void parameter_gradients(const Tensor& x, const Tensor& d_x) const {
-    Tensor before = rows_of(all(), hidden());  // the states before each step
+    Tensor before = rows_of(all(), hidden());  // state before each step
     if (beginnings_.places.present()) {
       before = node_.scratch(beginnings_.states_before);
       pass_.sequences().carry_rows(rows_of(all(), hidden()), beginnings_.places, Accumulate::no, before);
@@ -239,7 +239,7 @@ class TokenLstm final : public Operation {
 
   void backward(const NodePass& node) const override {
     const std::size_t last = layers_.size() - 1;
-    std::size_t lowest = 0;  // the layer where the pass ends
+    std::size_t lowest = 0;  // lowest layer that needs backward
     while (lowest < last && !node.d_in().present() && !trains(node, layers_[lowest])) ++lowest;
     if (is_wavefront(node) && lowest < last) return backward_as_wavefront(node, lowest);
     const Tensor gradient = node.d_out();
@@ -259,7 +259,7 @@ class TokenLstm final : public Operation {
  private:
   struct Layer {
     Call call;
-    Dropout dropout = {.order = RowOrder::time_major};  ///< behind it
+    Dropout dropout = {.order = RowOrder::time_major};  ///< after the layer
     LayerPass::Numbers numbers = {};
   };
 
@@ -429,7 +429,7 @@ struct LstmCell {
   }
 };
 
-/// A TokenLstm over tokens, else a RecurrentSeries.
+/// Selects TokenLstm for tokens, else RecurrentSeries.
 class LstmOperation final : public Operation {
  public:
   explicit LstmOperation(const Call& call) : call_(call) {}

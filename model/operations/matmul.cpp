@@ -1,5 +1,5 @@
 /// \file
-/// "matmul": the products of two values' matrices, [..., rows, inner] times [..., inner, columns].
+/// "matmul": products of the matrices of two values, [..., rows, inner] times [..., inner, columns].
 #include <stdexcept>
 #include <vector>
 
@@ -84,8 +84,8 @@ class MatmulOperation final : public Operation {
   }
 
   bool transposed_, is_causal_ = false;
-  BatchedProduct product_;  ///< its count is left out
-  std::int64_t pairs_ = 0;  ///< in a sample
+  BatchedProduct product_;  ///< without `count`, which depends on the batch
+  std::int64_t pairs_ = 0;  ///< per sample
 };
 
 }  // namespace

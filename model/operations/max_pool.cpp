@@ -1,5 +1,5 @@
 /// \file
-/// "max-pool": the greatest value in each window of each channel. Saves its position, one byte per output.
+/// "max-pool": the maximum of each window of each channel. Saves its position, one byte per output.
 #include <stdexcept>
 
 #include <fmt/format.h>

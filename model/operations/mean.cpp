@@ -1,5 +1,5 @@
 /// \file
-/// "mean": the mean along one extent, which the output has no more. It is an average pool whose window is that extent.
+/// "mean": the mean along one extent, which it removes. It is an average pool whose window is that extent.
 #include <stdexcept>
 #include <vector>
 

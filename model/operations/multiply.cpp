@@ -1,6 +1,5 @@
 /// \file
-/// "multiply": the product of two values of one shape, or of a value and a number for each of its channels (squeeze and
-/// excitation).
+/// "multiply": the product of two values of one shape, or of a value and a factor per channel (squeeze and excitation).
 #include <stdexcept>
 
 #include <fmt/format.h>

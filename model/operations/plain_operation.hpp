@@ -1,5 +1,5 @@
 /// \file
-/// An operation without parameters and products: its cost is its output.
+/// Base of operations without parameters and matrix products. Their only cost is the memory of the output.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace lockstep::model {
 class PlainOperation : public Operation {
  public:
   OperationNeeds needs() const override { return {}; }
-  /// The description in the node's line of the plan.
+  /// Returns the description in the node's line of the plan.
   virtual std::string describe(const NodeView& node) const {
     return fmt::format("{} -> {}", to_string(node.inputs[0].shape), to_string(node.output.shape));
   }

@@ -1,5 +1,5 @@
 /// \file
-/// "positions": adds a trained vector to each place of a value: y = x + table.
+/// "positions": adds a trained vector to each position of a value: y = x + table.
 #include <fmt/format.h>
 
 #include "model/graph/operation.hpp"
@@ -39,7 +39,7 @@ class PositionsOperation final : public Operation {
     node.pass.images().bias_forward(node.vector(0, shape_.elements()), Activation::none,
                                     node.by_sample(node.out(), shape_.elements()));
   }
-  /// The table is a bias of whole samples.
+  /// Computes the gradient like that of a bias, with a whole sample as a row.
   void backward(const NodePass& node) const override {
     node.pass.images().bias_backward(Activation::none, {}, node.by_sample(node.d_out(), shape_.elements()),
                                      node.accumulate(), node.vector_gradient(0, shape_.elements()));

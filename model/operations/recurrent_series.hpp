@@ -1,12 +1,14 @@
 /// \file
-/// A recurrent operation on samples: each is a series of steps that begins with a state of zeros. One direction, or
-/// both, whose results stand side by side. The value comes sample-major; each direction has a time-major copy in its
-/// own order, so that a step is one block of rows and the input of all steps goes through one product. With lengths
-/// (series_lengths.hpp) the steps of padding are computed, too, but nothing of them is seen: going backward, a series
-/// begins anew at its last step, and the results of padding are zeros.
+/// A recurrent operation on series of numbers or on embedded tokens.
 ///
-/// Over embedded tokens, which are time-major, it goes forward and carries its state from batch to batch: for cells
-/// whose whole state is their result.
+/// A series of numbers is one sample and begins with zero state. The operation runs in one direction, or in both with
+/// their results side by side. Values are sample-major. Each direction copies them to a time-major tensor in its own
+/// order of steps: a step is then one block of rows, and one product computes the input of all steps. With lengths
+/// (series_lengths.hpp) the steps of padding are computed, too, but have no effect: in backward direction a series
+/// begins at its last step, and results of padding are zero.
+///
+/// Embedded tokens are time-major. The operation runs forward and carries its state from batch to batch. This is for
+/// cells whose whole state is their result.
 #pragma once
 
 #include <stdexcept>
@@ -21,7 +23,7 @@
 
 namespace lockstep::model {
 
-/// The arguments of all recurrent operations.
+/// Arguments of all recurrent operations.
 inline std::vector<NetworkOption> recurrent_arguments() {
   return {{.name = "units", .value = 0, .value_name = "N", .help = "outputs", .at_least = 1},
           {.name = "direction",
@@ -51,18 +53,18 @@ inline void require_for_tokens(const Call& call) {
   }
 }
 
-/// The tensors of a direction's steps, time-major.
+/// Tensors of all steps of one direction, time-major.
 struct RecurrentSteps {
   std::int64_t steps, units;
   Tensor gates, recurrent, bias, hidden, d_hidden;
-  Tensor places;  ///< one for each step, 0 where a sequence begins anew; may be absent
+  Tensor places;  ///< one per row; 0: the sequence restarts there; may be absent
 };
 
-/// `Cell` is what differs between kinds:
-///   kName; kGates: parts of a sum; kBiasOfState: whether h(t-1) R has a bias of its own
-///   Saved declare(declarations, steps, units): what backward reads besides gates and hidden
-///   forward(node, saved, steps), backward(node, saved, steps): from a state of zeros, unless hidden has another
-///   d_products(node, saved, gates): the gradients of h(t-1) R, behind backward
+/// `Cell` has what differs between kinds:
+/// - kName; kGates: number of gates; kBiasOfState: h(t-1) R has a bias of its own;
+/// - Saved declare(declarations, steps, units): declares what backward reads besides gates and hidden;
+/// - forward(node, saved, steps), backward(node, saved, steps): start with the first rows of hidden, zero by default;
+/// - d_products(node, saved, gates): returns the gradients of h(t-1) R, after backward.
 template <class Cell>
 class RecurrentSeries final : public Operation {
  public:
@@ -221,7 +223,7 @@ class RecurrentSeries final : public Operation {
     bool is_backward = false;
     std::size_t first_parameter = 0;  ///< input, recurrent, bias, bias of the state
     std::size_t ordered = 0, gates = 0, hidden = 0;
-    std::size_t places = 0;  ///< backward with lengths
+    std::size_t places = 0;  ///< for backward direction with lengths
     typename Cell::Saved saved = {};
     std::size_t d_hidden = 0, d_ordered = 0;
   };
@@ -267,7 +269,7 @@ class RecurrentSeries final : public Operation {
     direction.d_ordered = declarations.scratch({.name = "", .rows = steps_, .columns = inputs_});
   }
 
-  /// Rows of some steps of a time-major tensor.
+  /// Returns the rows of `count` steps of a time-major tensor.
   static Tensor rows_of(const NodePass& node, const Tensor& tensor, std::int64_t first, std::int64_t count) {
     return tensor.row_range(first * node.pass.batch, count * node.pass.batch);
   }
@@ -285,7 +287,8 @@ class RecurrentSeries final : public Operation {
             .places = places_of(direction, node)};
   }
 
-  /// The result of the last step that is no padding; going backward the first of all.
+  /// Returns the result of the last step that is not padding. In backward direction this is the result at the series'
+  /// first step.
   Tensor last_of_lengths(const NodePass& node, std::size_t index, const Tensor& hidden) const {
     const Tensor last = node.saved(last_);
     if (directions_[index].is_backward) {
@@ -318,8 +321,8 @@ class RecurrentSeries final : public Operation {
   }
 
   enum class Way { to_time_major, to_samples };
-  /// Copies `steps` steps between samples, whose rows have `row` columns and which hold the direction's `columns`, and
-  /// its time-major rows.
+  /// Copies `steps` steps between sample-major rows and the direction's time-major rows. Sample-major rows have `row`
+  /// columns, of which `columns` belong to the direction.
   void copy(const NodePass& node, Way way, std::size_t index, std::int64_t steps, const Tensor& samples,
             const Tensor& ordered, std::int64_t row, std::int64_t columns) const {
     const std::int64_t batch = node.pass.batch;

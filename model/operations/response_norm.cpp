@@ -1,5 +1,5 @@
 /// \file
-/// "response-norm": local response normalisation across the channels of a place (ResponseNormalization in
+/// "response-norm": local response normalisation across the channels of a position (ResponseNormalization in
 /// image_operations.hpp).
 #include <fmt/format.h>
 

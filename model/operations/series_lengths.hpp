@@ -1,5 +1,5 @@
 /// \file
-/// Lengths of series that padding follows: a second input of operations that leave the padding out.
+/// Lengths of padded series: a second input of operations that ignore the padding.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace lockstep::model {
 
-/// True with lengths. Throws std::invalid_argument if the second input is not the lengths of series of `steps` steps.
+/// True if the operation has a second input, the lengths. Throws std::invalid_argument if they are not lengths of
+/// series of `steps` steps.
 inline bool reads_lengths(std::span<const ValueType> inputs, std::int64_t steps) {
   if (inputs.size() < 2) return false;
   if (inputs[1].shape != Shape{1})
@@ -26,14 +27,14 @@ inline bool reads_lengths(std::span<const ValueType> inputs, std::int64_t steps)
   return true;
 }
 
-/// Pools the steps of a series, [steps, columns], up to its length.
+/// Pools the steps of a series [steps, columns] up to its length.
 class SeriesPool {
  public:
   SeriesPool() = default;
   SeriesPool(PaddedSeries::Pool pool, const Shape& in) : series_{.steps = in.extents()[0], .pool = pool} {}
   bool is_used() const noexcept { return series_.steps > 0; }
 
-  /// Operands of a node whose inputs are a series and its lengths.
+  /// The node's inputs are a series and its lengths.
   void forward(const NodePass& node) const {
     node.pass.sequences().pool_series_forward(series_, node.in(), node.in(1), node.out());
   }

@@ -1,5 +1,5 @@
 /// \file
-/// "softmax": shares of 1 along the last extent. The loss of classes has its own: this is for within a network.
+/// "softmax": along the last extent. For use within a network: the loss of classes applies its own softmax.
 #include <fmt/format.h>
 
 #include "model/operations/plain_operation.hpp"

@@ -1,6 +1,6 @@
 /// \file
-/// "subsample": every stride-th pixel, new channels zero, half of them before the old ones and half behind: the
-/// shortcut without parameters of narrow residual networks (He et al. 2015, option A).
+/// "subsample": takes every stride-th pixel and adds zero channels, half of them before and half after the input's. It
+/// is the parameter-free shortcut of narrow residual networks (He et al. 2015, option A).
 #include <stdexcept>
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 /// \file
-/// "time-major": tokens in the order that recurrent operations read, all samples' first positions first. Rewrites
-/// (model/graph/rewrites.hpp) put it behind the network's input, where a row is one number.
+/// "time-major": reorders tokens for recurrent operations: the first positions of all samples come first. Rewrites
+/// (model/graph/rewrites.hpp) add it after the network's input, where a row is one number.
 #include "model/graph/operation.hpp"
 
 namespace lockstep::model {

@@ -1,6 +1,6 @@
 /// \file
-/// "tokens": whole numbers of a sample as tokens. The reader of network files puts it between an input of numbers and
-/// an embedding, and between lengths of series and the layers that leave out padding.
+/// "tokens": reads whole numbers of a sample as tokens. The reader of network files adds it between an input of numbers
+/// and an embedding, and between lengths of series and layers that ignore padding.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace lockstep::model {
 
 namespace {
 
-/// Numbers reach a network as float32, which holds whole numbers up to here.
+/// Largest vocabulary: numbers reach a network as float32, which is exact for whole numbers up to 2^24.
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
 
 class TokensOperation final : public Operation {
@@ -35,7 +35,7 @@ class TokensOperation final : public Operation {
   OperationNeeds needs() const override { return {}; }
   LayerPlan plan(const NodeView& /*node*/) const override { return {}; }
   std::vector<LayerPlan> lines(const NodeView& /*node*/) const override { return {}; }
-  /// From the samples as they were read: the network's input may be scaled, or rounded to bfloat16.
+  /// Reads Pass::samples, since the network's input may be scaled or rounded to bfloat16.
   void forward(const NodePass& node) const override {
     node.pass.sequences().to_tokens(node.pass.samples, range_, node.by_sample(node.out(), range_.count));
   }

@@ -1,5 +1,5 @@
 /// \file
-/// "transpose": the extents of a value in another order.
+/// "transpose": permutes the extents of a value.
 #include <stdexcept>
 #include <vector>
 

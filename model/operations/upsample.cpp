@@ -1,7 +1,7 @@
 /// \file
-/// "upsample": a value several times as large along all extents but the channels. Mode nearest has every place several
-/// times: it is the gradient of a sum over windows that lie side by side, and its own gradient is such a sum. Mode
-/// linear interpolates between places.
+/// "upsample": enlarges a value by whole factors along all extents but the channels. Mode nearest repeats each
+/// position: it is the gradient of a sum over adjacent windows, and its own gradient is such a sum. Mode linear
+/// interpolates between positions.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ class UpsampleOperation final : public PlainOperation {
   Numbers factor_;
   bool linear_;
   LinearUpsampling shape_{};
-  AveragePool sums_{};  ///< whose gradient mode nearest is
+  AveragePool sums_{};  ///< its gradient is the forward of mode nearest
 };
 
 }  // namespace
