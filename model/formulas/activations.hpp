@@ -17,7 +17,7 @@ LOCKSTEP_HOST_DEVICE float activate(float v) {
   return v;
 }
 
-/// The gradient before the activation from the gradient after it, given y = activate(v).
+/// Returns the gradient before the activation, given the gradient after it and y = activate(v).
 template <Activation kActivation>
 LOCKSTEP_HOST_DEVICE float gradient_before(float y, float d_y) {
   if constexpr (kActivation == Activation::relu) return y > 0 ? d_y : 0.0f;

@@ -1,7 +1,7 @@
 /// \file
 /// The formulas of augmentation.hpp: the draws of a sample, the source of its pixels, and the affine map per channel
-/// that combines colour and normalisation. Reference, CPU and GPU share these draws. Discrete draws (offsets,
-/// rectangles, flips) use integers alone, so that rounding cannot make devices differ.
+/// that combines colour and normalisation. Reference, CPU and GPU share this code. Discrete draws (offsets, rectangles,
+/// flips) use only integers, so rounding cannot make devices differ.
 ///
 /// A sample draws groups of words, philox_words(group, 0, kAugmentationStream, 0) under its key:
 ///
@@ -28,7 +28,8 @@
 
 namespace lockstep::model::formulas {
 
-/// An order of the directions: direction i (0 depth, 1 height, 2 width) of the crop is direction of[i] of the output.
+/// A permutation of the directions: direction i of the crop (0 depth, 1 height, 2 width) becomes direction of[i] of the
+/// output.
 struct AxisOrder {
   std::int8_t of[3];
 };
@@ -36,17 +37,16 @@ struct AxisOrder {
 inline constexpr AxisOrder kAxisOrders[] = {{{0, 1, 2}}, {{0, 2, 1}}, {{1, 0, 2}},
                                             {{1, 2, 0}}, {{2, 0, 1}}, {{2, 1, 0}}};
 
-/// The numbers of an augmentation, made once per call on the host. Images are at most kLongestSide long in any
-/// direction.
+/// The numbers of an augmentation, computed once per call on the host. Extents are at most kLongestSide.
 inline constexpr std::int64_t kLongestSide = 32768;
 struct AugmentationNumbers {
   std::int32_t in_depth, in_height, in_width, out_depth, out_height, out_width, channels;
   std::int32_t pad, pad_depth;
-  std::uint32_t flip_mask;      ///< a bit for each direction that may be flipped
-  std::uint32_t orders;         ///< number of those of `order` from which a sample draws
-  AxisOrder order[6];           ///< those that keep the shape of the output
+  std::uint32_t flip_mask;      ///< bits of the directions that may be flipped
+  std::uint32_t orders;         ///< number of elements of `order` from which a sample draws
+  AxisOrder order[6];           ///< permutations that keep the shape of the output
   std::uint64_t minimum_share;  ///< smallest share of the area, * 2^32
-  bool scales;                  ///< minimum_area < 1: a rectangle is scaled to `out`
+  bool scales;                  ///< true if minimum_area < 1: a rectangle is scaled to `out`
   float brightness, contrast_low, contrast_span;
   bool per_image;
   float scale[kMaxAugmentedChannels], shift[kMaxAugmentedChannels];
@@ -89,16 +89,16 @@ inline AugmentationNumbers augmentation_numbers(const Augmentation& spec) {
 
 /// The augmentation of one sample.
 struct SampleAugmentation {
-  std::int32_t front, top, left;  ///< corner of the crop in the stored image; pixels outside of it are zero
-  std::int32_t height, width;     ///< extents of the crop; those of `out` if it is not scaled
+  std::int32_t front, top, left;  ///< corner of the crop in the stored image; pixels outside the image are zero
+  std::int32_t height, width;     ///< extents of the crop; equal to those of `out` unless scaled
   bool scaled;
-  std::uint32_t flips;  ///< bits of kFlipWidth and its kin
+  std::uint32_t flips;  ///< kFlipWidth, kFlipHeight and kFlipDepth
   AxisOrder order;
   float brightness;  ///< summand
   float contrast;    ///< factor
 };
 
-/// Evaluation: the central crop, the odd plane, row or column cut off (or added) behind, below and to the right.
+/// For evaluation: the central crop. An odd plane, row or column is cut off (or added) at the back, bottom or right.
 LOCKSTEP_HOST_DEVICE SampleAugmentation central_crop(const AugmentationNumbers& numbers) {
   return {(numbers.in_depth - numbers.out_depth) / 2,
           (numbers.in_height - numbers.out_height) / 2,
@@ -127,8 +127,8 @@ LOCKSTEP_HOST_DEVICE std::uint64_t square_root(std::uint64_t value) {
   return root;
 }
 
-/// (4/3)^(a / 2) * 2^30 for a = signed word * 2^-31: the series of exp(t), t = a ln(4/3) / 2, to its fifth power; |t| <
-/// 0.144, so it is right to 2e-8.
+/// (4/3)^(a / 2) * 2^30 for a = signed word * 2^-31: the series of exp(t), t = a ln(4/3) / 2, up to t^5. |t| < 0.144,
+/// so the error is below 2e-8.
 LOCKSTEP_HOST_DEVICE std::int64_t root_of_aspect(std::uint32_t word) {
   constexpr std::int64_t kOne = std::int64_t{1} << 30;
   constexpr std::int64_t kHalfLogarithm = 154448137;  // ln(4/3) / 2 * 2^30
@@ -140,7 +140,7 @@ LOCKSTEP_HOST_DEVICE std::int64_t root_of_aspect(std::uint32_t word) {
   return kOne + (t * sum >> 30);
 }
 
-/// side * 2^16 times factor * 2^30, rounded to a whole number of pixels from 1 to `most`.
+/// Returns side * factor, rounded to whole pixels from 1 to `most`. side is scaled by 2^16, factor by 2^30.
 LOCKSTEP_HOST_DEVICE std::int32_t rectangle_side(std::uint64_t side, std::int64_t factor, std::int32_t most) {
   const std::uint64_t product = side * static_cast<std::uint64_t>(factor);
   const std::uint64_t pixels = (product + (std::uint64_t{1} << 45)) >> 46;
@@ -148,7 +148,7 @@ LOCKSTEP_HOST_DEVICE std::int32_t rectangle_side(std::uint64_t side, std::int64_
   return static_cast<std::int32_t>(pixels < 1 ? 1 : pixels > limit ? limit : pixels);
 }
 
-/// Training: the draws of the sample with this key.
+/// For training: draws the augmentation of the sample with this key.
 LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumbers& numbers, std::uint64_t key) {
   const auto key_low = static_cast<std::uint32_t>(key), key_high = static_cast<std::uint32_t>(key >> 32);
   const PhiloxWords first = philox_words(0, 0, kAugmentationStream, 0, key_low, key_high);
@@ -165,7 +165,7 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumb
     const std::uint64_t pixels =
         static_cast<std::uint64_t>(numbers.in_height) * static_cast<std::uint64_t>(numbers.in_width);
     const std::uint64_t side = square_root(pixels * share);
-    // A ratio's inverse has the negative exponent: 2^32 - word, except for the one word without a negative.
+    // The inverse ratio has the negated exponent, 2^32 - word. Only the word 2^31 has no negative.
     sample.width = rectangle_side(side, root_of_aspect(second.word[2]), numbers.in_width);
     sample.height = rectangle_side(side, root_of_aspect(0u - second.word[2]), numbers.in_height);
     sample.top = draw_offset(first.word[0], numbers.in_height - sample.height + 1);
@@ -189,7 +189,7 @@ struct CropPixel {
   std::int32_t plane, row, column;
 };
 
-/// The pixel of the crop that a pixel of the output shows.
+/// Returns the pixel of the crop that a pixel of the output shows.
 LOCKSTEP_HOST_DEVICE CropPixel shown_pixel(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
                                            const CropPixel& out) {
   const auto along = [&out](std::int8_t direction) {
@@ -202,14 +202,14 @@ LOCKSTEP_HOST_DEVICE CropPixel shown_pixel(const AugmentationNumbers& numbers, c
           (sample.flips & kFlipWidth) != 0 ? numbers.out_width - 1 - column : column};
 }
 
-/// The source of a scaled row or column: two neighbours of the rectangle and the share of the second.
+/// Source of a scaled row or column: two neighbours in the rectangle and the share of the second.
 struct Tap {
   std::int32_t first, second;
   float share;
 };
 
-/// The source of position `index` among `out` positions that stretch over `in` pixels: centres at half pixels, clamped
-/// at the edges. The position is the fraction ((2 index + 1) in - out) / (2 out).
+/// Returns the source of position `index` if `out` positions are spread over `in` pixels, with half-pixel centres,
+/// clamped at the edges. The position is ((2 index + 1) in - out) / (2 out).
 LOCKSTEP_HOST_DEVICE Tap tap_of(std::int32_t index, std::int32_t in, std::int32_t out) {
   const std::int64_t position = (2 * static_cast<std::int64_t>(index) + 1) * in - out;
   const auto numerator = static_cast<std::uint32_t>(position < 0 ? 0 : position);
@@ -227,12 +227,13 @@ LOCKSTEP_HOST_DEVICE float blend(float top_left, float top_right, float bottom_l
   return top * (1 - row.share) + bottom * row.share;
 }
 
-// ---- Colour and normalisation. Brightness b, contrast f and normalisation are affine in each channel, so one pass
-// over
-// ---- the crop's pixels x (as cropped or scaled, before brightness) for sum and sum of squares of each channel gives
-// ---- gain and offset of y = gain x + offset. Without contrast and per_image no sums are needed.
+// ---- Colour and normalisation ----
+//
+// Brightness b, contrast f and normalisation are affine in each channel: y = gain x + offset. One pass over the crop's
+// pixels x (as cropped or scaled, before brightness) gives sum and sum of squares of each channel, and these give gain
+// and offset. Without contrast and per_image no sums are needed.
 
-/// True if this sample's map needs the channels' sums.
+/// True if the map of this sample needs sums of the channels.
 LOCKSTEP_HOST_DEVICE bool needs_sums(const AugmentationNumbers& numbers, const SampleAugmentation& sample) {
   return numbers.per_image || sample.contrast != 1;
 }
@@ -243,7 +244,7 @@ struct CropMoments {
   double inverse;  ///< 1 / max(deviation after contrast, 1 / sqrt(elements))
 };
 
-/// Computes them from sum and sum of squares of each channel over its `pixels` values; `contrast` as drawn.
+/// Computes the moments from the sum and sum of squares of each channel over `pixels` values. contrast: as drawn.
 LOCKSTEP_HOST_DEVICE CropMoments crop_moments(const double* sums, const double* squares, std::int32_t channels,
                                               double pixels, double contrast) {
   double mean = 0;
@@ -265,13 +266,14 @@ struct Affine {
   float gain, offset;
 };
 
-/// The map of channel c. channel_mean: sum / pixels (ignored if sums are not needed); crop: ignored unless per_image.
+/// Returns the map of channel c. channel_mean: sum / pixels; ignored unless needs_sums(). crop: ignored unless
+/// per_image.
 LOCKSTEP_HOST_DEVICE Affine channel_map(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
                                         const CropMoments& crop, double channel_mean, std::int32_t c) {
   const double contrast = sample.contrast;
   // (x + b - (mean + b)) f + mean + b = f x + (1 - f) mean + b
   const double offset = contrast == 1 ? 0 : (1 - contrast) * channel_mean;
-  if (numbers.per_image) {  // the mean of the crop is then that of x, + b
+  if (numbers.per_image) {  // the mean after brightness is crop.mean + b
     return {static_cast<float>(contrast * crop.inverse), static_cast<float>((offset - crop.mean) * crop.inverse)};
   }
   const auto last = static_cast<std::int32_t>(kMaxAugmentedChannels) - 1;

@@ -9,12 +9,13 @@
 
 namespace lockstep::model::formulas {
 
-/// Rounds to nearest, ties to even; overflow becomes infinity, any NaN the quiet one (0x7fff) that GPUs produce.
+/// Rounds to nearest, ties to even. Overflow becomes infinity; any NaN becomes the quiet NaN 0x7fff, as on GPUs.
 LOCKSTEP_HOST_DEVICE std::uint16_t bfloat16_bits(float value) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
-  // Half a unit of the last kept bit, less one if that bit is 0 (even): a tie then carries only into an odd number.
+  // Adds half a unit of the last kept bit, minus one if that bit is 0 (even), so that a tie carries only into an odd
+  // number.
   bits += 0x7fffu + (bits >> 16 & 1u);
   return static_cast<std::uint16_t>(bits >> 16);
 }

@@ -1,9 +1,9 @@
 /// \file
-/// Dropout (randomness.hpp) as the factor of each element: 1 / (1 - rate) or 0. A product instead of a selection keeps
-/// every NaN.
+/// Dropout (randomness.hpp) as a factor of each element: 1 / (1 - rate) or 0. Multiplication, unlike selection, keeps
+/// each NaN.
 ///
 /// One draw decides four neighbours: loops call dropout_group() once for elements 4g ... 4g + 3 of a sample. If the
-/// columns of a row are no multiple of four, a group reaches over the row's end into the sample's next position.
+/// columns of a row are not a multiple of four, a group may extend into the sample's next position.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace lockstep::model::formulas {
 
-/// The numbers of a dropout, made once per call on the host.
+/// The numbers of a dropout, computed once per call on the host.
 struct DropoutNumbers {
-  std::uint32_t threshold;  ///< least word that keeps its element
+  std::uint32_t threshold;  ///< smallest word that keeps its element
   std::uint32_t stream;
   float factor;  ///< factor of kept elements
 };
@@ -24,18 +24,18 @@ inline DropoutNumbers dropout_numbers(const Dropout& rule) {
   return {static_cast<std::uint32_t>(static_cast<double>(rule.rate) * 0x1p32 + 0.5), rule.stream, 1 / (1 - rule.rate)};
 }
 
-/// The factor of an element, from its word.
+/// Returns the factor of an element, given its word.
 LOCKSTEP_HOST_DEVICE float dropout_factor(const DropoutNumbers& numbers, std::uint32_t word) {
   return word >= numbers.threshold ? numbers.factor : 0.0f;
 }
 
-/// The words of elements 4 * group ... 4 * group + 3 of the sample with this key.
+/// Draws the words of elements 4 * group ... 4 * group + 3 of the sample with this key.
 LOCKSTEP_HOST_DEVICE PhiloxWords dropout_words(const DropoutNumbers& numbers, std::uint64_t key, std::uint64_t group) {
   return philox_words(static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), numbers.stream, 0,
                       static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
 }
 
-/// The factors of four neighbours.
+/// Factors of four consecutive elements.
 struct DropoutGroup {
   float factor[4];
 };
@@ -45,7 +45,7 @@ LOCKSTEP_HOST_DEVICE DropoutGroup dropout_group(const DropoutNumbers& numbers, s
            dropout_factor(numbers, words.word[2]), dropout_factor(numbers, words.word[3])}};
 }
 
-/// The factor of element `index` of the sample: a full draw for one element.
+/// Returns the factor of element `index` of the sample. Costs a full draw.
 LOCKSTEP_HOST_DEVICE float dropout_element(const DropoutNumbers& numbers, std::uint64_t key, std::uint64_t index) {
   const PhiloxWords words = dropout_words(numbers, key, index / 4);
   const std::uint32_t low = index % 2 == 0 ? words.word[0] : words.word[1];
@@ -53,7 +53,7 @@ LOCKSTEP_HOST_DEVICE float dropout_element(const DropoutNumbers& numbers, std::u
   return dropout_factor(numbers, index % 4 < 2 ? low : high);
 }
 
-/// The sample and position of row `row`. samples: number in the batch; positions: number per sample.
+/// Sample and position of a row. samples: number in the batch; positions: number per sample.
 struct RowIndices {
   std::int64_t sample, position;
 };

@@ -1,10 +1,9 @@
 /// \file
-/// Functions of one element and their derivatives, written once for all backends. `Exp` gives a backend's exponential
-/// and its relatives for its number type T: `static T of(T)`, tanh_of, log1p_of, log1p_of_share for numbers in
-/// [0, 1], and normal_share_of, the share of the normal distribution below x. Comparisons are written so that a NaN
-/// stays a NaN.
+/// Functions of one element and their derivatives, written once for all backends. `Exp` provides a backend's functions
+/// for its number type T: the exponential `static T of(T)`, tanh_of, log1p_of, log1p_of_share for numbers in [0, 1],
+/// and normal_share_of, the standard normal distribution function. Comparisons are written so that a NaN stays a NaN.
 ///
-/// A new function is: its name in Function and in operations/elementwise.cpp, its value and slope here, its node in
+/// A new function needs a name in Function and in operations/elementwise.cpp, its value and slope here, and its node in
 /// app/exchange/onnx_operations.cpp.
 #pragma once
 
@@ -46,7 +45,7 @@ LOCKSTEP_HOST_DEVICE T value_of(T x, T parameter) {
   return parameter * x;  // scale
 }
 
-/// The derivative, given x or y as slope_reads() says; scale takes neither.
+/// Returns the derivative. v is x or y, as slope_reads() says; `scale` ignores it.
 template <Function kFunction, class Exp, class T>
 LOCKSTEP_HOST_DEVICE T slope_of(T v, T parameter) {
   if constexpr (kFunction == Function::relu) return v > 0 ? T{1} : T{0};
@@ -72,7 +71,7 @@ LOCKSTEP_HOST_DEVICE T slope_of(T v, T parameter) {
   return parameter;  // scale
 }
 
-/// work.template operator()<function>()
+/// Calls work.template operator()<function>().
 template <class Work>
 void for_function(Function function, const Work& work) {
   switch (function) {

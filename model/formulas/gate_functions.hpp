@@ -1,5 +1,5 @@
 /// \file
-/// The functions of a recurrent cell's gates.
+/// Functions of the gates of a recurrent cell.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace lockstep::model::formulas {
 
-/// As exact as the type.
+/// Functions with the full precision of the type.
 struct GateFunctions {
   template <class T>
   static LOCKSTEP_HOST_DEVICE T sigmoid(T v) {

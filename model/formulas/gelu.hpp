@@ -14,7 +14,7 @@ namespace lockstep::model::formulas {
 inline constexpr double kTwoRootsTwoOverPi = 1.5957691216057307117597842397375;  ///< 2 sqrt(2 / pi)
 inline constexpr double kGeluCubic = 0.044715;
 
-/// 2 u above, and its derivative.
+/// These return 2 u above, and its derivative.
 template <class T>
 LOCKSTEP_HOST_DEVICE T gelu_exponent(T x) {
   return static_cast<T>(kTwoRootsTwoOverPi) * x * (1 + static_cast<T>(kGeluCubic) * x * x);
@@ -24,7 +24,7 @@ LOCKSTEP_HOST_DEVICE T gelu_exponent_derivative(T x) {
   return static_cast<T>(kTwoRootsTwoOverPi) * (1 + 3 * static_cast<T>(kGeluCubic) * x * x);
 }
 
-/// s above: the share of x that passes.
+/// Returns s above: the share of x that passes.
 template <class T>
 LOCKSTEP_HOST_DEVICE T gelu_share(T x) {
   return 1 / (1 + std::exp(-static_cast<T>(kTwoRootsTwoOverPi) * x * (1 + static_cast<T>(kGeluCubic) * x * x)));

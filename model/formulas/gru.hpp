@@ -1,5 +1,5 @@
 /// \file
-/// One unit of a GRU over one step (the formulas of Gru in sequence_operations.hpp), forwards and back.
+/// One unit of a GRU over one step (the formulas of Gru in sequence_operations.hpp), forward and backward.
 #pragma once
 
 #include "model/formulas/gate_functions.hpp"
@@ -7,13 +7,13 @@
 
 namespace lockstep::model::formulas {
 
-/// The three gates of a unit, in the order of the columns of a tensor of gates; or what is added up before them.
+/// The three gates of a unit, or their sums before activation, in the order of the columns of a tensor of gates.
 template <class T>
 struct GruGates {
   T reset, update, candidate;
 };
 
-/// Turns the sums of the input and the products with the state into gates.
+/// Computes the gates from the sums of the input and the products with the state.
 template <class T, class Functions = GateFunctions>
 LOCKSTEP_HOST_DEVICE GruGates<T> gru_activate(const GruGates<T>& inputs, const GruGates<T>& products) {
   const T reset = Functions::sigmoid(inputs.reset + products.reset);
@@ -21,21 +21,21 @@ LOCKSTEP_HOST_DEVICE GruGates<T> gru_activate(const GruGates<T>& inputs, const G
           Functions::tanh(inputs.candidate + reset * products.candidate)};
 }
 
-/// The unit's state after the step.
+/// Returns the state of the unit after the step.
 template <class T>
 LOCKSTEP_HOST_DEVICE T gru_step(const GruGates<T>& gates, T before) {
   return gates.candidate + gates.update * (before - gates.candidate);
 }
 
-/// Results of a backward step: gradients of the inputs' sums and of the products, and the part of the gradient of the
-/// state before that passes by the gates.
+/// Results of a backward step: gradients of the sums of the input and of the products, and the gradient of the previous
+/// state without the part through the products.
 template <class T>
 struct GruGradients {
   GruGates<T> inputs, products;
   T before;
 };
 
-/// product: that of the candidate. d: the whole gradient of h(t), from above and from the next step.
+/// product: of the candidate (the third gate). d: the total gradient of h(t), from the next layer and the next step.
 template <class T>
 LOCKSTEP_HOST_DEVICE GruGradients<T> gru_step_back(const GruGates<T>& gates, T product, T before, T d) {
   const auto& [reset, update, candidate] = gates;

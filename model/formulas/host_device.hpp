@@ -1,6 +1,6 @@
 /// \file
-/// LOCKSTEP_HOST_DEVICE marks a formula of a few operations: one source for the kernels of a GPU and for loops on the
-/// host. Always inlined, because a loop that is compiled for several instruction sets (cpu/clones.hpp) needs it so.
+/// LOCKSTEP_HOST_DEVICE marks a short formula that kernels of a GPU and loops on the host share. It is always inlined,
+/// because loops that are compiled for several instruction sets (cpu/clones.hpp) need that.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,5 +1,5 @@
 /// \file
-/// One unit of an LSTM over one step (the formulas of Lstm in sequence_operations.hpp), forwards and back.
+/// One unit of an LSTM over one step (the formulas of Lstm in sequence_operations.hpp), forward and backward.
 #pragma once
 
 #include "model/formulas/gate_functions.hpp"
@@ -13,7 +13,7 @@ struct LstmGates {
   T input, forget, cell, output;
 };
 
-/// The gates of unit k, one in each of four rows.
+/// Stores the gates of unit k, one in each of four rows.
 template <class T, int kUnits>
 LOCKSTEP_HOST_DEVICE void put_gates(const LstmGates<T>& gates, int k, T (&rows)[4][kUnits]) {
   rows[0][k] = gates.input;
@@ -34,21 +34,21 @@ LOCKSTEP_HOST_DEVICE LstmGates<T> lstm_activate(const LstmGates<T>& z) {
           Functions::sigmoid(z.output)};
 }
 
-/// The unit's state after the step.
+/// Returns the state of the unit after the step.
 template <class T, class Functions = GateFunctions>
 LOCKSTEP_HOST_DEVICE LstmState<T> lstm_step(const LstmGates<T>& gates, T cell_before) {
   const T cell = gates.forget * cell_before + gates.input * gates.cell;
   return {cell, gates.output * Functions::tanh(cell)};
 }
 
-/// Results of a backward step: gradients of the sums before the gates, and of the cell before the step.
+/// Results of a backward step: gradients of the gates' sums before activation, and of the cell before the step.
 template <class T>
 struct LstmGradients {
   LstmGates<T> sums;
   T cell_before;
 };
 
-/// d_hidden: the whole gradient of h(t), from above and from the next step. d_cell: gradient of c(t) from the next
+/// d_hidden: total gradient of h(t), from the next layer and the next step. d_cell: gradient of c(t) from the next
 /// step.
 template <class T, class Functions = GateFunctions>
 LOCKSTEP_HOST_DEVICE LstmGradients<T> lstm_step_back(const LstmGates<T>& gates, T cell_before, T cell, T d_hidden,

@@ -1,6 +1,6 @@
 /// \file
-/// Moments for norms. Variances come from double sums, E[x^2] - E[x]^2. A negative one, which only rounding causes,
-/// becomes zero; a NaN stays a NaN.
+/// Moments for norms. Variances come from double sums, E[x^2] - E[x]^2. Rounding may make it negative; it then becomes
+/// zero. A NaN stays a NaN.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@ struct Moments {
   double mean, variance;
 };
 
-/// Moments of `count` values; the variance is the biased one. Zeros without values, so that an empty batch makes no
-/// NaN.
+/// Returns the moments of `count` values, with the biased variance. Both are zero without values, so an empty batch
+/// gives no NaN.
 LOCKSTEP_HOST_DEVICE Moments moments_of(double sum, double squares, double count) {
   const double share = count > 0 ? 1 / count : 0;
   const double mean = sum * share;
@@ -24,7 +24,7 @@ LOCKSTEP_HOST_DEVICE Moments moments_of(double sum, double squares, double count
   return {mean, variance < 0 ? 0 : variance};
 }
 
-/// The variance for running statistics; that of a single value stays as it is.
+/// Returns the unbiased variance for running statistics. The variance of a single value does not change.
 LOCKSTEP_HOST_DEVICE double unbiased_variance(double variance, double count) {
   return count > 1 ? variance * (count / (count - 1)) : variance;
 }

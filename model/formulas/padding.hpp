@@ -1,5 +1,5 @@
 /// \file
-/// Series that padding follows (PaddedSeries in sequence_operations.hpp).
+/// Padded series (PaddedSeries in sequence_operations.hpp).
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace lockstep::model::formulas {
 
-/// The length, within the steps that there are.
+/// Returns the length, clamped to [0, steps].
 LOCKSTEP_HOST_DEVICE std::size_t steps_of_length(std::int32_t length, std::size_t steps) {
   if (length <= 0) return 0;
   return static_cast<std::size_t>(length) < steps ? static_cast<std::size_t>(length) : steps;
 }
 
-/// The mark of row `row` of `rows` (SequenceOperations::padded_rows).
+/// Returns the mark of row `row` of `rows` (SequenceOperations::padded_rows).
 LOCKSTEP_HOST_DEVICE std::int32_t padded_row(std::size_t row, const std::int32_t* lengths, std::size_t samples,
                                              std::size_t rows, PaddedRows kind) {
   const std::size_t steps = rows / samples;

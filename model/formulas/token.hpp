@@ -8,7 +8,7 @@
 
 namespace lockstep::model::formulas {
 
-/// The token that the number is; the nearest one of the vocabulary for others.
+/// Converts a number to a token. Numbers outside the vocabulary become the nearest token.
 template <class Number>
 LOCKSTEP_HOST_DEVICE std::int32_t token(Number number, std::int64_t vocabulary) {
   const auto value = static_cast<double>(number);

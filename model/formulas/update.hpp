@@ -13,8 +13,8 @@ namespace lockstep::model::formulas {
 struct UpdateScalars {
   float rate;  ///< lars, lamb: includes the slice's ratio, see with_ratio()
   float factor, limit;
-  float keep;   ///< factor of a weight after decoupled decay; 1 for lars and lamb …
-  float decay;  ///< … which add their decay to the gradient
+  float keep;   ///< factor of a weight for decoupled decay; 1 for lars and lamb
+  float decay;  ///< decay of lars and lamb, which is part of their step
   float mu, beta1, beta2, epsilon, correction1, correction2;
   float average_keep, average_take;
 };
@@ -25,12 +25,12 @@ LOCKSTEP_HOST_DEVICE constexpr bool keeps_velocity(OptimizerKind kind) {
 LOCKSTEP_HOST_DEVICE constexpr bool keeps_moments(OptimizerKind kind) {
   return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
 }
-/// True if the step of a slice depends on norms over it, which a preceding pass computes (UpdateArenas::norms).
+/// True if the rule needs norms of each slice, which an earlier pass computes (UpdateArenas::norms).
 LOCKSTEP_HOST_DEVICE constexpr bool needs_norms(OptimizerKind kind) {
   return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
 }
 
-/// `rate_scale`: the slice's.
+/// rate_scale: UpdateSlice::rate_scale.
 LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(OptimizerKind kind, const UpdateRule& rule, float factor,
                                                   bool decayed, float rate_scale = 1) {
   const float decay = decayed ? rule.weight_decay : 0;
@@ -52,10 +52,10 @@ LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(OptimizerKind kind, const Upda
 }
 
 // Norms. UpdateArenas::norms[2 s] is the sum of squares of the weights of slice s before the update. norms[2 s + 1] is
-// that of its clipped gradients (lars) or directions (lamb). Both are 0 for a slice that is not decayed, so its ratio
-// is 1.
+// the sum of squares of its clipped gradients (lars) or directions (lamb). Both are 0 for a slice that is not decayed,
+// so its ratio is 1.
 
-/// The factor of a slice's learning rate.
+/// Returns the factor of a slice's learning rate.
 LOCKSTEP_HOST_DEVICE float trust_ratio(OptimizerKind kind, const UpdateRule& rule, double weight_squares,
                                        double other_squares) {
   if (weight_squares == 0 || other_squares == 0) return 1;
@@ -69,14 +69,14 @@ LOCKSTEP_HOST_DEVICE UpdateScalars with_ratio(UpdateScalars scalars, float ratio
   return scalars;
 }
 
-/// The gradient after both clips. A NaN passes them.
+/// Returns the gradient after clipping by norm and by value. A NaN stays a NaN.
 LOCKSTEP_HOST_DEVICE float clipped(const UpdateScalars& scalars, float g) {
   g = g * scalars.factor;
   g = g > scalars.limit ? scalars.limit : g;
   return g < -scalars.limit ? -scalars.limit : g;
 }
 
-/// Both moments take in g, a clipped gradient. Returns the step at a learning rate of 1.
+/// Adds g, a clipped gradient, to both moments. Returns the step for a learning rate of 1.
 LOCKSTEP_HOST_DEVICE float moments_step(const UpdateScalars& scalars, float g, float& state1, float& state2) {
   const float m = scalars.beta1 * state1 + (1 - scalars.beta1) * g;
   const float s = scalars.beta2 * state2 + (1 - scalars.beta2) * g * g;
@@ -85,14 +85,14 @@ LOCKSTEP_HOST_DEVICE float moments_step(const UpdateScalars& scalars, float g, f
   return (m * scalars.correction1) / (std::sqrt(s * scalars.correction2) + scalars.epsilon);
 }
 
-/// The first pass of lamb: its direction u, which overwrites the gradient; the weight stays unchanged.
+/// First pass of lamb: returns the direction u, which replaces the gradient. The weight does not change.
 LOCKSTEP_HOST_DEVICE float lamb_direction(const UpdateScalars& scalars, float w, float g, float& state1,
                                           float& state2) {
   return moments_step(scalars, clipped(scalars, g), state1, state2) + scalars.decay * w;
 }
 
-/// The new weight; state1 and state2 are read and written if the rule keeps them. Exception lamb: g is the direction of
-/// the first pass, which has written the states.
+/// Returns the new weight. Updates state1 and state2 if the rule has them. For lamb, g is the direction from the first
+/// pass, which has already updated the states.
 template <OptimizerKind kKind>
 LOCKSTEP_HOST_DEVICE float updated(const UpdateScalars& scalars, float w, float g, float& state1, float& state2) {
   if constexpr (kKind == OptimizerKind::lamb) {
@@ -120,7 +120,8 @@ LOCKSTEP_HOST_DEVICE float averaged(const UpdateScalars& scalars, float average,
   return scalars.average_keep * average + scalars.average_take * w;
 }
 
-/// A statistic moves towards g, the step's value; its average is itself. Clips, decay and rules do not apply.
+/// Returns the new value of a statistic, which moves towards g, the value of this step. Clipping, decay and rules do
+/// not apply. The average of a statistic is the statistic itself.
 LOCKSTEP_HOST_DEVICE float updated_statistic(const UpdateRule& rule, float w, float g) {
   return rule.statistics_decay * w + (1 - rule.statistics_decay) * g;
 }
