@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kCacheFriendly = 256;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// Below a few huge pages, rounding would cost more memory than the TLB misses cost time.
+/// Below a few huge pages, rounding up wastes more memory than it saves in TLB misses.
 std::size_t alignment_for(std::size_t bytes, std::size_t alignment) {
   return std::max({alignment, kCacheFriendly, bytes >= 2 * kHugePage ? kHugePage : std::size_t{1}});
 }
@@ -25,7 +25,7 @@ void* ArenaMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
   void* block = std::aligned_alloc(unit, rounded);
   if (block == nullptr) throw std::bad_alloc();
-  // Advice only: a system that declines it uses small pages.
+  // This is only advice: a system may ignore it and use small pages.
   if (unit >= kHugePage) static_cast<void>(madvise(block, rounded, MADV_HUGEPAGE));
   return block;
 }

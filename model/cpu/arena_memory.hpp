@@ -1,13 +1,13 @@
 /// \file
-/// Memory for tensors on the host.
+/// Memory of tensors on the host.
 #pragma once
 
 #include <memory_resource>
 
 namespace lockstep::model::cpu {
 
-/// Memory from the system, at least 256-byte aligned; large blocks are offered huge pages (a TLB entry then covers
-/// 2 MiB instead of 4 KiB).
+/// Allocates from the system, at least 256-byte aligned. Requests huge pages for large blocks, so that a TLB entry
+/// covers 2 MiB instead of 4 KiB.
 class ArenaMemory final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;

@@ -11,8 +11,8 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Queries of a tile: whole tiles of a product. A context of 128 computes five eighths of the scores, one of 1,024 a
-/// little more than a half.
+/// Queries per tile: a multiple of the rows of a product's tile. Causal attention with a context of 128 computes five
+/// eighths of the scores, with 1,024 a little more than half.
 constexpr std::size_t kTile = 36, kBf16Tile = 32;
 
 /// Sizes of the problem, and offsets of the heads.
@@ -26,7 +26,7 @@ struct Sizes {
         width(heads * head),
         joint(3 * width),
         scale(1 / std::sqrt(static_cast<float>(shape.head_size))) {}
-  /// Offset of the first element of head `index`, counted over all samples, in a tensor of rows of `stride`.
+  /// Offset of the first element of head `index` (counted over all samples), in a tensor with rows of `stride`.
   std::size_t offset(std::size_t index, std::size_t stride) const {
     return index / heads * context * stride + index % heads * head;
   }
@@ -37,7 +37,7 @@ struct Sizes {
   float scale;
 };
 
-/// The dropout of a head's probabilities; does nothing at rate 0.
+/// Dropout of the probabilities of a head; does nothing at rate 0.
 class HeadDropout {
  public:
   HeadDropout(const Attention& shape, const Tensor& dropout_keys, const Sizes& size, std::size_t index)
@@ -47,7 +47,7 @@ class HeadDropout {
     first_ = static_cast<std::uint64_t>(index % size.heads) * context_ * context_;
   }
   bool active() const noexcept { return active_; }
-  /// Factors of the keys [0, known) of a query; 0 beyond.
+  /// Writes the factors of keys [0, known) of a query; 0 beyond.
   void factors(std::size_t query, std::size_t known, std::span<float> out) const {
     dropout_factors(numbers_, key_, first_ + query * context_, out.first(known));
     std::ranges::fill(out.subspan(known), 0.0f);
@@ -60,7 +60,7 @@ class HeadDropout {
   std::uint64_t key_ = 0, first_ = 0;
 };
 
-/// Queries [first, end) of a head, which see keys of [0, keys): up to their own, or all.
+/// Queries [first, end) of a head, which see only keys in [0, keys): up to the last query, or all.
 struct Tile {
   Tile(const Attention& shape, std::size_t begin, std::size_t behind)
       : first(begin),
@@ -74,7 +74,7 @@ std::size_t keys_of(const Attention& shape, std::size_t query) {
   return static_cast<std::size_t>(shape.keys_of(static_cast<std::int64_t>(query)));
 }
 
-/// The keys [first, end) that the queries of a head see.
+/// The range of keys that each query of a head sees.
 class HeadKeys {
  public:
   HeadKeys(const Attention& shape, const AttentionMask& mask, const Sizes& size, std::size_t index) : shape_(shape) {
@@ -92,7 +92,7 @@ class HeadKeys {
     return places_ == nullptr ? 0 : query - static_cast<std::size_t>(places_[query]);
   }
   std::size_t end(std::size_t query) const { return std::max(first(query), std::min(keys_of(shape_, query), length_)); }
-  /// The part of a row of a tile that the query sees. The part before it becomes zero.
+  /// Returns the part of a tile's row from the first visible key on. Zeroes the part before it.
   std::span<float> seen(std::size_t query, std::span<float> row) const {
     std::ranges::fill(row.first(first(query)), 0.0f);
     return row.subspan(first(query));
@@ -112,23 +112,23 @@ class HeadColumns {
       : tensor_(tensor), first_(first), width_(width), stride_(static_cast<std::size_t>(tensor.columns)) {}
 
   bool in_bf16() const noexcept { return tensor_.type == ElementType::bfloat16; }
-  /// Rows from `row` on as a factor.
+  /// Returns the rows from `row` on as a factor.
   Bf16Factor from(std::size_t row) const { return {tensor_, first_ + row * stride_, stride_}; }
   Bf16Factor turned() const { return {tensor_, first_, stride_, true}; }
   float* floats(std::size_t row) const { return static_cast<float*>(tensor_.data) + first_ + row * stride_; }
-  /// A row as floats, in `memory` where it is in bf16.
+  /// Returns a row as floats. A row in bf16 is converted to `memory`.
   std::span<const float> row(std::size_t row, std::span<float> memory) const {
     if (!in_bf16()) return {floats(row), width_};
     widen({halves(row), width_}, memory);
     return memory.first(width_);
   }
-  /// Rounds `rows` rows that follow each other in `from`.
+  /// Rounds `rows` consecutive rows of `from` into the tensor.
   void round(std::span<const float> from, std::size_t row, std::size_t rows) const {
     for (std::size_t i = 0; i < rows; ++i) {
       round_to_bf16(from.subspan(i * width_, width_), {halves(row + i), width_});
     }
   }
-  /// Asks for rows that are read after the next products.
+  /// Prefetches rows that are read after the next products.
   void prefetch(std::size_t row, std::size_t rows) const {
     constexpr std::size_t kLine = 64;
     const std::size_t bytes = size_of(tensor_.type);
@@ -145,8 +145,8 @@ class HeadColumns {
   std::size_t first_, width_, stride_;
 };
 
-/// Memory of one thread: three tiles, three factors that the tiles share, and, for tensors in bf16, sums of a tile of
-/// queries and of all keys and values.
+/// Memory of one thread: three tiles, three factors that the tiles share, and, for tensors in bf16, fp32 gradients of a
+/// tile of queries and of all keys and values.
 struct Workspace {
   Workspace(const Sizes& size, std::span<float> all)
       : one(all.first(tile(size))),
@@ -232,7 +232,7 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
     const HeadColumns q = part(joint, 0), k = part(joint, 1), v = part(joint, 2), d_q = part(d_joint, 0),
                       d_k = part(d_joint, 1), d_v = part(d_joint, 2), out(y, first_out, size.head),
                       d_out(d_y, first_out, size.head);
-    // Gradients in bf16 are summed in fp32 first.
+    // Gradients that are stored in bf16 are first summed in fp32.
     const bool stored = d_q.in_bf16();
     const std::size_t stride = stored ? size.head : size.joint;
     float* const key_sums = stored ? own.d_keys.data() : d_k.floats(0);
@@ -245,7 +245,7 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
                                   unit);
     const HeadDropout dropout(shape, dropout_keys, size, index);
     const HeadKeys seen(shape, mask, size, index);
-    // The last tile sees all keys and writes their gradients; the tiles before it add to them.
+    // The last tile sees all keys and writes their gradients; the other tiles add to them.
     Accumulate accumulate = Accumulate::no;
     for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
       const Tile tile(shape, (end - 1) / size.tile * size.tile, end);

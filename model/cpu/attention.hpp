@@ -1,11 +1,11 @@
 /// \file
-/// Causal attention on the CPU, a head of a sample at a time, in tiles of queries. A tile's scores against the keys up
-/// to its last query stay in the cache from the product that makes them to the product that consumes them. Scores that
-/// the mask hides beyond a tile are never computed. Nothing of context x context is kept: the backward pass recomputes
-/// the probabilities from the logs of their sums (Dao et al., "FlashAttention", 2022, on one level of memory).
+/// Attention on the CPU, one head of one sample at a time, in tiles of queries. The scores of a tile stay in the cache
+/// between the product that computes them and the product that reads them. Causal attention computes no scores for keys
+/// after the last query of a tile. No context x context matrix is stored: backward recomputes the probabilities from
+/// the logs of their sums (Dao et al., "FlashAttention", 2022, on one level of memory).
 ///
-/// Within a tile, masked scores have a probability of zero, so a NaN there also reaches the queries before it. In bf16
-/// so does one among the keys up to the next multiple of 32.
+/// Within a tile, masked scores have probability zero. A NaN in a masked key therefore still reaches all queries of its
+/// tile. In bf16 this also holds for keys up to the next multiple of 32.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace lockstep::model::cpu {
 
-/// Floats of workspace that each of the two functions needs for `threads` threads.
+/// Floats of workspace that each of the two functions below needs for `threads` threads.
 std::size_t attention_workspace(const Attention& shape, std::size_t threads, Bf16Unit unit) noexcept;
 
 /// Implement SequenceOperations::attention_forward and attention_backward.

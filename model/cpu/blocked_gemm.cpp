@@ -22,23 +22,22 @@ constexpr std::size_t kLine = 16;        ///< floats
 constexpr std::size_t kMaxRows = 12;     ///< rows of a tile
 constexpr std::size_t kMaxColumns = 32;  ///< columns of a tile
 
-/// Selects where a tile reads its rows of a: in a panel [inner][rows], or in the factor, rows `a_stride` elements
-/// apart.
+/// Selects if a tile reads a in place, with rows `a_stride` elements apart, or in a panel [inner][rows].
 enum class InPlace : bool { no, yes };
-/// Selects what a tile does with b: it reads a panel, or rows of the factor, which it leaves in a panel for the tiles
-/// below it. Packing costs nothing then: a tile's time is that of its products.
+/// Selects if a tile reads rows of the factor b and packs them into a panel for the tiles below it, or reads a packed
+/// panel. Packing in a tile costs no time: the multiplications limit it.
 enum class Packs : bool { no, yes };
-constexpr std::size_t kStepsAhead = 12;  ///< steps from what is packed to what is fetched
+constexpr std::size_t kStepsAhead = 12;  ///< inner steps between packing and prefetching
 
 /// Operands of a tile of c; the number of its rows is a template argument.
 struct TileOperands {
   std::size_t inner = 0;
   const float* a = nullptr;
   std::size_t a_stride = 0;
-  const float* b = nullptr;  ///< a panel [inner][tile's columns], or where it is to be packed from
+  const float* b = nullptr;  ///< panel [inner][columns of the tile], or the rows of b to pack
   std::size_t b_stride = 0;
-  float* packed = nullptr;      ///< the panel to be packed
-  const float* next = nullptr;  ///< rows of b that later tiles read, as wide as a tile
+  float* packed = nullptr;      ///< panel that the tile packs
+  const float* next = nullptr;  ///< rows of b that later tiles read, as wide as a tile; prefetched
   std::size_t next_stride = 0;
   std::size_t fetches = 1;  ///< rows of `next` every kStepsPerFetch steps
   float* c = nullptr;
@@ -47,16 +46,16 @@ struct TileOperands {
 };
 using Tile = void (*)(const TileOperands& operands);
 
-/// A panel is fetched by up to so many tiles of the panel before it.
+/// Up to this many tiles of a panel prefetch the next panel.
 constexpr std::size_t kStepsPerFetch = 8;
 
-// Accessed by memcpy, because rows of c may be unaligned.
+// Loaded and stored by memcpy, because rows of c may be unaligned.
 using Sixteen = float __attribute__((vector_size(64)));
 using Eight = float __attribute__((vector_size(32)));
 using Four = float __attribute__((vector_size(16)));
 
-// The same text for each instruction set. Vector code is lowered in the function that defines it, before any inlining,
-// so a common inline function would be compiled for the baseline.
+// A macro, because the compiler lowers vector code in the function that defines it, before inlining: a common inline
+// function would be compiled for the baseline instruction set.
 #define LOCKSTEP_TILE(name, Vector, attribute)                                                                    \
   template <std::size_t kRows, std::size_t kVectors, InPlace kInPlace, Packs kPacks>                              \
   attribute void name(const TileOperands& o) {                                                                    \
@@ -122,16 +121,16 @@ LOCKSTEP_TILE(tile_of_sixteens, Sixteen, LOCKSTEP_TARGET("x86-64-v4"))
 LOCKSTEP_TILE(tile_of_eights, Eight, LOCKSTEP_TARGET("x86-64-v3"))
 #undef LOCKSTEP_TILE
 
-/// By number of rows.
+/// Tiles by number of rows.
 using Tiles = std::array<Tile, kMaxRows + 1>;
 
 struct Kernels {
   const char* instruction_set = nullptr;
   std::size_t rows = 0, columns = 0;    ///< extents of a whole tile
-  std::size_t inner = 0;                ///< most steps of a block
+  std::size_t inner = 0;                ///< maximum inner dimension of a block
   Tiles wide{}, wide_in_place{};        ///< two vectors wide
   Tiles narrow{}, narrow_in_place{};    ///< one vector wide, for the last columns
-  Tiles packing{}, packing_in_place{};  ///< two vectors wide, of a panel that they pack
+  Tiles packing{}, packing_in_place{};  ///< two vectors wide; they pack the panel
 };
 
 template <std::size_t... kRows>
@@ -172,7 +171,7 @@ const Kernels& kernels() {
   return chosen;
 }
 
-/// Nearly equal blocks, as a function of the inner dimension alone.
+/// Returns the inner dimension of a block. Blocks are nearly equal and depend on `inner` alone.
 std::size_t block_inner(std::size_t inner) {
   const std::size_t blocks = (inner + kernels().inner - 1) / kernels().inner;
   return (inner + blocks - 1) / blocks;
@@ -181,7 +180,7 @@ std::size_t block_inner(std::size_t inner) {
 std::size_t rounded_up(std::size_t count, std::size_t granule) { return (count + granule - 1) / granule * granule; }
 
 /// Packs panels [inner][kWidth], one after another, from consecutive rows: lane l of step p of panel q is source[p *
-/// stride + q * kWidth + l]. Goes step by step through a few panels at once, because rows are often pages apart.
+/// stride + q * kWidth + l]. Packs a few panels at once, step by step, because rows are often pages apart.
 template <std::size_t kWidth>
 LOCKSTEP_INLINE void pack_whole_along(const float* source, std::size_t stride, std::size_t inner, std::size_t panels,
                                       float* packed) {
@@ -200,7 +199,7 @@ LOCKSTEP_INLINE void pack_whole_along(const float* source, std::size_t stride, s
   }
 }
 
-/// Packs one panel [inner][width] of `lanes` lanes; the others become zero.
+/// Packs one panel [inner][width] with `lanes` lanes; further lanes become zero.
 void pack_along(const float* source, std::size_t stride, std::size_t inner, std::size_t lanes, std::size_t width,
                 float* panel) {
   for (std::size_t p = 0; p < inner; ++p, source += stride, panel += width) {
@@ -221,8 +220,8 @@ LOCKSTEP_CLONES void pack_panels_along(const float* source, std::size_t stride, 
   }
 }
 
-/// The same for a transposed source, lane l of step p is source[l * stride + p]: transposes squares of four. The lanes
-/// from `lanes` to `filled` become zero.
+/// Like pack_along() for a transposed source: lane l of step p is source[l * stride + p]. Transposes squares of four.
+/// Lanes [lanes, filled) become zero.
 LOCKSTEP_CLONES void pack_across(const float* source, std::size_t stride, std::size_t inner, std::size_t lanes,
                                  std::size_t filled, std::size_t width, float* panel) {
   std::size_t lane = 0;
@@ -262,12 +261,12 @@ LOCKSTEP_CLONES void pack_across(const float* source, std::size_t stride, std::s
   }
 }
 
-/// The same for sixteen lanes.
+/// Like pack_across() for sixteen lanes.
 LOCKSTEP_TARGET("x86-64-v4")
 void pack_sixteen_across(const float* source, std::size_t stride, std::size_t inner, std::size_t width, float* panel) {
   std::size_t p = 0;
   for (; p + 4 <= inner; p += 4) {
-    // Row i of each square of four: four steps of the lanes i, 4 + i, 8 + i, 12 + i.
+    // rows[i] has row i of each square of four: four steps of lanes i, 4 + i, 8 + i and 12 + i.
     Sixteen rows[4];
     for (std::size_t i = 0; i < 4; ++i) {
       Four squares[4];
@@ -306,7 +305,8 @@ void pack_panel_across(const float* source, std::size_t stride, std::size_t inne
   if (lane < width) pack_across(source + lane * stride, stride, inner, lanes - lane, width - lane, width, panel + lane);
 }
 
-/// Packs the columns of b [inner, columns] in panels as wide as a tile; the last one is half as wide if that is enough.
+/// Packs the columns of b [inner, columns] in panels as wide as a tile. The last panel is half as wide if that
+/// suffices.
 void pack_columns(const Factor& b, std::size_t inner, std::size_t columns, float* packed) {
   const std::size_t whole = kernels().columns;
   std::size_t o = 0;
@@ -324,7 +324,7 @@ void pack_columns(const Factor& b, std::size_t inner, std::size_t columns, float
   }
 }
 
-/// Packs the rows of a [rows, inner] in panels of `height`, the last one with fewer.
+/// Packs the rows of a [rows, inner] in panels of `height` rows; the last one may have fewer.
 void pack_rows(const Factor& a, std::size_t inner, std::size_t rows, std::size_t height, float* packed) {
   std::size_t i = 0;
   if (a.transposed) {
@@ -358,37 +358,37 @@ Workspace& workspace() {
   return own;
 }
 
-/// Panels of a right factor, each of `inner` steps, for `columns` columns.
+/// Panels of a right factor [inner, columns].
 struct Panels {
   const float* data = nullptr;
   std::size_t inner = 0, columns = 0;
-  float* memory = nullptr;                   ///< `data` if the panels are still to be packed, each before its first use
-  Factor source = {};                        ///< from here
-  PanelOrder order = PanelOrder::ascending;  ///< ascending if they are still to be packed
+  float* memory = nullptr;                   ///< equals `data` if panels must be packed before first use
+  Factor source = {};                        ///< the factor to pack
+  PanelOrder order = PanelOrder::ascending;  ///< ascending if panels must be packed
 };
 
-/// Height of a panel: whole groups of four rows for a partial tile, because they pack fastest.
+/// Returns the height of a panel: for a partial tile whole groups of four rows, because these pack fastest.
 std::size_t panel_height(std::size_t rows) {
   const std::size_t most = kernels().rows, panels = (rows + most - 1) / most;
   return std::min(most, rounded_up((rows + panels - 1) / panels, 4));
 }
 
-/// Tells whether tiles read the rows of a where they are. Many tiles beside each other are worth packing them, and so
-/// are rows that all fall into one set of the first-level cache.
+/// True if tiles read the rows of a in place. Packing pays if many tiles read the same rows, or if all rows fall into
+/// one set of the first-level cache.
 bool is_read_in_place(const Factor& a, std::size_t columns) {
   constexpr std::size_t kMaxColumnsInPlace = 256, kSetDistance = 1024;
   return !a.transposed && columns <= kMaxColumnsInPlace && a.stride % kSetDistance != 0;
 }
 
-/// A block of rows of a: panels of `height` rows, or rows in place, `next_row` elements from one row to the next.
+/// A block of rows of a: panels of `height` rows, or rows in place, `next_row` elements apart.
 struct Left {
   const float* data = nullptr;
   std::size_t rows = 0, height = 0, next_row = 0;
   InPlace in_place = InPlace::no;
 };
 
-/// The part of c [left.rows, columns] below one panel of b. `operands` has what its tiles share. If `source` is
-/// present, the first tile packs the panel from there.
+/// Computes the part of c [left.rows, columns] for one panel of b. operands: what the tiles share. If `source` is
+/// present, the first tile packs the panel from it.
 void add_panel(const Left& left, TileOperands operands, const Factor& source, float* memory, std::size_t width,
                std::size_t columns, float* c, std::size_t stride) {
   const Kernels& kernel = kernels();
@@ -418,7 +418,7 @@ void add_panel(const Left& left, TileOperands operands, const Factor& source, fl
       tiles[lanes](operands);
       continue;
     }
-    // The last columns: computes a tile beside c and copies the columns that c has.
+    // For the last columns: computes a whole tile in `edge` and copies the columns that c has.
     alignas(64) float edge[kMaxRows * kMaxColumns];
     float* const to = operands.c;
     operands.c = edge;
@@ -434,7 +434,7 @@ void add_panel(const Left& left, TileOperands operands, const Factor& source, fl
   }
 }
 
-/// The contribution of the panels' first steps to a block of c, for all rows. `a` begins at the block's first step.
+/// Adds the contribution of one block of the inner dimension to a block of c, for all rows. `a` begins at the block.
 void add_block(const Factor& a, const ProductShape& block, const Panels& panels, bool accumulate, float* c,
                std::size_t stride, const Finish& finish) {
   const std::size_t whole = kernels().columns, count = (block.columns + whole - 1) / whole;
@@ -452,7 +452,7 @@ void add_block(const Factor& a, const ProductShape& block, const Panels& panels,
     for (std::size_t q = 0; q < count; ++q) {
       const bool ascends = panels.order == PanelOrder::ascending;
       const std::size_t o = (ascends ? q : count - 1 - q) * whole;
-      // Panels that nobody reads again are packed into the same memory, which stays in the caches.
+      // Panels that are used only once are packed into the same memory, which stays in the caches.
       const std::size_t offset = packs && block.rows <= block_rows ? 0 : o * panels.inner;
       const std::size_t width = panels.columns - o <= whole / 2 ? whole / 2 : whole;
       const std::size_t columns = std::min(width, block.columns - o);

@@ -1,6 +1,7 @@
 /// \file
-/// LOCKSTEP_CLONES before a function compiles it for several instruction sets and picks the best one at start. Inactive
-/// under sanitizers (they instrument the resolver before they are ready) and on other processors.
+/// LOCKSTEP_CLONES before a function compiles it for several instruction sets and selects the best one at program
+/// start. It does nothing on other processors and under sanitizers, which instrument the resolver before they are
+/// initialised.
 #pragma once
 
 #include "model/cpu/instruction_sets.hpp"
@@ -13,11 +14,11 @@
 #define LOCKSTEP_HAS_CLONES 0
 #endif
 
-/// A piece of a cloned function: inlining compiles it for the clone's instruction set.
+/// Marks a part of a cloned function: it is inlined and thus compiled for the instruction set of the clone.
 #define LOCKSTEP_INLINE __attribute__((always_inline)) inline
 
-/// Marks a loop with independent iterations, whose pointers the compiler cannot tell apart. Clang checks the pointers
-/// at run time.
+/// Marks a loop with independent iterations, if the compiler cannot know that its pointers do not overlap. Clang checks
+/// the pointers at run time instead.
 #ifdef __clang__
 #define LOCKSTEP_INDEPENDENT
 #else

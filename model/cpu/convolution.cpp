@@ -16,21 +16,22 @@
 
 // Partition of a batch.
 //
-// Forward and the gradient of x go in blocks of a few images. A block's input and output fill about half of a
-// second-level cache: the bias and the activation, which are passes of our own, then find y in the cache. (The library
-// could do both itself, but its ReLU turns a NaN into zero, and a NaN must come through.) With one thread on a Zen 4
-// core, blocks cost oneDNN nothing: a single image of 8 x 8 x 64 runs at 136 GFLOP/s, 64 at once do, too.
+// Forward and the gradient of x run in blocks of a few images. The input and output of a block fill about half of a
+// second-level cache, so that our own passes for bias and activation find y in the cache. (oneDNN could apply both
+// itself, but its ReLU turns a NaN into zero, and a NaN must be kept.) Blocks do not slow oneDNN down: with one thread
+// on a Zen 4 core, one image of 8 x 8 x 64 runs at 136 GFLOP/s, and so do 64 at once.
 //
-// The gradient of w goes in runs of blocks. Each run makes a gradient of its own and adds it to that of its part.
-// Threads take parts, at most kMaxParts, and their sums are added at the end, in order. A run has so many images that
-// adding its gradient costs little beside making it. If a run is a single block, w's gradient is made right after x's,
-// from the same d_y in the cache.
+// The gradient of w runs in runs of blocks. Each run computes a gradient and adds it to the sum of its part. Threads
+// take parts, at most kMaxParts, and the sums of parts are added at the end, in order. A run has enough images that
+// adding its gradient costs little compared with computing it. If a run is a single block, the gradient of w is
+// computed right after that of x, from the same d_y in the cache.
 //
-// Plain NHWC everywhere. Measured with one thread of that core against a blocked layout (nChw16c), GFLOP/s forward /
-// gradient of x / gradient of w, plain : blocked: 5x5 64 -> 64 at 12 x 12 141/139/136 : 143/142/137; 3x3 16 -> 16 at 32
-// x 32 114/120/119 : 88/120/100; 32 -> 32 at 16 x 16 122/127/123 : 127/127/114; 64 -> 64 at 8 x 8 137/139/131 :
-// 139/139/121; with stride 2 within 7 %. Only three channels lose (5x5 3 -> 64: 101 and 80 against 121 and 121), and
-// blocks win that back (120 and 126). A matrix of patches would run through OpenBLAS at 105.
+// All images are plain NHWC. Measured with one thread of that core against a blocked layout (nChw16c), GFLOP/s forward
+// / gradient of x / gradient of w, plain : blocked: 5x5 64 -> 64 at 12 x 12 141/139/136 : 143/142/137; 3x3 16 -> 16 at
+// 32 x 32 114/120/119 : 88/120/100; 32 -> 32 at 16 x 16 122/127/123 : 127/127/114; 64 -> 64 at 8 x 8 137/139/131 :
+// 139/139/121; with stride 2 within 7 %. Only with three input channels is plain slower (5x5 3 -> 64: 101 and 80
+// against 121 and 121), and blocks of images make up for it (120 and 126). A matrix of patches would run through
+// OpenBLAS at 105.
 
 namespace lockstep::model::cpu {
 
@@ -38,18 +39,18 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{512} << 10;
 constexpr std::size_t kMaxBlockImages = 16;
-/// Also the largest number of threads that a gradient of w can use.
+/// Largest number of parts, and thus of threads that a gradient of w can use.
 constexpr std::size_t kMaxParts = 8;
-/// Elements of x and y in a run, for each element of w.
+/// Elements of x and y in a run, per element of w.
 constexpr std::size_t kRunFactor = 4;
 
-/// The partition of the batches of a shape; see above.
+/// Partition of the batches of a shape; see above.
 struct Cuts {
   std::size_t in = 0, out = 0;  ///< elements of one image of x and of y
   std::size_t block = 1;        ///< images
   std::size_t run = 1;          ///< images, a multiple of `block`
 
-  /// element_bytes: of x and y.
+  /// element_bytes: size of an element of x and y.
   Cuts(const Convolution& shape, std::size_t element_bytes)
       : in(static_cast<std::size_t>(shape.in.elements())), out(static_cast<std::size_t>(shape.out.elements())) {
     block = std::clamp<std::size_t>(kBlockBytes / ((in + out) * element_bytes), 1, kMaxBlockImages);
@@ -69,15 +70,15 @@ bool is_fallback(std::string_view implementation) noexcept {
   return implementation.find("ref") != std::string_view::npos || implementation.find("gemm") != std::string_view::npos;
 }
 
-/// The steps of one shape. A direction has one step for a whole piece and one for each size of a last piece that has
-/// occurred; all of them take filters in the format of the first.
+/// The oneDNN calls of one shape. A direction has one step for whole pieces and one for each size of a last piece so
+/// far. All of them use filters in the format of the first step.
 struct Steps {
   Steps(const Convolution& convolution, Bf16Unit unit, FactorType factors, std::size_t element_bytes)
       : cuts(convolution, element_bytes), shape(convolution), type(factors) {
     if (FilterGradient::takes(shape, unit)) filters.emplace(shape, unit);
   }
   using OfDirection = std::vector<std::unique_ptr<ConvolutionStep>>;
-  /// The steps that write results of this type.
+  /// Returns the steps that write results of this type.
   OfDirection& of(Direction direction, ElementType result) {
     return all[static_cast<std::size_t>(direction)][result == ElementType::bfloat16 ? 1 : 0];
   }
@@ -85,10 +86,10 @@ struct Steps {
   Convolution shape;
   FactorType type;
   std::array<std::array<OfDirection, 2>, 3> all;
-  std::optional<FilterGradient> filters;  ///< makes the gradient of w, if not the library
+  std::optional<FilterGradient> filters;  ///< computes the gradient of w if oneDNN does not
 };
 
-/// Elements of an image that a pass of our own widens, works on and rounds in the first-level cache.
+/// Elements that our own passes over bf16 images widen, change and round at a time, in the first-level cache.
 constexpr std::size_t kChunk = 2048;
 
 /// Runs work(first element, elements) over chunks of whole pixels.
@@ -99,7 +100,7 @@ void for_chunks(std::size_t elements, std::size_t channels, const Work& work) {
 }
 
 bool is_bf16(const Tensor& image) { return image.type == ElementType::bfloat16; }
-/// True if bf16 numbers go through it without becoming fp32 numbers in memory.
+/// True if the activation works on bf16 numbers directly, without fp32 copies in memory.
 bool is_plain(Activation activation) { return activation == Activation::none || activation == Activation::relu; }
 Bf16* bf16(const Tensor& image) { return static_cast<Bf16*>(image.data); }
 
@@ -125,24 +126,25 @@ class Convolver::Library {
   const std::vector<std::string>& notes() const noexcept { return notes_; }
 
  private:
-  /// The step for `images` images; made if there is none.
+  /// Returns the step for `images` images; makes it if needed.
   ConvolutionStep& step(Steps& steps, Direction direction, ElementType result, std::size_t images);
-  /// Makes the steps for a batch in pieces of `piece` images, before threads need them.
+  /// Makes the steps for a batch in pieces of `piece` images, before threads use them.
   void prepare(Steps& steps, Direction direction, ElementType result, std::size_t images, std::size_t piece);
   Steps& steps_of(const Convolution& shape);
-  /// oneDNN 2.6 makes wrong gradients of filters by AMX, which it takes where it has once had it, if they are dilated
-  /// and read channels that are no multiple of 16: such a convolution runs in fp32 with rounded factors.
+  /// Works around oneDNN 2.6, which with AMX computes wrong filter gradients for dilated convolutions whose input
+  /// channels are not a multiple of 16. Once it has used AMX, it uses it everywhere. Such a convolution runs in fp32
+  /// with rounded factors.
   FactorType type_of(const Convolution& shape) const;
-  /// A factor as the products read it: itself, or converted in `scratch`.
+  /// Returns a factor as the products read it: the factor itself, or a converted copy in `scratch`.
   static const void* factor(FactorType type, std::span<const float> plain, ScratchFloats& scratch);
   static const void* factor(FactorType type, const Tensor& image, std::size_t first, std::size_t count,
                             ScratchFloats& scratch);
-  /// The filters in the library's format, valid until the next call.
+  /// Returns the filters in oneDNN's format; valid until the next call.
   const void* arrange(const Steps& steps, const ConvolutionStep& like, const Tensor& w);
-  /// The gradient of w by products of our own.
+  /// Computes the gradient of w by our own products.
   void add_filter_gradient(const FilterGradient& filters, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                            std::span<float> d_w);
-  /// The gradient before the activation of some elements of d_y, and its sums per channel.
+  /// Turns some elements of d_y into the gradient before the activation, and computes its sums per channel.
   void through_activation(std::size_t thread, Activation activation, const Tensor& y, const Tensor& d_y, Slice elements,
                           std::size_t channels, std::span<float> sums);
 
@@ -154,12 +156,12 @@ class Convolver::Library {
   const std::size_t element_bytes_;  ///< size of an element of most images
   OnednnWorkspace workspace_;
   std::vector<ScratchFloats> x_factors_, y_factors_;  ///< converted, by thread
-  std::vector<ScratchFloats> results_;                ///< images and chunks of them before they are rounded, by thread
+  std::vector<ScratchFloats> results_;                ///< fp32 results before rounding, by thread
   ScratchFloats rounded_filters_;
-  ScratchFloats filters_;        ///< w in the library's format; in backward, for the gradient of x
+  ScratchFloats filters_;        ///< w in oneDNN's format; in backward, for the gradient of x
   ScratchFloats run_gradients_;  ///< one gradient of w per thread
   ScratchFloats part_gradients_;
-  ScratchFloats plain_gradient_;               ///< the gradient of w before it is added to d_w
+  ScratchFloats plain_gradient_;               ///< gradient of w before it is added to d_w
   ScratchFloats bias_gradients_;               ///< one gradient of the bias per block
   std::vector<FilterScratch> filter_scratch_;  ///< by thread
 };

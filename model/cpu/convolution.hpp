@@ -1,7 +1,7 @@
 /// \file
-/// Convolutions on the CPU through oneDNN; this is the only interface to it. With a Bf16Unit the factors of their
-/// products are rounded to bf16: by oneDNN's code for bf16, whose bits are its own, or (emulations) before its code for
-/// fp32. Gradients of filters by AMX are products of our own (bf16/filters.hpp).
+/// Convolutions on the CPU through oneDNN; this is the only interface to it. With a Bf16Unit, factors are rounded to
+/// bf16: oneDNN's bf16 code rounds them, with bits of its own, or, for emulations, they are rounded before its fp32
+/// code. With AMX, gradients of filters are our own products (bf16/filters.hpp).
 #pragma once
 
 #include <memory>
@@ -15,13 +15,12 @@
 
 namespace lockstep::model::cpu {
 
-/// Convolutions of plain NHWC images with plain filters [patch, out channels]. The resources of a shape (generated
-/// code, workspace for reordered filters and partial sums) are made at the first call with that shape and batch size,
-/// and kept.
+/// Convolutions of plain NHWC images with plain filters [patch, out channels]. The first call with a shape and batch
+/// size creates their resources (generated code, workspace for reordered filters and partial sums), which are kept.
 ///
-/// oneDNN runs every call on one thread; the threads are the pool's, each with its own images. The partition of a batch
-/// depends on its shape alone, and the sums over images are added in the order of the partition, so the number of
-/// threads does not change a bit. One caller at a time.
+/// The threads of the pool compute different images; oneDNN runs each call on one thread. The partition of a batch
+/// depends on its shape alone, and sums over images are added in the order of the partition, so the number of threads
+/// does not change the bits. Not thread-safe: one caller at a time.
 class Convolver {
  public:
   Convolver(ThreadPool& threads, Bf16Unit unit);
@@ -35,7 +34,7 @@ class Convolver {
   void backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
                 Accumulate accumulate);
 
-  /// Remarks about slow convolutions: one sentence for each shape and direction that oneDNN has no direct code for.
+  /// Returns a sentence about each shape and direction for which oneDNN has only slow code.
   std::vector<std::string> notes() const;
 
  private:
@@ -43,8 +42,8 @@ class Convolver {
   std::unique_ptr<Library> library_;
 };
 
-/// True if an implementation, by its oneDNN name ("jit:avx512_core", "gemm:jit", "ref:any"), is one of oneDNN's
-/// fallbacks: a matrix of patches (a few times slower), or plain loops (a hundred times).
+/// True if an implementation, given by its oneDNN name ("jit:avx512_core", "gemm:jit", "ref:any"), is a fallback: a
+/// matrix of patches (a few times slower) or plain loops (a hundred times slower).
 bool is_fallback(std::string_view implementation) noexcept;
 
 }  // namespace lockstep::model::cpu

@@ -20,9 +20,9 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Smallest array for which a pass is worth waking a thread, in elements (about 10 us of one core).
+/// Smallest array for which a pass uses several threads, in elements (about 10 us of one core).
 constexpr std::size_t kThreadingElements = 64 * 1024;
-/// Partitions are aligned to cache lines, in elements.
+/// Elements of a cache line; partitions are aligned to it.
 constexpr std::size_t kLine = 16;
 /// Largest number of blocks of a sum over samples or elements.
 constexpr std::size_t kMaxBlocks = 64;
@@ -36,8 +36,8 @@ LossSums sum(const LossSums& a, const LossSums& b) {
   return {.loss = a.loss + b.loss, .metric = a.metric + b.metric, .found = a.found + b.found};
 }
 
-/// Rows [begin, begin + count) one by one, each times its weight: loss_of(row, options) is the unweighted loss of one
-/// row.
+/// Computes the losses of rows [begin, begin + count) one by one, each times its weight. loss_of(row, options): the
+/// unweighted loss of a row.
 template <class LossOfRow>
 LossSums weighted_rows(std::size_t begin, std::size_t count, const LossOptions& options, const LossOfRow& loss_of) {
   const auto weights = options.weights.elements<float>();
@@ -54,14 +54,13 @@ LossSums weighted_rows(std::size_t begin, std::size_t count, const LossOptions& 
   return sums;
 }
 
-/// Asks for the elements [begin, begin + count), if they are there: work on one part of a matrix has time for the
-/// memory of the next part.
+/// Prefetches elements [begin, begin + count), if they exist, while the current part of a matrix is processed.
 void prefetch_row(std::span<const float> all, std::size_t begin, std::size_t count) {
   for (std::size_t i = begin; i < std::min(begin + count, all.size()); i += kLine) __builtin_prefetch(&all[i]);
 }
 
-/// Calls work(begin, count, column) for the rows of a part of a matrix: `count` elements from `begin` on, whose first
-/// is in `column`. Whole rows come in one call.
+/// Calls work(begin, count, column) for the rows of a part of a matrix: `count` elements from `begin` on; the first is
+/// in column `column`. Whole rows come in one call.
 template <class Work>
 void for_each_run(const Tensor& matrix, const float* part, std::size_t rows, std::size_t columns, const Work& work) {
   const auto width = static_cast<std::size_t>(matrix.columns);
@@ -100,7 +99,7 @@ void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transf
 
 namespace {
 
-/// Memory for values in fp32, taken piece by piece; pieces of values that are fp32 already are these themselves.
+/// Provides values as fp32: converted copies in its memory, or the values themselves if they are fp32.
 class Widened {
  public:
   explicit Widened(std::span<float> memory) : memory_(memory) {}
@@ -117,7 +116,7 @@ class Widened {
     memory_ = memory_.subspan(piece.size());
     return {piece.data(), ElementType::float32, rows.rows, rows.columns};
   }
-  /// Back, rounded.
+  /// Rounds fp32 values back to the tensor's type.
   static void round(const Tensor& from, const Tensor& to) {
     if (to.type == ElementType::bfloat16) {
       round_to_bf16(from.elements<float>(), {static_cast<Bf16*>(to.data), static_cast<std::size_t>(to.count())});
@@ -242,7 +241,7 @@ void CpuBackend::do_linear_backward_through_gelu(const LinearBackwardOperands& o
   const auto value = z.elements<float>(), gradient = operands.d_x.elements<float>();
   const auto sums = d_z_sums.elements<float>();
   if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
-  // Several threads may share the rows, and a sum over them has one order.
+  // With several threads, rows are split among them, and a sum over rows must have a fixed order.
   const bool adds_at_once = threads_.size() == 1;
   const auto finish = [&](float* part, std::size_t rows, std::size_t count) {
     const auto offset = static_cast<std::size_t>(part - gradient.data());
@@ -287,7 +286,7 @@ void CpuBackend::linear_gradients(const LinearBackwardOperands& operands, Activa
                            .d_x = d_x.elements<float>().data()},
                           accumulate, Prepare(prepare), finish, panels_, threads_);
   }
-  // Partitioned by columns: each sum over the samples has one order, for any number of threads.
+  // Threads split the columns, so that each sum over the samples has the same order for any number of threads.
   threads_.split(columns, kLine, gradient.size() < kThreadingElements ? columns + 1 : 2 * kLine,
                  [&](std::size_t begin, std::size_t end) {
                    activation_gradient(activation, value, gradient, columns, begin, end, sums);
@@ -301,8 +300,8 @@ Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Bl
   std::array<Part, kMaxBlocks> parts;
   const std::size_t blocks = std::clamp<std::size_t>(count / smallest, 1, kMaxBlocks);
   threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
-    // The last block first: what has just been written ends there and is still in the caches. An update that follows
-    // begins where this ends.
+    // Starts with the last block, which was written last and is still in the caches. The update that follows begins
+    // with the first block, where this loop ends.
     for (std::size_t i = end; i-- > begin;) {
       const Slice range = part_of(count, kLine, i, blocks);
       parts[i] = block(range.offset, range.count);
@@ -347,7 +346,7 @@ void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& la
       sums);
 }
 
-/// loss(predictions, targets, outputs, options) computes the loss of any whole rows.
+/// loss(predictions, targets, outputs, options) computes the loss of whole rows.
 template <class Loss>
 void CpuBackend::add_loss_of_outputs(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                                      const Tensor& sums, Loss loss) {
@@ -426,11 +425,11 @@ void CpuBackend::do_soft_dice(const Tensor& logits, const Tensor& labels, const 
 
 namespace {
 
-/// Pieces of tensors of bf16 numbers as floats, in the first-level cache.
+/// Chunks of bf16 tensors as floats, in the first-level cache.
 struct Bf16Chunks {
   static constexpr std::size_t kElements = 2048;
   std::array<std::array<float, kElements>, 2> floats;
-  /// Elements [at, at + count) in place number `place`.
+  /// Returns elements [at, at + count) as floats, in buffer number `place`.
   std::span<float> read(const Tensor& from, std::size_t at, std::size_t count, std::size_t place) {
     const auto to = std::span(floats[place]).first(count);
     widen({static_cast<const Bf16*>(from.data) + at, count}, to);
@@ -543,7 +542,7 @@ void CpuBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, Avera
   }
 }
 
-/// `norms` begins with this slice's two numbers, if the rule needs them.
+/// norms: begins with the two norms of this slice, if the rule needs them.
 void CpuBackend::update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice,
                               std::span<double> norms) {
   const auto pass = [&](const auto& work) {

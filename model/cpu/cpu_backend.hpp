@@ -1,7 +1,7 @@
 /// \file
-/// The CPU: fp32, matrix multiplications through gemm(), everything else in our own vectorised loops. With a Bf16Unit,
-/// factors of products and convolutions are rounded to bf16 on their way; tensors are fp32 but for values between
-/// operations that take bf16 (Holds::narrow).
+/// The backend of the CPU: fp32, with matrix multiplications through gemm() and our own vectorised loops for everything
+/// else. With a Bf16Unit, factors of products and convolutions are rounded to bf16. Tensors are fp32, except values
+/// between operations that accept bf16 (Holds::narrow).
 #pragma once
 
 #include <string>
@@ -40,16 +40,16 @@ class CpuBackend : public HostBackend {
   void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                        const Tensor& d_z_sums) override;
 
-  /// Thin maps of values in bf16: calls work(first row, rows, memory) for blocks of rows that become fp32.
+  /// For thin maps of bf16 values: calls work(first row, rows, memory) for blocks of rows, which are converted to fp32.
   template <class Work>
   void for_widened_rows(std::int64_t rows, std::int64_t columns, const Work& work);
-  /// `finish` gets parts of d_x.
+  /// finish: receives parts of d_x.
   void linear_gradients(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate,
                         const Finish& finish);
 
-  /// Sum over blocks of [0, count) of at least `smallest`: block(begin, count) is one block's part. The number of
-  /// blocks depends on count alone and the parts are added in order, so the number of threads does not change the
-  /// result.
+  /// Returns a sum over blocks of [0, count), each of at least `smallest` elements; block(begin, count) returns the
+  /// part of one block. The number of blocks depends on `count` alone, and the parts are added in order, so the number
+  /// of threads does not change the result.
   template <class Part, class Block>
   Part sum_of_blocks(std::size_t count, std::size_t smallest, const Block& block);
   template <class Loss>
@@ -64,7 +64,7 @@ class CpuBackend : public HostBackend {
   const Bf16Unit unit_;
   ThreadPool threads_;
   PanelMemory panels_;
-  std::vector<float> widened_;  ///< values of a thin map in fp32
+  std::vector<float> widened_;  ///< fp32 values of a thin map
   CpuImages images_{threads_, unit_};
   CpuSequences sequences_{threads_, unit_};
 };

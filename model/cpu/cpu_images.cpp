@@ -12,7 +12,7 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Smallest array for which a pass is worth waking a thread, in elements (about 10 us of one core).
+/// Smallest array for which a pass uses several threads, in elements (about 10 us of one core).
 constexpr std::size_t kThreadingElements = 64 * 1024;
 /// Sums over pixels use at most kMaxBlocks blocks, of at least kBlockPixels pixels.
 constexpr std::size_t kMaxBlocks = 32;
@@ -170,7 +170,7 @@ void CpuImages::do_copy_strided(const StridedCopy& copy, const Tensor& x, const 
 
 namespace {
 
-/// Per channel numbers of one sample of a group norm.
+/// Numbers per channel of one sample of a group norm.
 struct GroupNumbers {
   std::span<float> mean, gain, slope, shift;
   GroupNumbers(std::span<float> all, std::size_t channels)
@@ -287,7 +287,7 @@ void CpuImages::do_group_norm_backward(const GroupNorm& norm, const GroupNormBac
 
 namespace {
 
-/// Rows of a bf16 image that a pass widens, works on and rounds in the first-level cache.
+/// Returns the rows of a bf16 image that a pass widens, changes and rounds at a time, in the first-level cache.
 std::size_t rows_of_chunk(std::size_t channels) { return std::max<std::size_t>(2048 / channels, 1); }
 
 Bf16* halves(const Tensor& x) { return static_cast<Bf16*>(x.data); }
@@ -481,7 +481,7 @@ void CpuImages::do_batch_norm_inference_backward(const BatchNorm& norm,
 
 namespace {
 
-/// scale / deviation of channel c, for gradients.
+/// Returns scale / deviation of channel c, for gradients.
 float gain_of(const Tensor& scale, const Tensor& inverse, std::size_t c) {
   return static_cast<float>(static_cast<double>(floats(scale)[c]) * static_cast<double>(floats(inverse)[c]));
 }

@@ -18,9 +18,9 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Smallest array for which a pass is worth waking a thread, in elements.
+/// Smallest array for which a pass uses several threads, in elements.
 constexpr std::size_t kThreadingElements = 32 * 1024;
-/// Partitions are aligned to cache lines, in elements.
+/// Elements of a cache line; partitions are aligned to it.
 constexpr std::size_t kLine = 16;
 /// Largest number of blocks of rows that are summed separately.
 constexpr std::size_t kMaxBlocks = 16;
@@ -28,7 +28,7 @@ constexpr std::size_t kBlockRows = 64;
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 
-/// Memory of the calling thread for a row of a tensor in bf16.
+/// Returns memory of the calling thread for a row of a bf16 tensor.
 std::span<float> floats_of_thread(std::size_t count) {
   thread_local std::vector<float> own;
   if (own.size() < count) own.resize(count);
@@ -37,7 +37,7 @@ std::span<float> floats_of_thread(std::size_t count) {
 
 const float* row_or_null(const float* data, std::size_t offset) { return data == nullptr ? nullptr : data + offset; }
 
-/// Smallest number of rows, or of columns with `across` rows, that leave the calling thread.
+/// Returns the smallest number of rows of `across` columns (or the reverse) for which a pass uses several threads.
 std::size_t threshold(std::size_t across) { return kThreadingElements / std::max<std::size_t>(across, 1) + 2; }
 
 }  // namespace
@@ -194,7 +194,7 @@ void CpuSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y
       std::ranges::fill(sums.subspan(begin, end - begin), 0.0f);
     });
   }
-  // Partitioned by columns: the rows of a token are added in their order, for any number of threads.
+  // Threads split the columns, so that the rows of a token are added in the same order for any number of threads.
   threads_.split(width, kLine, threshold(token.size()), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = 0; r < token.size(); ++r) {
       assert(!d_table.present() || (token[r] >= 0 && token[r] < d_table.rows));
@@ -245,7 +245,7 @@ void CpuSequences::do_layer_norm_forward(const LayerNormForwardOperands& operand
 void CpuSequences::do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) {
   const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const std::size_t width = size(x.columns), rows = size(x.rows);
-  // The number of blocks depends on the rows alone and their sums are added in order.
+  // The number of blocks depends on the rows alone, and their sums are added in order.
   const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockRows, 1, kMaxBlocks);
   const auto sums = workspace(blocks * 2 * width);
   const float* const past = d_residual.elements<float>().data();
@@ -299,7 +299,7 @@ void CpuSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumula
   const std::size_t width = size(x.columns);
   const auto sums = d_bias.elements<float>();
   if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
-  // Partitioned by columns: each sum over the rows has one order.
+  // Threads split the columns, so that each sum over the rows has a fixed order.
   threads_.split(width, kLine, threshold(size(x.rows)), [&](std::size_t begin, std::size_t end) {
     gelu_gradient(x.elements<float>(), d_y.elements<float>(), width, begin, end, sums);
   });

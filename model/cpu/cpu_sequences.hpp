@@ -1,6 +1,6 @@
 /// \file
-/// Sequences on the CPU: fp32, matrix multiplications through gemm() (which may round to bf16), everything else in our
-/// own vectorised loops. Values that dense layers read or make may be stored in bf16.
+/// The CPU's operations on sequences: fp32, with matrix multiplications through gemm() (which may round to bf16) and
+/// our own vectorised loops for everything else. Values that dense layers read or write may be stored in bf16.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace lockstep::model::cpu {
 
 class CpuSequences final : public SequenceOperations {
  public:
-  /// The pool must outlive it. Workspace for intermediate results grows with the first call of each shape.
+  /// The pool must outlive the object. Workspace grows at the first call of each shape.
   CpuSequences(ThreadPool& threads, Bf16Unit unit)
       : SequenceOperations({.narrow = unit == Bf16Unit::none ? ElementType::float32 : ElementType::bfloat16}),
         threads_(threads),

@@ -17,9 +17,9 @@ blasint blas_size(std::size_t value) { return static_cast<blasint>(value); }
 
 CBLAS_TRANSPOSE blas_transpose(const Factor& factor) { return factor.transposed ? CblasTrans : CblasNoTrans; }
 
-/// Smallest product worth waking a thread, in FLOPs (about 20 us of one core).
+/// Smallest product that uses several threads, in FLOPs (about 20 us of one core).
 constexpr double kThreadingFlops = 2e6;
-/// Threads get whole kernel tiles of rows, or of columns.
+/// Threads get whole tiles of rows or of columns.
 constexpr std::size_t kRowGranule = 12;
 constexpr std::size_t kColumnGranule = 32;
 
@@ -74,7 +74,7 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
   }
   const Bf16Factor left = factor_of(a), right = factor_of(b);
   const bool is_small = flops < kThreadingFlops;
-  // Each thread packs the factor that is not split: let it be the smaller one.
+  // Splits the larger extent, because each thread packs the factor that is not split.
   if (columns > rows) {
     return threads.split(columns, kColumnGranule, is_small ? columns + 1 : 2 * kColumnGranule,
                          [&](std::size_t begin, std::size_t end) {

@@ -1,8 +1,7 @@
 /// \file
-/// The only interface to a matrix multiplication. Every dense product of the CPU goes through here: thin GEMMs
-/// (thin_gemm.hpp), our own blocked product (blocked_gemm.hpp) if the processor has its instructions, otherwise the
-/// BLAS. With a Bf16Unit, factors are rounded to bf16 (bf16/gemm.hpp), but for thin GEMMs, which the reading of their
-/// factors limits.
+/// The only interface to matrix multiplication: every dense product of the CPU goes through it. It selects thin GEMMs
+/// (thin_gemm.hpp), our own blocked product (blocked_gemm.hpp) if the processor has its instructions, or else the BLAS.
+/// With a Bf16Unit, factors are rounded to bf16 (bf16/gemm.hpp), except in thin GEMMs, which memory bandwidth limits.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +16,8 @@
 
 namespace lockstep::model::cpu {
 
-/// A row-major matrix with contiguous rows, in fp32 or, of wide products in bf16, in bf16, and whether the product uses
-/// its transpose.
+/// A factor: a row-major matrix with contiguous rows, used as it is or transposed. In fp32; also in bf16 for products
+/// with a Bf16Unit that are not thin.
 struct Operand {
   const Tensor& matrix;
   bool transposed = false;
@@ -26,32 +25,31 @@ struct Operand {
   std::int64_t columns() const noexcept { return transposed ? matrix.rows : matrix.columns; }
 };
 
-/// c = a b (Accumulate::no) or c += a b, fp32, 2 rows(a) columns(a) columns(b) FLOPs. With an empty inner dimension c
-/// becomes zero or stays. The threads share the rows or the columns of c. The kernel depends on the shape and the
-/// processor alone, never on timing, so that equal calls give equal bits; our own kernels give the same bits with any
-/// number of threads.
-/// `finish` may run on several threads at once.
+/// c = a b (Accumulate::no) or c += a b, fp32, 2 rows(a) columns(a) columns(b) FLOPs. With an empty inner dimension, c
+/// becomes zero or does not change. The threads split the rows or the columns of c. The kernel depends on the shape and
+/// the processor, not on timing, so equal calls give equal bits. Our own kernels give the same bits with any number of
+/// threads. `finish` may run on several threads at once.
 void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads,
           Bf16Unit unit, const Finish& finish = {});
 
-/// The same for any submatrix, on the calling thread: c [rows, columns] = or += a b; rows of c are `stride` elements
-/// apart. No extent may be zero. Factors may be in bf16 where products are.
+/// gemm() for submatrices, on the calling thread: c [rows, columns] = or += a b; rows of c are `stride` elements apart.
+/// No extent may be zero. With a Bf16Unit, factors may be in bf16.
 void multiply(const ProductShape& shape, const Bf16Factor& a, const Bf16Factor& b, Accumulate accumulate, float* c,
               std::size_t stride, Bf16Unit unit, const Finish& finish = {});
 
-/// A right factor b [inner, columns] that many GEMMs share. Our own GEMM packs it once, into memory that the caller
-/// keeps until the last of them; the BLAS reads it in place.
+/// A right factor b [inner, columns] that many GEMMs share. Our own GEMM packs it once, into the workspace of the
+/// caller, which must outlive this object; the BLAS reads b in place.
 class SharedFactor {
  public:
-  /// Granule of a partition of a result's columns.
+  /// Columns of a result must be partitioned at multiples of this.
   static constexpr std::size_t kGranule = kPackedGranule;
   static std::size_t workspace(std::size_t inner, std::size_t columns, Bf16Unit unit) noexcept {
     return unit == Bf16Unit::none ? packed_elements(inner, columns) : bf16_packed_floats(inner, columns);
   }
   SharedFactor(const Bf16Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace, Bf16Unit unit);
 
-  /// c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the columns [begin, begin + columns) of
-  /// b, on the calling thread. begin is a multiple of kGranule. No extent may be zero. `order` is for speed alone.
+  /// c [rows, columns] = or += a [rows, inner] times rows [0, inner) and columns [begin, begin + columns) of b, on the
+  /// calling thread. begin is a multiple of kGranule. No extent may be zero. `order` only affects speed.
   void multiply(const ProductShape& shape, const Bf16Factor& a, std::size_t begin, Accumulate accumulate, float* c,
                 std::size_t stride, PanelOrder order = PanelOrder::ascending) const;
 
@@ -62,12 +60,12 @@ class SharedFactor {
   Bf16PackedFactor bf16_packed_;
 };
 
-/// The library, its version, and the processor that it detected: "OpenBLAS 0.3.21 Haswell".
+/// Returns the BLAS, its version, and the processor that it detected: "OpenBLAS 0.3.21 Haswell".
 std::string blas_library();
-/// "own products x86-64-v4", "own products in bf16 by AVX512-BF16"; or blas_library() if there are none for this
-/// processor.
+/// Returns "own products x86-64-v4", "own products in bf16 by AVX512-BF16", or blas_library() if we have no kernels for
+/// this processor.
 std::string gemm_code(Bf16Unit unit = Bf16Unit::none);
-/// Sets the library to one thread, for the whole process: the threads are our own.
+/// Sets the BLAS to one thread for the whole process, because we use our own threads.
 void prepare_gemm();
 
 }  // namespace lockstep::model::cpu

@@ -1,6 +1,6 @@
 /// \file
-/// The recurrence of a GRU on the CPU: per step one product over the sequences, with weights packed once per call, and
-/// one fused pass over the gates.
+/// The recurrence of a GRU on the CPU. Each step is one product over the sequences and one fused pass over the gates.
+/// Weights are packed once per call.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace lockstep::model::cpu {
 
-/// Floats of workspace that each of the two functions needs.
+/// Floats of workspace that each of the two functions below needs.
 std::size_t gru_workspace(const Gru& shape, Bf16Unit unit) noexcept;
 
 /// Implement SequenceOperations::gru_forward and gru_backward.

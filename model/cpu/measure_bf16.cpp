@@ -12,11 +12,11 @@ namespace lockstep::model {
 
 namespace {
 
-/// A hidden layer of a small network; its factors stay in the second-level cache.
+/// Shape of a hidden layer of a small network. Its factors fit the second-level cache.
 constexpr cpu::ProductShape kShape{.rows = 64, .columns = 512, .inner = 512};
 constexpr int kRounds = 12;
 
-/// Numbers in [-1, 1) without a pattern: products of zeros would be quicker than those of a network.
+/// Returns irregular numbers in [-1, 1): products of zeros would be faster than those of a network.
 std::vector<float> numbers(std::size_t count) {
   std::vector<float> values(count);
   std::uint32_t state = 1;
@@ -52,7 +52,7 @@ Bf16Facts measure_bf16() {
     cpu::multiply(kShape, {a.data(), kShape.inner}, {b.data(), kShape.columns}, Accumulate::no, c.data(),
                   kShape.columns, unit);
   };
-  // In turns, and the quickest of each: other processes may have the core for some of the time.
+  // Alternates the units and takes the fastest time of each, since other processes may use the core meanwhile.
   double fp32 = 1, avx512 = 1, amx = 1;
   for (int round = 0; round < kRounds; ++round) {
     fp32 = std::min(fp32, seconds_of([&] { product(Bf16Unit::none); }));

@@ -12,8 +12,8 @@ namespace {
 
 using dnnl::memory;
 
-/// A convolution primitive in any of the three directions, with the interface of oneDNN 2 (a description first) or 3
-/// (none).
+/// Makes a convolution primitive in any of the three directions, with the interface of oneDNN 2 (which needs a
+/// descriptor) or 3.
 template <class Primitive, class... Arguments>
 typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
                                             const dnnl::convolution_forward::primitive_desc* forward,
@@ -35,13 +35,13 @@ typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dn
   }
 }
 
-void* writable(const void* pointer) { return const_cast<void*>(pointer); }  // oneDNN has only one kind of memory
+void* writable(const void* pointer) { return const_cast<void*>(pointer); }  // oneDNN has no constant memory
 
 }  // namespace
 
 std::span<float> ScratchFloats::at_least(std::size_t count) {
   if (floats_.size() < count) {
-    std::pmr::vector<float>(&memory_).swap(floats_);  // never both allocations at once
+    std::pmr::vector<float>(&memory_).swap(floats_);  // frees the old memory first
     floats_.resize(count);
   }
   return std::span<float>(floats_).first(count);
@@ -52,8 +52,8 @@ OnednnWorkspace::OnednnWorkspace(std::size_t threads) : engine(dnnl::engine::kin
 }
 
 void OnednnWorkspace::claim_thread() const noexcept {
-  // OpenMP keeps this number for each thread. The library loads OpenMP's runtime if it was built for it (as the
-  // packages of Linux distributions are). Nothing here is compiled for OpenMP, so the function is looked up by name.
+  // OpenMP keeps this number per thread. oneDNN loads the OpenMP runtime if it was built for it (as in Linux
+  // distributions). We do not compile for OpenMP, so the function is looked up by name.
   static const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   if (set_threads != nullptr) set_threads(1);
 }
@@ -122,7 +122,7 @@ ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& 
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
-  // The backward primitives take a forward one as a hint; its filters need not have the same format.
+  // Backward primitives need a forward one as a hint. Its filters may have another format.
   const memory::desc any(filter_sizes, type, memory::format_tag::any);
   const auto forward = describe<dnnl::convolution_forward>(
       workspace.engine, attributes, nullptr, memory::desc(sizes_of(shape.in), type, channels_last),
@@ -216,7 +216,7 @@ void ConvolutionStep::run(std::size_t thread, const void* x, const void* w, cons
   arguments.x.set_data_handle(writable(x));
   arguments.w.set_data_handle(writable(w));
   arguments.y.set_data_handle(writable(y));
-  // Looked up in each call: a later shape may have moved it.
+  // Set in each call, since a later shape may have moved the memory.
   arguments.scratchpad.set_data_handle(workspace_.scratchpads[thread].at_least(1).data());
   primitive_.execute(workspace_.streams[thread], arguments.by_name);
   workspace_.streams[thread].wait();

@@ -1,5 +1,5 @@
 /// \file
-/// Sizes of a recurrence on the CPU, and when its steps are split among threads.
+/// Sizes of a recurrence on the CPU, and the partition of its steps among threads.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace lockstep::model::cpu {
 
-/// Granule of a partition, in units; and the multiplications of a step below which it stays on one thread.
+/// Partitions are aligned to kUnitGranule units. A step with fewer than kThreadingWork multiplications uses one thread.
 inline constexpr std::size_t kUnitGranule = 16;
 inline constexpr std::size_t kThreadingWork = 256 * 1024;
 
@@ -25,18 +25,17 @@ struct RecurrenceSizes {
         hidden(static_cast<std::size_t>(shape.hidden)),
         gates(gates_of_unit * hidden) {}
 
-  /// The smallest count for which a partition into `granule` pays.
+  /// Returns the threshold for ThreadPool::split() of `count` items with this granule.
   std::size_t threshold(std::size_t count, std::size_t granule) const {
     return sequences * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
   }
-  /// Floats of workspace for the weights that are multiplied in each step, forward or backward, and for a state of
-  /// zeros.
+  /// Floats of workspace for the packed recurrent weights, forward or backward, and for a zero state.
   std::size_t workspace(Bf16Unit unit) const noexcept { return weights(unit) + hidden; }
   std::size_t weights(Bf16Unit unit) const noexcept {
     return std::max(SharedFactor::workspace(hidden, gates, unit), SharedFactor::workspace(gates, hidden, unit));
   }
 
-  /// The order of a step's product: to and fro.
+  /// Order of panels in a step's product; it alternates.
   static PanelOrder order_of(std::size_t step) noexcept {
     return step % 2 == 0 ? PanelOrder::ascending : PanelOrder::descending;
   }
@@ -44,11 +43,11 @@ struct RecurrenceSizes {
   std::size_t steps, sequences, hidden, gates;
 };
 
-/// Sequences that begin anew at some steps.
+/// Sequences that restart with zero state at some steps.
 class Beginnings {
  public:
-  /// places: int32 [steps * sequences, 1], 0 at the beginnings; absent: there is none. `zeros` becomes a state of
-  /// zeros.
+  /// places: int32 [steps * sequences, 1], 0 at restarts; absent: no restarts. zeros: memory of `hidden` floats for a
+  /// zero state.
   Beginnings(const Tensor& places, std::size_t sequences, std::span<float> zeros)
       : places_(places.elements<std::int32_t>()), sequences_(sequences), zeros_(zeros) {
     if (!places_.empty()) std::ranges::fill(zeros_, 0.0f);
@@ -56,11 +55,11 @@ class Beginnings {
   bool begins(std::size_t step, std::size_t sequence) const {
     return !places_.empty() && places_[step * sequences_ + sequence] == 0;
   }
-  /// A sequence's state before a step.
+  /// Returns a sequence's state before a step.
   const float* before(std::size_t step, std::size_t sequence, const float* state) const {
     return begins(step, sequence) ? zeros_.data() : state;
   }
-  /// Calls visit(first, count) for the runs of sequences that carry their state into a step.
+  /// Calls visit(first, count) for each run of consecutive sequences that carry their state into a step.
   template <class Visit>
   void for_each_run(std::size_t step, const Visit& visit) const {
     if (places_.empty()) return visit(std::size_t{0}, sequences_);

@@ -9,7 +9,7 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// W floats side by side: one or several registers, depending on the instruction set.
+/// A vector of kWidth floats: one or several registers, depending on the instruction set.
 template <int kWidth>
 struct LanesOf {
   typedef float Type __attribute__((vector_size(kWidth * sizeof(float))));
@@ -17,7 +17,7 @@ struct LanesOf {
 template <int kWidth>
 using Lanes = typename LanesOf<kWidth>::Type;
 
-/// Elements of a packed piece: 16 KiB, half of a first-level cache.
+/// Inner elements of a packed block: 16 KiB, half of a first-level cache.
 constexpr std::size_t kBlock = 256;
 
 template <int kWidth>
@@ -25,7 +25,7 @@ LOCKSTEP_INLINE void load(Lanes<kWidth>& lanes, const float* from) {
   std::memcpy(&lanes, from, sizeof(lanes));
 }
 
-/// Rows [row, row + kRows) of one block of the inner dimension, whose b is packed with kWidth columns.
+/// Computes rows [row, row + kRows) for one block of the inner dimension; b is packed with kWidth columns.
 template <int kWidth, int kRows>
 LOCKSTEP_INLINE void product_rows(const float* __restrict a, std::size_t stride, const float* __restrict packed,
                                   std::size_t count, float* __restrict c, std::size_t n, bool add) {
@@ -44,7 +44,7 @@ LOCKSTEP_INLINE void product_rows(const float* __restrict a, std::size_t stride,
 template <int kWidth>
 LOCKSTEP_INLINE void product(const float* a, const float* b, float* c, std::size_t inner, std::size_t n,
                              std::size_t begin, std::size_t end, bool add) {
-  // Six rows keep enough sums in flight to hide an addition's latency and fit sixteen registers of eight floats.
+  // Six rows give enough independent sums to hide the latency of additions, and fit sixteen registers of eight floats.
   constexpr int kRows = 6;
   alignas(64) float packed[kBlock * kWidth] = {};
   for (std::size_t first = 0; first < inner; first += kBlock) {
@@ -63,7 +63,7 @@ LOCKSTEP_INLINE void product(const float* a, const float* b, float* c, std::size
   }
 }
 
-/// n = 1: dot products of the rows of a with b, in 4 x 16 sums side by side.
+/// For n = 1: dot products of the rows of a with b, in 4 x 16 parallel sums.
 LOCKSTEP_INLINE void dot_rows(const float* a, const float* b, float* c, std::size_t inner, std::size_t begin,
                               std::size_t end, bool add) {
   constexpr std::size_t kWidth = 16, kSums = 4;
@@ -95,7 +95,7 @@ LOCKSTEP_INLINE void dot_rows(const float* a, const float* b, float* c, std::siz
   }
 }
 
-/// kColumns columns of 16 kVectors rows of a^T b; the first `skip` rows are not stored.
+/// Computes kColumns columns of 16 kVectors rows of a^T b. The first `skip` rows are not stored.
 template <int kColumns, int kVectors>
 LOCKSTEP_INLINE void transposed_tile(const float* __restrict a, const float* __restrict b, float* __restrict c,
                                      std::size_t inner, std::size_t rows, std::size_t n, std::size_t skip, bool add) {
@@ -116,7 +116,7 @@ LOCKSTEP_INLINE void transposed_tile(const float* __restrict a, const float* __r
   }
 }
 
-/// All columns of some rows: in groups of four, two, one, so that the sums stay in registers.
+/// Computes all columns of some rows, in groups of four, two and one, so that the sums stay in registers.
 template <int kVectors>
 LOCKSTEP_INLINE void transposed_rows(const float* a, const float* b, float* c, std::size_t inner, std::size_t rows,
                                      std::size_t n, std::size_t skip, bool add) {
@@ -126,7 +126,7 @@ LOCKSTEP_INLINE void transposed_rows(const float* a, const float* b, float* c, s
   for (; o < n; ++o) transposed_tile<1, kVectors>(a, b + o, c + o, inner, rows, n, skip, add);
 }
 
-/// Rows [row, row + kRows) of a b^T for up to kBlock columns, b packed as [inner][kBlock].
+/// Computes rows [row, row + kRows) of a b^T for up to kBlock columns; b is packed as [inner][kBlock].
 template <int kRows>
 LOCKSTEP_INLINE void inner_rows(const float* __restrict a, const float* __restrict packed, float* __restrict c,
                                 std::size_t inner, std::size_t columns, std::size_t count, bool add) {

@@ -1,8 +1,8 @@
 /// \file
-/// Matrix products with one short side, below the 16 columns of a BLAS kernel's tile: the last layer of a classifier
-/// (512 -> 10) and of a regression (128 -> 1). There OpenBLAS packs its operands as for a large product and reaches a
-/// few GFLOP/s with one column; these functions read each operand once. fp32, single thread, on rows [begin, end) of
-/// the result.
+/// Matrix products with one extent below 16, the columns of a BLAS kernel's tile: the last layer of a classifier (512
+/// -> 10) or of a regression (128 -> 1). OpenBLAS packs the operands of such products as for large ones, and reaches
+/// only a few GFLOP/s with one column. These functions read each operand once. fp32, single thread, on rows [begin,
+/// end) of the result.
 ///
 ///   y = x w        [B, I] [I, n]     thin_product          n in the lanes (padded to 4, 8 or 16), x broadcast
 ///   d_w = x^T d_y  [I, B] [B, n]     thin_product_of_transposed   I in the lanes
@@ -16,7 +16,7 @@
 
 namespace lockstep::model::cpu {
 
-/// Results with fewer columns (or, for thin_inner_product, an inner dimension below it) are thin.
+/// A product is thin if it has fewer columns than this (thin_inner_product: a smaller inner dimension).
 constexpr std::size_t kThin = 16;
 
 /// c [., n] = or += a [., inner] b [inner, n], n < kThin.

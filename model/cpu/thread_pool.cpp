@@ -4,7 +4,7 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Spins for some microseconds: longer than the gap between two loops of a step, shorter than other waits.
+/// Number of spins, some microseconds: longer than the gap between two loops of a step, shorter than other waits.
 constexpr int kSpins = 4000;
 
 void relax() noexcept {

@@ -1,6 +1,6 @@
 /// \file
-/// A fixed team of threads for the CPU backend. A static rule, not the load, divides the work into parts, so that
-/// results do not depend on timing. With one thread there is no helper and no synchronisation.
+/// A fixed team of threads for the CPU backend. The division of work into parts is static, so results do not depend on
+/// timing. With one thread there are no helpers and no synchronisation.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace lockstep::model::cpu {
 
-/// Part `part` of `parts` nearly equal parts of [0, count), aligned to multiples of `granule`.
+/// Returns part `part` of `parts` nearly equal parts of [0, count), aligned to multiples of `granule`.
 constexpr Slice part_of(std::size_t count, std::size_t granule, std::size_t part, std::size_t parts) noexcept {
   const std::size_t granules = (count + granule - 1) / granule;
   const auto cut = [&](std::size_t i) {
@@ -25,7 +25,7 @@ constexpr Slice part_of(std::size_t count, std::size_t granule, std::size_t part
 
 class ThreadPool {
  public:
-  /// Starts threads - 1 helpers; the caller is the first of the team.
+  /// Starts threads - 1 helpers. The caller is thread 0 of the team.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -34,7 +34,8 @@ class ThreadPool {
   std::size_t size() const noexcept { return helpers_.size() + 1; }
 
   /// Calls work(part) for every part in [0, size()), each on its own thread, and returns when all are done. `work` must
-  /// not throw. One caller at a time. Costs a few microseconds; helpers spin for about that long, then sleep.
+  /// not throw. Not thread-safe: one caller at a time. Costs a few microseconds. Idle helpers spin for about that long,
+  /// then sleep.
   template <class Work>
   void run(const Work& work) {
     if (helpers_.empty()) {
@@ -46,8 +47,8 @@ class ThreadPool {
     finish();
   }
 
-  /// Calls work(begin, end) for the parts of [0, count), aligned to multiples of `granule`; only on the caller if count
-  /// is below `threshold`.
+  /// Calls work(begin, end) for parts of [0, count), aligned to multiples of `granule`. Uses only the calling thread if
+  /// count is below `threshold`.
   template <class Work>
   void split(std::size_t count, std::size_t granule, std::size_t threshold, const Work& work) {
     if (helpers_.empty() || count < threshold) {
@@ -69,7 +70,7 @@ class ThreadPool {
 
   Call call_ = nullptr;
   const void* context_ = nullptr;
-  std::atomic<std::uint32_t> round_{0};  ///< a new value means new work; helpers wait for it
+  std::atomic<std::uint32_t> round_{0};  ///< changes for each piece of work; helpers wait for that
   std::atomic<std::uint32_t> busy_{0};   ///< helpers that have not finished this round
   std::atomic<bool> stop_{false};
   std::vector<std::jthread> helpers_;  ///< last: joined before the members that they use are destroyed

@@ -110,8 +110,7 @@ LOCKSTEP_HOST_DEVICE SoftmaxPart merge(const SoftmaxPart& a, const SoftmaxPart& 
 /// Weights of a smoothed target: 1 - smoothing for the label, and smoothing / classes for every class (Szegedy et al.
 /// 2016, section 7).
 struct SoftTarget {
-  double of_label = 1,
-         of_each = 0;  ///< sum 1: a constant added to all logits changes no loss
+  double of_label = 1, of_each = 0;  ///< sum 1: a constant added to all logits changes no loss
 };
 LOCKSTEP_HOST_DEVICE SoftTarget soft_target(float smoothing, std::int64_t classes) {
   return {1 - static_cast<double>(smoothing), static_cast<double>(smoothing) / static_cast<double>(classes)};
