@@ -44,11 +44,11 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::uint64_t kFilesBesidesData = 128;  ///< files of the libraries, the logs, the launcher
+constexpr std::uint64_t kFilesBesidesData = 128;  ///< files of libraries, logs and the launcher
 constexpr std::size_t kMaxRowsOfHosts = 32;
 
-/// One check, from the first question to the verdict. All ranks have the same facts and reach the same judgements; rank
-/// 0 reports. Every method is collective.
+/// Runs one check. All ranks have the same facts and reach the same conclusions; rank 0 reports. All ranks must call
+/// every method.
 class Check {
  public:
   Check(comm::MpiSession& session, comm::Communicator& communicator, Console& console, const CheckOptions& options,
@@ -134,14 +134,14 @@ void Check::find_place() {
   }
 }
 
-/// The job uses the network of the weights, unless the user says otherwise. A resumed run has its own.
+/// Initial weights bring their network, unless the user chooses another. A resumed run has its own.
 void Check::open_weights() {
   if (train_.start.from.empty() || !train_.from_checkpoint.empty()) return;
   try {
     weights_.emplace(communicator_, CheckpointChoice{.path = train_.start.from}, &deadline_,
                      CheckpointOnRank0::Accept::weights);
     all_succeed_or_usage(communicator_, [&] { train_ = options_of_start(train_, {.weights = weights_->record()}); });
-  } catch (const UsageError& error) {  // the same on every rank, as is an ConsensusError
+  } catch (const UsageError& error) {  // the same on every rank, as is a ConsensusError
     blame_weights(error.what(), "give the options of the network");
   } catch (const comm::ConsensusError& error) {
     blame_weights(error.what(), "name a run folder, a checkpoint or a .safetensors file that is there and whole");
@@ -166,7 +166,7 @@ void Check::look_at_weights() {
   tell(subject("weights", file, {weights_findings_}));
 }
 
-/// Collects this rank's facts about the data, and makes the job's plan.
+/// Collects this rank's facts about the data and plans the job.
 void Check::open_data() {
   try {
     inspect_job_data(communicator_, train_);
@@ -246,14 +246,14 @@ void Check::look_at_network() {
   const comm::ProbeOptions probe{.seconds = options_.seconds, .deadline_seconds = deadline};
   pairs_ = comm::probe_network(session_, communicator_, speakers_,
                                comm::plan_rounds(hosts, comm::most_rounds(probe), 1), probe);
-  // Messages between hosts that are one machine do not use a network.
+  // Hosts that are one machine exchange messages without the network.
   if (!judge_machines(facts_).empty()) {
     std::erase_if(pairs_, [&](const comm::PairFigures& pair) {
       const auto machine = [&](int host) { return host_facts_[host].machine; };
       return pair.error.empty() && machine(pair.pair.first) == machine(pair.pair.second);
     });
   }
-  // Slow pairs are measured again, so that short-lived other traffic is not blamed on a host.
+  // Slow pairs are measured again, because other traffic may have been short.
   const std::vector<comm::Round> again = comm::rounds_of(slow_pairs(pairs_, hosts));
   merge_better(pairs_, comm::probe_network(session_, communicator_, speakers_, again, probe));
   unreached_ = std::any_of(pairs_.begin(), pairs_.end(), [](const auto& pair) { return !pair.error.empty(); });
@@ -276,8 +276,8 @@ void Check::look_at_network() {
   tell(subject("clocks", describe_clocks(clocks), {judge_clocks(clocks, host_names_)}));
 }
 
-/// Reads samples that have no checksums, or that hold tokens, as training will: whatever it would refuse is found here.
-/// The ranks of a host read them together, for a few seconds.
+/// Reads samples that have no checksums or contain tokens, as training does, and so finds whatever training would
+/// refuse. The ranks of a host share the samples, for at most 10 seconds. Returns the number of samples read.
 std::uint64_t Check::read_samples(std::int64_t place, std::int64_t places) const {
   constexpr double kSeconds = 10;
   constexpr std::int64_t kTogether = 64;
@@ -307,7 +307,7 @@ void Check::look_at_data() {
   const std::uint64_t bytes = own_.data.bytes;
   const bool wanted = is_verified(train_.data.verify, bytes);
   if (own_.data.opened) {
-    // The ranks of each host read all of its data once, together.
+    // The ranks of each host share the data: together they read everything once.
     const comm::LongOperation reading(communicator_, "verifying the data");
     const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const HostGroup& group) {
       return std::find(group.ranks.begin(), group.ranks.end(), communicator_.rank()) != group.ranks.end();
@@ -372,12 +372,12 @@ void Check::look_at_run_folder() {
   if (train_.run.folder.empty() && !has_data()) {
     return tell({.name = "run folder", .summary = "name it with --run", .looked_at = false});
   }
-  if (communicator_.rank() != 0) return;  // only rank 0 writes there, and reports
+  if (communicator_.rank() != 0) return;  // only rank 0 writes there and reports
   const std::filesystem::path folder = train_.run.folder.empty() ? "runs" : train_.run.folder;
   const io::IoDeadline::Operation looking(&deadline_, io::IoDeadline::Kind::writing, folder);
   RunFolderFacts facts = app::look_at_run_folder(folder);
   facts.continues = train_.run.resume.from != Resume::From::nothing || train_.run.force;
-  facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run a new folder is made
+  facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run, the job makes a new folder
   facts.checkpoint = checkpoint_bytes_;
   // Without validations there is no best checkpoint.
   const bool validates = plan_ && plan_->workload.validation;
@@ -392,7 +392,7 @@ void Check::look_at_run_folder() {
 }
 
 void Check::look_at_limits() {
-  // A rank communicates with few others, but sums with the same bits at any number of ranks connect each with each.
+  // A rank communicates with few others, but reproducible sums connect every rank with every other.
   const auto ranks = static_cast<std::uint64_t>(communicator_.size());
   const std::uint64_t peers =
       train_.work.reproducible ? ranks : std::min<std::uint64_t>(ranks, 2 + 6 * std::bit_width(ranks));
@@ -420,8 +420,9 @@ int Check::conclude() {
   }
   json_.write(records);
 
-  const std::string error = broadcast_text(communicator_, first_error(subjects_));  // rank 0 knows of the run folder
-  // MPI could not end in order.
+  // Only rank 0 has the findings about the run folder.
+  const std::string error = broadcast_text(communicator_, first_error(subjects_));
+  // With undelivered messages MPI cannot be finalized.
   if (unreached_) session_.abort(1, io::visible_text(fmt::format("lockstep check: error: {}", error)));
   if (error.empty()) return 0;
   throw comm::ConsensusError(error);

@@ -1,6 +1,6 @@
 /// \file
-/// `lockstep check`: examines everything that a job depends on, before the job: hosts, program, cores, network, clocks,
-/// data, memory, disk. Changes nothing.
+/// `lockstep check`: before a job, examines what it depends on: hosts, program, cores, network, clocks, data, memory,
+/// disk. Changes nothing.
 #pragma once
 
 #include <filesystem>

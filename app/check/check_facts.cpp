@@ -48,8 +48,8 @@ std::uint64_t gigaflops(double rate) { return static_cast<std::uint64_t>(rate / 
 
 std::string digest(const std::string& text) { return io::to_hex(io::checksum(std::as_bytes(std::span(text)))); }
 
-// Facts as text: a line "KEY VALUE" each; a list repeats the key for each element. Values contain no line breaks; those
-// that might are escaped.
+// Facts as text have one line "KEY VALUE" each; a list repeats its key for each element. Values contain no line breaks:
+// values that might are escaped.
 
 std::string to_value(const std::string& text) {
   std::string result;
@@ -116,7 +116,7 @@ struct Reader {
   std::map<std::string, std::vector<std::string>> values;
 };
 
-/// Every fact with its key, for writing and reading alike.
+/// Visits every fact with its key, for writing and for reading.
 template <class Visitor, class Facts>
 void visit(Visitor& visitor, Facts& f) {
   visitor("rank", f.rank);
@@ -162,7 +162,7 @@ void visit(Visitor& visitor, Facts& f) {
 }  // namespace
 
 bool is_watched_variable(std::string_view name) {
-  // Variables that the launcher itself sets for each process.
+  // Skips variables that the launcher sets for each process.
   for (const std::string_view own : {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix", "OMPI_MCA_initial_wdir",
                                      "OMPI_MCA_shmem_RUNTIME_QUERY_hint", "OMPI_MCA_mpi_oversubscribe"}) {
     if (name.starts_with(own)) return false;

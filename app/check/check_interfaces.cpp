@@ -1,4 +1,4 @@
-/// Judgements about interfaces: the common connection between the hosts, and interfaces that only look like one.
+/// Judgements about interfaces: the common network of the hosts, and interfaces that only seem to be one.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -38,7 +38,7 @@ std::set<std::string> repeated_addresses(std::span<const RankFacts> facts) {
   return repeated;
 }
 
-/// True if every host has an address that no other has.
+/// True if every host has an address that no other host has.
 bool have_own_addresses(std::span<const RankFacts> facts) {
   const std::set<std::string> repeated = repeated_addresses(facts);
   return std::all_of(facts.begin(), facts.end(), [&](const RankFacts& host) {
@@ -47,7 +47,7 @@ bool have_own_addresses(std::span<const RankFacts> facts) {
   });
 }
 
-/// The most frequent of `values`; the greatest among equally frequent ones.
+/// Returns the most frequent of `values`; among equally frequent ones, the greatest.
 template <class T>
 T usual(const std::vector<T>& values) {
   std::map<T, std::size_t> counts;
@@ -117,7 +117,7 @@ std::vector<Finding> judge_repeated(std::span<const RankFacts> facts, std::span<
            .remedy = include_advice(subnets)}};
 }
 
-/// Addresses of one subnet that differ in a property which should be equal.
+/// Adds a finding if addresses of one subnet differ in a property.
 template <class T, class Property>
 std::vector<Finding> judge_alike(std::span<const RankFacts> facts, std::span<const std::string> hosts,
                                  const CommonSubnet& subnet, const std::string& property, const std::string& remedy,

@@ -24,8 +24,9 @@ std::string latency_text(double seconds) {
 
 bool has(const comm::HostPair& pair, int host) { return pair.first == host || pair.second == host; }
 
-/// Hosts that most of the bad pairs share, the worst first; removes their pairs from `bad`. A host at fault has at
-/// least two bad pairs, at least half of its measured ones, and more than any other host.
+/// Returns the hosts that most of the bad pairs share, the worst first, and removes their pairs from `bad`. Such a host
+/// has at least two bad pairs, at least half of its measured pairs are bad, and it has more bad pairs than any other
+/// host.
 std::vector<int> take_culprits(std::vector<comm::PairFigures>& bad, std::span<const comm::PairFigures> all,
                                std::size_t hosts) {
   std::vector<int> culprits;
@@ -58,7 +59,7 @@ std::string pairs_text(std::span<const comm::PairFigures> pairs, std::span<const
 
 struct Verdict {
   Severity severity;
-  std::string of_host;                    ///< text after its name
+  std::string of_host;                    ///< text after the host's name
   std::string before_pairs, after_pairs;  ///< text around "2 pairs of hosts"
   std::string remedy;
 };

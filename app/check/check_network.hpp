@@ -1,5 +1,6 @@
 /// \file
-/// Judgements about the connections between hosts: pairs, interfaces, fabric, clocks. From figures and facts alone.
+/// Judgements about the connections between hosts: pairs, interfaces, fabric, clocks. They depend only on figures and
+/// facts.
 #pragma once
 
 #include <span>
@@ -12,8 +13,8 @@
 
 namespace lockstep::app {
 
-/// Usual figures of a pair: the median over the hosts of each host's best pair. A bad host affects all of its pairs,
-/// two of three among three hosts, but contributes only one of the three best figures.
+/// Usual figures of a pair: the median over the hosts of each host's best pair. With the best pairs, one bad host
+/// counts once: among three hosts it affects two of three pairs, but only one of the three best figures.
 struct Usual {
   double bandwidth = 0;  ///< bytes/s
   double latency = 0;    ///< seconds
@@ -24,19 +25,20 @@ Usual usual_figures(std::span<const comm::PairFigures> pairs, int hosts);
 bool is_slow(const comm::PairFigures& pair, const Usual& usual);
 /// True above twice the usual latency and 50 us.
 bool is_late(const comm::PairFigures& pair, const Usual& usual);
-/// Slow or late pairs, which are measured again.
+/// Returns slow or late pairs, to be measured again.
 std::vector<comm::HostPair> slow_pairs(std::span<const comm::PairFigures> pairs, int hosts);
 /// Replaces figures by better ones of a repeated measurement.
 void merge_better(std::vector<comm::PairFigures>& pairs, std::span<const comm::PairFigures> again);
 
 /// Errors: pairs that do not reach each other, pairs with less than a quarter of the usual bandwidth. Warnings: other
-/// slow ones, late ones. If most of them share a host, it is named instead of the pairs; with two hosts there is
-/// nothing to compare.
+/// slow pairs, late pairs. If most of the bad pairs share a host, the finding names the host instead of the pairs. With
+/// only two hosts, nothing can be compared.
 std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::span<const std::string> hosts);
 /// "6 pairs of hosts, 0.94 GB/s (least 0.92), 31 us (most 35)".
 std::string describe_pairs(std::span<const comm::PairFigures> pairs, int hosts);
 
-/// The sizes at which sums between hosts change their schedules, and what to do if these figures suit them badly.
+/// Lists the sizes at which sums between hosts change their schedule, and says what to do if the measured figures suit
+/// them badly.
 std::string describe_all_reduce(std::span<const comm::PairFigures> pairs, int hosts);
 
 /// A subnet in which every host has an address that no other host has.
@@ -46,16 +48,16 @@ struct CommonSubnet {
   std::int64_t megabits = 0;            ///< speed of the slowest interface; 0: unknown
   int mtu = 0;                          ///< the smallest
 };
-/// IPv4 first, then by descending speed. `facts`: one rank of each host.
+/// Returns IPv4 subnets first, then by descending speed. `facts`: one rank of each host.
 std::vector<CommonSubnet> common_subnets(std::span<const RankFacts> facts);
 
-/// `facts`: one rank of each host, in the order of `hosts`. Errors: an interface or subnet in
-/// OMPI_MCA_btl_tcp_if_include that a host lacks, a host without an address. Warnings: an address that several hosts
-/// have (docker0, virbr0) and that MPI may take, no common subnet, unequal MTUs or speeds within one.
+/// `facts`: one rank of each host, in the order of `hosts`. Errors: a host lacks an interface or subnet of
+/// OMPI_MCA_btl_tcp_if_include, or has no address. Warnings: several hosts have the same address (docker0, virbr0) and
+/// MPI may use it, no common subnet, unequal MTUs or speeds in one subnet.
 std::vector<Finding> judge_interfaces(std::span<const RankFacts> facts, std::span<const std::string> hosts);
-/// Warnings: hosts with fewer active InfiniBand ports than most, or slower ones.
+/// Warnings: hosts with fewer active InfiniBand ports than most hosts, or with slower ones.
 std::vector<Finding> judge_fabric(std::span<const RankFacts> facts, std::span<const std::string> hosts);
-/// A warning if the pairs reach less than 40 % of the fastest common subnet: the traffic uses another path.
+/// Warning: the pairs reach less than 40 % of the fastest common subnet, so the traffic uses another path.
 std::vector<Finding> judge_speed(std::span<const comm::PairFigures> pairs, std::span<const RankFacts> facts);
 
 /// Warnings: clocks that differ by more than a second from the first host's, hosts that did not answer.

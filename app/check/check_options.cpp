@@ -7,7 +7,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Options of train that no check looks at. They are read, lest the job's command line must be changed.
+/// Options of train without effect on the check. They are accepted, so that a job's command line can stay as it is.
 constexpr std::string_view kWithoutEffect[] = {"shuffle",
                                                "label-smoothing",
                                                "momentum",
@@ -57,7 +57,7 @@ CheckOptions parse_check(const std::vector<std::string>& arguments) {
   CheckOptions options;
   NamedNetwork named = find_network(arguments);
   options.train.network.source = std::move(named.source);
-  options.train.execution.deadline = 20;  // seconds, not minutes
+  options.train.execution.deadline = 20;  // in seconds; shorter than that of a job
   OptionTable table("lockstep check");
   table.group("Check");
   table

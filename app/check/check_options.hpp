@@ -11,8 +11,8 @@
 namespace lockstep::app {
 
 struct CheckOptions {
-  TrainOptions train;          ///< options of the future job; without data the check skips its data and memory
-  double seconds = 5;          ///< time for the network
+  TrainOptions train;          ///< options of the future job; without data, the check skips data and memory
+  double seconds = 5;          ///< time for measuring the network
   std::filesystem::path json;  ///< file for the findings
 };
 

@@ -14,14 +14,14 @@
 namespace lockstep::app {
 namespace {
 
-/// A value in a message: shortened, in quotes.
+/// Formats a value for a message: shortened, in quotes.
 std::string quoted(const std::string& value) {
   constexpr std::size_t most = 60;
   if (value.size() <= most) return fmt::format("\"{}\"", value);
   return fmt::format("\"{}…\" ({} characters)", value.substr(0, most), value.size());
 }
 
-/// The values and their ranks, the largest group first.
+/// Lists the values and their ranks, the largest group first.
 std::string describe(std::span<const ValueGroup> groups, std::span<const HostGroup> hosts) {
   constexpr std::size_t most = 4;
   std::vector<std::string> parts;
@@ -32,7 +32,7 @@ std::string describe(std::span<const ValueGroup> groups, std::span<const HostGro
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-/// One finding if the values differ between ranks.
+/// Returns one finding if the values differ between ranks.
 std::vector<Finding> judge_equal(std::span<const RankFacts> facts, Severity severity, const std::string& what,
                                  const std::string& remedy, const FactOf& value) {
   const std::vector<ValueGroup> groups = group_by(facts, value);
@@ -95,7 +95,7 @@ std::vector<std::string> whole_hosts(std::span<const HostGroup> hosts, std::span
 
 std::vector<Finding> judge_names(std::span<const RankFacts> facts) {
   const std::vector<HostGroup> hosts = hosts_of(facts);
-  std::map<std::string, std::vector<int>> first_ranks;  // first ranks of the machines under each name
+  std::map<std::string, std::vector<int>> first_ranks;  // for each name, the first ranks of its machines
   for (const HostGroup& host : hosts) {
     first_ranks[facts[host.ranks[0]].host].push_back(host.ranks[0]);
   }
@@ -170,14 +170,14 @@ std::vector<Finding> judge_environment(std::span<const RankFacts> facts) {
     std::vector<Finding> found =
         judge_equal(facts, Severity::warning, fmt::format("{} differs between ranks", name),
                     fmt::format("set it alike: mpirun -x {}, or in the job script", name), value_of);
-    for (Finding& finding : found) finding.hosts.clear();  // caused by the launcher, seldom by the host
+    for (Finding& finding : found) finding.hosts.clear();  // the launcher is the usual cause, not the host
     findings.insert(findings.end(), found.begin(), found.end());
   }
   return findings;
 }
 
 std::vector<Finding> judge_limits(std::span<const RankFacts> facts, const Wants& wants) {
-  constexpr std::uint64_t registered = std::uint64_t{64} << 20;  // a large message needs at least this much
+  constexpr std::uint64_t registered = std::uint64_t{64} << 20;  // bytes that a large message needs at least
   const std::vector<HostGroup> hosts = hosts_of(facts);
   std::vector<int> few_files, little_space, little_locked;
   for (const RankFacts& rank : facts) {

@@ -31,7 +31,7 @@ std::vector<const Finding*> all_of(std::span<const Subject> subjects, Severity s
   return found;
 }
 
-/// Hosts at fault in findings of at least this severity, in the order of `hosts`.
+/// Returns the hosts at fault in findings of at least this severity, in the order of `hosts`.
 std::vector<std::string> at_fault(std::span<const Subject> subjects, std::span<const std::string> hosts,
                                   Severity least) {
   std::set<std::string> named;

@@ -1,5 +1,5 @@
 /// \file
-/// Findings of a check and their output: a line for each subject, then the numbered list of remedies.
+/// Findings of a check, and their output: one line for each subject, then a numbered list of remedies.
 #pragma once
 
 #include <span>
@@ -16,30 +16,29 @@ enum class Severity { warning, error };
 struct Finding {
   Severity severity = Severity::warning;
   std::string what;
-  std::string where;   ///< ranks, hosts, files
-  std::string remedy;  ///< action to take
-  std::vector<std::string> hosts =
-      {};             ///< hosts at fault: the job would not have the finding without them; empty: none
-  bool busy = false;  ///< other processes use the machine, so that measurements are unreliable
+  std::string where;                    ///< ranks, hosts, files
+  std::string remedy;                   ///< action to take
+  std::vector<std::string> hosts = {};  ///< hosts at fault: without them the finding disappears; empty: none
+  bool busy = false;                    ///< other processes use the machine, so measurements are unreliable
 };
 
 struct Subject {
   std::string name;     ///< "network"
-  std::string summary;  ///< a few words; the reason if the subject was not examined
+  std::string summary;  ///< a few words; or the reason why the subject was not examined
   std::vector<Finding> findings = {};
   bool looked_at = true;
 };
 
 /// "network       ok       6 pairs of hosts …"
 std::string format_subject(const Subject& subject);
-/// Errors, then warnings, numbered, each with location and remedy; the line for Slurm if single hosts are at fault; the
-/// verdict: OK, BUSY, or the number of problems. `hosts`: all of them.
+/// Formats errors, then warnings, numbered, each with location and remedy. Then the line for Slurm, if single hosts are
+/// at fault, and the verdict: OK, BUSY, or the number of problems. `hosts`: all hosts.
 std::string format_verdict(std::span<const Subject> subjects, std::span<const std::string> hosts);
-/// "--exclude=node7,node9": the hosts at fault in errors and, if enough remain, in warnings. Empty if there are none,
-/// or if they are half of all hosts or more.
+/// "--exclude=node7,node9": the hosts at fault in errors and, if enough hosts remain, in warnings. Empty if there are
+/// none or if they are at least half of all hosts.
 std::string exclude_line(std::span<const Subject> subjects, std::span<const std::string> hosts);
 bool has_errors(std::span<const Subject> subjects);
-/// The text of the first error; with several, preceded by their number. Empty: none.
+/// The text of the first error, preceded by the number of errors if there are several; empty: no error.
 std::string first_error(std::span<const Subject> subjects);
 /// One record for each subject and each finding.
 std::vector<io::MetricRecord> to_records(std::span<const Subject> subjects);

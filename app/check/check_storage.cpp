@@ -34,7 +34,7 @@ void judge_texts(std::vector<Finding>& findings, std::span<const RankFacts> fact
   }
 }
 
-/// Ranks that share one amount of memory.
+/// Ranks that share the same memory.
 struct Sharers {
   std::vector<int> ranks;
   std::uint64_t wanted = 0, free = 0, in_all = 0;
