@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-/// The schedule of kinds that are schedules of the ring; nullopt for others.
+/// The schedule of a kind that is a schedule of the ring; nullopt for other kinds.
 std::optional<comm::AllReduceSchedule> own_schedule(AllReduceAlgorithm kind) {
   switch (kind) {
     case AllReduceAlgorithm::doubling:
@@ -36,7 +36,7 @@ std::optional<comm::AllReduceSchedule> own_schedule(AllReduceAlgorithm kind) {
   }
 }
 
-/// The transport of kinds that are Lockstep's own transports.
+/// The transport of a kind that is one of Lockstep's own transports.
 comm::Transport own_transport(AllReduceAlgorithm kind) {
   switch (kind) {
     case AllReduceAlgorithm::shared_memory:
@@ -56,7 +56,7 @@ class HostMemory {
   HostMemory(std::unique_ptr<std::pmr::memory_resource> resource, std::size_t count)
       : resource_(std::move(resource)), count_(count) {
     values_ = static_cast<float*>(resource_->allocate(count * sizeof(float), kAlignment));
-    std::fill_n(values_, count_, 0.0f);  // touches the pages before the clock runs
+    std::fill_n(values_, count_, 0.0f);  // touches the pages before time is measured
   }
   ~HostMemory() { resource_->deallocate(values_, count_ * sizeof(float), kAlignment); }
   HostMemory(const HostMemory&) = delete;
@@ -101,7 +101,7 @@ class CommunicatorAllReduce final : public HostAllReduce {
         name_(std::move(name)),
         owned_(std::move(owned)),
         communicator_(communicator) {
-    communicator_.note_activity("timing all-reduces", -1);  // no steps here
+    communicator_.note_activity("timing all-reduces", -1);  // -1: there are no steps
   }
   ~CommunicatorAllReduce() override { release_memory(); }  // before the communicator is destroyed
 
@@ -157,8 +157,8 @@ class DeviceAllReduce final : public AllReduce {
     });
   }
   ~DeviceAllReduce() override {
-    // Usually the recordings are destroyed before the sums that they refer to. After an error the sums are destroyed
-    // first: freeing memory would wait for sums that still wait for a peer.
+    // Normally the recordings are destroyed before the sums that they refer to. After an error the sums are destroyed
+    // first: freeing memory would wait for sums whose peers may never answer.
     if (std::uncaught_exceptions() > 0) on_device_.reset();
     if (values_ != nullptr) backend_->memory()->deallocate(values_, count_ * sizeof(float), kAlignment);
     backend_.reset();
@@ -180,8 +180,8 @@ class DeviceAllReduce final : public AllReduce {
     });
     on_device_->wait("an all-reduce", -1);
   }
-  int slow_batches() const override { return graphs_ ? 2 : 0; }  // the first before recording, the second records
-  void begin_size() override { backend_->forget_recordings(); }  // a backend keeps a limited number
+  int slow_batches() const override { return graphs_ ? 2 : 0; }  // the first runs before recording, the second records
+  void begin_size() override { backend_->forget_recordings(); }  // a backend keeps a limited number of recordings
   void load(std::size_t first, std::span<const float> values) override {
     backend_->upload(values, tensor(first, values.size()));
   }

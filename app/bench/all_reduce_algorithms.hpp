@@ -16,7 +16,7 @@
 
 namespace lockstep::app {
 
-/// The algorithms that these ranks support. `transport`: the one that Transport::automatic selected.
+/// Returns the algorithms that these ranks support. `transport`: the one that Transport::automatic selected.
 std::vector<AllReduceAlgorithm> usual_algorithms(comm::Transport transport, bool gpus, DeviceChoice device);
 
 /// One all-reduce algorithm, with memory for the largest size. All calls are collective except load() and fetch().
@@ -30,19 +30,19 @@ class AllReduce {
   virtual std::string name() const = 0;
   /// The communicator's name for the transport: "shared memory".
   virtual std::string transport() const { return name(); }
-  /// Format of elements between ranks: "fp32" or "bf16".
+  /// Format of elements in messages: "fp32" or "bf16".
   virtual std::string wire() const { return "fp32"; }
-  /// The schedule for this number of elements; empty: the algorithm has none of Lockstep's.
+  /// The schedule for this number of elements; empty if the algorithm is not one of Lockstep's.
   virtual std::string schedule(std::size_t) const { return {}; }
-  /// Remarks for users, in lines; may be empty.
+  /// Remarks for users, one per line; may be empty.
   virtual std::string description() const { return {}; }
-  /// Reduces the first `count` elements `times` times, and waits for the last all-reduce.
+  /// Reduces the first `count` elements `times` times, then waits until the last all-reduce is complete.
   virtual void sum(std::size_t count, std::int64_t times) = 0;
-  /// Number of initial batches that run more slowly than later ones.
+  /// Number of initial batches that are slower than later ones.
   virtual int slow_batches() const { return 0; }
   /// Call before the first batch of another size.
   virtual void begin_size() {}
-  /// Copies between this algorithm's memory, from element `first`, and `values`.
+  /// Copy between this algorithm's memory, from element `first` on, and `values`.
   virtual void load(std::size_t first, std::span<const float> values) = 0;
   virtual void fetch(std::size_t first, std::span<float> values) = 0;
 
@@ -50,15 +50,15 @@ class AllReduce {
   AllReduce() = default;
 };
 
-/// Collective: the algorithms of these kinds, each with memory for `count` elements. options.wire applies to Lockstep's
-/// own algorithms that send messages, and to NCCL. A world of one has at most one between host memories, "serial",
-/// besides MPI's. `control` outlives them, and also serves as one of them if it fits. Throws comm::ConsensusError if a
-/// kind is not available.
+/// Collective: makes the algorithms of these kinds, each with memory for `count` elements. options.wire applies to NCCL
+/// and to Lockstep's own algorithms that send messages. With one rank there is at most one algorithm between host
+/// memories, "serial", besides MPI's. `control` must outlive the algorithms; it also serves as one of them if it fits.
+/// Throws comm::ConsensusError if a kind is not available.
 std::vector<std::unique_ptr<AllReduce>> make_all_reduces(comm::MpiSession& session, comm::Communicator& control,
                                                          std::span<const AllReduceAlgorithm> kinds, const Place& place,
                                                          const ExecutionOptions& options, std::size_t count);
 
-/// Host memory of these algorithms together, in units of the largest all-reduce.
+/// Host memory that these algorithms need together, in units of the largest all-reduce.
 std::size_t host_copies(std::span<const AllReduceAlgorithm> kinds);
 
 }  // namespace lockstep::app

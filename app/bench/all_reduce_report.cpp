@@ -16,13 +16,13 @@ namespace {
 constexpr const char* kMpi = "mpi";
 constexpr const char* kIallreduce = "iallreduce";
 
-/// Microseconds with a suitable number of digits, in 10 columns.
+/// Formats microseconds with a suitable number of digits, in 10 columns.
 std::string microseconds(double seconds) {
   const double us = 1e6 * seconds;
   return us < 1000 ? fmt::format("{:.2f}", us) : us < 1e5 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
 }
 
-/// GB/s with a suitable number of digits, in 7 columns.
+/// Formats GB/s with a suitable number of digits, in 7 columns.
 std::string gigabytes(double bandwidth) {
   const double gb = bandwidth / 1e9;
   return fmt::format("{:.{}f}", gb, gb < 10 ? 4 : gb < 1000 ? 2 : 0);
@@ -44,7 +44,7 @@ std::string chart_name(const std::string& algorithm) {
 // The links -----------------------------------------------------------------------------------------------------------
 
 std::optional<LinkBound> link_bound(std::span<const std::string> hosts, double gbit_per_s) {
-  std::map<std::string, int> sends, receives;  // per host: neighbours of its ranks on other hosts
+  std::map<std::string, int> sends, receives;  // per host: number of its ranks' neighbours on other hosts
   std::map<std::string, int> ranks;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const std::string &from = hosts[rank], &to = hosts[(rank + 1) % hosts.size()];
@@ -184,7 +184,8 @@ std::optional<FastestTransport> fastest_transport(std::span<const AllReduceRow> 
   const std::map<std::string, std::string> words{
       {"ring", "ring"}, {"two-level", "two-level"}, {"shared-memory", "shared-memory"}, {kIallreduce, "mpi"}};
   const bool large = std::ranges::any_of(rows, [](const AllReduceRow& row) { return row.bytes() >= kOfGradients; });
-  std::map<std::string, std::map<std::int64_t, double>> logarithms;  // logarithm of the seconds of each size
+  // Per transport: logarithm of the seconds for each size.
+  std::map<std::string, std::map<std::int64_t, double>> logarithms;
   std::size_t sizes = 0;
   for (const AllReduceRow& row : rows) {
     const auto word = words.find(row.algorithm);
@@ -250,7 +251,7 @@ Chart bandwidth_chart(std::span<const AllReduceRow> rows, const std::string& sub
       if (row.algorithm == algorithm) series.points.push_back({row.bytes(), row.bus_bandwidth() / 1e9});
     }
   }
-  std::map<std::string, std::map<std::int64_t, const AllReduceRow*>> wires;  // each has its own bound
+  std::map<std::string, std::map<std::int64_t, const AllReduceRow*>> wires;  // each wire format has its own bound
   for (const AllReduceRow& row : rows) {
     if (row.bound) wires[row.wire][row.count] = &row;
   }

@@ -31,13 +31,13 @@ namespace {
 constexpr double kBatchSeconds = 2e-3;
 constexpr std::int64_t kMaxSums = 200;
 constexpr double kWarmupSeconds = 1;
-// Without --repeat: a second of each algorithm, 5 to 100 batches; but 3 if 5 take too long.
+// Without --repeat, each algorithm runs for a second, with 5 to 100 batches; 3 batches if 5 take too long.
 constexpr double kTimedSeconds = 1, kLongSeconds = 20;
 constexpr std::int64_t kFewestBatches = 3, kUsualBatches = 5, kMaxBatches = 100;
 /// Elements that are filled and checked at a time.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-/// Seconds of `sums` all-reduces on this rank; all ranks start together.
+/// Returns the seconds of `sums` all-reduces on this rank; all ranks start together.
 double time_batch(comm::Communicator& control, AllReduce& algorithm, std::size_t count, std::int64_t sums) {
   control.barrier();
   control.wait();
@@ -45,13 +45,13 @@ double time_batch(comm::Communicator& control, AllReduce& algorithm, std::size_t
   algorithm.sum(count, sums);
   return watch.seconds();
 }
-/// Collective: seconds on the slowest rank.
+/// Collective: returns the seconds on the slowest rank.
 double slowest_batch(comm::Communicator& control, AllReduce& algorithm, std::size_t count, std::int64_t sums) {
   const double own = time_batch(control, algorithm, count, sums);
   return largest_over_ranks(control, std::span(&own, 1)).front();
 }
 
-/// Collective: number of wrong elements of an all-reduce with known sums, on this rank.
+/// Collective: returns the number of wrong elements on this rank after an all-reduce with known sums.
 std::size_t check_sum(const comm::Communicator& control, AllReduce& algorithm, std::size_t count,
                       const KnownSums& terms) {
   std::vector<float> values;
@@ -74,10 +74,10 @@ std::size_t check_sum(const comm::Communicator& control, AllReduce& algorithm, s
   return wrong;
 }
 
-/// Collective: warms up; returns the number of all-reduces in a batch, and seconds of a batch.
+/// Collective: warms up; returns the number of all-reduces in a batch and the seconds of a batch.
 std::pair<std::int64_t, double> prepare(comm::Communicator& control, AllReduce& algorithm, std::size_t count,
                                         std::int64_t warmup) {
-  // From here on the values overflow, which takes as long as any other addition.
+  // Repeated sums overflow from now on; additions of infinities take the same time.
   const auto fits = [](double seconds, double one) { return static_cast<std::int64_t>(seconds / std::max(one, 1e-9)); };
   for (int i = 0; i < algorithm.slow_batches(); ++i) slowest_batch(control, algorithm, count, 1);
   double estimate = slowest_batch(control, algorithm, count, 1);  // the same on every rank
@@ -88,15 +88,15 @@ std::pair<std::int64_t, double> prepare(comm::Communicator& control, AllReduce& 
   return {sums, estimate * static_cast<double>(sums)};
 }
 
-/// Number of rounds, in each of which every algorithm runs a batch.
+/// Number of rounds; in each, every algorithm runs one batch.
 std::int64_t rounds_for(double round_seconds, std::size_t algorithms) {
   const auto fit = [&](double seconds) { return static_cast<std::int64_t>(seconds / std::max(round_seconds, 1e-9)); };
   const std::int64_t least = std::clamp(fit(kLongSeconds), kFewestBatches, kUsualBatches);
   return std::clamp(fit(kTimedSeconds * static_cast<double>(algorithms)), least, kMaxBatches);
 }
 
-/// Collective: the largest size up to `wanted` for which the ranks of every host can hold `copies` copies each, in half
-/// of the free memory, because the user has not asked for a size.
+/// Collective: returns the largest size up to `wanted` for which the ranks of every host can hold `copies` copies each
+/// in half of the free memory. Used if the user did not give a size.
 std::int64_t largest_that_fits(comm::Communicator& control, std::int64_t wanted, std::size_t copies) {
   const std::vector<comm::RankPlace> places = comm::gather_topology(control, "");
   const std::string& host = places[control.rank()].host;
@@ -137,7 +137,7 @@ std::vector<AllReduceRow> measure_size(comm::Communicator& control,
                                        std::span<const std::unique_ptr<AllReduce>> algorithms, std::int64_t elements,
                                        const KnownSums& terms, const Repetitions& repetitions) {
   const auto count = static_cast<std::size_t>(elements);
-  control.note_activity("timing all-reduces", -1);  // no steps here
+  control.note_activity("timing all-reduces", -1);  // -1: there are no steps
   std::vector<AllReduceRow> rows;
   std::vector<double> wrong;
   for (const auto& algorithm : algorithms) {

@@ -1,11 +1,12 @@
 /// \file
-/// `lockstep bench all-reduce`: all-reduces by every algorithm that the ranks support, and by MPI_Allreduce, in the
-/// manner of nccl-tests.
+/// `lockstep bench all-reduce`: times all-reduces of every algorithm that the ranks support and of MPI_Allreduce, in
+/// the manner of nccl-tests.
 ///
-/// TIME is that of the slowest rank, per all-reduce, in place, with training's memory: host memory from
-/// reduction_memory(), or the GPU's. On a GPU the all-reduces of a batch are recorded once and replayed (except with
-/// --no-graph). Batches of equal numbers of all-reduces start together. At every size the algorithms take turns, batch
-/// by batch, and each begins as often as the others, so that a disturbance of the machine affects all alike.
+/// Times are those of the slowest rank, per all-reduce, in place. The memory is that of training: host memory from
+/// reduction_memory(), or the GPU's. On a GPU, the all-reduces of a batch are recorded once and replayed (except with
+/// --no-graph). All ranks start a batch together, and all batches have the same number of all-reduces. At every size
+/// the algorithms take turns, batch by batch, and each begins equally often, so that a disturbance of the machine
+/// affects all algorithms.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +28,12 @@ namespace lockstep::app {
 
 int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions& options);
 
-/// Sizes from min to max, each `factor` times the previous one; always includes max.
+/// Returns the sizes from min to max, each `factor` times the previous one, always with max.
 std::vector<std::int64_t> bench_sizes(std::int64_t min, std::int64_t max, std::int64_t factor);
 
-/// Collective: a row for each algorithm, the same on every rank, without bound and hosts. Checks every element of one
-/// all-reduce of each algorithm, then measures times. `terms` are for the least precise wire format. `control` carries
-/// the measurement's own messages.
+/// Collective: returns a row for each algorithm, the same on every rank, without bound and hosts. Checks every element
+/// of one all-reduce of each algorithm, then measures times. `terms` must suit the least precise wire format. `control`
+/// carries the messages of the measurement.
 std::vector<AllReduceRow> measure_size(comm::Communicator& control,
                                        std::span<const std::unique_ptr<AllReduce>> algorithms, std::int64_t count,
                                        const KnownSums& terms, const Repetitions& repetitions);

@@ -27,7 +27,7 @@ constexpr std::string_view kAllReduceExamples =
     "  mpirun -np 4 lockstep bench all-reduce --algorithms doubling,halving,ring-only,mpi\n"
     "  mpirun -np 8 lockstep bench all-reduce --device gpu --max 268435456\n";
 
-/// Error feedback makes sense only for a sequence of all-reduces.
+/// There is no bf16-feedback: error feedback needs a sequence of sums of related values.
 const std::vector<Choice<comm::WireFormat>> kWires{{"fp32", comm::WireFormat::fp32}, {"bf16", comm::WireFormat::bf16}};
 
 std::string algorithms_of_text(const std::string& text, std::vector<AllReduceAlgorithm>& value) {

@@ -36,7 +36,7 @@ constexpr double kGigabyte = 1e9;
 double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
 double most(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
 
-/// The steps whose state is saved: of the named network, or of a linear one with a state of this size.
+/// The steps whose state is saved: of the named network, or of a linear network with a state of the requested size.
 StepWork work_of(const BenchCheckpointOptions& options) {
   StepWork work = options.work;
   if (options.state_mb == 0) return work;
@@ -68,8 +68,8 @@ class CheckpointBench {
     return static_cast<double>(parameters.state_groups().size() * parameters.elements() * sizeof(float));
   }
 
-  /// Collective: writes and flushes as many bytes as a checkpoint has, in the plainest way, with as many ranks. Returns
-  /// seconds of the slowest.
+  /// Collective: writes and flushes the bytes of a checkpoint with plain writes, on as many ranks. Returns the seconds
+  /// of the slowest rank.
   double write_plainly() {
     double seconds = 0;
     communicator_.barrier();
@@ -95,7 +95,8 @@ class CheckpointBench {
     return largest_over_ranks(communicator_, std::span(&seconds, 1)).front();
   }
 
-  /// Collective: writes a checkpoint, and makes steps until it is safe; adds the duration of each step to `beside`.
+  /// Collective: writes a checkpoint and makes steps until it is complete. Appends the duration of each step to
+  /// `beside`.
   WrittenCheckpoint write_beside_steps(std::vector<double>& beside) {
     io::TrainingRecord record;
     record.step = ++number_;

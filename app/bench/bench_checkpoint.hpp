@@ -1,5 +1,6 @@
 /// \file
-/// `lockstep bench checkpoint`: the time that training stands still for a checkpoint, and the time until it is safe.
+/// `lockstep bench checkpoint`: measures how long training stands still for a checkpoint, and how long until the
+/// checkpoint is complete on disk.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,13 @@
 
 namespace lockstep::app {
 
-/// Durations of checkpoints, or of plain writes of their bytes.
+/// Durations of checkpoints, or of plain writes of the same bytes.
 struct CheckpointRow {
   std::string way;
   int ranks = 1;
   int writers = 1;
-  double bytes = 0;             ///< size of the state, written by all writers together
-  std::vector<double> seconds;  ///< seconds until the bytes were safe, for each checkpoint; > 0
+  double bytes = 0;             ///< size of the state that all writers write together
+  std::vector<double> seconds;  ///< seconds until the bytes were on disk, for each checkpoint; > 0
   std::vector<double> stall;    ///< seconds without training, for each checkpoint; empty for plain writes
 };
 

@@ -28,10 +28,10 @@ namespace lockstep::app {
 namespace {
 
 constexpr double kPartBytes = 256.0 * 1024 * 1024;  ///< size of a part over all ranks
-constexpr double kNoStall = 0.02;                   ///< a smaller share of the time is no bottleneck
+constexpr double kNoStall = 0.02;                   ///< a smaller share of waiting is no bottleneck
 constexpr double kLoaderLimits = 0.7;  ///< share of the speed of raw reads; below it the loader is the bottleneck
 
-/// Keeps the core busy like a computation, which competes with reading.
+/// Keeps the core busy like a computation that competes with reading.
 void compute_for(double seconds) {
   const StopWatch watch;
   while (watch.seconds() < seconds) {
@@ -73,7 +73,7 @@ class InputBench {
   double bytes() const noexcept { return bytes_; }
   io::RawReader& raw() noexcept { return raw_; }
 
-  /// Collective: measures all parts of all ways of reading, in turns.
+  /// Collective: measures all parts of all ways of reading; the ways take turns.
   void measure(std::vector<InputPath>& paths) {
     for (std::int64_t part = 0; part < options_.repeat; ++part) {
       for (InputPath& path : paths) {
@@ -97,7 +97,7 @@ class InputBench {
     return {.seconds = watch.seconds(), .stall = 0};
   }
 
-  /// Reads like training, from a cold start, each part in its own epoch.
+  /// Reads like training, with a new reader for each part; each part has its own epoch.
   PartTime read_in_training_order(std::int64_t part, double compute_seconds) {
     io::PrefetcherOptions input = reading(workload_, communicator_.rank(), communicator_.size());
     input.first_epoch = part * (1 + steps_ / workload_.work.steps_per_epoch);
@@ -166,7 +166,7 @@ class InputBench {
 
 double megabytes(double bytes) { return bytes / 1e6; }
 
-/// Bytes/s of a rank that took `seconds` for its share.
+/// Bytes/s of a rank that needed `seconds` for its share.
 double of_rank(const InputRow& row, double seconds) {
   return seconds > 0 ? row.bytes / static_cast<double>(row.ranks) / seconds : 0;
 }
@@ -176,7 +176,7 @@ std::string cache_text(const std::optional<double>& share) {
                : std::string("what the page cache holds is not known here");
 }
 
-/// True for raw reads, whose order is not training's, so that no rank waits for a batch.
+/// True for raw reads: they ignore the order of training, so no rank waits for a batch.
 bool is_raw(const InputRow& row) { return row.way.starts_with("raw"); }
 
 io::MetricRecord to_record(const InputRow& row, std::int64_t global_batch, const std::optional<double>& cached) {
@@ -295,7 +295,8 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
         "files that another process has mapped): these are not cold reads");
   }
   bench->measure(paths);
-  if (!options.cold) cached = bench->raw().cached_share();  // the first part may have filled the page cache
+  // Measured again: the first part may have filled the page cache.
+  if (!options.cold) cached = bench->raw().cached_share();
 
   console.info(format_input_head());
   csv.write(input_csv_head() + "\n");

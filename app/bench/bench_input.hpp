@@ -1,6 +1,6 @@
 /// \file
-/// `lockstep bench input`: speed of reading the shards in the order of training, compared with raw reads of the same
-/// bytes.
+/// `lockstep bench input`: measures how fast shards are read in the order of training, compared with raw reads of the
+/// same bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ namespace lockstep::app {
 
 int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options);
 
-/// One way of reading: figures of the part whose slowest rank took the median time.
+/// One way of reading. The figures are those of the part with the median time; a part takes as long as on its slowest
+/// rank.
 struct InputRow {
   std::string way;
   std::int64_t ranks = 1;
-  double samples = 0, bytes = 0;               ///< samples of a part over all ranks; bytes of the files
+  double samples = 0, bytes = 0;               ///< samples, and bytes of files, in a part over all ranks
   double seconds = 0;                          ///< time of the slowest rank
   double quickest_part = 0, slowest_part = 0;  ///< seconds
   double quickest_rank = 0, slowest_rank = 0;  ///< medians of the ranks' own seconds
@@ -36,8 +37,9 @@ std::string format_input_row(const InputRow& row);
 std::string input_csv_head();
 std::string input_csv_row(const InputRow& row);
 
-/// Conclusions from the rows: the computing time below which input limits a step, the bottleneck of reading, and
-/// whether computing of `compute_ms` had to wait (`computing` may be null). `batches`: per rank in a part.
+/// States conclusions from the rows: the computing time per step below which input limits a step, the bottleneck of
+/// reading, and whether a computation of `compute_ms` had to wait. `computing` may be null. `batches`: batches per rank
+/// in a part.
 std::string input_verdict(const InputRow& raw, const InputRow& training, const InputRow* computing, double compute_ms,
                           double batches, bool cached);
 

@@ -15,11 +15,12 @@ namespace lockstep::app {
 
 /// Source of the samples of a timed step.
 enum class InputFrom {
-  memory,  ///< resident random batches, like the PyTorch peer
+  memory,  ///< random batches that stay in memory, as in the PyTorch comparison
   data,    ///< --data through the prefetcher
 };
 
-/// The steps that a benchmark times: network, optimiser, batch and execution as in train, and the source of samples.
+/// The steps that a benchmark times: network, optimiser, batch and execution as in train, and the source of the
+/// samples.
 struct StepWork {
   TrainOptions train;
   InputFrom input = InputFrom::memory;
@@ -31,43 +32,45 @@ struct StepWork {
 struct BenchStepOptions {
   StepWork work;
   std::int64_t warmup = 20, repeat = 200;  ///< steps
-  bool roof = true;                        ///< measure a large GEMM, too, for the roofline
-  bool sweep_buckets = false;              ///< measure with other bucket sizes, too
+  bool roof = true;                        ///< also measure a large GEMM for the roofline
+  bool sweep_buckets = false;              ///< also measure other bucket sizes
   std::filesystem::path json;              ///< file for the figures; "": none
-  std::filesystem::path plan;              ///< file for the layers, which is then written instead of timing anything
+  std::filesystem::path plan;              ///< file for a description of the layers; if given, nothing is timed
 };
 
 /// The quantity that stays the same as ranks are added.
 enum class Scaling {
-  weak,    ///< each rank's samples
-  strong,  ///< all ranks' samples together
-  both,    ///< one after the other
+  weak,    ///< number of samples per rank
+  strong,  ///< number of samples of all ranks
+  both,    ///< weak, then strong
 };
 
 struct BenchScaleOptions {
   StepWork work;
   Scaling scaling = Scaling::both;
-  std::vector<std::int64_t> worlds;      ///< empty: 1, 2, 4 … and all ranks
-  std::int64_t global_batch = 0;         ///< samples of strong scaling; 0: as weak scaling in the smallest world
-  std::int64_t rounds = 3;               ///< visits to each world
-  std::int64_t warmup = 5;               ///< steps of a visit before the clock starts
-  std::int64_t repeat = 0;               ///< steps timed in a visit; 0: about a second's worth
+  std::vector<std::int64_t> worlds;  ///< numbers of ranks; empty: 1, 2, 4 … and all
+  /// Samples per step of strong scaling; 0: as in weak scaling with the fewest ranks.
+  std::int64_t global_batch = 0;
+  std::int64_t rounds = 3;               ///< visits to each number of ranks
+  std::int64_t warmup = 5;               ///< untimed steps at the beginning of a visit
+  std::int64_t repeat = 0;               ///< timed steps in a visit; 0: as many as take about a second
   std::filesystem::path csv, json, svg;  ///< files for the rows
 };
 
 struct BenchInputOptions {
   TrainOptions train;       ///< data, network and batch as in train
-  std::int64_t steps = 0;   ///< steps per part; 0: as many as read 256 MiB over all ranks; cold: an epoch at most
-  std::int64_t repeat = 5;  ///< parts of each way of reading, in turns
-  double compute_ms = 0;    ///< > 0: also measured with this much computing after each batch
-  bool cold = false;        ///< forget the page cache before each part
+  std::int64_t steps = 0;   ///< steps per part; 0: 256 MiB over all ranks; with `cold`, at most an epoch
+  std::int64_t repeat = 5;  ///< parts for each way of reading; the ways take turns
+  double compute_ms = 0;    ///< if > 0, also measure with a computation of this length after each batch
+  bool cold = false;        ///< drop the files from the page cache before each part
   std::filesystem::path csv, json;
 };
 
 struct BenchCheckpointOptions {
   StepWork work;
-  std::int64_t state_mb = 256;   ///< > 0: 10^6 bytes of a linear network that replaces work's
-  std::int64_t repeat = 5;       ///< checkpoints, and plain writes between them
+  /// If > 0, use a linear network with a state of this number of 10^6 bytes instead of work's.
+  std::int64_t state_mb = 256;
+  std::int64_t repeat = 5;       ///< number of checkpoints, and of plain writes between them
   std::filesystem::path folder;  ///< parent of the scratch folder, which is removed at the end
   std::filesystem::path csv, json;
 };
@@ -82,22 +85,22 @@ std::vector<Choice<Scaling>> choices();
 template <>
 std::vector<Choice<AllReduceAlgorithm>> choices();
 
-/// Reads names with commas between them, in any order; a name given twice counts once. Throws std::invalid_argument
-/// that says what is wrong with `text` and lists all valid names.
+/// Parses names separated by commas, in any order; a repeated name counts once. Throws std::invalid_argument that says
+/// what is wrong with `text` and lists all valid names.
 std::vector<AllReduceAlgorithm> parse_algorithms(const std::string& text);
 
 /// Repetitions of each size and algorithm.
 struct Repetitions {
-  std::int64_t warmup = 5;  ///< all-reduces before the clock starts; at most as many as fit in a second
-  std::int64_t repeat = 0;  ///< batches timed; 0: as many as fit in a second, 3 to 100
+  std::int64_t warmup = 5;  ///< untimed all-reduces first; at most as many as fit in a second
+  std::int64_t repeat = 0;  ///< timed batches; 0: as many as fit in a second, 3 to 100
 };
 
 struct BenchAllReduceOptions {
   std::int64_t min = 2, max = 67'108'864;  ///< elements
-  bool max_given = false;                  ///< otherwise `max` is limited by memory
+  bool max_given = false;                  ///< the user gave `max`; otherwise memory limits it
   std::int64_t factor = 4;                 ///< ratio of neighbouring sizes
   Repetitions repetitions;
-  std::vector<AllReduceAlgorithm> algorithms;  ///< empty: all that these ranks support
+  std::vector<AllReduceAlgorithm> algorithms;  ///< empty: all algorithms that these ranks support
   std::optional<double> link_gbps;             ///< speed of a host's link in each direction
   std::filesystem::path csv, json, svg;        ///< files for the rows and for a chart
   ExecutionOptions execution;

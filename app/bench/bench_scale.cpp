@@ -29,17 +29,17 @@ namespace {
 /// Number of sums of all gradients timed in a visit.
 constexpr int kGradientSums = 5;
 
-/// The first ranks of the job, as a job of their own. Members are empty on the other ranks.
+/// The first ranks of the job, as a job of their own. The members are empty on the other ranks.
 struct World {
   int ranks = 1;
   std::unique_ptr<comm::MpiSession> session;
   std::unique_ptr<comm::Communicator> communicator;
-  std::unique_ptr<io::IoDeadline> io_deadline;  ///< deadline of its data
+  std::unique_ptr<io::IoDeadline> io_deadline;  ///< deadline for its data files
   std::optional<Place> place;
   std::string transport;
 };
 
-/// Result of a visit: sums and times of all ranks, known to all of them.
+/// Result of a visit: sums and times over all ranks of the world; the same on all of them.
 struct Visit {
   StepTimes times = {};
   double samples = 0;             ///< mean number of samples per step, all ranks together
@@ -52,7 +52,7 @@ struct Visit {
 
 /// A number of samples per step in a world; weak and strong scaling may share one.
 struct Case {
-  std::size_t world = 0;  ///< index
+  std::size_t world = 0;  ///< index in the list of worlds
   std::int64_t samples = 0;
   std::vector<Visit> visits;  ///< filled on the world's ranks
 };
@@ -75,7 +75,7 @@ void require_samples(const BenchScaleOptions& options, const std::vector<int>& w
       parts));
 }
 
-/// Unless the user gives a number, as many steps as take about a second.
+/// Number of timed steps in a visit: the user's, or as many as take about a second.
 std::int64_t steps_of_a_visit(const BenchScaleOptions& options, double step_seconds) {
   constexpr double kSeconds = 1, kFewest = 10, kMax = 2000;
   if (options.repeat > 0) return options.repeat;
@@ -88,7 +88,7 @@ class Bench {
   Bench(comm::MpiSession& session, comm::Communicator& everybody, Console& console, const BenchScaleOptions& options,
         const std::vector<int>& sizes);
 
-  /// Collective. Visits every case once, then again, for each round.
+  /// Collective. Visits every case once per round.
   void visit_all();
   /// On rank 0.
   std::vector<ScalingCurve> curves(const std::vector<std::string>& host_of_rank) const;
@@ -204,7 +204,7 @@ class Pace {
   StopWatch watch_;
 };
 
-/// Makes steps to warm up, then timed ones, then sums.
+/// Makes warm-up steps, then timed steps, then sums.
 Visit Bench::timed(World& world, TimedSteps& bench) {
   comm::Communicator& communicator = *world.communicator;
   Pace pace(first_ranks_, communicator, options_.work.train.execution.deadline);
@@ -257,7 +257,7 @@ ScalingPoint Bench::point(const Case& one, const std::vector<std::string>& host_
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return one.visits[a].share().step() < one.visits[b].share().step();
   });
-  // All figures except those of the sums come from one visit, so that they are consistent.
+  // All figures but those of the sums come from one visit, so that they are consistent.
   const Visit& typical = one.visits[order[order.size() / 2]];
   StepTimes all{.ranks = world.ranks, .cells = {}};
   std::vector<double> sums;
@@ -310,7 +310,7 @@ int run_bench_scale(comm::MpiSession& session, const BenchScaleOptions& options)
 
   Bench bench(session, *everybody, console, options, sizes);
   bench.visit_all();
-  // Only rank 0, which is in every world, has all figures and writes.
+  // Only rank 0 has all figures, because it is in every world; it writes the results.
   std::vector<ScalingCurve> curves;
   if (everybody->rank() == 0) curves = bench.curves(hosts);
   if (!curves.empty()) console.info(format_setting(bench.setting()));

@@ -1,12 +1,13 @@
 /// \file
-/// `lockstep bench scale`: the same training steps on 1, 2, 4 … of a job's ranks, and a breakdown of their times.
+/// `lockstep bench scale`: times the same training steps on 1, 2, 4 … of a job's ranks, and breaks down the times.
 ///
-/// IN TURNS. A visit to a world sets everything up, warms up, times its steps and frees everything again; one round
-/// visits every world once, so that a disturbance of the machine affects all worlds alike. The memory is that of one
-/// world.
+/// A "world" is a number of ranks. A visit to a world sets everything up, warms up, times its steps and frees
+/// everything. One round visits every world once, so that a disturbance of the machine affects all worlds. The job
+/// needs the memory of one world.
 ///
-/// THE OTHER RANKS sleep in an all-reduce over the whole job. A visit may last longer than the deadline: its ranks then
-/// join that all-reduce between two steps, before the deadline, and announce when they will join the next.
+/// Ranks outside the world wait in an all-reduce over the whole job. A visit may last longer than the deadline. Its
+/// ranks therefore join that all-reduce between two steps, before the deadline, and announce when they will join the
+/// next one.
 #pragma once
 
 #include <cstdint>

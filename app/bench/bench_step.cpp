@@ -30,12 +30,12 @@ namespace lockstep::app {
 
 namespace {
 
-/// Rows and columns of the matrices of the roofline's GEMM: large enough to use the whole device.
+/// Rows and columns of the matrices of the roofline's GEMM: enough to use the whole device.
 std::int64_t roof_size(const model::Backend& backend) { return backend.is_host() ? 1024 : 8192; }
 
-/// FLOP/s of a GEMM of such matrices on this backend: an upper bound for the GEMMs of a step.
+/// Measures the FLOP/s of a GEMM of such matrices on this backend: an upper bound for the GEMMs of a step.
 double measure_roof(model::Backend& backend) {
-  constexpr std::int64_t kTileRows = 128;  // made on the host; the device repeats them
+  constexpr std::int64_t kTileRows = 128;  // rows made on the host; the device repeats them
   const std::int64_t n = roof_size(backend);
   const std::size_t matrix_bytes = static_cast<std::size_t>(n * n) * size_of(backend.compute_type());
   std::vector<float> values(static_cast<std::size_t>(kTileRows * n));
@@ -93,15 +93,15 @@ std::string describe_buckets(std::span<const comm::Slice> buckets) {
                      least->count == most->count ? "" : fmt::format(" to {}", bytes(*most)));
 }
 
-/// Numbers of one bucket size.
+/// Results for one bucket size.
 struct BucketTrial {
-  std::int64_t size = 0;  ///< elements, 0: by the rule
+  std::int64_t size = 0;  ///< elements per bucket; 0: as the rule chooses
   std::vector<comm::Slice> buckets;
-  std::vector<double> seconds, exposed;  ///< median of a step in each round
+  std::vector<double> seconds, exposed;  ///< median over the steps, for each round
 };
 
-/// Trials of the rule, and of sizes from everything in one bucket down to kMinBucket elements; only one of those that
-/// cut the gradients alike.
+/// Makes trials of the rule, and of sizes from one bucket for everything down to kMinBucket elements. Sizes that cut
+/// the gradients into the same buckets have one trial.
 std::vector<BucketTrial> bucket_trials(const model::Network& network, const Place& place,
                                        const comm::Communicator& communicator) {
   constexpr std::int64_t kMinBucket = 64 * 1024, kFactor = 4;
@@ -123,7 +123,7 @@ std::vector<BucketTrial> bucket_trials(const model::Network& network, const Plac
   return trials;
 }
 
-/// Collective. Makes steps with every trial's buckets, in turns.
+/// Collective. Makes steps with the buckets of every trial; the trials take turns.
 void sweep(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
            const BenchStepOptions& options, io::IoDeadline& deadline, std::vector<BucketTrial>& trials) {
   constexpr std::int64_t kRounds = 5;
@@ -218,7 +218,7 @@ StepTiming measure(TimedSteps& bench, comm::Communicator& communicator, const Pl
     communicator.barrier();
     communicator.wait();
     result.roof =
-        measure_roof(bench.engine().backend());  // all ranks at once, because they share the machine in a step, too
+        measure_roof(bench.engine().backend());  // on all ranks at once, because they share the machine in a step, too
   }
   for (const model::LayerPlan& layer : bench.workload().network->plan()) {
     result.flops += (layer.forward_flops + layer.backward_flops) * result.samples_per_step / communicator.size();
@@ -341,7 +341,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
     show(console, result, bench, rule, options, ranks);
     json.write(to_record(result, bench, place, rule, options, ranks));
     if (options.sweep_buckets) trials = bucket_trials(*bench.workload().network, place, *communicator);
-  }  // one engine's memory at a time
+  }  // frees the engine before the next one is made
   if (options.sweep_buckets) {
     sweep(session, *communicator, place, options, io_deadline, trials);
     show_sweep(console, json, trials, ranks);

@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep bench step`: the cost of a training step on this machine, and a breakdown of its time.
+/// `lockstep bench step`: measures the time of a training step on this machine, and breaks it down.
 #pragma once
 
 #include "app/bench/bench_options.hpp"

@@ -9,7 +9,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Limit of a step's duration, relative to the workers' expectation from earlier steps.
+/// Maximum duration until the next announcement, relative to the duration announced.
 constexpr double kSlack = 10;
 
 }  // namespace
@@ -55,7 +55,7 @@ void FirstRanks::wait() {
   conclude(words, "");
 }
 
-/// All ranks know the outcome by now; rank 0, which is a worker, knows the text.
+/// Throws the workers' error on all ranks. Rank 0, which is a worker, has its text.
 void FirstRanks::conclude(const Words& words, const std::string& error) {
   if (words[kMisused] > 0) throw UsageError(broadcast_text(everybody_, error));
   if (words[kFailed] > 0) throw comm::ConsensusError(broadcast_text(everybody_, error));

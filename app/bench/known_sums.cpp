@@ -5,13 +5,13 @@
 namespace lockstep::app {
 namespace {
 
-/// Limits up to which all whole numbers are exact.
+/// All whole numbers up to these limits are exact.
 constexpr std::uint32_t kFloatWhole = 1u << 24, kBfloat16Whole = 1u << 8;
 
 }  // namespace
 
-// A member's term is base + (its index among the members) mod offsets_; base is in [1, limit_]. In total: members *
-// (limit_ + offsets_ - 1) <= the largest whole number.
+// A member's term is base + (its index among the members) mod offsets_, with base in [1, limit_]. The sum is at most
+// members * (limit_ + offsets_ - 1), which must not exceed the limit of exact numbers.
 KnownSums::KnownSums(int ranks, Wire wire)
     : ranks_(static_cast<std::uint32_t>(ranks)),
       stride_(wire == Wire::bf16 ? (ranks_ + kBfloat16Whole / 2 - 1) / (kBfloat16Whole / 2) : 1),
@@ -35,7 +35,7 @@ std::uint32_t KnownSums::base(std::size_t index) const {
 
 float KnownSums::term(std::size_t index, int rank) const {
   const std::uint32_t distance =
-      static_cast<std::uint32_t>(rank) - members(index).first;  // wraps to a huge number below the first
+      static_cast<std::uint32_t>(rank) - members(index).first;  // huge for ranks below the first member
   if (static_cast<std::uint32_t>(rank) < members(index).first || distance % stride_ != 0) return 0;
   return static_cast<float>(base(index) + distance / stride_ % offsets_);
 }

@@ -1,5 +1,5 @@
 /// \file
-/// Terms of a benchmark's all-reduce, chosen so that a formula can check every element of the sum.
+/// Terms for a benchmark's all-reduce whose sums are known: a formula checks every element.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace lockstep::app {
 
-/// No order of elements repeats, which reveals exchanged pieces, and neighbouring ranks contribute different terms,
-/// which reveals confused ranks. All partial sums are whole numbers that the type on the wire represents, so sums are
-/// exact in any order, even if terms and partial sums are rounded to bfloat16 on the wire: those go up to 256, which
-/// 128 ranks reach. With more ranks, each element has terms of every second, third, … rank, beginning with a different
-/// one each time, and zeros of the others.
+/// The sequence of terms does not repeat, so exchanged pieces are detected. Neighbouring ranks contribute different
+/// terms, so exchanged ranks are detected. All partial sums are whole numbers that the wire format represents exactly,
+/// so sums are exact in any order. bfloat16 represents whole numbers up to 256; 128 ranks reach this limit. With more
+/// ranks, only every second, third, … rank contributes to an element and the others add zeros; the first contributing
+/// rank differs from element to element.
 class KnownSums {
  public:
   enum class Wire { fp32, bf16 };
   explicit KnownSums(int ranks, Wire wire = Wire::fp32);
 
-  /// The term of rank `rank` for element `index`, and the sum of all ranks' terms.
+  /// The term of `rank` for element `index`, and the sum of all ranks' terms.
   float term(std::size_t index, int rank) const;
   float sum(std::size_t index) const;
-  /// Number of elements that differ from the sum. `first`: index of the first.
+  /// Number of elements that differ from the known sums. `first`: index of the first element of `sums`.
   std::size_t count_wrong(std::span<const float> sums, std::size_t first = 0) const;
 
  private:

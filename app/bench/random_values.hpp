@@ -1,8 +1,9 @@
 /// \file
-/// Synthetic numbers for benchmarks: cheap to make, and without zeros, because bits that never flip consume less power.
+/// Synthetic numbers for benchmarks. They are cheap to make and never zero, because bits that never flip consume less
+/// power.
 ///
 /// Number i of a stream is a hash of (stream, i): two multiplications, which the compiler vectorises. A batch of 256
-/// images of ImageNet takes 30 ms; normal numbers from a Mersenne Twister take 600 ms.
+/// ImageNet images takes 30 ms; normally distributed numbers from a Mersenne Twister take 600 ms.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace lockstep::app {
 std::vector<double> gather_values(comm::Communicator& communicator, std::span<const double> own) {
   const auto ranks = static_cast<std::size_t>(communicator.size()),
              rank = static_cast<std::size_t>(communicator.rank());
-  std::vector<double> all(own.size() * ranks, 0.0);  // zeros for other ranks: the sum is exact
+  std::vector<double> all(own.size() * ranks, 0.0);  // zeros for the other ranks, so the sum is exact
   for (std::size_t i = 0; i < own.size(); ++i) all[i * ranks + rank] = own[i];
   communicator.all_reduce(all);
   communicator.wait();

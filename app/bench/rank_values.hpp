@@ -9,10 +9,10 @@
 
 namespace lockstep::app {
 
-/// Collective: [index][rank] of the numbers of all ranks, which contribute equally many.
+/// Collective: returns the numbers of all ranks as [index][rank]. All ranks contribute equally many.
 std::vector<double> gather_values(comm::Communicator& communicator, std::span<const double> own);
 
-/// Collective: for each of this rank's numbers, the largest on any rank.
+/// Collective: returns for each index the largest value on any rank.
 std::vector<double> largest_over_ranks(comm::Communicator& communicator, std::span<const double> own);
 
 }  // namespace lockstep::app

@@ -17,12 +17,12 @@ namespace lockstep::app {
 
 namespace {
 
-/// Smaller shares of a step are not mentioned.
+/// Smaller shares of a step are not reported.
 constexpr double kNotable = 0.005;
 
 std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
-/// For each rank of a step, the (lower) median of the others' work.
+/// Computes for each rank of a step the (lower) median of the others' work.
 void medians_of_others(std::span<const RankStep> step, std::vector<double>& medians) {
   std::vector<std::pair<double, std::size_t>> sorted;
   for (std::size_t rank = 0; rank < step.size(); ++rank) sorted.emplace_back(step[rank].work(), rank);
@@ -39,7 +39,7 @@ std::string name_waiting(const ScalingPoint& point) {
   return fmt::format("waiting for rank {} on {}", rank, point.host_of_rank[rank]);
 }
 
-/// The reason why computing takes longer than at the base, as far as the figures tell.
+/// Returns the reason why computing takes longer than at the base, as far as the figures show.
 std::string compute_reason(const ScalingPoint& point, const ScalingPoint& base) {
   const bool same_part = point.samples * base.ranks == base.samples * point.ranks;
   return same_part ? fmt::format("compute (slower than at {}: shared memory bandwidth, caches, clocks)",
@@ -86,7 +86,8 @@ StepShare split(const StepTimes& times) {
                  .input = sum.input / steps,
                  .communication = sum.communication / steps,
                  .waiting = sum.waiting / steps};
-  // If ranks are late in turns, before and after an all-reduce, the step is shorter than its longest parts.
+  // If different ranks are late before and after an all-reduce, the step is shorter than the longest work plus waits,
+  // and the communication is negative.
   if (mean.communication < 0) {
     mean.waiting = std::max(0.0, mean.waiting + mean.communication);
     mean.communication = 0;
@@ -137,7 +138,8 @@ double efficiency(const ScalingPoint& point, const ScalingPoint& base) {
 
 StepShare lost(const ScalingPoint& point, const ScalingPoint& base) {
   const double step = point.share.step();
-  // Ratio of two times: a step with this many samples per rank at the base's rate per rank, over the base's step.
+  // Ratio of two durations: a step with this number of samples per rank at the base's rate per rank, to the base's
+  // step.
   const double scale = efficiency(point, base) * step / base.share.step();
   const auto of = [&](double part, double part_of_base) { return (part - scale * part_of_base) / step; };
   return {.compute = of(point.share.compute, base.share.compute),

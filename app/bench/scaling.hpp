@@ -1,13 +1,13 @@
 /// \file
-/// Analysis of the time of a step as ranks are added: its parts, the rank that the others wait for, and the reasons for
-/// the efficiency. Pure functions of times that every rank measured itself.
+/// Analyses how the time of a step changes with the number of ranks: its parts, stragglers, and the reasons for the
+/// efficiency. Pure functions of times that every rank measured itself.
 ///
-/// ARRIVAL. All ranks leave a step together, when the last all-reduce has ended, and each measures from there with its
-/// own clock: clocks of different hosts are never compared. A rank's own work is the step without the time in which it
-/// waited for all-reduces (the exposed wait); it arrives when that work is done. The others wait for the last one to
-/// arrive. The remaining wait of all ranks, including the last one, is communication. So ranks beside a slow rank
-/// wait for that rank, not for the network. (The update, which follows a step's last all-reduce, counts as the
-/// beginning of the next step's work. The parts of a step are means over many steps, so this evens out.)
+/// All ranks leave a step together, when the last all-reduce ends. Each rank measures from there with its own clock;
+/// clocks of different hosts are never compared. A rank's own work is the step without its waits for all-reduces (the
+/// exposed wait). The rank arrives when its own work is done. The other ranks wait until the last rank arrives. The
+/// wait that then remains on all ranks, including the last one, is communication. So time lost to a slow rank counts as
+/// waiting, not as communication. The update, which follows a step's last all-reduce, counts as the beginning of the
+/// next step's work; this evens out, because the parts are means over many steps.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace lockstep::app {
 
-/// 1, 2, 4 … and `ranks` itself; or the `wanted` sizes, ascending. Throws UsageError if one exceeds `ranks`.
+/// Returns 1, 2, 4 … and `ranks`; or `wanted`, ascending. Throws UsageError if one exceeds `ranks`.
 std::vector<int> world_sizes(int ranks, std::span<const std::int64_t> wanted);
 
-/// A step of one rank, seconds by its own clock.
+/// A step of one rank, in seconds of its own clock.
 struct RankStep {
   double total = 0;
   double input = 0;    ///< waiting for samples
@@ -28,7 +28,7 @@ struct RankStep {
   double work() const noexcept { return total - exposed; }
 };
 
-/// The steps of all ranks of a world.
+/// The steps of all ranks in a measurement.
 struct StepTimes {
   int ranks = 1;
   std::vector<RankStep> cells;  ///< [step][rank]
@@ -43,49 +43,51 @@ struct StepTimes {
 struct StepShare {
   double compute = 0;        ///< mean of the ranks' own work, without input
   double input = 0;          ///< waiting for samples
-  double communication = 0;  ///< exposed: from the last rank's arrival to the end
+  double communication = 0;  ///< exposed: from the arrival of the last rank to the end
   double waiting = 0;        ///< wait for the rank that arrives last
   double step() const noexcept { return compute + input + communication + waiting; }
 };
 StepShare split(const StepTimes& times);
 
-/// A rank for which the others often wait.
+/// A rank that the others often wait for.
 struct Straggler {
   int rank = 0;
-  double excess = 0;                       ///< its work over the median of the others', minus 1, in the median step
-  bool by_input = false;                   ///< most of it is waiting for samples
-  std::int64_t late_steps = 0, steps = 0;  ///< number of steps with an excess of kLate or more; number of all steps
+  /// Its work relative to the median of the others' work, minus 1, in the median step.
+  double excess = 0;
+  bool by_input = false;                   ///< the main reason is waiting for samples
+  std::int64_t late_steps = 0, steps = 0;  ///< steps with an excess of kLate or more; all steps
 };
 inline constexpr double kLate = 0.05;
-/// Ranks that work kLate longer than the median of the others in at least half of the steps; the worst first.
+/// Returns the ranks whose work is kLate longer than the median of the others' in at least half of the steps, the worst
+/// first.
 std::vector<Straggler> stragglers(const StepTimes& times);
 
-/// One world, measured.
+/// Results for one number of ranks.
 struct ScalingPoint {
   int ranks = 1;
   std::string transport = {};
   std::int64_t samples = 0;  ///< samples per step, all ranks together
   StepShare share = {};
   double rate = 0;                     ///< samples/s
-  double communication = 0;            ///< seconds of all-reduces in a step, exposed or not
-  double all_reduce_seconds = 0;       ///< time for all gradients without concurrent computation: the bound
+  double communication = 0;            ///< seconds of all-reduces in a step, exposed or hidden
+  double all_reduce_seconds = 0;       ///< seconds to sum all gradients without concurrent computation: a bound
   double gradient_bytes = 0;           ///< size of one rank's gradients
   std::vector<Straggler> behind = {};  ///< stragglers of all rounds
   std::vector<std::string> host_of_rank = {};
 
-  /// Bytes/s of the gradients' all-reduce times 2 (p-1)/p; 0 in a world of one.
+  /// Bus bandwidth of the gradients' all-reduce in bytes/s: bandwidth times 2 (p-1)/p; 0 with one rank.
   double bus_bandwidth() const noexcept;
 };
 
-/// Samples/s per rank over those of `base`.
+/// Samples/s per rank, relative to `base`.
 double efficiency(const ScalingPoint& point, const ScalingPoint& base);
-/// Loss of efficiency by each part of a step, as a share of the step: the parts sum to 1 - efficiency. Negative: the
-/// part takes less time than it would at the efficiency of `base`.
+/// The efficiency lost to each part of a step, as a share of the step. The parts sum to 1 - efficiency. Negative: the
+/// part takes less time than the efficiency of `base` allows.
 StepShare lost(const ScalingPoint& point, const ScalingPoint& base);
 
 /// "At 8 ranks 91 % efficiency: 6 % exposed communication, 2 % waiting for rank 5 on node3, 1 % compute (…)."
 std::string explain(const ScalingPoint& point, const ScalingPoint& base);
-/// "rank 5 on node3 works 12 % longer than the others (in 55 of 60 steps; compute)"; empty: none stands out.
+/// "rank 5 on node3 works 12 % longer than the others (in 55 of 60 steps; compute)"; empty: no straggler.
 std::string name_stragglers(const ScalingPoint& point);
 /// "node1 (ranks 0-3), node2 (ranks 4-7)".
 std::string name_hosts(std::span<const std::string> host_of_rank);

@@ -21,7 +21,7 @@ std::string describe(const ScalingCurve& curve) {
              : fmt::format("strong scaling: {} per step", counted(first.samples, "sample"));
 }
 
-/// Milliseconds with about four digits.
+/// Formats milliseconds with about four digits.
 std::string milliseconds(double seconds) {
   const double value = 1e3 * seconds;
   return value < 10     ? fmt::format("{:.4f}", value)
@@ -82,7 +82,7 @@ std::string csv_cell(const io::MetricValue& value) {
   return std::isnan(real) ? std::string() : fmt::format("{:.9g}", real);
 }
 
-/// Title that names the reference of 100 %: the figures of the fewest ranks.
+/// Title of the efficiency chart; it names the reference of 100 %: the fewest ranks.
 std::string efficiency_title(const std::vector<ScalingCurve>& curves) {
   return fmt::format("samples/s per rank, of those on {}", counted(curves.front().points.front().ranks, "rank"));
 }

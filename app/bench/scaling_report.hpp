@@ -1,5 +1,5 @@
 /// \file
-/// Reports of bench scale: a table for people, rows for programs, a picture. Pure functions.
+/// Reports of bench scale: a table for people, rows for programs, a chart. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace lockstep::app {
 
-/// Worlds in ascending order; the first is the reference of the others' efficiency.
+/// Results by ascending number of ranks; efficiencies are relative to the first.
 struct ScalingCurve {
   std::string kind;  ///< "weak", "strong"
   std::vector<ScalingPoint> points;
 };
 
-/// Settings common to all worlds.
+/// Settings common to all measurements.
 struct ScalingSetting {
   std::string network, backend, optimizer, input;
   std::int64_t batch = 0, accumulate = 1;
@@ -24,13 +24,14 @@ struct ScalingSetting {
 };
 
 std::string format_setting(const ScalingSetting& setting);
-/// Head, a row for each world, the stragglers, and a sentence for each world except the first. At most 120 columns.
+/// Formats a head, a row for each number of ranks, the stragglers, and a sentence for each row but the first. At most
+/// 120 columns.
 std::string format_table(const ScalingCurve& curve);
 /// All curves, with a head.
 std::string format_csv(const std::vector<ScalingCurve>& curves);
-/// A line for each world of each curve.
+/// Returns a record for each number of ranks of each curve.
 std::vector<io::MetricRecord> to_records(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
-/// Efficiency over the ranks, and for each curve the parts of a step's time, below each other.
+/// Draws the efficiency over the ranks and, below it for each curve, the parts of a step's time.
 std::string format_svg(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
 
 }  // namespace lockstep::app

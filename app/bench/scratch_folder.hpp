@@ -10,11 +10,11 @@
 
 namespace lockstep::app {
 
-/// Rank 0 creates it, and removes it with everything in it.
+/// Rank 0 creates the folder, and removes it with its contents.
 class ScratchFolder {
  public:
-  /// Collective: in `parent` (empty: the working folder), with the name NAME- and eight random letters. `deadline`: for
-  /// creating and removing it; outlives it. Throws comm::ConsensusError.
+  /// Collective: creates the folder in `parent` (empty: the working folder), with the name NAME- and eight random
+  /// letters. `deadline` limits creating and removing it and must outlive this object. Throws comm::ConsensusError.
   ScratchFolder(comm::Communicator& communicator, const std::filesystem::path& parent, const std::string& name,
                 io::IoDeadline& deadline);
   ~ScratchFolder();

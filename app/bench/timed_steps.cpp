@@ -16,7 +16,7 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::uint32_t kResidentBatches = 2;  // used in turns, so that no step finds its samples in a cache
+constexpr std::uint32_t kResidentBatches = 2;  // batches take turns, so that no step finds its samples in a cache
 
 /// Shape of samples that are in no file.
 model::SampleShape synthetic_shape(const StepWork& work) {
@@ -32,7 +32,7 @@ model::SampleShape synthetic_shape(const StepWork& work) {
           .takes_mask_of_output = !work.regression};
 }
 
-/// The workload without data, in place of prepare_workload().
+/// The workload of synthetic samples, in place of prepare_workload().
 Workload synthetic_workload(const StepWork& work, int world) {
   constexpr std::int64_t kEndless = std::int64_t{1} << 40;
   Workload workload;
@@ -52,7 +52,7 @@ Workload synthetic_workload(const StepWork& work, int world) {
   return workload;
 }
 
-/// Part `index` of `parts` nearly equal ones.
+/// Size of part `index` when `count` is cut into `parts` nearly equal parts.
 std::int64_t share_of(std::int64_t count, std::int64_t index, std::int64_t parts) {
   return count * (index + 1) / parts - count * index / parts;
 }
@@ -90,7 +90,7 @@ class ResidentInput {
       keys_[i] = random_bits(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(i));
   }
 
-  /// Random tokens in a range of each sample's numbers.
+  /// Fills a range of each sample's numbers with random tokens.
   void put_tokens(const model::TokenRange& range, std::span<float> x, std::uint32_t stream) const {
     for (std::size_t at = static_cast<std::size_t>(range.first); at < x.size();
          at += static_cast<std::size_t>(features_)) {

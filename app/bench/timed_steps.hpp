@@ -22,27 +22,28 @@ class ResidentInput;
 class TimedSteps {
  public:
   /// Collective. Prepares data or synthetic samples, network, engine and trainer; makes no step. Throws UsageError and
-  /// comm::ConsensusError, alike on every rank. `deadline`: of the data's files. The references must outlive the
-  /// object.
+  /// comm::ConsensusError, the same on every rank. `deadline` limits operations on data files. The referenced objects
+  /// must outlive this one.
   TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place, const StepWork& work,
              io::IoDeadline& deadline);
   ~TimedSteps();
   TimedSteps(const TimedSteps&) = delete;
   TimedSteps& operator=(const TimedSteps&) = delete;
 
-  /// Collective. One step, as in training; returns seconds on this rank.
+  /// Collective. Makes a step as in training; returns its times on this rank.
   RankStep step();
-  /// Samples of all ranks, in all steps so far.
+  /// Number of samples of all ranks in all steps so far.
   double samples() const noexcept { return samples_; }
-  /// Times since construction, on this rank; the total is that of the steps.
+  /// Times on this rank since construction; the total is the time of the steps.
   TimeSplit time() const;
-  /// Seconds of the steps' sums on this rank, hidden or not; negative: unknown.
+  /// Seconds of the steps' all-reduces on this rank, exposed or hidden; negative: unknown.
   double communication_seconds() const;
-  /// Collective. Seconds to sum all gradients as in a step (and, if ranks share the update, to exchange the weights),
-  /// with nothing to hide it behind: the median over `times` sums, each on its slowest rank. Overwrites the gradients.
+  /// Collective. Returns the seconds to sum all gradients as in a step (and, if ranks share the update, to exchange the
+  /// weights) without concurrent computation: the median over `times` sums, each timed on its slowest rank. Overwrites
+  /// the gradients.
   double time_gradient_sum(int times);
 
-  /// Collective: the times of all ranks; all have equally many.
+  /// Collective: returns the times of all ranks. All ranks pass equally many.
   StepTimes gather(std::span<const RankStep> own);
 
   Engine& engine() noexcept { return *engine_; }
@@ -62,8 +63,8 @@ class TimedSteps {
   double samples_ = 0, seconds_ = 0, busy_ = 0;
 };
 
-/// Collective: data or synthetic samples, and the network, without its memory. `deadline` outlives the data. Throws
-/// UsageError and comm::ConsensusError, alike on every rank.
+/// Collective: prepares data or synthetic samples, and the network without its memory. `deadline` must outlive the
+/// data. Throws UsageError and comm::ConsensusError, the same on every rank.
 Workload prepare_steps(comm::Communicator& communicator, const StepWork& work, io::IoDeadline& deadline);
 
 }  // namespace lockstep::app

@@ -71,7 +71,7 @@ void add_work_options(OptionTable& table, StepWork& work) {
   add_tuning_options(table, train.tuning);
 }
 
-/// Parses and checks once the rows are declared.
+/// Parses and checks the arguments, after all rows are declared.
 void parse(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
            std::string_view examples, StepWork& work) {
   add_execution_options(table, work.train.execution);
