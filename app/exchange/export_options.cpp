@@ -16,7 +16,7 @@ constexpr std::string_view kExportExamples =
     "      the best checkpoint of a run, with the weights that `lockstep eval` would take\n"
     "  lockstep export runs/gpt --checkpoint latest --weights raw --format safetensors --out gpt.safetensors\n";
 
-/// Format by the file's extension; nullopt if that decides nothing.
+/// The format for the file's extension; nullopt for other extensions.
 std::optional<ExportFormat> format_of_name(const std::filesystem::path& file) {
   const std::string end = file.extension().string();
   if (end == ".onnx") return ExportFormat::onnx;

@@ -18,7 +18,7 @@ struct ExportOptions {
   std::optional<ExportFormat> format;  ///< set by parse_export(), from the name of `out` unless the user gives one
   std::filesystem::path out;
   std::optional<bool> average;  ///< use the averaged weights; nullopt: as in training
-  bool force = false;           ///< an existing `out` may be replaced
+  bool force = false;           ///< replace an existing `out`
 };
 
 /// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested.

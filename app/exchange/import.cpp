@@ -24,13 +24,13 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::int64_t kUsualHeadSize = 64;  ///< head size of all of GPT-2's variants
+constexpr std::int64_t kUsualHeadSize = 64;  ///< head size in all variants of GPT-2
 
 [[noreturn]] void fail(const io::SafetensorsFile& file, const std::string& what) {
   throw io::FileError({.file = file.file(), .what = what});
 }
 
-/// Refuses numbers in the metadata that exceed what the tensors allow, before a network is made from them.
+/// Refuses numbers in the metadata that the tensors cannot have, before it makes a network from them.
 void require_plausible(const io::SafetensorsFile& file, const io::TrainingRecord& record,
                        const model::NetworkOptions& network) {
   std::int64_t elements = 4096;
@@ -73,8 +73,8 @@ void require_tensors(const io::SafetensorsFile& file, const model::Network& netw
   }
 }
 
-/// Checks the file's description of its data and tokens as `info` and `eval` do later: the import writes no checkpoint
-/// that they refuse.
+/// Checks the file's description of data and tokens with the checks of `info` and `eval`, so that import writes no
+/// checkpoint that they refuse.
 void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord& record) {
   const io::NetworkIdentity& network = record.network;
   const auto require = [&](bool holds, const char* what) {
@@ -115,7 +115,7 @@ const io::StoredTensor& matrix(const io::SafetensorsFile& file, const io::Checkp
   return *found;
 }
 
-/// The record that follows from GPT-2's shapes.
+/// Derives the record from the shapes of GPT-2's tensors.
 io::TrainingRecord record_of_gpt2(const io::SafetensorsFile& file, const io::Checkpoint& read, std::int64_t heads) {
   const std::vector<std::int64_t>& table = matrix(file, read, "embedding/tokens").shape;
   const std::vector<std::int64_t>& positions = matrix(file, read, "embedding/positions").shape;
@@ -188,7 +188,7 @@ int run_import(const ImportOptions& options) {
     network = model::make_network(trained.network, sample_shape_of(record));
   } catch (const std::invalid_argument& error) {
     fail(file, fmt::format("its tensors make no network: {}", error.what()));
-  } catch (const io::FileError& error) {  // the description of its data
+  } catch (const io::FileError& error) {  // the file's description of the data is not valid
     fail(file, error.what());
   }
   require_tensors(file, *network, read);

@@ -14,10 +14,10 @@ enum class ImportFormat { gpt2, safetensors };
 
 struct ImportOptions {
   std::filesystem::path file;
-  std::optional<ImportFormat> format;  ///< nullopt: decided by the names of the tensors
+  std::optional<ImportFormat> format;  ///< nullopt: follows from the names of the tensors
   std::filesystem::path out;
   std::int64_t heads = 0;  ///< gpt2: 0 = the width / 64
-  bool force = false;      ///< an existing `out` may be replaced
+  bool force = false;      ///< replace an existing `out`
 };
 
 /// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested.

@@ -61,7 +61,7 @@ model::SampleShape sample_shape_of(const io::TrainingRecord& record) {
 }
 
 std::string network_configuration(const TrainOptions& trained) {
-  // Without the last one, a network with averaging by default would look for an average.
+  // "average-decay" is needed: without it, a network that averages by default would look for an average.
   std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss", "average-decay"};
   for (const model::NetworkOption& option : model::network_kind(trained.network).options) {
     wanted.emplace(option.name);

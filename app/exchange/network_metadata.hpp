@@ -1,5 +1,5 @@
 /// \file
-/// Metadata of a network in a file of weights, as texts: writing and reading.
+/// Writes and reads the metadata of a network in a file of weights.
 #pragma once
 
 #include "app/options/train_options.hpp"
@@ -11,16 +11,16 @@ namespace lockstep::app {
 
 model::SampleShape sample_shape_of(const io::TrainingRecord& record);
 
-/// "format" = "pt", which readers of safetensors expect; the other keys begin with "lockstep_": format, network,
-/// signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration, network_text, vocabulary,
-/// data. Empty values are left out.
+/// Returns the metadata. "format" is "pt", which readers of safetensors expect; the other keys begin with "lockstep_":
+/// format, network, signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration,
+/// network_text, vocabulary, data. Empty values are left out.
 io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& trained);
 
-/// The record of a checkpoint that contains such weights and nothing else: the inverse of metadata_of(). Throws
-/// io::FileError, without the name of a file, if a text is missing or was not written by Lockstep.
+/// The inverse of metadata_of(): returns the record of a checkpoint that contains only weights. Throws io::FileError,
+/// without the name of a file, if a text is missing or was not written by Lockstep.
 io::TrainingRecord record_of(const io::Metadata& metadata);
 
-/// The lines of a configuration that define the network and the preparation of its samples.
+/// Returns the lines of the configuration that define the network and the preparation of its samples.
 std::string network_configuration(const TrainOptions& trained);
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
 /// \file
-/// Construction of an ONNX graph: nodes get names, constants are stored once.
+/// Builds an ONNX graph: names the nodes and stores each constant once.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ class OnnxGraph {
 
   explicit OnnxGraph(io::OnnxModel& model) : model_(model) {}
 
-  /// Adds a node with one output; without a given name, the name consists of the operator and a number.
+  /// Adds a node with one output. Without a given name, the name is the operator and a number.
   Name node(const std::string& op_type, Names inputs, Attributes attributes = {}, Name output = {}) {
     if (output.empty()) output = fmt::format("{}_{}", op_type, ++nodes_);
     model_.nodes.push_back({op_type, std::move(inputs), {output}, std::move(attributes)});
@@ -57,7 +57,7 @@ class OnnxGraph {
     }
     return name;
   }
-  /// Adds a tensor that the caller or this object owns; once for each name.
+  /// Adds a tensor that the caller owns, once for each name. Its values must outlive the model.
   Name borrowed(const io::NamedTensor& tensor) {
     if (constants_.insert(tensor.name).second) {
       model_.tensors.push_back({.name = tensor.name, .shape = tensor.shape, .borrowed = std::as_bytes(tensor.values)});

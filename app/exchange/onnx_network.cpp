@@ -20,7 +20,7 @@ using Name = OnnxGraph::Name;
 using Numbers = OnnxGraph::Numbers;
 using model::ImageShape;
 
-/// The graph of a network with what surrounds it: inputs, their normalisation, outputs.
+/// Converts a network with its inputs, their normalisation, and its outputs.
 class Conversion {
  public:
   Conversion(const TrainedNetwork& trained, io::OnnxModel& model)
@@ -40,7 +40,7 @@ class Conversion {
   }
 
  private:
-  static constexpr std::size_t kInput = 0;  // value
+  static constexpr std::size_t kInput = 0;  // index of the network's input among the values
 
   // ---- inputs and outputs ----
 
@@ -63,7 +63,7 @@ class Conversion {
     }
   }
 
-  /// Several inputs, each with its own scale, side by side as the network reads them.
+  /// Adds several inputs, each with its own scale, side by side as the network reads them.
   void begin_inputs() {
     const DataOptions& data = trained_.trained.data;
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
@@ -78,7 +78,7 @@ class Conversion {
         extents.emplace_back(extent);
         elements *= extent;
       }
-      // Names of outputs are taken.
+      // An input must not have the name of an output.
       const bool is_taken = input.name == "logits" || input.name == "probabilities" || input.name == "predictions";
       Name x = is_taken ? input.name + "_input" : input.name;
       x = graph_.reshape(take_input(x, std::move(extents), first), {-1, elements});
@@ -96,7 +96,8 @@ class Conversion {
     operations_.set_rows(kInput, per_feature ? row : scaled(row));
   }
 
-  /// An input of the graph; tokens are int64, and float32 behind it. first: the first of its numbers in a sample.
+  /// Adds an input to the graph. Tokens are int64, all others float32. `first`: index of the input's first number in a
+  /// sample.
   Name take_input(const Name& name, std::vector<io::OnnxExtent> extents, std::int64_t first) {
     const std::vector<model::TokenRange> ranges = trained_.network->token_ranges();
     const bool is_tokens = std::ranges::find(ranges, first, &model::TokenRange::first) != ranges.end();
@@ -106,7 +107,7 @@ class Conversion {
     return graph_.node("Cast", {name}, {{"to", static_cast<std::int64_t>(io::OnnxType::float32)}});
   }
 
-  /// The affine normalisation of all numbers.
+  /// Applies the affine normalisation of all numbers.
   Name scaled(Name x) {
     const Normalization& normalize = trained_.trained.data.normalize;
     if (normalize.kind == Normalization::Kind::affine) {
@@ -138,7 +139,7 @@ class Conversion {
     if (as_image) {
       const bool crops = data.augment.crop.has_value();
       std::vector<io::OnnxExtent> extents{"batch"};
-      if (volume) extents.emplace_back("depth");  // is cropped
+      if (volume) extents.emplace_back("depth");  // cropping accepts any size
       extents.push_back(crops ? io::OnnxExtent("height") : io::OnnxExtent(shape.image->height));
       extents.push_back(crops ? io::OnnxExtent("width") : io::OnnxExtent(shape.image->width));
       extents.emplace_back(shape.image->channels);
@@ -164,7 +165,7 @@ class Conversion {
     operations_.set_rows(kInput, as_image || windows || read.count() > 1 ? graph_.reshape(x, {-1, read.last()}) : x);
   }
 
-  /// FeatureScale::apply along the last axis, which has `elements` elements; `features` of them, from `first` on,
+  /// FeatureScale::apply along the last axis, which has `elements` elements. The `features` features from `first` on
   /// repeat along it.
   Name standardized(const Name& x, std::size_t elements, std::size_t first, std::size_t features, const Name& prefix) {
     if (data_scale_.features.needs_double()) {
@@ -189,8 +190,8 @@ class Conversion {
     return graph_.node("Mul", {graph_.node("Sub", {x, mean}), factor});
   }
 
-  /// Crops images of any size, with zeros around smaller ones: x [batch, height, width, channels], or volumes. The odd
-  /// plane, row or column is cut off (or added) behind, below and to the right.
+  /// Crops images of any size, and pads smaller ones with zeros. x: [batch, height, width, channels], or volumes. An
+  /// odd plane, row or column is cut off (or added) at the end.
   Name central_crop(const Name& x, const ImageShape& out) {
     Numbers sides{out.height, out.width}, axes{1, 2}, steps{1, 1};
     if (out.depth > 1) {
@@ -279,7 +280,7 @@ class Conversion {
     }
   }
 
-  /// Columns of labels and of classes beside numbers become probabilities, as `predict` writes them.
+  /// Converts columns of labels, and columns of classes beside numbers, to probabilities, as `predict` writes them.
   Name with_probabilities(const Name& predicted) {
     const std::vector<model::DeclaredLoss>& losses = model::network_kind(trained_.trained.network).losses;
     if (std::ranges::all_of(losses, [](const auto& each) { return model::is_of_numbers(each.kind); })) return predicted;
@@ -290,7 +291,7 @@ class Conversion {
     std::vector<Name> parts;
     std::int64_t end = 0;
     for (const model::LossTerm& term : terms) {
-      if (term.first < end) continue;  // another loss of the same columns
+      if (term.first < end) continue;  // another loss on the same columns
       end = term.first + term.columns;
       const Name part = graph_.slice(predicted, graph_.numbers({term.first}), graph_.numbers({end}), {1}, {1});
       const bool is_class = model::chooses_class(term.kind);
@@ -308,7 +309,7 @@ class Conversion {
   model::ActivationTable state_;
   model::Graph network_;
   OnnxEmission operations_;
-  io::DataDescription data_scale_;  ///< scale of inputs and outputs
+  io::DataDescription data_scale_;  ///< scales of inputs and outputs
 };
 
 }  // namespace

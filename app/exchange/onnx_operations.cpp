@@ -36,7 +36,7 @@ Name gelu(OnnxGraph& onnx, const Name& x) {
   return onnx.node("Mul", {onnx.node("Mul", {x, number(0.5)}), share});
 }
 
-/// A function of each element by the word that dense, conv and elementwise have for it; nullopt parameter: its default.
+/// Applies an elementwise function, by its name in dense, conv and elementwise. `parameter` nullopt: its default.
 Name applied(OnnxGraph& onnx, const Name& x, std::string_view function, std::optional<double> parameter = {}) {
   const auto number = [&](double otherwise) { return static_cast<float>(parameter.value_or(otherwise)); };
   if (function == "none") return x;
@@ -65,10 +65,10 @@ void emit_dense(OnnxEmission& to, const Node& node) {
   to.set_rows(to.output_of(node), applied(to.onnx, product, node.call.get<std::string>("activation")));
 }
 
-/// The directions of a value: a conv or a pool slides along them.
+/// The number of directions of a value in which the window of a conv or a pool moves.
 std::size_t directions_of(const OnnxEmission& to, std::size_t value) { return to.type(value).shape.count() - 1; }
 
-/// The window of a conv or a pool over `in`; `size` names the argument for its extents.
+/// The attributes of the window of a conv or a pool over `in`. `size`: the argument that holds its extents.
 OnnxGraph::Attributes sliding(const Node& node, std::string_view size, const model::Shape& in) {
   const std::size_t directions = in.count() - 1;
   const auto sweeps = model::window_of(node.call, size, model::image_of_places(in, node.name), directions).sweeps();
@@ -115,7 +115,7 @@ Name filters_of(OnnxEmission& to, const Node& node) {
   });
 }
 
-/// Conv or ConvTranspose, whose weights lie alike.
+/// Emits Conv or ConvTranspose; both have the same layout of weights.
 void emit_filters(OnnxEmission& to, const Node& node, const char* op_type, OnnxGraph::Attributes attributes) {
   OnnxGraph::Names inputs{to.image(node.inputs[0]), filters_of(to, node)};
   if (node.call.get<bool>("bias")) inputs.push_back(to.weight(node, 1));
@@ -125,7 +125,7 @@ void emit_filters(OnnxEmission& to, const Node& node, const char* op_type, OnnxG
 }
 void emit_conv(OnnxEmission& to, const Node& node) { emit_filters(to, node, "Conv", sliding(to, node, "kernel")); }
 
-/// The window slides over the output. Places that it does not reach lie behind the others.
+/// The window moves over the output. Positions of the output that it does not reach are at the end (output_padding).
 void emit_conv_transpose(OnnxEmission& to, const Node& node) {
   const model::Shape &small = to.type(node.inputs[0]).shape, &large = to.type(to.output_of(node)).shape;
   const std::size_t directions = large.count() - 1;
@@ -159,7 +159,7 @@ void emit_upsample(OnnxEmission& to, const Node& node) {
                to.onnx.node("Resize", {to.image(node.inputs[0]), "", factors}, std::move(attributes)));
 }
 
-/// The operator for groups is younger than the opset: each group is one channel of a series.
+/// The opset has no operator for groups, so each group becomes one channel of a series.
 void emit_group_norm(OnnxEmission& to, const Node& node) {
   OnnxGraph& onnx = to.onnx;
   const model::Shape& shape = to.type(node.inputs[0]).shape;
@@ -185,18 +185,18 @@ void emit_max_pool(OnnxEmission& to, const Node& node) {
   to.set_image(to.output_of(node), to.onnx.node("MaxPool", {to.image(node.inputs[0])}, sliding(to, node, "window")));
 }
 
-/// The value with all its extents behind the batch, channels last.
+/// The value with all its extents after the batch, channels last.
 Name whole(OnnxEmission& to, std::size_t value) {
   Numbers extents{-1};
   for (const std::int64_t extent : to.type(value).shape.extents()) extents.push_back(extent);
   return to.onnx.reshape(to.rows(value), extents);
 }
-/// Gives the node's output, of any extents that have its elements in their order.
+/// Sets the node's output. `y` may have any extents; its elements must be in the order of the output.
 void set_whole(OnnxEmission& to, const Node& node, const Name& y) {
   const std::size_t output = to.output_of(node);
   to.set_rows(output, to.onnx.reshape(y, {-1, to.type(output).shape.last()}));
 }
-/// The mean or the greatest of the steps of a series up to its length, 0 of none.
+/// Pools the steps of a series up to its length; gives 0 for a length of 0.
 enum class PoolOf { mean, greatest };
 void emit_pool_of_lengths(OnnxEmission& to, const Node& node, PoolOf of) {
   OnnxGraph& onnx = to.onnx;
@@ -215,13 +215,13 @@ void emit_pool_of_lengths(OnnxEmission& to, const Node& node, PoolOf of) {
   set_whole(to, node, onnx.node("Mul", {most, onnx.node("Min", {count, onnx.scalar(1)})}));
 }
 
-/// The argument "axis" behind the batch.
+/// The argument "axis", counted with the batch.
 std::int64_t axis_of(const OnnxEmission& to, const Node& node) {
   const auto axis = node.call.get<std::int64_t>("axis");
   return axis < 0 ? axis + static_cast<std::int64_t>(to.type(node.inputs[0]).shape.count()) + 1 : axis + 1;
 }
 
-/// Channels are the second extent of images, and columns that of rows.
+/// The channels are the second extent of an image, and the columns of rows.
 void emit_concatenate(OnnxEmission& to, const Node& node) {
   const std::int64_t axis = axis_of(to, node);
   if (axis < static_cast<std::int64_t>(to.type(node.inputs[0]).shape.count())) {
@@ -236,7 +236,7 @@ void emit_concatenate(OnnxEmission& to, const Node& node) {
   as_image ? to.set_image(to.output_of(node), y) : to.set_rows(to.output_of(node), y);
 }
 
-/// Once for each sample of the input.
+/// Repeats the constant for each sample of the input.
 void emit_constant(OnnxEmission& to, const Node& node) {
   const model::Shape& shape = to.type(to.output_of(node)).shape;
   const Name value = to.onnx.reshape(to.weight(node, 0), {1, shape.places(), shape.last()});
@@ -258,7 +258,7 @@ void emit_mean(OnnxEmission& to, const Node& node) {
                          {{"axes", Numbers{axis_of(to, node)}}, {"keepdims", std::int64_t{0}}}));
 }
 
-/// The second may be one number for each channel of a sample.
+/// The second factor may be one number for each channel of a sample.
 void emit_multiply(OnnxEmission& to, const Node& node) {
   const model::Shape &first = to.type(node.inputs[0]).shape, &second = to.type(node.inputs[1]).shape;
   Name factor = to.rows(node.inputs[1]);
@@ -335,7 +335,7 @@ void emit_subsample(OnnxEmission& to, const Node& node) {
                more == 0 ? some : to.onnx.node("Pad", {some, to.onnx.numbers({0, more, 0, 0, 0, more, 0, 0})}));
 }
 
-/// Parameters: scale, shift, mean, variance, as the operator has them.
+/// Parameters: scale, shift, mean, variance, in the order of the ONNX operator.
 void emit_batch_norm(OnnxEmission& to, const Node& node) {
   const bool is_image = directions_of(to, node.inputs[0]) > 0;
   const auto operand = [&](std::size_t i) { return is_image ? to.image(node.inputs[i]) : to.rows(node.inputs[i]); };
@@ -363,7 +363,7 @@ void emit_elementwise(OnnxEmission& to, const Node& node) {
   to.is_image_alone(input) ? to.set_image(output, of(to.image(input))) : to.set_rows(output, of(to.rows(input)));
 }
 
-/// Dropout does nothing here.
+/// The identity; also dropout, which does nothing in inference.
 void emit_same(OnnxEmission& to, const Node& node) { to.set_same(to.output_of(node), node.inputs[0]); }
 
 void emit_flatten(OnnxEmission& to, const Node& node) {
@@ -381,8 +381,8 @@ void emit_tokens(OnnxEmission& to, const Node& node) {
   to.set_rows(to.output_of(node), to.onnx.reshape(to.tokens_from.at(node.call.get<std::int64_t>("first")), {-1}));
 }
 
-/// The value is [batch, sequence] here. A document is as long as the number of separators up to its tokens stays the
-/// same.
+/// The value is [batch, sequence]. Two tokens are in the same document if the number of separators up to and including
+/// each is equal.
 void emit_documents(OnnxEmission& to, const Node& node) {
   OnnxGraph& onnx = to.onnx;
   if (to.type(node.inputs[0]).order == model::RowOrder::time_major) {
@@ -420,7 +420,7 @@ void emit_embedding(OnnxEmission& to, const Node& node) {
   if (node.call.get<bool>("positions") && to.sequence.empty()) {
     const model::Shape& shape = to.type(to.output_of(node)).shape;
     y = to.onnx.node("Add", {to.onnx.reshape(y, {-1, shape.places(), shape.last()}), to.weight(node, 1)});
-  } else if (node.call.get<bool>("positions")) {  // [batch, sequence, width] here
+  } else if (node.call.get<bool>("positions")) {  // [batch, sequence, width]
     y = to.onnx.node("Add", {y, to.onnx.slice(to.weight(node, 1), to.onnx.numbers({0}), to.sequence, {0}, {1})});
   }
   to.set_rows(to.output_of(node), to.onnx.reshape(y, {-1, node.call.get<std::int64_t>("width")}));
@@ -443,7 +443,7 @@ void emit_attention(OnnxEmission& to, const Node& node) {
   const auto heads = node.call.get<std::int64_t>("heads");
   const std::int64_t width = to.type(node.inputs[0]).shape.last() / 3, head_size = width / heads;
   const bool is_causal = node.call.get<bool>("causal");
-  // Tokens may be fewer than the context; a series has all its positions.
+  // There may be fewer tokens than the context; a series has all its positions.
   const std::int64_t context = to.type(node.inputs[0]).shape.places();
   const Name sizes = to.sizes.empty() ? onnx.numbers({-1, context}) : to.sizes;
   const Name split =
@@ -466,12 +466,12 @@ void emit_attention(OnnxEmission& to, const Node& node) {
     scores = onnx.node("Add", {scores, onnx.node("Mul", {outside, onnx.scalar(-1e30f)})});
   }
   Name shares = onnx.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
-  if (has_lengths) shares = onnx.node("Mul", {shares, inside});  // nothing is seen of no steps
+  if (has_lengths) shares = onnx.node("Mul", {shares, inside});  // a series without steps attends to nothing
   const Name attended = onnx.transpose(onnx.node("MatMul", {shares, part(2)}), {0, 2, 1, 3});
   to.set_rows(to.output_of(node), onnx.reshape(attended, {-1, width}));
 }
 
-/// Columns of gates, of a matrix or a vector, as rows in the order of the operator.
+/// Returns the columns of the gates, of a matrix or a vector, as rows in the order of the operator.
 std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden, std::span<const std::int64_t> order) {
   const std::int64_t columns = std::ssize(order) * hidden;
   const auto inputs = static_cast<std::int64_t>(tensor.values.size()) / columns;
@@ -490,14 +490,14 @@ std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden,
 /// A recurrent operator of ONNX, with the parameters of a node: input, recurrent, bias and, for a GRU, recurrent bias.
 struct Recurrent {
   const char* op_type;
-  std::span<const std::int64_t> order;  ///< order of the gates, by their numbers in our columns
-  std::size_t parameters;               ///< parameters of a direction
+  std::span<const std::int64_t> order;  ///< the operator's order of the gates, as indices of our order
+  std::size_t parameters;               ///< number of parameters for each direction
 };
 constexpr std::array<std::int64_t, 4> kLstmOrder{0, 3, 1, 2};  // input, output, forget, cell
 constexpr std::array<std::int64_t, 3> kGruOrder{1, 0, 2};      // update, reset, new
 constexpr Recurrent kLstm{"LSTM", kLstmOrder, 3}, kGru{"GRU", kGruOrder, 4};
 
-/// The weights of all directions one after the other: matrices of input and state, and biases.
+/// Returns the weights of all directions, one after the other: input matrices, state matrices, biases.
 std::array<Name, 3> weights_of(OnnxEmission& to, const Node& node, const Recurrent& kind, std::int64_t hidden) {
   const auto directions = static_cast<std::int64_t>(node.parameters.size() / kind.parameters);
   const std::int64_t sums = std::ssize(kind.order) * hidden;
@@ -506,7 +506,7 @@ std::array<Name, 3> weights_of(OnnxEmission& to, const Node& node, const Recurre
       std::vector<float> all;
       for (std::size_t first = 0; first < node.parameters.size(); first += kind.parameters) {
         for (std::size_t part = 0; part < parts; ++part) {
-          if (k + part >= kind.parameters) {  // no bias of the state: zeros
+          if (k + part >= kind.parameters) {  // no recurrent bias: zeros
             all.resize(all.size() + static_cast<std::size_t>(sums));
             continue;
           }
@@ -522,7 +522,7 @@ std::array<Name, 3> weights_of(OnnxEmission& to, const Node& node, const Recurre
           of_all(2, {directions, 2 * sums}, 2)};
 }
 
-/// Over tokens: time-major rows, and the state comes from the batch before.
+/// Over tokens: rows are time-major, and the state comes from the previous batch.
 void emit_recurrent_tokens(OnnxEmission& to, const Node& node, const Recurrent& kind,
                            OnnxGraph::Attributes attributes) {
   OnnxGraph& onnx = to.onnx;
@@ -548,7 +548,7 @@ void emit_recurrent_tokens(OnnxEmission& to, const Node& node, const Recurrent& 
   }
 }
 
-/// Over a series: samples first, and the results of the directions side by side.
+/// Over a series: rows are sample-major, and the results of the directions stand side by side.
 void emit_recurrent(OnnxEmission& to, const Node& node, const Recurrent& kind, OnnxGraph::Attributes attributes) {
   OnnxGraph& onnx = to.onnx;
   const auto hidden = node.call.get<std::int64_t>("units");

@@ -1,5 +1,5 @@
 /// \file
-/// A checkpoint for other programs: one set of weights, and the network that they belong to.
+/// A checkpoint for export: one set of weights, and their network.
 #pragma once
 
 #include <memory>
@@ -24,12 +24,12 @@ struct TrainedNetwork {
   std::vector<io::NamedTensor> weights;
 };
 
-/// Reads and verifies the checkpoint; no communication. `average`: nullopt: as in the run's validations. Throws
+/// Reads and verifies the checkpoint, without communication. `average` nullopt: as in the run's validations. Throws
 /// UsageError if the run kept no average, io::FileError for other errors.
 TrainedNetwork read_trained_network(const CheckpointChoice& choice, const std::optional<bool>& average);
 
-/// Metadata of a file of weights, from which `lockstep import` makes a checkpoint: all of it depends on the network
-/// alone, not on the source of the weights.
+/// Metadata for a file of weights, from which `lockstep import` can make a checkpoint. It depends only on the network,
+/// not on the source of the weights.
 io::Metadata describe_network(const TrainedNetwork& trained);
 
 }  // namespace lockstep::app
