@@ -1,5 +1,5 @@
 /// \file
-/// The columns of a table as text for people.
+/// Describes the columns of a table for people.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace lockstep::app {
 
-/// A line for each: "  columns  size", "           colour: blue, red". The names follow `indent` blanks.
+/// Returns a line for each column: "  columns  size", "           colour: blue, red". `indent` blanks precede the
+/// names.
 std::string describe_columns(const io::TableSchema& table, std::size_t indent);
 
 }  // namespace lockstep::app

@@ -44,7 +44,7 @@ bool describe_folder(Console& console, const InfoOptions& options) {
   if (!io::list_checkpoints(folder).empty()) return describe_checkpoints(console, folder, verify);
   const auto describe = [&](const fs::path& path) { return describe_data_at(console, path, options); };
   if (holds_data(folder)) return describe(folder);
-  // A dataset in parts, in the form that `train --data` accepts.
+  // A dataset in parts, as `train --data` accepts it.
   bool found = false, sound = true;
   for (const char* part : {"train", "validation", "test"}) {
     if (!fs::is_directory(folder / part) || !holds_data(folder / part)) continue;

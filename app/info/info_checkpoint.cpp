@@ -60,13 +60,13 @@ Extremes extremes_of(const std::vector<float>& values) {
   return result;
 }
 
-/// "accuracy 0.914": what a validation of this very step has found; "": there was none before it was written.
+/// "accuracy 0.914", the result of the validation at this step; "" if there was none before the checkpoint was written.
 std::string own_metric(const io::TrainingRecord& record) {
   constexpr auto kUsual = Task::metric_keys();
   std::vector<std::string> keys(kUsual.begin(), kUsual.end());
   try {
     keys.insert(keys.begin(), key_of(train_options_of(record).validation.best_by));
-  } catch (const UsageError&) {  // written by another version: it names no metric
+  } catch (const UsageError&) {  // written by another version of the program: no metric is known
   }
   for (const std::string& key : keys) {
     const std::map<std::int64_t, double> metrics = io::numbers_by_step(record.metrics, "validation", key);
@@ -87,7 +87,7 @@ std::string input_text(const io::DataDescription& data) {
   return text;
 }
 
-/// Training data, a line for each property.
+/// Describes the training data, one line for each property.
 std::string describe_trained_on(const io::TrainingRecord& record) {
   if (record.network.tokens) {
     if (record.vocabulary.empty()) return "";
@@ -126,7 +126,7 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
   return text;
 }
 
-/// Options of the run that differ from the defaults, as far as they tell what was learnt; a line each.
+/// Options of the run that differ from the defaults and influence what is learnt, one line each.
 std::string describe_training(const io::TrainingRecord& record) {
   static const TrainOptions usual;
   std::string text;

@@ -27,7 +27,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Limit of counted labels: counting more would take minutes.
+/// Maximum number of labels to count: more would take minutes.
 constexpr std::int64_t kMaxLabelsCounted = 200'000'000;
 constexpr std::int64_t kMaxClassesCounted = 1 << 24;
 constexpr std::int64_t kLabelsAtOnce = 1 << 20;
@@ -41,8 +41,7 @@ std::string describe(const io::Field& field) {
                                     : fmt::format("{} [{}]", name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
-/// Calls use(numbers of some samples, index of the first of these) over all shards, reading the label datasets
-/// directly.
+/// Calls use(numbers of some samples, index of the first sample) over all shards. Reads the label datasets directly.
 template <class Number, class Use>
 void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   const std::int64_t columns = dataset.info().y.elements();
@@ -58,7 +57,8 @@ void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   }
 }
 
-/// Samples of each class, or samples that have each label. With `can_be_missing` only counts labels that are present.
+/// Counts the samples of each class, or the samples that have each label. With `can_be_missing`, labels may be missing
+/// and are not counted then.
 std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool can_be_missing) {
   const io::DatasetInfo& info = dataset.info();
   const auto count = static_cast<std::size_t>(info.labels_are_classes ? info.classes : info.y.elements());
@@ -111,8 +111,8 @@ std::string first_line(const std::filesystem::path& path, const io::Dataset& dat
 
 struct Values {
   io::RunningStatistics statistics;
-  bool all = true;           ///< otherwise an even sample
-  std::int64_t missing = 0;  ///< NaN, or missing by the attributes of a dataset
+  bool all = true;           ///< true: all values; false: an even sample of them
+  std::int64_t missing = 0;  ///< number of values that are NaN or missing according to the attributes of a dataset
   std::int64_t seen = 0;
 
   template <class Number>
@@ -130,13 +130,14 @@ struct Values {
   }
 };
 
-/// For data that do not record their range: examines the numbers.
+/// Examines the numbers of data that do not record their range.
 Values look_at_values(const io::ShardedDataset& dataset) {
   constexpr std::int64_t kMaxBytes = std::int64_t{4} << 30, kBlock = std::int64_t{1} << 20;
   const std::int64_t samples = dataset.info().samples;
   const std::int64_t rows = std::max<std::int64_t>(1, kBlock / static_cast<std::int64_t>(dataset.x_bytes()));
   const std::int64_t stride =
-      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMaxBytes;  // one block out of every `stride`
+      // Reads one block out of every `stride`.
+      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMaxBytes;
   Values values{.statistics = {}, .all = stride == 1};
   std::vector<std::int64_t> wanted;
   std::vector<std::byte> x, y;
@@ -161,7 +162,7 @@ std::string storage_of(const io::StoredField& stored) {
                      stored.compressed ? ", compressed" : "");
 }
 
-/// The data as `train` would read files by other programs.
+/// Describes how `train` would read these data, if another program wrote them.
 std::string training_text(const io::DatasetInfo& info) {
   const std::vector<std::int64_t>& shape = info.x.sample_shape;
   const std::string sees =
@@ -182,7 +183,7 @@ std::string training_text(const io::DatasetInfo& info) {
   return fmt::format("  train    sees {}; {}\n", sees, learns);
 }
 
-/// A line for each of several inputs or targets.
+/// Returns a line for each of several inputs or targets.
 std::string describe_fields(const std::vector<io::FieldRange>& fields) {
   std::string text;
   for (const io::FieldRange& range : fields) {
@@ -248,7 +249,7 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
   return text + training_text(info);
 }
 
-/// The corpus's first tokens as text, up to a limit.
+/// The first tokens of the corpus as text, up to a limit.
 std::string beginning(const io::TokenDataset& dataset, const io::Tokenizer& tokenizer) {
   std::vector<std::int64_t> windows(static_cast<std::size_t>(std::min(dataset.info().samples, kTokensShown)));
   std::iota(windows.begin(), windows.end(), 0);
@@ -278,7 +279,7 @@ std::string heading(const std::filesystem::path& path, const io::TokenDataset& d
   return text + fmt::format("  begins      {} …\n", io::visible_line(beginning(dataset, io::Tokenizer(tokens))));
 }
 
-/// One line per shard, verified if requested. Returns false if one is damaged.
+/// Prints one line per shard, and verifies it if requested. Returns false if one is damaged.
 bool describe_shards(Console& console, const io::Dataset& dataset, bool verify) {
   const bool corpus = dataset.info().tokens.has_value();
   const auto& shards = dataset.shards();
@@ -345,7 +346,7 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   const bool labels = info.labels_are_classes ? info.classes > 0 : info.targets_are_binary && each > 1;
   if (!verify || !labels || !few) return true;
   const bool can_be_missing = [&] {
-    if (info.has_statistics) return false;  // shards
+    if (info.has_statistics) return false;  // packed shards
     const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
     return first.fields()[1].meaning.can_be_missing();
   }();

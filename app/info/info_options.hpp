@@ -16,12 +16,12 @@ namespace lockstep::app {
 struct InfoOptions {
   std::filesystem::path path;
   std::string x = "x", y = "y";                 ///< dataset names, for files made by other programs
-  bool allow_fill = false;                      ///< unwritten elements count as the fill value
-  bool verify = true;                           ///< recompute checksums
+  bool allow_fill = false;                      ///< accept unwritten elements, with their fill value
+  bool verify = true;                           ///< verify checksums
   model::NetworkOptions network = {};           ///< a network from a file, and its options
-  std::int64_t features = 784, outputs = 10;    ///< samples for that network
-  std::optional<model::ImageShape> image = {};  ///< instead of features
-  std::filesystem::path svg = {};               ///< file for a picture of that network
+  std::int64_t features = 784, outputs = 10;    ///< extents of the samples for that network
+  std::optional<model::ImageShape> image = {};  ///< images instead of features
+  std::filesystem::path svg = {};               ///< file for a drawing of that network
 };
 
 /// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested. Reads the file

@@ -20,8 +20,9 @@ namespace fs = std::filesystem;
 
 std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
 
-/// Numbers to six digits: "step 3  loss 0.512346  learning rate 0.1". Leaves out `kind`, which the caller prints, and
-/// the split of a step's seconds, which is for programs. NaN and infinity become "-", and an empty text "none".
+/// Formats a record with six digits: "step 3  loss 0.512346  learning rate 0.1". Leaves out `kind`, which the caller
+/// prints, and the split of a step's seconds, which is for programs. NaN and infinity become "-", and an empty text
+/// "none".
 std::string in_words(const io::MetricRecord& record) {
   std::string words;
   for (const auto& [key, value] : record) {
@@ -82,7 +83,7 @@ bool describe_run(Console& console, const fs::path& folder, bool verify) {
   };
   describe_last("last report", "train");
   describe_last("last validated", "validation");
-  if (last.kind == "end") describe_last("ended", "end");  // otherwise it has continued since, or was killed
+  if (last.kind == "end") describe_last("ended", "end");  // otherwise the run has continued since, or was killed
   const std::string owner = io::owner_of(folder);
   if (!owner.empty()) console.info(fmt::format("  owner          {}", io::visible_line(owner)));
   console.info("checkpoints");

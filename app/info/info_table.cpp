@@ -43,7 +43,7 @@ std::vector<std::string> complaints_of(const std::filesystem::path& file, const 
   return complaints;
 }
 
-/// Finds the options with the fewest complaints. Missing cells are counted.
+/// Finds the options of `pack` with the fewest complaints. Counts missing cells.
 Survey survey(const std::filesystem::path& file) {
   Survey found;
   found.options.missing = io::CsvOptions::Missing::mean;
