@@ -31,7 +31,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Thrown through the writer, which then removes its unfinished files.
+/// Stops the writer, which then removes its unfinished files.
 class Cancelled : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -61,7 +61,7 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
-/// Files may have no labels, unless the user names some.
+/// Files may have no labels, unless the user names a dataset of labels.
 io::Unlabelled unlabelled(const PackOptions& options) {
   return options.y_name == PackOptions{}.y_name ? io::Unlabelled::accepted : io::Unlabelled::refused;
 }
@@ -89,7 +89,7 @@ io::ArrayLabels array_labels(const PackOptions& options) {
   return {.meaning = label_meaning(options), .ignored = options.ignore_label};
 }
 
-/// parse_pack() has set the format.
+/// parse_pack() has set options.format.
 std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
                                               const std::optional<io::TableEncoding>& encoding) {
   switch (options.format.value()) {
@@ -153,7 +153,7 @@ std::string describe(const io::Field& field) {
              : fmt::format("{} {} [{}]", field.name, name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
-/// Images that are already split. All parts have the size, channels, depth and classes of the first.
+/// Opens images that are already split. All parts get the size, channels, depth and classes of the first part.
 std::vector<io::NamedSource> open_image_parts(const PackOptions& options, const std::vector<io::ImagePart>& parts) {
   std::vector<io::NamedSource> sources;
   io::ImageFolderOptions like_first = image_options(options);
@@ -179,7 +179,7 @@ std::vector<io::NamedSource> open_image_parts(const PackOptions& options, const 
   return sources;
 }
 
-/// Parts with names, or a single part without a name.
+/// Opens parts with names, or a single part without a name.
 std::vector<io::NamedSource> open_parts(const PackOptions& options, const std::optional<io::TableEncoding>& encoding) {
   if (options.format == PackFormat::images) {
     if (const std::vector<io::ImagePart> parts = io::image_parts(options.x); !parts.empty()) {
@@ -213,7 +213,8 @@ std::string describe(const io::SampleSource& source) {
   return text;
 }
 
-/// Splits like nanoGPT: of N samples, floor((1 - fraction) N) are for training.
+/// Returns the number of samples for validation. It splits like nanoGPT: of N samples, floor((1 - fraction) N) are for
+/// training.
 std::int64_t validation_count(const PackOptions& options, std::int64_t samples) {
   if (options.validation >= 1) return static_cast<std::int64_t>(options.validation);
   return samples - static_cast<std::int64_t>(static_cast<double>(samples) * (1 - options.validation));
@@ -290,7 +291,7 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
   std::size_t sample_bytes = 0;
   for (const io::Field& field : first.fields()) sample_bytes += field.bytes();
   const StopWatch watch;
-  signals.note();  // from here on there are files to remove
+  signals.note();  // from now on, a stop must remove files
   const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
     if (signals.stop_requested()) throw Cancelled(fmt::format("stopped by {}", signals.name()));
     if (ranks) ranks->note_progress();
@@ -327,7 +328,7 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     }
   } catch (const Cancelled&) {
     return cancelled();
-  } catch (const comm::ConsensusError&) {  // from a rank that has received the same signal
+  } catch (const comm::ConsensusError&) {  // another rank received the same signal
     if (signals.stop_requested()) return cancelled();
     throw;
   }

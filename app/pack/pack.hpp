@@ -8,9 +8,9 @@
 
 namespace lockstep::app {
 
-/// Runs in one process (no session), or in all ranks of a session, each of which writes a part of the shards. Returns
-/// the exit code: 0 done, 1 stopped by a signal (no files remain). Notes `signals` from the first byte that it writes.
-/// Throws UsageError and io::FileError, with several ranks comm::ConsensusError.
+/// Runs in one process (session nullptr), or on all ranks of a session; then each rank writes a part of the shards.
+/// Returns the exit code: 0, or 1 if a signal stopped it (then no files remain). Uses `signals` from its first write
+/// on. Throws UsageError and io::FileError; with several ranks, comm::ConsensusError.
 int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

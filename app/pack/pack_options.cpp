@@ -67,7 +67,7 @@ std::optional<PackFormat> format_of_folder(const fs::path& folder) {
   return has_folders ? std::optional(PackFormat::images) : std::nullopt;
 }
 
-/// Format by the name of a file or folder; nullopt if the name decides nothing.
+/// The format for the name of a file or folder; nullopt if the name does not decide it.
 std::optional<PackFormat> format_of(const fs::path& file) {
   std::error_code unknown;
   if (fs::is_directory(file, unknown)) return format_of_folder(file);
@@ -278,7 +278,7 @@ void add_synthetic_options(OptionTable& table, PackOptions& options) {
       .only_with("format", {"synthetic"});
 }
 
-/// Checks that no relation between two options expresses.
+/// Checks that the option table cannot express.
 void check_format(const OptionTable& table, const PackOptions& options) {
   const auto given = [&](std::string_view name) { return table.find(name)->source() != OptionSource::default_value; };
   if (options.format == PackFormat::synthetic) {

@@ -17,10 +17,10 @@ class PackRanks final : public io::PackPeers {
 
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
-  /// `work` may take any time while this process lives and calls note_progress() now and then.
+  /// Runs `work` on all ranks. It may take any time, if it calls note_progress() regularly.
   void all_succeed(const std::function<void()>& work) override;
   std::vector<std::string> gather(std::string own) override;
-  /// Call within all_succeed().
+  /// Call inside all_succeed().
   void note_progress();
 
  private:

@@ -1,5 +1,5 @@
 /// \file
-/// The columns of packed data or of a checkpoint, to encode another table with the same columns.
+/// Reads the columns of packed data or of a checkpoint, to encode another table with the same columns.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace lockstep::app {
 
-/// Reads them from a shard folder, a folder that contains train/, a run folder or a checkpoint. Throws io::FileError if
-/// it has no names of columns.
+/// `path`: a shard folder, a folder that contains train/, a run folder or a checkpoint. Throws io::FileError if it
+/// stores no column names.
 io::TableEncoding read_table_encoding(const std::filesystem::path& path);
 
 }  // namespace lockstep::app

@@ -13,7 +13,7 @@ struct TokenizerOptions {
   std::vector<std::filesystem::path> texts;
   std::int64_t vocabulary = 0;  ///< maximum number of tokens
   std::filesystem::path out;    ///< a folder
-  bool force = false;           ///< existing tokenizer files may be replaced
+  bool force = false;           ///< replace existing tokenizer files
 };
 
 /// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested.
