@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// In the child, which may only make system calls.
+/// Runs in the child, which may only make system calls.
 [[noreturn]] void become(char* const* words, int input, int output, int problem, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(1);
@@ -33,12 +33,12 @@ namespace fs = std::filesystem;
   _exit(127);
 }
 
-/// 'Z' of a zombie; 0: it is gone.
+/// Returns the state of a process: 'Z' is a zombie; 0: the process is gone.
 char state_of(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
   std::getline(file, line);
-  const std::size_t name_end = line.rfind(") ");  // a name may hold blanks and parentheses
+  const std::size_t name_end = line.rfind(") ");  // a name may contain blanks and parentheses
   return name_end == std::string::npos ? '\0' : line[name_end + 2];
 }
 

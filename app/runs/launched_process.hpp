@@ -1,5 +1,5 @@
 /// \file
-/// A program that this one starts and waits for: a training of a sweep, by a launcher or without.
+/// Starts a program and watches it: a training of a sweep, with or without a launcher.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 
 namespace lockstep::app {
 
-/// Starts `words` with its output added to the file `output`, in a process group of its own: a Ctrl-C is for this
-/// process, which tells it to stop. Where the calling thread ends without a word, SIGUSR1 tells it. Throws
-/// io::FileError.
+/// Starts `words` and appends its output to the file `output`. The program has its own process group, so a Ctrl-C
+/// reaches only this process, which must stop the program. If the calling thread ends, the program receives SIGUSR1.
+/// Throws io::FileError.
 pid_t start_process(const std::vector<std::string>& words, const std::filesystem::path& output);
 
-/// A process that has started others, all of which have ended and which it has not asked about. Open MPI's mpirun may
-/// stay so for ever where a rank dies while it starts.
+/// True if the process has started others, all of them have ended, and it has not waited for them. Open MPI's mpirun
+/// may stay so forever if a rank dies while it starts.
 bool waits_for_the_dead(pid_t process);
 
 }  // namespace lockstep::app

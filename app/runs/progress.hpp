@@ -1,5 +1,5 @@
 /// \file
-/// Horizontal axis of charts of runs.
+/// The horizontal axis of charts of runs.
 #pragma once
 
 namespace lockstep::app {

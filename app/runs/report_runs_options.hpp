@@ -12,7 +12,7 @@ namespace lockstep::app {
 
 /// `lockstep report`.
 struct ReportRunsOptions {
-  std::vector<std::filesystem::path> runs;  ///< run folders, and folders of them
+  std::vector<std::filesystem::path> runs;  ///< run folders, and folders that contain run folders
   Progress along = Progress::automatic;
   std::filesystem::path out = "report.html";
 };

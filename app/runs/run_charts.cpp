@@ -50,7 +50,7 @@ class Drawing {
  private:
   bool alone() const { return runs_.size() == 1; }
 
-  /// "loss_dice", of a network with several losses: those of the first run that trains one.
+  /// Returns keys like "loss_dice" for networks with several losses, from the first run that has some.
   std::vector<std::string> keys_of_losses() const {
     std::vector<std::string> keys;
     for (const std::size_t i : shown_) {
@@ -66,7 +66,7 @@ class Drawing {
     return keys;
   }
 
-  /// A line for each run; a single one gets the name `name`.
+  /// Returns a line for each run; a single run's line is called `name`.
   std::vector<ChartSeries> of_runs(std::string_view kind, const std::string& key, const std::string& name = "") const {
     std::vector<ChartSeries> series;
     for (const std::size_t i : shown_) {
@@ -82,7 +82,7 @@ class Drawing {
     return series;
   }
 
-  /// The constant predictor's score as a horizontal line; runs of one picture validate on the same data.
+  /// The score of the constant predictor as a horizontal line. All runs of a chart validate on the same data.
   ChartSeries constant_of(const std::string& key) const {
     ChartSeries series{.name = "constant", .points = {}, .reference = true};
     for (const std::size_t i : shown_) {
@@ -98,7 +98,7 @@ class Drawing {
     return series;
   }
 
-  /// Training and validation: one picture for a single run, two for several.
+  /// Adds training and validation: in one chart for a single run, in two charts for several.
   void beside(const std::string& id, std::string title, const std::string& key, AxisNumbers numbers) {
     if (alone()) {
       std::vector<ChartSeries> series = of_runs("train", key, "training");
@@ -143,7 +143,7 @@ class Drawing {
                                         : fmt::format("{} runs", runs_.size());
   }
 
-  /// Launches after the first, and returns to a checkpoint.
+  /// Marks launches after the first, and returns to a checkpoint.
   std::vector<ChartMark> marks() const {
     std::vector<ChartMark> marks;
     bool first = true;

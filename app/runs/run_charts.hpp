@@ -1,5 +1,5 @@
 /// \file
-/// Pictures of runs: loss, metric, learning rate, gradient norm, throughput, and the split of the time.
+/// Charts of runs: loss, metric, learning rate, gradient norm, throughput, and the split of the time.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ struct RunChart {
   Chart chart;
 };
 
-/// Pictures of one run show training beside validation; of several runs one line for each, of the best kMaxRuns by
-/// ranking_of(). Pictures without a value are left out.
+/// Makes the charts. For one run, they show training beside validation. For several runs, they have one line for each
+/// of the best kMaxRuns by ranking_of(). Charts without a value are left out.
 inline constexpr std::size_t kMaxRuns = 12;
 std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame,
                                 Progress along = Progress::automatic);
 
-/// Names of the runs without their common parent folders.
+/// Returns the names of the runs without their common parent folders.
 std::vector<std::string> short_names(const std::vector<RunHistory>& runs);
 
-/// At most about `most` of the points: the least and the greatest of each section, and the first and the last of all.
+/// Returns at most about `most` points: the lowest and the highest of each section, and the first and the last of all.
 std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t most);
 
 }  // namespace lockstep::app

@@ -23,7 +23,8 @@ bool holds_run(const fs::path& folder) {
   return fs::exists(folder / "metrics.jsonl", ignored) || fs::exists(folder / "config.ini", ignored);
 }
 
-/// Output of the last launch before its first figures. A launch begins with the program's version.
+/// Returns the output of the last launch before its first figures. A launch begins with a line of the program's
+/// version.
 std::string plan_in(const std::string& log) {
   std::string plan;
   bool before_steps = false;
@@ -59,7 +60,7 @@ void find_validation_data(RunHistory& run) {
     if (name == "data") data = value;
     if (name == "validation") validation = value;
   }
-  // A path relative to the working folder, if it is below it.
+  // Makes a path relative to the working folder if it is below that folder.
   const auto near = [](const std::string& path) {
     std::error_code unknown;
     const fs::path from_here = fs::path(path).lexically_proximate(fs::current_path(unknown));
@@ -206,7 +207,7 @@ RunSummary summary_of(const RunHistory& run) {
       summary.validation_loss = number_of(record, "loss");
       summary.validation_metric = number_of(record, run.metric);
       summary.validation_seconds += number("seconds");
-      if (const auto loss = number_of(record, "training_loss")) {  // over more steps than a report
+      if (const auto loss = number_of(record, "training_loss")) {  // a mean over more steps than a report
         summary.training_loss = loss;
         summary.training_metric = number_of(record, "training_" + run.metric);
       }

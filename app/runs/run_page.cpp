@@ -16,7 +16,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Frame of a card of the page; on a telephone the narrow one, because the wide one would shrink until it is
+/// Frame of a chart on the page. Telephones get the narrow one, because the wide one would shrink until it is
 /// unreadable.
 constexpr ChartFrame kCardFrame{.width = 620, .height = 340, .titled = false};
 constexpr ChartFrame kNarrowFrame{.width = 350, .height = 300, .titled = false};
@@ -37,7 +37,7 @@ std::string heading(const std::string& text, bool words = false) {
   return fmt::format("<th scope=\"col\"{}>{}</th>", words ? " class=\"text\"" : "", escape_xml(text));
 }
 
-/// A table that can be scrolled, with the keyboard, too.
+/// A table that scrolls, also with the keyboard.
 std::string scrolled(const std::string& label, const std::string& content, bool wide = false) {
   return fmt::format("<div class=\"scroll{}\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{}</div>\n",
                      wide ? " wide" : "", escape_xml(label), content);
@@ -126,7 +126,7 @@ std::string ranking_table(const std::vector<RunHistory>& runs, const std::string
   return scrolled("Ranking of the runs", text + "</tbody></table>", true);
 }
 
-/// Values of a picture of lines: each point in the page's notation, and in full precision for programs.
+/// The values of a line chart: each point in the page's notation, and in full precision for programs.
 std::string table_of_lines(const Chart& chart) {
   std::string text =
       fmt::format("<table><thead><tr>{}{}</tr></thead>\n", heading(chart.x.title), heading(chart.y.title));
@@ -158,7 +158,7 @@ std::string table_of_bars(const Chart& chart) {
   return text + "</tbody></table>";
 }
 
-/// The picture at both widths; the page's style shows one of them.
+/// The chart at both widths; the page's style shows one of them.
 std::string at_both_widths(const RunChart& picture) {
   std::string text;
   for (const bool narrow : {false, true}) {
@@ -183,7 +183,7 @@ std::string figure_of(const RunChart& picture) {
       scrolled("Values of " + chart.title, lines ? table_of_lines(chart) : table_of_bars(chart)));
 }
 
-/// An event besides the steps as text; "": the record describes no such event.
+/// Describes an event other than a step; "" if the record is no such event.
 std::string event_words(const io::MetricRecord& record) {
   const std::string kind = string_of(record, "kind");
   const auto number = [&](std::string_view key) { return number_of(record, key).value_or(0); };
@@ -242,7 +242,7 @@ std::string lead_of(const RunHistory& run) {
   return text;
 }
 
-/// The best of several runs, if all can be compared.
+/// Names the best of several runs, if all can be compared.
 std::string best_of(const std::vector<RunHistory>& runs, const std::vector<std::string>& names) {
   if (const std::size_t groups = groups_of(runs).size(); groups > 1) {
     return fmt::format("{} groups: only runs with the same metric on the same data are compared", groups);
@@ -254,7 +254,7 @@ std::string best_of(const std::vector<RunHistory>& runs, const std::vector<std::
                      format_metric(runs[best].metric, *summary.best), with_commas(summary.best_step));
 }
 
-/// Ranking and pictures of runs that can be compared. `number`: index among several groups; 0: there is only one.
+/// Ranking and charts of runs that can be compared. `number`: index of the group; 0: there is only one group.
 std::string section_of(const RunGroup& group, std::size_t number, Progress along) {
   const std::string prefix = number > 0 ? fmt::format("group-{}-", number) : "";
   const std::string title = number > 0 ? ": " + group.title : "";

@@ -1,5 +1,5 @@
 /// \file
-/// Style of the page of runs, and its reaction to a pointer on a picture. Private to run_page.cpp.
+/// The style of the page of runs, and a script that shows the values under the pointer. Private to run_page.cpp.
 #pragma once
 
 #include <string_view>
@@ -61,7 +61,8 @@ inline constexpr std::string_view kDarkPage =
     ":root{--ground:#14191f;--page:#0d1116;--ink:#e6eaee;--quiet:#a7b1bc;--line:#29313a;--accent:#6cbcf0;--good:#"
     "4fcfa5}\n";
 
-/// The values are those of the table under each picture; the attributes of its rectangle "over" describe the axes.
+/// The script takes the values from the table under each chart. The attributes of the chart's rectangle "over" describe
+/// the axes.
 inline constexpr std::string_view kPageScript = R"(
 for (const figure of document.querySelectorAll("figure")) {
   const plot = figure.querySelector(".plot");

@@ -31,14 +31,14 @@ std::vector<DifferentOption> differences_of(const std::vector<RunHistory>& runs)
 
 namespace {
 
-/// True if their metrics are of one kind and on the same data. A run that has not reported yet fits any kind.
+/// True if both runs have the same metric on the same data. A run without records has every metric.
 bool are_alike(const RunHistory& a, const RunHistory& b) {
   if (!a.metric.empty() && !b.metric.empty() && a.metric != b.metric) return false;
   return a.validation_data.empty() || b.validation_data.empty() ? a.validation_path == b.validation_path
                                                                 : a.validation_data == b.validation_data;
 }
 
-/// The number of each run's group.
+/// The index of each run's group.
 std::vector<std::size_t> group_numbers(const std::vector<RunHistory>& runs) {
   std::vector<const RunHistory*> first;
   std::vector<std::size_t> numbers;

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Seconds that a launcher may take to notice that all that it has started has ended.
+/// Seconds within which a launcher must notice that all its processes have ended.
 constexpr double kMaxUnnoticed = 10;
 
 class Sweep {
@@ -71,7 +71,7 @@ class Sweep {
     return found;
   }
 
-  /// Returns false if it was told to stop.
+  /// Returns false if a signal stopped the sweep.
   bool finish_rung(std::int64_t rung, const std::vector<std::int64_t>& settings) {
     for (bool told = false;;) {
       std::int64_t waiting = 0;
@@ -97,7 +97,7 @@ class Sweep {
     }
   }
 
-  /// Returns false if it was told to stop.
+  /// Returns false if a signal stopped the sweep.
   bool train(const SweepTask& task) {
     const StopWatch watch;
     const bool last = task.rung + 1 == rungs_;
@@ -113,7 +113,7 @@ class Sweep {
     if (!last) words.push_back(fmt::format("--stop-at={}", share_of_steps(task.rung, rungs_)));
     const int code = finish(start_process(words, folder_.words_of(task.setting)));
     if (signals_.stop_requested()) return false;
-    if (!folder_.holds()) {  // this process was stopped for a long time
+    if (!folder_.holds()) {  // this process was suspended for a long time
       console_.info(fmt::format("{}: another process has taken it over", run.string()));
       return true;
     }
@@ -139,7 +139,7 @@ class Sweep {
     return true;
   }
 
-  /// Its exit code; 128 and its signal where one has ended it.
+  /// Waits for a training. Returns its exit code, or 128 plus the signal that ended it.
   int finish(pid_t process) {
     bool told = false;
     StopWatch since_sign, since_alive;

@@ -20,9 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// In place of who holds it.
+/// Replaces the holder in a released claim.
 constexpr std::string_view kReleased = "released";
-/// The last line of a claim whose file its holder has locked.
+/// The last line of a claim if its holder could lock the file.
 constexpr std::string_view kLocked = "locked\n";
 
 double seconds_of(const timespec& time) {
@@ -34,7 +34,7 @@ bool is_there(const fs::path& file) {
   return lstat(file.c_str(), &status) == 0;
 }
 
-/// False also where locks do not work.
+/// True if nobody holds the lock. False if locks do not work.
 bool lock_is_free(const fs::path& claim) {
   const io::Descriptor file(open(claim.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   return file.get() >= 0 && flock(file.get(), LOCK_SH | LOCK_NB) == 0;
@@ -51,7 +51,7 @@ SweepFolder::SweepFolder(const fs::path& folder) : folder_(folder / "sweep"), ow
 SweepFolder::~SweepFolder() {
   try {
     release();
-  } catch (const std::exception&) {  // the silence tells other processes
+  } catch (const std::exception&) {  // other processes notice the missing heartbeat
   }
 }
 
@@ -90,7 +90,7 @@ bool SweepFolder::claim(const SweepTask& task) {
   return create(task, number + 1);
 }
 
-/// False: another process was faster.
+/// Returns false if another process was faster.
 bool SweepFolder::create(const SweepTask& task, std::int64_t number) {
   const fs::path path = claim_file(task, number);
   io::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -104,7 +104,7 @@ bool SweepFolder::create(const SweepTask& task, std::int64_t number) {
   return true;
 }
 
-/// True if its holder has released it, has ended, or has been silent for too long.
+/// True if the holder has released the claim, has ended, or has sent no heartbeat for too long.
 bool SweepFolder::is_over(const fs::path& claim) const {
   const std::string text = io::read_whole(claim).value_or("");
   if (text.starts_with(kReleased)) return true;
@@ -112,14 +112,14 @@ bool SweepFolder::is_over(const fs::path& claim) const {
   const io::Presence presence = io::presence_of(holder);
   if (presence == io::Presence::gone) return true;
   struct stat status {};
-  if (stat(claim.c_str(), &status) != 0) return false;  // its task is done
+  if (stat(claim.c_str(), &status) != 0) return false;  // removed, because its task is done
   const double silence = now() - seconds_of(status.st_mtim);
   if (silence > kSilence) return true;
   return presence == io::Presence::unseen && silence > kShortSilence && io::on_one_kernel(holder, own_) &&
          text.ends_with(kLocked) && lock_is_free(claim);
 }
 
-/// By the clock of the folder's file system, which is another host's.
+/// Seconds by the clock of the folder's file system, which may be another host's.
 double SweepFolder::now() const {
   if (clock_.get() < 0) {
     const fs::path path = folder_ / fmt::format(".clock-{}", own_.token);
@@ -147,7 +147,7 @@ void SweepFolder::release() {
   const Held held = std::move(*std::exchange(held_, std::nullopt));
   io::write_at(held.file, std::as_bytes(std::span(kReleased)), 0, claim_file(held.task, held.number));
   if (!result(held.task)) return;
-  // Nobody begins a task that has a result: claims of it mean nothing any more.
+  // The task has a result, so its claims are not needed any more.
   std::error_code ignored;
   for (std::int64_t number = held.number; number > 0; --number) fs::remove(claim_file(held.task, number), ignored);
 }

@@ -1,11 +1,11 @@
 /// \file
-/// Shared knowledge of several processes at one sweep: which training is done, with what result, and which one a
-/// process is at. It lies in small files in FOLDER/sweep.
+/// State that several processes of one sweep share: which trainings are done, their results, and which training each
+/// process works on. Small files in FOLDER/sweep hold it.
 ///
-/// A claim is a file that its holder creates, and that exists only if nobody had it before: rung-1-setting-3.claim,
-/// then .claim.2 and so on, each of which succeeds the one before when that is lost or released. The last one counts.
-/// Claims stay until the result is there, so that of several processes that see a claim lost, one alone creates its
-/// successor. A claim says which process holds it, and when it was changed last: its holder's heartbeat.
+/// A claim is a file that its holder creates exclusively: rung-1-setting-3.claim. When a claim is lost or released, its
+/// successor .claim.2 is created, and so on; the last one counts. Claims stay until the result exists. So if several
+/// processes see that a claim is lost, only one of them creates the successor. A claim names its holder, and its time
+/// of change is the holder's heartbeat.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ namespace lockstep::app {
 /// A training of one setting, up to the end of one rung; without halving there is one rung.
 struct SweepTask {
   std::int64_t rung = 0;     ///< from 0
-  std::int64_t setting = 1;  ///< from 1, the name of its run's folder
+  std::int64_t setting = 1;  ///< from 1; also the name of the run's folder
 };
 
 struct SweepResult {
-  std::string line;              ///< line of the setting, to notice a changed file of settings
+  std::string line;              ///< line of the setting, to detect a changed file of settings
   std::string metric_key;        ///< "": no validation
   std::optional<double> metric;  ///< best of all validations so far
   std::int64_t exit_code = 0;
@@ -39,27 +39,27 @@ class SweepFolder {
   SweepFolder(const SweepFolder&) = delete;
   SweepFolder& operator=(const SweepFolder&) = delete;
 
-  /// nullopt: not finished. Throws io::FileError.
+  /// Returns a result; nullopt if the task is not finished. Throws io::FileError.
   std::optional<SweepResult> result(const SweepTask& task) const;
   void record(const SweepTask& task, const SweepResult& result) const;
   std::filesystem::path result_file(const SweepTask& task) const;
-  /// True: from here on the task is this process's, until release() or the end of this object. One claim at a time. A
-  /// holder loses its claim when it is seen to have ended, and when nothing was heard of it for kSilence seconds. A
-  /// container cannot look into another one: on one kernel kShortSilence seconds and the lock of its claim, which the
-  /// kernel has taken from it, tell that it has ended. Throws io::FileError.
+  /// Tries to claim a task. On success, returns true, and the task belongs to this process until release() or the end
+  /// of this object. Only one claim at a time. A holder loses its claim when it has ended or has sent no heartbeat for
+  /// kSilence seconds. A process cannot see into another container; on the same kernel, a holder there counts as ended
+  /// after kShortSilence seconds if its lock on the claim is free. Throws io::FileError.
   bool claim(const SweepTask& task);
   /// True if no other process has taken the task over.
   bool holds() const;
   void release();
-  /// The heartbeat: at least every kHeartbeat seconds while the claim is held.
+  /// Sends the heartbeat. Call it at least every kHeartbeat seconds while the claim is held.
   void still_here();
-  /// File for the output of a training.
+  /// The file for the output of a training.
   std::filesystem::path words_of(std::int64_t setting) const;
 
   static constexpr double kHeartbeat = 2, kShortSilence = 10, kSilence = 120;  ///< seconds
 
  private:
-  /// The claim that is held.
+  /// The claim that this process holds.
   struct Held {
     SweepTask task;
     std::int64_t number = 1;
@@ -74,7 +74,7 @@ class SweepFolder {
   std::filesystem::path folder_;
   io::ProcessIdentity own_;
   std::optional<Held> held_;
-  mutable io::Descriptor clock_;  ///< a file without a name: what time it is there
+  mutable io::Descriptor clock_;  ///< an unlinked file, to read the clock of the file system
 };
 
 }  // namespace lockstep::app

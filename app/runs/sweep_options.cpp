@@ -102,7 +102,7 @@ SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
     setting.line = text;
     const std::string where = fmt::format("{}, setting {}", options.settings.string(), options.lines.size());
     try {
-      TrainOptions its_train;  // a line may name a network of its own
+      TrainOptions its_train;  // a line may name its own network
       its_train.network.source = find_network(words_in(text)).source;
       if (its_train.network.source == nullptr) its_train.network.source = train.network.source;
       OptionTable its_table("lockstep sweep");

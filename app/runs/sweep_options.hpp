@@ -16,7 +16,7 @@ struct SweepSetting {
 
 struct SweepOptions {
   std::filesystem::path settings, run;
-  std::vector<std::string> launch;  ///< arguments before the program's name
+  std::vector<std::string> launch;  ///< words of the launcher, before the program's name
   bool halving = false;
   std::vector<SweepSetting> lines;  ///< not empty
 };
