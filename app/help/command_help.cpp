@@ -13,7 +13,7 @@ bool has_row(std::span<const HelpRow> rows, const std::string& name) {
 
 std::vector<HelpRow> own_rows(const CommandHelp& command, const HelpPage& network) {
   std::vector<HelpRow> rows;
-  // The command's page includes the options of the default network, which other networks may have, too.
+  // The command's page includes the options of the default network; other networks may have the same ones.
   const std::string group = "Network";
   for (const HelpRow& row : network.rows) {
     const bool shared =

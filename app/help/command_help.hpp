@@ -1,5 +1,5 @@
 /// \file
-/// The help of a command and its networks, for its manual page and for shells.
+/// Help of a command and its networks, for its manual page and for shells.
 #pragma once
 
 #include <span>
@@ -17,9 +17,9 @@ struct CommandHelp {
   std::vector<HelpPage> networks = {};  ///< the page of each network, if the command has --model
 };
 
-/// The rows of a network that the command itself does not have.
+/// Returns the rows of a network that the command itself does not have.
 std::vector<HelpRow> own_rows(const CommandHelp& command, const HelpPage& network);
-/// Every option of the command once, with those of all networks.
+/// Returns every option of the command once, including those of all networks.
 std::vector<HelpRow> all_rows(const CommandHelp& command);
 
 }  // namespace lockstep::app

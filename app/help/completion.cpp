@@ -15,7 +15,7 @@ bool takes_files(const HelpRow& row) {
   return row.value_name.starts_with("FILE") || row.value_name == "FOLDER" || row.value_name == "PATH";
 }
 
-/// Command-line arguments that name options of a command.
+/// The option names of a command, as typed.
 std::vector<std::string> option_words(const CommandHelp& command) {
   std::vector<std::string> words;
   for (const HelpRow& row : all_rows(command)) {
@@ -27,7 +27,7 @@ std::vector<std::string> option_words(const CommandHelp& command) {
   return words;
 }
 
-/// First words of the commands, each once; `second`: those that follow `first`.
+/// The first words of the commands, each once. second_words() returns the words that follow `first`.
 std::vector<std::string> first_words(std::span<const CommandHelp> commands) {
   std::vector<std::string> words;
   for (const CommandHelp& command : commands) {
@@ -45,7 +45,7 @@ std::vector<std::string> second_words(std::span<const CommandHelp> commands, con
   return words;
 }
 
-/// The first words that need a second one.
+/// The first words that need a second word.
 std::vector<std::string> families(std::span<const CommandHelp> commands) {
   std::vector<std::string> words = first_words(commands);
   std::erase_if(words, [&](const std::string& word) { return second_words(commands, word).empty(); });
@@ -102,7 +102,8 @@ complete -F _lockstep lockstep
   return text;
 }
 
-/// Text for single quotes of zsh and fish, without the characters that _arguments interprets.
+/// Prepares text for single quotes of zsh and fish: puts a backslash before the characters in `special` and replaces '
+/// by ’.
 std::string quoted_text(std::string_view text, std::string_view special) {
   std::string result;
   for (const char c : text) {

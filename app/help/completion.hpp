@@ -1,5 +1,5 @@
 /// \file
-/// Completion scripts: commands, their options, and the options' values if they are file names or one of a few names.
+/// Completion scripts: they complete commands, options, and values that are file names or have a few names.
 #pragma once
 
 #include <span>

@@ -13,9 +13,9 @@ enum class Shell { bash, zsh, fish };
 
 struct HelpOptions {
   std::string command;               ///< "bench step"; "": the program
-  bool manual = false;               ///< as a manual page
-  std::optional<Shell> shell = {};   ///< the completion for this shell instead
-  std::filesystem::path write = {};  ///< folder for all manual pages and completions, which are then written instead
+  bool manual = false;               ///< print a manual page
+  std::optional<Shell> shell = {};   ///< print the completion for this shell instead
+  std::filesystem::path write = {};  ///< folder; if given, write all manual pages and completions into it instead
 };
 
 /// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested.

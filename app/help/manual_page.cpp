@@ -8,7 +8,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Text for roff, with escapes so that no character is a request.
+/// Escapes text for roff, so that no character starts a request.
 std::string escaped(std::string_view text) {
   std::string result;
   bool at_start = true;
@@ -47,7 +47,7 @@ std::string heading(std::string_view name, std::string_view version) {
   return fmt::format(".TH {} 1 \"\" \"lockstep {}\" \"Lockstep\"\n", escaped(upper), version);
 }
 
-/// Prose whose paragraphs are separated by empty lines.
+/// Formats prose whose paragraphs are separated by empty lines.
 std::string paragraphs(std::string_view text) {
   std::string result;
   bool begins = true;

@@ -10,10 +10,10 @@
 
 namespace lockstep::app {
 
-/// "lockstep-bench-step"
+/// The name of a command's page: "lockstep-bench-step".
 std::string manual_name(std::string_view command);
 std::string manual_page(const CommandHelp& command, std::string_view version);
-/// The page of the program as a whole, "lockstep".
+/// The page of the whole program, "lockstep".
 std::string program_manual(std::span<const CommandHelp> commands, std::string_view version);
 
 }  // namespace lockstep::app
