@@ -15,13 +15,13 @@
 namespace lockstep::app {
 namespace {
 
-constexpr double kLegendStart = 12, kLegendEnd = 36, kLegendText = 42;  ///< distances right of the plot
+constexpr double kLegendStart = 12, kLegendEnd = 36, kLegendText = 42;  ///< distances from the right edge of the plot
 
-/// Distinguishable for people of any colour vision, and dark enough on white.
+/// Colours that people with any colour vision can distinguish, dark enough on white.
 constexpr std::array<std::string_view, 6> kColours{"#0072b2", "#d55e00", "#007a5a", "#a3497f", "#b07c00", "#3b4252"};
 constexpr std::string_view kReferenceColour = "#616e7c";
 
-/// White strokes over the colours of a bar's parts; "": none.
+/// White hatchings over the colours of a bar's parts; "": none.
 constexpr std::array<std::string_view, 6> kHatchings{"",
                                                      "M0,8 L8,0 M-2,2 L2,-2 M6,10 L10,6",
                                                      "M2,2 h2 v2 h-2 z M6,6 h2 v2 h-2 z",
@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 6> kHatchings{"",
                                                      "M0,4 H8",
                                                      "M4,0 V8 M0,4 H8"};
 
-/// Corners of the marker of the `kind`-th line about its point; none: a circle. Lines beyond the sixth reuse the
+/// The corners of the marker of line `kind`, relative to its point; none: a circle. Lines after the sixth reuse the
 /// colours with other markers.
 const std::vector<ChartPoint>& marker_corners(std::size_t kind) {
   static const std::array<std::vector<ChartPoint>, 6> corners{{
@@ -54,7 +54,7 @@ const std::vector<ChartPoint>& marker_corners(std::size_t kind) {
   return corners[(kind + kind / kColours.size()) % corners.size()];
 }
 
-/// Rounds to the three digits that a bar has space for.
+/// Rounds to three digits, for which a bar has space.
 double rounded(double value) {
   if (!(value > 0)) return 0;
   const double unit = std::pow(10, std::floor(std::log10(value)) - 2);
@@ -69,7 +69,7 @@ double legend_width(const Chart& chart) {
   return std::min(widest, chart.frame.titled ? 240.0 : 0.24 * chart.frame.width);
 }
 
-/// The partial sums of a bar's parts from 0 up: one number more than there are parts.
+/// The partial sums of a bar's parts, from 0 on: one more number than parts.
 std::vector<double> stack(const Chart& chart, std::size_t bar) {
   std::vector<double> sums{0};
   for (const ChartSeries& part : chart.series) {
@@ -105,7 +105,7 @@ AxisMapping y_mapping(const Chart& chart) {
   return {axis, values, ChartCanvas::bottom_of(chart.frame), ChartCanvas::top_of(chart.frame)};
 }
 
-/// Left edge of the plot: space for the numbers along the y axis, and its title.
+/// The left edge of the plot, which leaves space for the numbers and the title of the y axis.
 double left_of(const Chart& chart, const AxisMapping& y) {
   double widest = chart.frame.titled ? 52 : 0;
   for (const double tick : y.ticks()) {
@@ -146,7 +146,7 @@ class Painter {
   bool shows(const ChartPoint& point) const { return x_.shows(point.x) && y_.shows(point.y); }
   ChartPoint at(const ChartPoint& point) const { return {x_.at(point.x), y_.at(point.y)}; }
 
-  /// The index of a series among those that are no references, which selects its colour and marker.
+  /// The index of a series among those that are not references; it selects colour and marker.
   std::size_t kind_of(std::size_t index) const {
     const auto end = chart_.series.begin() + static_cast<std::ptrdiff_t>(index);
     return static_cast<std::size_t>(
@@ -160,13 +160,13 @@ class Painter {
                        chart_.series[index].reference ? " stroke-dasharray=\"7 5\"" : "");
   }
 
-  /// Returns the heights of the series' names.
+  /// Draws the lines. Returns the heights of the series' names.
   std::vector<double> draw_lines() {
     double labelled_up_to = 0;
     for (const double tick : x_.ticks()) {
       const std::string label = format_axis_number(tick, chart_.x.numbers);
       const double half = text_width(label, 12) / 2, x = x_.at(tick);
-      const bool fits = x - half >= labelled_up_to;  // as many numbers as there is space for
+      const bool fits = x - half >= labelled_up_to;  // leaves out numbers without space
       canvas_.x_tick(x, fits ? label : "");
       if (fits) labelled_up_to = x + half + 4;
     }
@@ -239,7 +239,7 @@ class Painter {
     }
     const bool alone = length == 1 && series.points.size() == 1;
     end_line();
-    if (alone && series.reference) {  // a bound for one size: a stroke through it
+    if (alone && series.reference) {  // a bound at a single point: a stroke through it
       const ChartPoint point = at(series.points[0]);
       canvas_.line(point.x - 30, point.y, point.x + 30, point.y, stroke(index));
     }
@@ -269,7 +269,7 @@ class Painter {
     canvas_.shape("polygon", fmt::format("points=\"{}\" {}", points.substr(1), fill), tooltip);
   }
 
-  /// Returns the heights of the parts' names.
+  /// Draws the bars. Returns the heights of the parts' names.
   std::vector<double> draw_bars() {
     define_hatchings();
     const double stride = (right_ - left_) / static_cast<double>(chart_.bars.size());
@@ -293,14 +293,14 @@ class Painter {
       }
       const std::string name = fit_text(chart_.bars[bar], 12, 3 * stride);
       const double half = text_width(name, 12) / 2;
-      if (bar > 0 && centre - half < labelled_up_to) continue;  // as many names as there is space for
+      if (bar > 0 && centre - half < labelled_up_to) continue;  // leaves out names without space
       const double x = std::clamp(centre, half, canvas_.width() - half);
       canvas_.text(x, canvas_.bottom() + 20, name, {.size = 12, .anchor = "middle", .fill = "#52606d"});
       labelled_up_to = x + half + 4;
     }
     if (chart_.series.empty()) canvas_.no_data(left_, right_);
     std::vector<double> heights = spread_labels(middles, 22, canvas_.top() + 4, canvas_.bottom() - 4);
-    // Tiny parts of the last bar share a height: the order of the names stays that of the stack.
+    // Tiny parts of the last bar have the same height: sorting keeps their names in the order of the stack.
     std::sort(heights.begin(), heights.end(), std::greater<>());
     return heights;
   }
@@ -382,7 +382,7 @@ std::string stack_pictures(std::span<const std::string> pictures) {
       fmt::format("{0}xmlns=\"http://www.w3.org/2000/svg\" width=\"{1}\" height=\"{2}\" viewBox=\"0 0 {1} {2}\">\n",
                   kOpen, kFrame.width, kFrame.height * static_cast<double>(pictures.size()));
   double y = 0;
-  for (const std::string& picture : pictures) {  // each is an embedded SVG
+  for (const std::string& picture : pictures) {  // each picture is an embedded SVG
     text += fmt::format("{}y=\"{}\" {}", kOpen, y, picture.substr(kOpen.size()));
     y += kFrame.height;
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr double kMaxTicks = 8;
 constexpr std::string_view kQuiet = "#52606d";
 
-/// Each colour of a chart, and its replacement on a dark background.
+/// Each colour of a chart, with its replacement on a dark background.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDarkColours{{{"#ffffff", "#14191f"},
                                                                                       {"#1f2933", "#e6eaee"},
                                                                                       {"#52606d", "#a7b1bc"},
@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDarkCol
                                                                                       {"#b07c00", "#dcb043"},
                                                                                       {"#3b4252", "#b4bfd3"}}};
 
-/// The number 1, 2 or 5 times a power of ten at or above `value` > 0.
+/// The least number of the form 1, 2 or 5 times a power of ten at or above `value` > 0.
 double round_up(double value) {
   const double power = std::pow(10, std::floor(std::log10(value)));
   for (const double digit : {1.0, 2.0, 5.0}) {
@@ -83,7 +83,7 @@ std::string escape_xml(const std::string& text) {
   constexpr std::string_view special = "&<>\"'";
   constexpr std::array<std::string_view, 5> entities{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string result;
-  for (const char letter : io::visible_line(text)) {  // XML has no control characters
+  for (const char letter : io::visible_line(text)) {  // XML does not allow control characters
     const std::size_t entity = special.find(letter);
     result += entity == std::string_view::npos ? std::string_view(&letter, 1) : entities[entity];
   }

@@ -1,6 +1,5 @@
 /// \file
-/// The canvas of charts: SVG text under construction, and the mapping from numbers on an axis to pixels. Private to
-/// chart*.cpp.
+/// The canvas of charts: builds SVG text, and maps the numbers of an axis to pixels. Private to chart*.cpp.
 #pragma once
 
 #include <string>
@@ -12,15 +11,15 @@
 
 namespace lockstep::app {
 
-/// A range of the picture's width or height, and the numbers that it shows.
+/// Maps a range of numbers to a range of the picture's width or height.
 class AxisMapping {
  public:
-  /// The axis covers all `values` that it can show and its ticks; it extends from pixel `from` to pixel `to`.
+  /// The axis covers its ticks and all `values` that it can show. It extends from pixel `from` to pixel `to`.
   AxisMapping(const ChartAxis& axis, const std::vector<double>& values, double from, double to);
   bool shows(double value) const;
   double at(double value) const;
-  /// "1 1000 98 700 logarithmic": the numbers at the ends, their pixels and the scale, for programs that read values
-  /// from the picture.
+  /// "1 1000 98 700 logarithmic": the numbers at the ends, their pixels and the scale. Programs that read values from
+  /// the picture use it.
   std::string described() const;
   const std::vector<double>& ticks() const noexcept { return ticks_; }
 
@@ -37,7 +36,7 @@ struct TextStyle {
   std::string_view anchor = "start";
   std::string_view fill = "#1f2933";
   bool bold = false;
-  bool halo = false;    ///< edged in white, to be readable on any background
+  bool halo = false;    ///< with a white edge, so that it is readable on any background
   bool upward = false;  ///< rotated by a quarter turn
 };
 
@@ -52,11 +51,11 @@ class ChartCanvas {
   static double bottom_of(const ChartFrame& frame) noexcept { return frame.height - (frame.titled ? 66 : 54); }
 
   void raw(std::string_view element) { text_ += element; }
-  /// Adds `<tag attributes>`, with a tooltip if there is one.
+  /// Adds `<tag attributes>`, with a tooltip unless it is "".
   void shape(std::string_view tag, std::string_view attributes, const std::string& tooltip = "");
   void text(double x, double y, const std::string& words, const TextStyle& style = {});
   void line(double x1, double y1, double x2, double y2, std::string_view style);
-  /// The grid, its numbers and the title at the left.
+  /// Draws the grid, its numbers and the title at the left.
   void y_axis(const ChartAxis& axis, const AxisMapping& mapping, double left, double right);
   void x_tick(double x, const std::string& label);
   void x_axis(const std::string& title, double left, double right);
@@ -71,12 +70,12 @@ class ChartCanvas {
 /// CSS rules for the colours of a chart on a dark background.
 std::string dark_colours();
 
-/// Estimated width of drawn text, on the large side because fonts differ.
+/// Estimates the width of drawn text, rather too large, because fonts differ.
 double text_width(const std::string& text, double size);
 /// Cuts text to a width, with an ellipsis.
 std::string fit_text(const std::string& text, double size, double width);
-/// Heights of labels whose ideal heights are `wanted`, moved as little as possible so that they are `distance` apart
-/// between top and bottom; closer if they would not fit otherwise.
+/// Returns heights for labels. The ideal heights are `wanted`; they move as little as possible so that labels are
+/// `distance` apart between top and bottom, or closer if there is not enough space.
 std::vector<double> spread_labels(const std::vector<double>& wanted, double distance, double top, double bottom);
 
 }  // namespace lockstep::app

@@ -13,9 +13,9 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr double kMin = 12;  ///< pixels between two names
+constexpr double kMin = 12;  ///< minimum distance of two names, in pixels
 
-/// From white to a dark blue.
+/// A colour from white (0) to dark blue (1).
 std::string shade(double share) {
   const auto between = [share](double white, double dark) { return white + share * (dark - white); };
   return fmt::format("#{:02x}{:02x}{:02x}", static_cast<int>(between(255, 8)), static_cast<int>(between(255, 48)),
@@ -56,7 +56,7 @@ std::string to_svg(const MatrixChart& chart) {
     const double middle = left + (static_cast<double>(row) + 0.5) * cell;
     if (cell >= 60) {
       canvas.text(middle, canvas.bottom() + 16, fit_text(chart.names[row], 11, cell), {.size = 11, .anchor = "middle"});
-    } else {  // the bottom has space for a short name only
+    } else {  // the bottom only has space for short names
       canvas.text(middle + 4, canvas.bottom() + 42, fit_text(chart.names[row], 11, 38), {.size = 11, .upward = true});
     }
   }

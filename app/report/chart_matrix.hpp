@@ -1,5 +1,5 @@
 /// \file
-/// A matrix as a picture: a square for each cell, darker for larger values, with its number if there is space.
+/// A matrix as a picture: one square for each cell, darker for larger values, with its number if there is space.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ struct MatrixChart {
   std::string title{};
   std::string subtitle{};  ///< "": none
   std::string row_title{}, column_title{};
-  std::vector<std::string> names{};  ///< names of the rows, and of the columns
-  /// By row. 0 is white; the cell with the greatest share of its row is darkest.
+  std::vector<std::string> names{};  ///< names of both rows and columns
+  /// Values by row. 0 is white; the cell with the greatest share of its row is the darkest.
   std::vector<double> values{};
 };
 
-/// A complete SVG file, of the size of a Chart.
+/// Returns a complete SVG file of the size of a Chart.
 std::string to_svg(const MatrixChart& chart);
 
 }  // namespace lockstep::app

@@ -52,7 +52,8 @@ bool has_room(int descriptor, int milliseconds) {
   return ready != 0;
 }
 
-/// Foreign text in it is made visible: whatever the program says to people comes through here, or is fields of a line.
+/// Escapes text from outside (io::visible_text). All messages of the program pass through here, or are fields of a
+/// line.
 std::string as_lines(std::string_view prefix, std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   return fmt::format("{}{}\n", prefix, io::visible_text(text));
@@ -129,8 +130,7 @@ int Console::write(Stream& stream, std::string_view bytes) {
   }
   stream.full = false;
   while (!bytes.empty()) {
-    const std::string_view piece =
-        bytes.substr(0, PIPE_BUF);  // a pipe that is ready accepts this much without blocking
+    const std::string_view piece = bytes.substr(0, PIPE_BUF);  // a ready pipe accepts this much without blocking
     if (const int problem = write_all(stream.descriptor, piece); problem != 0) return problem;
     bytes.remove_prefix(piece.size());
     if (bytes.empty() || has_room(stream.descriptor, kPatienceMilliseconds)) continue;
@@ -179,7 +179,7 @@ void Console::log(std::string_view lines) {
 void Console::progress(double fraction, std::string_view text) {
   if (!shows_progress()) return;
   const Terminal where = terminal_at(output_.descriptor);
-  // One column stays free: a full last column makes some terminals wrap.
+  // Leaves one column free, because some terminals wrap when the last column is used.
   const auto line = bar_.update(fraction, io::visible_line(text), where.columns - 1, ProgressBar::Clock::now());
   if (!line) return;
   print(fmt::format("\r{}\x1b[K", *line));

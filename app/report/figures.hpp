@@ -1,5 +1,5 @@
 /// \file
-/// Figures in readable notation.
+/// Formats figures for people.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace lockstep::app {
 std::string with_commas(std::int64_t value);
 /// 1, "rank" -> "1 rank"; 1200, "rank" -> "1,200 ranks".
 std::string counted(std::int64_t count, std::string_view noun);
-/// The same number for output: 0 and NaN without a sign.
+/// Returns the number for output: 0 and NaN lose their sign.
 double shown(double value);
 /// 1536 -> "1.5 KiB".
 std::string format_bytes(double bytes);

@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Sets of x86 first, then of Arm.
+/// Instruction sets that are reported: those of x86, then those of Arm.
 constexpr std::array<std::string_view, 15> kTold{"avx2",        "fma",      "avx512f",  "avx512_vnni", "avx512_bf16",
                                                  "avx512_fp16", "avx_vnni", "amx_tile", "amx_int8",    "amx_bf16",
                                                  "asimd",       "sve",      "sve2",     "bf16",        "i8mm"};

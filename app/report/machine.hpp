@@ -10,16 +10,17 @@
 namespace lockstep::app {
 
 struct Processor {
-  std::string model;                          ///< "AMD EPYC 7543 32-Core Processor"; "": unknown to the system
-  std::vector<std::string> instruction_sets;  ///< sets that matter for matrix products, in the system's names
+  std::string model;  ///< "AMD EPYC 7543 32-Core Processor"; "": unknown to the system
+  /// Instruction sets that matter for matrix products, in the system's names.
+  std::vector<std::string> instruction_sets;
 };
 
-/// `cpuinfo`: as in /proc/cpuinfo. Its first processor counts.
+/// Reads the first processor of a text like /proc/cpuinfo.
 Processor processor_in(std::istream& cpuinfo);
 Processor own_processor();
-/// Those that this process may use: it may run on them, and its control groups leave it so many. At least 1.
+/// Number of processors that this process may use, limited by its affinity and its control groups. At least 1.
 int processors();
-/// Processes that ran or were ready to, averaged over the last minute; nullopt: unknown to the system.
+/// Mean number of running or runnable processes in the last minute; nullopt: unknown to the system.
 std::optional<double> load_average();
 
 }  // namespace lockstep::app

@@ -18,14 +18,14 @@ namespace {
 constexpr double kBoxWidth = 230, kBoxHeight = 42, kColumn = 270, kRow = 70, kLeft = 40, kTop = 96;
 constexpr std::string_view kLine = "#7b8794";
 
-/// A box of the picture: an operation, or several of a group.
+/// A box of the picture: one operation, or the operations of a group.
 struct Box {
   std::string name, text;
-  std::set<std::size_t> reads = {};  ///< boxes
+  std::set<std::size_t> reads = {};  ///< indices of the boxes that it reads
   std::size_t row = 0, column = 0;
 };
 
-/// The boxes in the order of computing; the first one is the input.
+/// Returns the boxes in the order of computation; the first one is the input.
 std::vector<Box> boxes_of(const model::Graph& graph, const model::Description& description) {
   const bool folds = graph.nodes().size() > kMaxDrawnOperations;
   const auto group_of = [&](const std::string& name) -> const model::CallGroup* {
@@ -37,7 +37,7 @@ std::vector<Box> boxes_of(const model::Graph& graph, const model::Description& d
   };
   const auto shape = [&](std::size_t value) { return to_string(graph.values()[value].type.shape); };
   std::vector<Box> boxes{{.name = description.input, .text = shape(0)}};
-  std::vector<std::size_t> box_of(graph.values().size());  // by value
+  std::vector<std::size_t> box_of(graph.values().size());  // box of each value
   std::map<const model::CallGroup*, std::size_t> box_of_group;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const model::Node& node = graph.nodes()[i];
@@ -56,8 +56,8 @@ std::vector<Box> boxes_of(const model::Graph& graph, const model::Description& d
   return boxes;
 }
 
-/// Rows by the longest path from the input. A box goes on in the column of the first one that it reads, if that is
-/// free down to its row, else in the next one that is.
+/// Places the boxes. A box's row is its longest path from the input. A box uses the column of the first box that it
+/// reads, if that column is free down to its row; otherwise the next free column.
 void place(std::vector<Box>& boxes) {
   std::set<std::pair<std::size_t, std::size_t>> taken{{0, 0}};  // row and column
   for (std::size_t i = 1; i < boxes.size(); ++i) {
@@ -80,7 +80,7 @@ void place(std::vector<Box>& boxes) {
 double middle_of(const Box& box) { return kLeft + static_cast<double>(box.column) * kColumn + kBoxWidth / 2; }
 double top_of(const Box& box) { return kTop + static_cast<double>(box.row) * kRow; }
 
-/// A line from a box to one that reads it; around the boxes between them.
+/// Draws a line from a box to a box that reads it; it goes around the boxes between them.
 std::string arrow(const Box& from, const Box& to, bool is_free) {
   const double x1 = middle_of(from), y1 = top_of(from) + kBoxHeight, x2 = middle_of(to), y2 = top_of(to);
   if (is_free) {
@@ -88,7 +88,7 @@ std::string arrow(const Box& from, const Box& to, bool is_free) {
     return fmt::format("M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", x1, y1, x1, y1 + half, x2, y2 - half,
                        x2, y2 - 1);
   }
-  // Long lines lie outside of short ones.
+  // Long lines are outside of short ones.
   const double outside = std::min(8 + 0.6 * static_cast<double>(to.row - from.row), kColumn - kBoxWidth - 6);
   const double side = std::max(x1, x2) + kBoxWidth / 2 + outside;
   return fmt::format(

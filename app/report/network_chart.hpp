@@ -1,5 +1,5 @@
 /// \file
-/// A network as a picture: its operations from top to bottom, and which reads which.
+/// Draws a network: its operations from top to bottom, with lines to the operations that read them.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace lockstep::app {
 
-/// SVG. An operation lies below all that it reads, and branches lie side by side. Where there are more than
-/// kMaxDrawnOperations, those of a group of the description are one box. `title` is that of the picture.
+/// Returns SVG. An operation is below all operations that it reads; branches are side by side. If there are more than
+/// kMaxDrawnOperations, the operations of a group of the description share one box. `title`: title of the picture.
 std::string draw_network(const model::Network& network, const std::string& title);
 
 inline constexpr std::size_t kMaxDrawnOperations = 60;

@@ -13,7 +13,7 @@ namespace {
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 constexpr int kShortestBar = 8;
 constexpr int kLongestBar = 40;
-/// Before this much time an extrapolation is noise.
+/// Extrapolations from a shorter time are not useful.
 constexpr double kSecondsBeforeEstimate = 0.5;
 
 }  // namespace

@@ -1,5 +1,5 @@
 /// \file
-/// The JSON of a benchmark: figures and their provenance.
+/// JSON files of benchmarks: figures and their provenance.
 #pragma once
 
 #include <filesystem>
@@ -16,15 +16,15 @@ namespace lockstep::app {
 /// An unknown figure: null in JSON, an empty cell in CSV.
 inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
-/// Program, machine and time: "version", "commit", "build", "host", "cpu", "date" (UTC), "load" (of the last minute).
-/// Unknown values are null.
+/// Describes program, machine and time: "version", "commit", "build", "host", "cpu", "date" (UTC), "load" (of the last
+/// minute). Unknown values are null.
 io::MetricRecord provenance();
 
-/// A ResultFile for records: one per line, each with the provenance at the end. The provenance is taken in the
-/// constructor, so construct it before the benchmark, whose own load would distort it.
+/// A ResultFile for records: one per line, each ending with the provenance. The constructor determines the provenance,
+/// so construct it before the benchmark, which changes the load.
 class RecordFile {
  public:
-  /// Collective, like write(). Arguments and exceptions are ResultFile's.
+  /// Collective, like write(). Has the arguments and exceptions of ResultFile.
   RecordFile(comm::Communicator& communicator, const std::filesystem::path& file, io::IoDeadline* deadline = nullptr)
       : file_(communicator, file, deadline), provenance_(provenance()) {}
   /// Writes rank 0's records.

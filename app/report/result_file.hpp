@@ -1,5 +1,5 @@
 /// \file
-/// Destination of results, for programs or for people: a file that a benchmark writes, or standard output.
+/// Destinations of results, for programs or people: a file that a benchmark writes, or standard output.
 #pragma once
 
 #include <filesystem>
@@ -14,17 +14,17 @@
 
 namespace lockstep::app {
 
-/// Collective, at the end of a command whose result is rank 0's output: throws comm::ConsensusError if standard output
-/// did not accept it (a full disk).
+/// Collective. Call at the end of a command whose result is rank 0's output. Throws comm::ConsensusError if standard
+/// output did not accept it (a full disk).
 void require_output(comm::Communicator& communicator, const Console& console);
 
-/// A file that rank 0 writes if its name is given; all ranks learn of a failure. It is opened at once, so that an
-/// unwritable path is reported before any measurement. The first write empties it: earlier content stays if there is no
-/// write. A write has reached the system when it returns. The file may be a device or a pipe.
+/// A file that rank 0 writes if the user names one; all ranks learn of a failure. It is opened at once, so that a path
+/// that cannot be written is reported before any measurement. The first write empties the file; without a write, its
+/// content stays. When a write returns, the system has the data. The file may be a device or a pipe.
 class ResultFile {
  public:
-  /// Collective, like write(). `file` empty: never writes. `deadline`: for each access, nullptr: none; it and
-  /// `communicator` outlive this object. Throws comm::ConsensusError.
+  /// Collective, like write(). If `file` is empty, never writes. `deadline` limits each access; nullptr: no limit.
+  /// `deadline` and `communicator` must outlive this object. Throws comm::ConsensusError.
   ResultFile(comm::Communicator& communicator, const std::filesystem::path& file, io::IoDeadline* deadline = nullptr);
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;

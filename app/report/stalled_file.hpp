@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// The reason why a wait does not end, and what to do. `deadline`: seconds, the value of --io-deadline.
+/// Describes why a wait does not end, and what to do. `deadline`: the value of --io-deadline, in seconds.
 std::string describe_stall(const io::IoDeadline::Pending& pending, double deadline);
 
 }  // namespace lockstep::app

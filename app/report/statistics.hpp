@@ -6,13 +6,14 @@
 
 namespace lockstep::app {
 
-/// For an even number of values the upper of the middle two; 0 without values.
+/// Returns the median; for an even number of values, the upper of the middle two; 0 without values.
 double median(std::vector<double> values);
 
 struct Percentiles {
   double least = 0, median = 0, p95 = 0, p99 = 0, most = 0;
 };
-/// By nearest rank: p95 is the smallest value that at least 95 % of `values` do not exceed. `values` not empty.
+/// Percentiles by nearest rank: p95 is the smallest value that at least 95 % of `values` do not exceed. `values` must
+/// not be empty.
 Percentiles percentiles_of(std::vector<double> values);
 
 }  // namespace lockstep::app

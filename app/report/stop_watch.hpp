@@ -6,7 +6,7 @@
 
 namespace lockstep::app {
 
-/// Seconds since construction or since the last lap.
+/// Measures seconds since construction or since the last lap.
 class StopWatch {
  public:
   double lap() noexcept {

@@ -29,16 +29,16 @@ Terminal ask(int descriptor) {
 
 std::string output_of(pid_t process) { return "/proc/" + std::to_string(process) + "/fd/1"; }
 
-/// 0: unknown.
+/// Returns the parent process; 0: unknown.
 pid_t parent_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
   std::getline(file, line);
-  const std::size_t name_end = line.rfind(") ");  // a name may hold blanks and parentheses
+  const std::size_t name_end = line.rfind(") ");  // a name may contain blanks and parentheses
   return name_end == std::string::npos ? 0 : std::atoi(line.c_str() + std::min(name_end + 3, line.size()));
 }
 
-/// The nearest ancestor whose standard output is another one: mpirun, above the shells that it may have started.
+/// Returns the nearest ancestor with another standard output: mpirun, above shells that it may have started.
 pid_t reader_of_output() {
   struct stat own {
   }, its{};

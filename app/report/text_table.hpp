@@ -9,7 +9,7 @@
 
 namespace lockstep::app {
 
-/// A line for each row, its cells separated by two blanks, each column as wide as its widest cell. Columns listed in
+/// Formats a line for each row. Two blanks separate the cells, and a column is as wide as its widest cell. Columns in
 /// `right` are right-aligned, like numbers.
 std::string format_table(const std::vector<std::vector<std::string>>& rows, const std::set<std::size_t>& right = {});
 
