@@ -1,5 +1,5 @@
 /// \file
-/// A command of the program: parsing its options, running it, and its properties before it runs.
+/// A command of the program: parses its options and runs it. Its traits are known before it runs.
 #pragma once
 
 #include <functional>
@@ -19,24 +19,24 @@ namespace lockstep::app {
 
 using Arguments = std::vector<std::string>;
 
-/// A command with its options parsed, ready to run.
+/// A command with parsed options, ready to run.
 struct Job {
-  /// Empty if there is nothing to run. For a command without peers the session is nullptr.
+  /// Empty if there is nothing to run. The session is nullptr for a command that runs without MPI.
   std::function<int(comm::MpiSession*, StopSignals&)> run;
-  std::string options;  ///< equal text, equal options
+  std::string options;  ///< the options as text: equal text means equal options
 };
 
-/// Number of processes: any number of ranks, or one process. `alone` never starts MPI, nor does `as_launched` without a
-/// launcher.
+/// The processes that a command accepts: any number of ranks, or one process. `alone` never starts MPI; `as_launched`
+/// starts it only under a launcher.
 enum class Processes { any_number, as_launched, one, alone };
-/// A signal that asks to stop ends the process, or is noted from the first line of main on. A command that only
-/// sometimes has something to clean up notes it then.
+/// Effect of a stop signal: it ends the process, or it is noted, from the first line of main on. A command that must
+/// clean up only sometimes notes signals only then.
 enum class OnSignal { end, note };
-/// A pipe without a reader ends the process (SIGPIPE), as for Unix tools that only print; or the work continues,
-/// because its result or its files are needed.
+/// Effect of writing to a pipe without a reader: it ends the process (SIGPIPE), as for Unix tools that only print; or
+/// the work continues, because its result or its files are needed.
 enum class OnClosedPipe { go_on, end };
 
-/// Properties of commands before they run.
+/// Properties of a command that are known before it runs.
 struct Traits {
   Processes processes = Processes::any_number;
   OnSignal on_signal = OnSignal::end;
@@ -50,7 +50,7 @@ struct Command {
   std::function<Job(const Arguments&)> prepare;  ///< throws UsageError, HelpRequested
 };
 
-/// Options as text: the command line's, and those of a --config file, which may differ between hosts.
+/// Returns the options as text, including those of a --config file, which may differ between hosts.
 template <class Options>
 std::string text_of(const Options& /*options*/, const Arguments& arguments) {
   return fmt::format("{}", fmt::join(arguments, "\n"));
@@ -60,7 +60,7 @@ inline std::string text_of(const CheckOptions& options, const Arguments& argumen
   return text_of(arguments, arguments) + "\n" + options.train.to_ini();
 }
 
-/// `run` gets the session and the stop signals if its parameters ask for them.
+/// Makes a command. `run` gets the session and the stop signals if it has parameters for them.
 template <class Options, class Run>
 Command command(const std::string& name, const std::string& summary, Options (*parse)(const Arguments&), Run run,
                 const Traits& traits = {}) {

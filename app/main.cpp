@@ -1,5 +1,5 @@
 /// \file
-/// The program: its commands, its first line and its exit code.
+/// The program: its list of commands, and main().
 
 #include <chrono>
 #include <csignal>
@@ -94,8 +94,8 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-/// Takes the places of standard streams that are closed, so that no file is opened there and gets what is printed.
-/// Reads and writes fail as on a closed stream.
+/// Opens /dev/null in place of standard streams that are closed, so that no other file gets these descriptors and the
+/// output. Reads and writes fail as on a closed stream.
 void hold_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;
@@ -108,16 +108,16 @@ void hold_standard_streams() {
 
 int main(int argc, char** argv) {
   lockstep::app::hold_standard_streams();
-  if (argc > 1 && argv[1] == lockstep::io::kInspectionArgument) {  // started by this program itself
+  if (argc > 1 && argv[1] == lockstep::io::kInspectionArgument) {  // this program has started itself to inspect a file
     return lockstep::io::answer_inspection({argv + 2, argv + argc});
   }
   lockstep::app::require_stack(argv);
   lockstep::app::StopSignals signals;
-  // Exceeding a file size limit (ulimit -f) is then a write error with a message, like a full disk.
+  // Exceeding a file size limit (ulimit -f) then is a write error with a message, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int code = lockstep::app::run_program(argc, argv, lockstep::app::commands(), signals);
-    // A launcher ends the job when a rank exits with an error, and drops unread output of rank 0.
+    // When a rank exits with an error, the launcher ends the job and drops output of rank 0 that it has not read yet.
     constexpr std::chrono::milliseconds kUntilMessagesAreRead{100};
     if (code != 0 && lockstep::comm::launched_rank()) std::this_thread::sleep_for(kUntilMessagesAreRead);
     return code;

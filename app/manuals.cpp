@@ -56,7 +56,7 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
   if (!out) throw io::FileError(fmt::format("cannot write {}: choose another folder with --write", file.string()));
 }
 
-/// Writes them with their paths below /usr/share. Returns the number of files.
+/// Writes all manual pages and completions, with their paths below /usr/share. Returns the number of files.
 int write_all(const std::filesystem::path& folder, const std::vector<CommandHelp>& all) {
   int files = 0;
   const auto write = [&](const std::filesystem::path& file, const std::string& text) {

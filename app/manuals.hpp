@@ -1,5 +1,5 @@
 /// \file
-/// `lockstep help`: the options of the commands, for people, man and shells.
+/// `lockstep help`: the options of the commands as text, manual pages and completions for shells.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace lockstep::app {
 
-/// Prints the text of `lockstep COMMAND --help`, a manual page or a completion, or writes all of the last two to files.
-/// Throws UsageError for an unknown command, io::FileError for a file that cannot be written.
+/// Prints the text of `lockstep COMMAND --help`, a manual page or a completion, or writes all manual pages and
+/// completions to files. Throws UsageError for an unknown command, io::FileError for a file that cannot be written.
 int run_help(const HelpOptions& options, const std::vector<Command>& commands);
 
 }  // namespace lockstep::app

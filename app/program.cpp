@@ -36,7 +36,7 @@ namespace {
 
 constexpr Traits kOnlyPrints{.on_closed_pipe = OnClosedPipe::end};
 
-/// One rank's reading of its command line.
+/// One rank's parsed command line.
 struct Request {
   std::string command;  ///< "train", for messages
   Traits traits = kOnlyPrints;
@@ -46,7 +46,7 @@ struct Request {
   double start_limit = 60;  ///< seconds
 };
 
-/// Version and commit, compiler and libraries, processor and GPUs. Starts no MPI.
+/// Returns version and commit, compiler and libraries, processor and GPUs. Does not start MPI.
 std::string version_text() {
   const std::string nccl = comm::nccl_build(), commit = program_commit();
   std::string text =
@@ -92,7 +92,8 @@ std::string program_help(const std::vector<Command>& commands) {
 bool is_version(const std::string& word) { return word == "--version" || word == "-V" || word == "version"; }
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
-/// Signals do to the command what they do to its work, from here on: options may take long to read.
+/// Parses the command line. Before it reads the options, which may take long, it sets the command's reaction to
+/// signals.
 Request understand(Arguments arguments, const std::vector<Command>& commands, StopSignals& signals) {
   Request request;
   std::vector<std::string> names;
@@ -104,7 +105,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands, St
     if (arguments == Arguments{"help"}) return request.help = program_help(commands), request;
     std::string name = arguments[0];
     arguments.erase(arguments.begin());
-    if (name == "bench" || name == "tokenizer") {  // the first of two words
+    if (name == "bench" || name == "tokenizer") {  // the first word of a name of two words
       if (arguments.empty() || is_help(arguments[0])) return request.help = program_help(commands), request;
       name += " " + arguments[0];
       arguments.erase(arguments.begin());
@@ -135,7 +136,7 @@ std::string speaker(const Request& request) {
   return request.command.empty() ? "lockstep" : "lockstep " + request.command;
 }
 
-/// A stderr that accepts nothing (a full disk, a closed pipe) changes no exit code.
+/// Prints to stderr. If that fails (a full disk, a closed pipe), the exit code stays the same.
 template <class... Values>
 void complain(fmt::format_string<Values...> format, Values&&... values) {
   comm::write_stderr(io::visible_text(fmt::format(format, std::forward<Values>(values)...)));
@@ -146,11 +147,13 @@ void say_usage_errors(const Request& request, const std::vector<std::string>& te
   complain("`{} --help` explains the options.\n", speaker(request));
 }
 
-/// A start is slower than a step: programs are loaded, often from one file system for all ranks, on busy hosts.
+/// Minimum in seconds. A start is slower than a step: all ranks load the program, often from one file system, on busy
+/// hosts.
 constexpr double kMinStartLimit = 20;
 
-/// Seconds for the ranks to find each other at the start: the --deadline of the command line if there is one, because a
-/// user with slow ranks has raised it. A value in a file does not count: its file system may be slow.
+/// Returns the seconds within which the ranks must find each other at the start: the default, or --deadline of the
+/// command line, because a user with slow ranks has raised it. A --deadline in a configuration file is ignored: its
+/// file system may be slow.
 double start_limit(const std::vector<std::string>& arguments) {
   double limit = comm::CommunicatorOptions{}.deadline_seconds;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -163,7 +166,7 @@ double start_limit(const std::vector<std::string>& arguments) {
       continue;
     }
     const double seconds = std::atof(std::string(value).c_str());
-    // Any other value is a usage error, which the ranks find after the start.
+    // Other values are usage errors, which the ranks report after the start.
     if (seconds > 0) limit = std::max(seconds, kMinStartLimit);
   }
   return limit;
@@ -179,15 +182,16 @@ std::vector<std::string> differences(comm::Communicator& communicator, const Req
   return {};
 }
 
-/// Ranks may differ in their arguments (mpirun -np 1 ... : -np 1 ...) and in the result of parsing (a file for --config
-/// that one host lacks): rank 0 then reports it and every rank returns true. Call before anything else, because options
-/// decide which collective calls follow.
+/// Collective. Returns true on every rank, and reports on rank 0, if a rank has a usage error or the command lines
+/// differ. Ranks may have different arguments (mpirun -np 1 ... : -np 1 ...) or different results of parsing (a
+/// --config file that one host lacks). Call it before all other collectives, because options decide which collective
+/// calls follow.
 bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   std::vector<std::string> errors;
   if (session.size() == 1) {
     if (!request.usage_error.empty()) errors.push_back(request.usage_error);
   } else {
-    // One number from each rank shows if the texts are equal. If they differ the texts themselves follow.
+    // A hash from each rank shows if the texts are equal. Only if they differ do the ranks exchange the texts.
     const std::string own = fmt::format("{}\n{}\n{}", request.command, request.job.options, request.usage_error);
     const std::vector<std::size_t> all = comm::exchange(session, std::hash<std::string>{}(own), request.start_limit);
     const bool all_equal = std::ranges::all_of(all, [&](std::size_t one) { return one == all.front(); });
@@ -200,10 +204,10 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   return !errors.empty();
 }
 
-/// The end of a failed job: one message, and the exit code.
+/// Ends a failed job: prints one message and chooses the exit code.
 class FailedEnd {
  public:
-  /// Without a session if the command needs none.
+  /// `session` is nullptr if the command needs none.
   FailedEnd(comm::MpiSession* session, const Request& request) : session_(session), request_(request) {}
 
   int operator()(const std::exception_ptr& error) {
@@ -217,7 +221,7 @@ class FailedEnd {
     const bool speaks = session_ == nullptr || session_->rank() == 0;
     try {
       std::rethrow_exception(thrown);
-    } catch (const UsageError& error) {  // an error that appears only when the job runs, alike on all ranks
+    } catch (const UsageError& error) {  // an error that only the running job detects, the same on all ranks
       if (speaks) say_usage_errors(request_, {error.what()});
       return kExitWrongUsage;
     } catch (const comm::ConsensusError& error) {
@@ -227,14 +231,14 @@ class FailedEnd {
       return fail_alone(
           "out of memory; a smaller batch or network, or fewer ranks per host, need less "
           "(`lockstep train --dry-run` prints how much)");
-    } catch (const io::FileError& error) {  // names of files may hold ends of lines
+    } catch (const io::FileError& error) {  // file names may contain line breaks
       return fail_alone(io::visible_line(error.what()));
     } catch (const std::exception& error) {
       return fail_alone(error.what());
     }
   }
 
-  /// One rank failed without the others' knowledge: it reports the error itself and aborts the world.
+  /// For an error that only this rank knows: reports it and aborts all ranks.
   int fail_alone(const std::string& text) {
     if (session_ != nullptr && session_->size() > 1) {
       session_->abort(kExitFailed, io::visible_text(fmt::format("{}: error on rank {} ({}): {}", speaker(request_),
@@ -250,7 +254,7 @@ class FailedEnd {
   std::optional<int> code_;
 };
 
-/// Without a session if the command needs none.
+/// Runs the command. `session` is nullptr if the command needs none.
 int run(comm::MpiSession* session, const Request& request, StopSignals& signals) {
   FailedEnd failed(session, request);
   try {
@@ -302,8 +306,8 @@ int run_program(int argc, char** argv, const std::vector<Command>& commands, Sto
     return kExitWrongUsage;
   };
   if (const std::string error = comm::MpiSession::launch_obstacle(); !error.empty()) return say_launch_error(error);
-  // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks. So rank 0's last output is written
-  // before any process leaves with a code that makes the launcher kill the rest.
+  // The session outlives the job. Its destructor, MPI_Finalize, waits for all ranks, so rank 0's last output is written
+  // before any process exits with a code that makes the launcher kill the others.
   comm::MpiSession session(argc, argv, request.start_limit);
   if (const std::string error = session.launch_error(); !error.empty()) return say_launch_error(error);
   if (const std::string warning = session.launch_warning(); !warning.empty() && speaks) {

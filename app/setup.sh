@@ -1,5 +1,6 @@
-# Sourced by app/quickstart and tests/run, from the root of the tree: install what is missing, find a CMake that is new
-# enough, configure, build, find Fashion-MNIST. Leaves nothing outside the tree but installed packages.
+# Sourced by app/quickstart and tests/run, from the root of the tree. The functions install missing packages, find a
+# CMake that is new enough, configure, build, and find Fashion-MNIST. They change nothing outside the tree except
+# installed packages.
 
 build_packages="g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
   libopenblas-pthread-dev libdnnl-dev libfmt-dev libjpeg-dev libpng-dev libwebp-dev libxxhash-dev nlohmann-json3-dev
@@ -18,19 +19,19 @@ is_debian() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null;
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 is_offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
 
-# as_root LINE: a shell runs it, directly or through sudo; otherwise says what to run and stops.
+# as_root LINE: runs LINE in a shell as root, directly or through sudo; otherwise prints LINE and stops.
 as_root() {
   if [ "$(id -u)" = 0 ]; then
     sh -c "$1" </dev/null
   elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-    sudo sh -c "$1" </dev/null  # it asks for a password on the terminal itself
+    sudo sh -c "$1" </dev/null  # sudo asks for a password on the terminal itself
   else
     stop "Run this as root, then start again:
   $1"
   fi
 }
 
-# install_packages NAME...: installs those that are missing and says which.
+# install_packages NAME...: installs the missing packages and prints their names.
 install_packages() {
   local missing="" name
   for name in "$@"; do is_installed "$name" || missing="$missing $name"; done
@@ -49,10 +50,10 @@ cmake_is_new_enough() {
   [ -n "$version" ] && version_at_least "$version" "$cmake_needed"
 }
 
-# For x86 and Arm, as PyPI had them.
+# Checksums of PyPI's wheels for x86 and Arm.
 cmake_wheel="cmake==3.31.6 --hash=sha256:1c8b05df0602365da91ee6a3336fe57525b137706c4ab5675498f662ae1dbcec
   --hash=sha256:42d9883b8958da285d53d5f69d40d9650c2d1bcf922d82b3ebdceb2b3a7d4521"
-# Sets $cmake and $ctest: the system's, or (Ubuntu 22.04 has 3.22) one from PyPI in build/tools.
+# Sets $cmake and $ctest: those of the system, or, if these are too old (Ubuntu 22.04 has 3.22), PyPI's in build/tools.
 find_cmake() {
   local tools=$PWD/build/tools
   cmake=cmake ctest=ctest
@@ -66,7 +67,7 @@ find_cmake() {
     stop "CMake $cmake_needed or newer is needed (https://cmake.org/download); put it first in PATH and start again"
 }
 
-# Sets $clang to a Clang that knows C++20 as the tree uses it: lambdas take structured bindings since 16.
+# Sets $clang to a Clang for the C++20 of this tree: since Clang 16, lambdas capture structured bindings.
 find_clang() {
   local version
   for version in 22 21 20 19 18 17 16; do
@@ -74,25 +75,25 @@ find_clang() {
     if ! command -v "$clang" >/dev/null && is_debian && is_offered "$clang"; then install_packages "$clang"; fi
     command -v "$clang" >/dev/null && command -v "${clang/clang/clang++}" >/dev/null && return
   done
-  clang=clang # as its distribution calls the only one
+  clang=clang # the name on distributions with a single version
   version_at_least "$(clang -dumpversion 2>/dev/null || echo 0)" 16 || stop "Clang 16 or newer is needed"
 }
 
-# put_mpich_first FOLDER: MPICH is installed, and a mpirun in FOLDER, which stands first in PATH, is its.
+# put_mpich_first FOLDER: installs MPICH, writes its mpirun to FOLDER, and puts FOLDER first in PATH.
 put_mpich_first() {
   is_debian && install_packages mpich libmpich-dev
   local mpirun
   mpirun=$(command -v mpirun.mpich || command -v mpiexec.hydra) || stop "MPICH is needed: mpicc.mpich and mpirun.mpich"
   mkdir -p "$1"
-  # No link: it looks beside its own name for the programs that it starts.
+  # A script, not a link: MPICH's mpirun looks for other programs beside the path that started it.
   rm -f "$1/mpirun"
   printf '#!/bin/sh\nexec %s "$@"\n' "$mpirun" >"$1/mpirun"
   chmod +x "$1/mpirun"
   export PATH=$PWD/$1:$PATH
 }
 
-# prepare_system with-tests|without [PACKAGE]: everything a build needs, installed or asked for, with PACKAGE where Debian
-# offers it.
+# prepare_system with-tests|without [PACKAGE]: installs everything that a build needs, and PACKAGE if Debian offers it.
+# On other systems, stops with the names of the packages if something is missing.
 prepare_system() {
   local debian=$build_packages fedora=$fedora_build_packages command missing=""
   if [ "${1:-}" = with-tests ]; then
@@ -111,21 +112,21 @@ On Fedora and RHEL, \`module load mpi\` puts mpirun into PATH."
   find_cmake
 }
 
-# A compiler for each core, and two more, may take 1.5 GiB each.
+# True if each of `nproc` + 2 compilers can use 1.5 GiB of memory.
 has_memory_to_spare() {
   local free
   free=$(sed -nE 's/^MemAvailable: *([0-9]+) kB$/\1/p' /proc/meminfo 2>/dev/null)
   [ "${free:-0}" -gt $(((2 + $(nproc)) * 1572864)) ]
 }
 
-# configure_and_build PRESET [CMAKE OPTION...] [-- TARGET...]
+# configure_and_build PRESET [CMAKE OPTION...] [-- TARGET...]: configures and builds in build/PRESET.
 configure_and_build() {
   local preset=$1 options=() log=build/$1/configure.log
   shift
   while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
   [ $# -gt 0 ] && shift
   mkdir -p "build/$preset"
-  # GCC's garbage collector rests where there is memory for that; CMake reads the variable for a new folder alone.
+  # With enough memory, GCC compiles faster with less garbage collection. CMake reads CXXFLAGS only for a new folder.
   if [ -z "${CXX:-}${CXXFLAGS:-}" ] && has_memory_to_spare && [[ "${options[*]}" != *CMAKE_CXX_COMPILER=* ]]; then
     export CXXFLAGS="--param ggc-min-heapsize=600000"
   fi
@@ -140,18 +141,18 @@ configure_and_build() {
 fashion_package=dataset-fashion-mnist
 fashion_package_folder=/usr/share/datasets/fashion-mnist
 fashion_home=http://fashion-mnist.s3-website.eu-central-1.amazonaws.com
-# sha256 of what the files hold once decompressed: Debian has compressed them anew.
+# SHA-256 of the decompressed files, because Debian has compressed them again.
 fashion_sums="c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888  train-images-idx3-ubyte
 bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9  train-labels-idx1-ubyte
 5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b  t10k-images-idx3-ubyte
 0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34  t10k-labels-idx1-ubyte"
 
-# The file FOLDER/NAME or FOLDER/NAME.gz, whichever is there.
+# fashion_file FOLDER NAME: prints FOLDER/NAME or FOLDER/NAME.gz, whichever exists.
 fashion_file() {
   if [ -f "$1/$2" ]; then echo "$1/$2"; elif [ -f "$1/$2.gz" ]; then echo "$1/$2.gz"; else return 1; fi
 }
 
-# leave_raw_files FOLDER: the four files of FOLDER, compressed, in data/raw, where the documents' first session takes them from.
+# leave_raw_files FOLDER: puts its four files, compressed, into data/raw for the first session in the documents.
 leave_raw_files() {
   local sum name file
   mkdir -p data/raw
@@ -165,7 +166,7 @@ leave_raw_files() {
   done <<<"$fashion_sums"
 }
 
-# fashion_is_whole FOLDER: the four files are there and hold what they should; otherwise says which does not.
+# fashion_is_whole FOLDER: true if the four files exist and are intact; otherwise prints the first bad file.
 fashion_is_whole() {
   local sum name file
   while read -r sum name; do
@@ -178,7 +179,7 @@ download() {
   if command -v curl >/dev/null; then curl -fsSL --retry 2 -o "$2" "$1"; else wget -q -O "$2" "$1"; fi
 }
 
-# Sets $fashion to a folder with the four files: the Debian package's, else downloaded into data/fashion-mnist/raw.
+# Sets $fashion to a folder with the four files: the Debian package's, or data/fashion-mnist/raw after a download.
 find_fashion_mnist() {
   local sum name
   fashion=$fashion_package_folder
