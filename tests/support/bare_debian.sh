@@ -1,5 +1,5 @@
-# Sourced: bare_debian RELEASE FOLDER makes a Debian of that release in FOLDER, with this machine's package sources.
-# Needs root. If debootstrap fails (no mirror in reach?), it returns another code than 0, with the reason in ./err.
+# Sourced. bare_debian RELEASE FOLDER installs that release of Debian in FOLDER, with this machine's package sources.
+# Needs root. If debootstrap fails (no mirror in reach?), returns a code other than 0 and writes the reason to ./err.
 bare_debian() {
   local mirror
   mirror=$(sed -n -e 's/^deb \(\[[^]]*\] \)\?\(http[^ ]*\) .*/\2/p' -e 's/^URIs: *\(http[^ ]*\).*/\2/p' /etc/apt/sources.list \
@@ -14,12 +14,12 @@ bare_debian() {
   return 0
 }
 
-# bare_ubuntu RELEASE FOLDER: the same for Ubuntu, from its own mirror. Needs its keyring (Debian's package
+# bare_ubuntu RELEASE FOLDER: likewise for Ubuntu, from its mirror. Needs its keyring (Debian's package
 # ubuntu-keyring).
 bare_ubuntu() {
   local keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
   [ -f $keyring ] || { echo "$keyring is not here" >err; return 1; }
-  # All releases since 2007 are made alike; an older debootstrap does not know the newer names.
+  # "gutsy": the script for all releases since 2007. An old debootstrap does not know the names of newer releases.
   debootstrap --variant=minbase --keyring=$keyring --components=main,universe "$1" "$2" "" gutsy >out 2>err ||
     { tail -n 3 out >>err; return 1; }
   cp /etc/resolv.conf "$2/etc/" 2>/dev/null

@@ -37,9 +37,10 @@ struct Layout {
   std::map<cublasLtMatrixLayoutAttribute_t, std::uint64_t> attributes = {};
 
   std::size_t batch() const;
-  std::int64_t batch_offset() const;  ///< elements from one matrix to the next
+  std::int64_t batch_offset() const;  ///< number of elements from one matrix to the next
 };
-/// The content of cublasLtMatmulAlgo_t: the problem that it was proposed for, and the promised alignment and workspace.
+/// The content of cublasLtMatmulAlgo_t: the problem that it was proposed for, with the promised alignment and
+/// workspace.
 struct Algorithm {
   std::uint64_t problem = 0, workspace = 0;
   std::uint32_t alignment[4] = {};  ///< alignments of a, b, c, d
@@ -61,7 +62,7 @@ cublasStatus_t refuse(cublasStatus_t status, std::string why) {
   return status;
 }
 
-/// Bytes of an attribute; 0: unknown attribute.
+/// Size of an attribute in bytes; 0: unknown attribute.
 std::size_t bytes_of(cublasLtMatmulDescAttributes_t attribute) {
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
@@ -148,7 +149,7 @@ double as_tf32(double value) {
   return static_cast<double>(std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu));
 }
 
-// cuBLASLt's form: the approximation by tanh.
+// The approximation by tanh, as in cuBLASLt.
 double gelu_on_cpu(double x) {
   return 0.5 * x * (1 + std::tanh(std::numbers::sqrt2 * std::numbers::inv_sqrtpi * (x + 0.044715 * x * x * x)));
 }
@@ -208,7 +209,7 @@ View view_of(const Product& product, const Layout& a, const Layout& b, const Lay
           .tf32 = product.compute == CUBLAS_COMPUTE_32F_FAST_TF32};
 }
 
-/// The fault of the descriptors themselves; null: none.
+/// Returns a fault of the descriptors; null: none.
 const char* obstacle_in(const Product& product, const View& view) {
   if ((product.compute != CUBLAS_COMPUTE_32F && !view.tf32) || product.scale != CUDA_R_32F) {
     return "sums and factors other than float32";
@@ -261,7 +262,7 @@ const char* obstacle_in(const Product& product, const View& view) {
   }
 }
 
-/// Equal for equal problems.
+/// Returns a number that is equal for equal problems.
 std::uint64_t fingerprint(const View& view) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3, hash ^= hash >> 29; };
@@ -275,7 +276,7 @@ std::uint64_t fingerprint(const View& view) {
   return hash;
 }
 
-/// op(matrix) as doubles, column by column.
+/// Returns op(matrix) as doubles, column by column.
 std::vector<double> turned_matrix(const void* data, const Layout& layout, bool transposed, bool tf32) {
   std::vector<double> numbers(layout.rows * layout.columns);
   for (std::size_t column = 0; column < layout.columns; ++column) {
@@ -311,7 +312,7 @@ void compute(const View& view, float alpha, const void* a, const void* b, float 
       if (view.has_bias()) value += read_number(view.vector, view.vector_type, row);
       if (view.has_aux() && view.has_gelu()) write_number(value, view.aux, view.aux_type, column * aux_step + row);
       if (view.has_gelu()) value = gelu_on_cpu(value);
-      if (view.has_relu()) value = value > 0 ? value : 0;  // like the library: NaN becomes 0
+      if (view.has_relu()) value = value > 0 ? value : 0;  // NaN becomes 0, as in the library
       if (view.has_gelu_gradient()) {
         value *= gelu_slope_on_cpu(read_number(view.aux, view.aux_type, column * aux_step + row));
       }
@@ -419,8 +420,8 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t it) {
   return delete reinterpret_cast<Layout*>(it), CUBLAS_STATUS_SUCCESS;
 }
 
-/// At most two proposals: all at once, and with the terms in two halves, whose sums lie in the workspace. The second
-/// comes first for many terms.
+/// Proposes at most two algorithms: one sums all terms at once; the other sums two halves of the terms, with the sums
+/// in the workspace. The second one comes first for many terms.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

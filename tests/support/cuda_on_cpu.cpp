@@ -20,7 +20,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Largest shared memory of a kernel without a special request, largest on request, and a guard behind it.
+/// Bytes of shared memory: maximum of a kernel, maximum on request, and a guard behind it.
 constexpr std::size_t kMaxShared = 48 * 1024, kMaxOptional = 227 * 1024, kGuard = 1024;
 
 }  // namespace
@@ -41,19 +41,19 @@ using model::cuda::kMaxOptional;
 using model::cuda::kMaxShared;
 
 constexpr unsigned kWarp = 32;
-constexpr std::byte kPoison{0xff};  ///< floats and doubles of it are NaN
+constexpr std::byte kPoison{0xff};  ///< floats and doubles of this byte are NaN
 constexpr std::size_t kStackBytes = 64 * 1024;
 
 std::uint32_t order_seed = 0;
 std::int64_t grid_count = 0;
-/// Set before main(), possibly before this file's variables are initialised.
+/// It may be set before main(), before this file's variables are initialised.
 std::function<cudaError_t(LaunchedGrid)>& grid_receiver() {
   static std::function<cudaError_t(LaunchedGrid)> receiver;
   return receiver;
 }
 
-/// A stack that threads run on, one after the other as long as none of them has to wait; it then belongs to the waiting
-/// thread. Switches save and restore registers with setjmp and longjmp: swapcontext() makes a system call each time.
+/// A stack. Threads run on it one after the other until one must wait; then the stack belongs to the waiting thread.
+/// Switches save and restore registers with setjmp and longjmp, because swapcontext() makes a system call each time.
 struct Fiber {
   ucontext_t start{};
   sigjmp_buf registers{};
@@ -76,19 +76,19 @@ enum class State { not_started, running, ready, at_barrier, at_exchange, ended }
 
 struct Thread {
   Place place;
-  unsigned number = 0, rank = 0;  ///< in the kernel's numbering; in the order of this run
+  unsigned number = 0, rank = 0;  ///< number in the kernel; rank in the order of this run
   State state = State::not_started;
   Here here;  ///< the point at which it waits
   Fiber* fiber = nullptr;
   unsigned mask = 0, source = 0;
   Exchange what{};
   std::uint64_t bits = 0, result = 0;
-  char arrived = 0, resolved[2] = {};  ///< handed over at __syncwarp, the latter by the last of its lanes
+  char arrived = 0, resolved[2] = {};  ///< handed over at __syncwarp; `resolved` by the last of its lanes
   unsigned resolutions = 0;
-  char* resolution = nullptr;  ///< to take over
+  char* resolution = nullptr;  ///< `resolved` of another lane, to take over
 };
 
-/// Kept from grid to grid: fresh stacks cost more than most kernels.
+/// Kept from grid to grid, because new stacks cost more than most kernels.
 std::vector<std::unique_ptr<Fiber>> fibers;
 std::vector<Fiber*> idle_fibers;
 
@@ -132,9 +132,10 @@ class Machine {
   void wait_at_barrier(const Here& here) {
     const Unwatched guard;
     Thread& self = *current_thread;
-    char& barrier = barriers_[opened_ % 2];  // the next barrier but one is reached when all threads have left this one
+    // Two suffice: all threads leave this barrier before the one after the next.
+    char& barrier = barriers_[opened_ % 2];
     hand_over(barrier);
-    hand_over(end_);  // in case this thread waits for ever
+    hand_over(end_);  // in case this thread waits forever
     self.state = State::at_barrier;
     self.here = here;
     go_on(self);
@@ -145,7 +146,7 @@ class Machine {
     const Unwatched guard;
     Thread& self = *current_thread;
     hand_over(end_);
-    if (what == Exchange::synchronize) hand_over(self.arrived);  // the others order no memory
+    if (what == Exchange::synchronize) hand_over(self.arrived);  // the other exchanges do not order memory
     self.mask = mask;
     self.what = what;
     self.bits = bits;
@@ -164,7 +165,8 @@ class Machine {
   }
 
  private:
-  /// The creator of a fiber must come before it, and an allocation of memory before its release: this does both.
+  /// ThreadSanitizer must see the creation of a fiber before it runs, and an allocation before its release. So this
+  /// function creates the fibers and reserves the memory beforehand.
   void prepare_for_thread_sanitizer(unsigned count) {
     ready_.reserve(count);
     idle_fibers.reserve(2048);
@@ -192,7 +194,7 @@ class Machine {
     return fiber;
   }
 
-  /// The life of a fiber, which outlives machines.
+  /// The main loop of a fiber. Fibers outlive machines.
   static void live() {
     std::optional<Unwatched> guard(std::in_place);
     Fiber& fiber = *machine->running_;
@@ -200,7 +202,7 @@ class Machine {
     while (true) machine->take_turn(fiber, guard);
   }
 
-  /// Runs threads that have not started, as long as there are any; then others get their turn.
+  /// Runs threads that have not started; then switches to threads that are ready.
   void take_turn(Fiber& fiber, std::optional<Unwatched>& guard) {
     while (next_ < order_.size()) {
       Thread& thread = threads_[order_[next_++]];
@@ -219,7 +221,7 @@ class Machine {
     switch_fibers(fiber, next_fiber());
   }
 
-  /// Runs on the fiber of a waiting thread: runs others until its turn comes.
+  /// Runs on the fiber of a waiting thread: runs other threads until this one is ready.
   void go_on(Thread& self) {
     Fiber& next = next_ < order_.size() ? idle_fiber() : next_fiber();
     if (&next != self.fiber) switch_fibers(*self.fiber, next);
@@ -228,15 +230,15 @@ class Machine {
     running_ = self.fiber;
   }
 
-  /// The fiber of the next ready thread; home if there is none.
+  /// Returns the fiber of the next ready thread; `home` if there is none.
   Fiber& next_fiber() {
     if (ready_head_ == ready_.size()) open_barrier();
     if (ready_head_ == ready_.size()) return home_;
     return *ready_[ready_head_++]->fiber;
   }
 
-  /// Queues behind those that are ready already, or, in odd orders, before them: then a warp runs ahead of the others
-  /// as far as it can.
+  /// Queues threads behind the ready ones, or, in odd orders, before them: then a warp runs ahead of the others as far
+  /// as it can.
   void make_ready(std::vector<Thread*>& threads) {
     std::ranges::sort(threads, {}, &Thread::rank);
     for (Thread* const thread : threads) thread->state = State::ready;
@@ -280,7 +282,7 @@ class Machine {
     std::vector<Thread*> all;
     for_lanes(self, [&](unsigned lane, Thread& thread) {
       ballot |= std::uint64_t{thread.bits != 0} << lane;
-      // A lane outside of the mask passes nothing: reading it gives an arbitrary value.
+      // A lane outside the mask passes no value: reading it gives an arbitrary value.
       const bool is_named = (thread.mask >> thread.source & 1) != 0;
       thread.result = is_named ? threads_[first + thread.source].bits : ~std::uint64_t{0};
       all.push_back(&thread);
@@ -297,7 +299,7 @@ class Machine {
     make_ready(all);
   }
 
-  /// Threads wait, and none can wake them.
+  /// Throws because threads wait and none can wake them.
   [[noreturn]] void fail() {
     std::map<std::string, int> places;
     for (const Thread& thread : threads_) {
@@ -396,7 +398,7 @@ void run_blocks(const char* name, const Grid& grid, const std::function<void()>&
 
 cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
                      const std::function<void()>& thread) {
-  // Launches that a GPU refuses.
+  // A GPU refuses such launches.
   if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
       grid.blocks > 0x7fffffffu ||
       grid.shared_bytes > (grid.shared_limit == SharedLimit::of_device ? kMaxOptional : kMaxShared)) {

@@ -1,18 +1,18 @@
 /// \file
-/// Runs CUDA kernels on the host. CMake force-includes this file before a .cu file that a C++ compiler compiles: it
+/// Runs CUDA kernels on the host. CMake force-includes this file before a .cu file that a C++ compiler compiles. It
 /// provides the CUDA language, and run_grid() of model/cuda/kernels/launch.cuh runs the grids. A kernel is then a
-/// function that one thread runs; the threads of a block are fibers, and blocks run one after the other.
+/// function that each thread calls; the threads of a block are fibers, and blocks run one after the other.
 ///
-/// It finds wrong indices and bounds (with guards around tensors, or under AddressSanitizer), wrong results, shared
+/// It finds: wrong indices and bounds (with guards around tensors, or under AddressSanitizer); wrong results; shared
 /// memory that is read before it is written (it starts as NaN), written past its end, or kept from one block to the
-/// next, barriers and shuffles that not all threads reach or that they reach at different points, and results that
-/// depend on the order of threads or blocks, if one of the tried orders shows it.
+/// next; barriers and shuffles that not all threads reach, or that they reach at different points; and results that
+/// depend on the order of threads or blocks, if one of the tested orders shows it.
 ///
-/// It does not model the GPU's memory model and timing. A thread is only interrupted at barriers and shuffles, so a
-/// race between two barriers shows only if the order of the threads between them changes the result (ThreadSanitizer
-/// sees it in any order: there only __syncthreads and __syncwarp order the threads of a block). Caches, alignment
-/// faults (but packs.cuh checks its own accesses), registers, and the compiler's GPU code are not modelled at all. It
-/// is no substitute for a run on a GPU.
+/// It models neither the GPU's memory model nor its timing. A thread is interrupted only at barriers and shuffles. So a
+/// race between two barriers shows only if the order of the threads between them changes the result. ThreadSanitizer
+/// sees the race in any order: there only __syncthreads and __syncwarp order the threads of a block. Not modelled at
+/// all: caches, alignment faults (but packs.cuh checks its own accesses), registers, the compiler's GPU code. It does
+/// not replace a run on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -31,18 +31,18 @@ struct KernelArgument;
 
 namespace lockstep::test {
 
-/// A kernel broke a rule of the language: the text names the kernel, its block and the state of its threads.
+/// A kernel broke a rule of the language. The text names the kernel, its block and the state of its threads.
 class KernelFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Sets the order of a block's threads and a grid's blocks: 0 as numbered, 1 reversed, from 2 on shuffled with this
+/// Sets the order of a block's threads and a grid's blocks: 0: as numbered; 1: reversed; 2 or more: shuffled with this
 /// seed.
 void order_threads(std::uint32_t seed);
-/// Grids run since the program started.
+/// Number of grids run since the program started.
 std::int64_t grids_run();
-/// A launched grid that waits for its stream: `run` runs it. Without a receiver grids run at once.
+/// A launched grid that waits for its stream; `run` runs it. Without a receiver, grids run at once.
 struct LaunchedGrid {
   const char* kernel;
   cudaStream_t stream;
@@ -64,8 +64,8 @@ const Place& place();
 
 void synchronize_block(const Here& here);
 enum class Exchange { synchronize, ballot, read };
-/// The value that `source` passed, once all lanes of the mask have reached the same point; ballot: lanes that passed a
-/// nonzero value.
+/// Returns the value that lane `source` passed, once all lanes of the mask have reached the same point; ballot: the
+/// lanes that passed a nonzero value.
 std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigned source, const Here& here);
 unsigned lane();
 

@@ -39,7 +39,7 @@ cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
   return status;
 }
 
-/// The kinds of our engines, in the order of their proposal.
+/// The kinds of our engines, in the order in which they are proposed.
 enum class Engine : std::int64_t { does_not_repeat, rounds_sums, wants_too_much, will_do, will_do_too };
 constexpr std::int64_t kWorkspaceOfEngine[] = {0, 0, std::int64_t{1} << 40, 4096, 4352};
 
@@ -55,7 +55,7 @@ struct BackendDescriptor {
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes = {};
   Engine engine = Engine::will_do;           ///< engine of configurations and of engine queries
-  const BackendDescriptor* graph = nullptr;  ///< graph, likewise
+  const BackendDescriptor* graph = nullptr;  ///< graph of configurations and of engine queries
 };
 /// All existing descriptors.
 std::set<const BackendDescriptor*>& living() {
@@ -119,7 +119,7 @@ std::optional<OperationNames> names_of_operation(cudnnBackendDescriptorType_t ty
   }
 }
 
-/// The attributes that may be set; all but the optional ones must be.
+/// The attributes that may be set; all are required except the optional ones.
 Rules rules_of(cudnnBackendDescriptorType_t type) {
   if (const auto names = names_of_operation(type)) {
     return {{names->x, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}, {names->w, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
@@ -205,7 +205,7 @@ const BackendDescriptor& descriptor_in(const BackendDescriptor& it, cudnnBackend
   return *as_descriptor(value_of<cudnnBackendDescriptor_t>(it, name));
 }
 
-/// Null if all descriptors that this one refers to, directly or not, exist and are finalized.
+/// Returns a fault; null if all descriptors that this one refers to, directly or indirectly, exist and are finalized.
 const char* obstacle_to_use(const BackendDescriptor& it) {
   if (!it.finalized) return "a descriptor that is not finalized";
   if (it.graph != nullptr && !living().contains(it.graph)) return "a descriptor that was destroyed";
@@ -224,12 +224,12 @@ const char* obstacle_to_use(const BackendDescriptor& it) {
 using Extents4 = std::array<std::int64_t, 4>;
 struct TensorView {
   Extents4 extents{}, strides{};
-  std::int64_t depth = 1, depth_stride = 0;  ///< the third dimension, of volumes alone
+  std::int64_t depth = 1, depth_stride = 0;  ///< the third dimension, only of volumes
   std::int64_t name = 0, alignment = 1;
   cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
   bool is_virtual = false, is_by_value = false;
 
-  /// Including gaps between its elements.
+  /// Number of elements, including gaps between them.
   std::size_t elements() const {
     std::int64_t last = (depth - 1) * depth_stride;
     for (std::size_t i = 0; i < 4; ++i) last += (extents[i] - 1) * strides[i];
@@ -384,7 +384,7 @@ void put_number(double value, void* data, std::size_t index) {
 template <class Visit>
 void each_term(const ConvolutionView& of, const Visit& visit) {
   const auto& [kind, x, w, y, window] = of;
-  // The place in the images that a place of the output and one of the window meet; negative: in the padding.
+  // The index in the images for an index of the output and one of the window; negative: in the padding.
   const auto met = [&](std::size_t i, std::int64_t out, std::int64_t in_window, std::int64_t extent) {
     const std::int64_t at = out * window.strides[i] + in_window * window.dilations[i] - window.before[i];
     return at < extent ? at : -1;
@@ -446,7 +446,7 @@ void convolve(const ConvolutionView& of, void* x, void* w, void* y) {
 
 // ---- graphs of several operations ----
 
-/// A tensor whose strides give the addresses of elements, even if it is only internal.
+/// A tensor whose strides give the addresses of its elements, even if it is internal.
 struct GraphTensor {
   TensorView view;
   void* data = nullptr;             ///< in memory; null: internal
@@ -829,7 +829,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const auto names = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = values_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   std::vector<MemoryAccess> accesses;
-  /// Address of a tensor; null, and a refusal, if it is missing or less aligned than described.
+  /// Returns the address of a tensor; if it is missing or less aligned than described, null and a refusal.
   const auto find = [&](const TensorView& tensor, bool is_written) -> void* {
     const auto at = std::ranges::find(names, tensor.name);
     if (at == names.end()) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a tensor without a pointer"), nullptr;
@@ -861,7 +861,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       if (tensor.view.is_virtual) continue;
       tensor.data = find(tensor.view, tensor.written);
       if (tensor.data == nullptr) return CUDNN_STATUS_BAD_PARAM;
-      // Host memory that may be gone when the graph is computed.
+      // A value in host memory, which may not exist any more when the graph is computed.
       if (tensor.view.is_by_value) tensor.values = {static_cast<double>(*static_cast<const float*>(tensor.data))};
     }
     work = [graph = std::move(graph)]() mutable { compute(graph); };

@@ -1,18 +1,18 @@
 /// \file
-/// cuDNN's backend interface on a host, as far as model/cuda uses it for convolutions and attention. Descriptors keep
+/// cuDNN's backend interface on a host, as far as model/cuda uses it for convolutions and attention. Descriptors store
 /// their attributes and are checked when they are finalized. The heuristics propose engines. A plan computes its
-/// operation, with the described window, dimensions and strides, in float64 inside, in the order of its stream
+/// operation in float64, with the described window, dimensions and strides, in the order of its stream
 /// (support/runtime_on_cpu.hpp). Graphs of products, passes, reductions and views are computed operation by operation.
 ///
-/// It refuses: attributes of another type or number than the library's; descriptors that are used before they are
-/// finalized or after they are destroyed; graphs whose tensors do not fit together, are read before they are written,
-/// or are sums of blocks in any order (unless allowed); convolutions whose extents do not follow from window, strides
-/// and paddings; tensors whose elements overlap; pointers that are less aligned than their tensors say; missing
-/// workspaces; plans of another handle; and plans of engines whose notes say that they do not repeat or add in less
-/// than fp32. The first proposed engine does not repeat; the second rounds its sums; the third wants more workspace
-/// than callers give; the fourth and the fifth are acceptable and overwrite their workspace.
+/// It refuses: attributes whose type or number differs from the library's; descriptors that are used before they are
+/// finalized or after they are destroyed; graphs whose tensors do not match, are read before they are written, or are
+/// sums of blocks in any order (unless allowed); convolutions whose extents do not follow from window, strides and
+/// paddings; tensors whose elements overlap; pointers with less alignment than their tensors state; missing workspaces;
+/// plans of another handle; and plans of engines whose notes say that they do not repeat or add in less than fp32. The
+/// first proposed engine does not repeat; the second rounds its sums; the third needs more workspace than callers give;
+/// the fourth and the fifth are acceptable and overwrite their workspace.
 ///
-/// It does not model the library's set of engines for a convolution or graph, nor their order of summation.
+/// It models neither the library's set of engines for a convolution or graph nor their order of summation.
 #pragma once
 
 #include <string>
@@ -20,17 +20,17 @@
 
 namespace lockstep::test {
 
-/// The faults of the calls that were refused since the last call of this function, one sentence each.
+/// Returns the faults of the calls refused since the last call of this function, one sentence each.
 std::vector<std::string> take_convolution_refusals();
-/// Number of convolutions that were computed since the last call of this function.
+/// Returns the number of convolutions computed since the last call of this function.
 int take_convolutions();
-/// The same for graphs of several operations.
+/// Likewise, for graphs of several operations.
 int take_graphs();
 /// Makes the heuristics propose nothing from now on, or everything again.
 void refuse_convolutions(bool refuse);
-/// Makes the first acceptable engine take 5 ms longer for its work from now on, or no longer.
+/// From now on, the first acceptable engine takes 5 ms longer, or not any more.
 void slow_first_engine_down(bool slow);
-/// Makes that engine's plans fail when they run from now on, or work again.
+/// From now on, plans of that engine fail when they run, or work again.
 void let_first_engine_fail(bool fail);
 /// True if the first of the two acceptable engines was the last to run.
 bool last_engine_was_the_first();

@@ -1,6 +1,6 @@
-// The dependencies of operations besides kernels, for kernels that run on the host: device memory is host memory, a
-// product is the plain kernel of plain_matmul.hpp. Stands in for device_memory.cpp, matmul.cpp and the libraries behind
-// them.
+// Dependencies of operations other than kernels, for kernels that run on the host: device memory is host memory, and a
+// product is the plain kernel of plain_matmul.hpp. Replaces device_memory.cpp, matmul.cpp and the libraries that they
+// use.
 #include <cstring>
 #include <new>
 #include <utility>

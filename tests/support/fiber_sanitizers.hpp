@@ -1,7 +1,6 @@
 /// \file
 /// Tells AddressSanitizer and ThreadSanitizer which stack is in use when fibers are switched; does nothing without
-/// them. For ThreadSanitizer fibers are threads; a switch between them is no order, hand_over() and take_over() make
-/// one.
+/// them. To ThreadSanitizer fibers are threads. A switch does not order them; hand_over() and take_over() do.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +46,7 @@ class FiberSanitizers {
   FiberSanitizers* from_ = nullptr;
 #elif defined(__SANITIZE_THREAD__)
  public:
-  /// Never released: a fiber that waits in vain may not be destroyed.
+  /// Never released: a fiber that waits forever may not be destroyed.
   void prepare(const void*, std::size_t) { fiber_ = __tsan_create_fiber(0); }
   void leave(FiberSanitizers& to) {
     if (fiber_ == nullptr) fiber_ = __tsan_get_current_fiber();
@@ -69,10 +68,10 @@ class FiberSanitizers {
 
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitizer = true;
-/// This fiber's accesses so far happen before those of a fiber that takes over the same thing later.
+/// Orders this fiber's accesses so far before those of a fiber that takes over `thing` later.
 inline void hand_over(char& thing) { __tsan_release(&thing); }
 inline void take_over(char& thing) { __tsan_acquire(&thing); }
-/// While it lives, ThreadSanitizer ignores this fiber's reads and writes.
+/// During its lifetime, ThreadSanitizer ignores this fiber's reads and writes.
 class Unwatched {
  public:
   Unwatched() {

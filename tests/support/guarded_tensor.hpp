@@ -1,6 +1,6 @@
 /// \file
-/// A tensor in host memory between two guards, poisoned: unwritten elements stay NaN, and writes outside of it are
-/// detected.
+/// A tensor in host memory between two guards, filled with NaN: unwritten elements stay NaN, and writes outside the
+/// tensor are detected.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class GuardedTensor {
         return put(i, static_cast<std::uint64_t>(value));
     }
   }
-  /// For uint64, whose values a double cannot hold.
+  /// Sets a uint64, whose values a double cannot represent.
   void set_key(std::size_t i, std::uint64_t key) { put(i, key); }
   double get(std::size_t i) const {
     switch (tensor_.type) {

@@ -1,8 +1,8 @@
-// kernel_times.so: what a GPU did, kernel by kernel. CUDA's driver loads it into any program that uses a GPU
-// (CUDA_INJECTION64_PATH), and at the program's end it writes the file that KERNEL_TIMES names: a table of the kernels,
-// copies and fills with calls and microseconds, the longest first, and the last KERNEL_LAST of them (1,000) in their
-// order, with the gaps between. Kernels of recorded steps count one by one. It uses CUPTI's activities: no counters, no
-// replay, so that the program runs at nearly its own speed. ncu tells more, but does not survive the start of cuDNN.
+// kernel_times.so lists the work of a GPU, kernel by kernel. CUDA's driver loads it into any program that uses a GPU
+// (CUDA_INJECTION64_PATH). At the end of the program it writes the file that KERNEL_TIMES names: a table of kernels,
+// copies and fills with calls and microseconds, the longest first, then the last KERNEL_LAST (1,000) of them in order,
+// with the gaps between them. Kernels of recorded steps count one by one. It uses CUPTI's activities, without counters
+// or replay, so the program runs almost at full speed. ncu reports more, but fails when cuDNN starts.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -25,10 +25,10 @@ struct Activity {
   double microseconds() const { return static_cast<double>(end - begin) * 1e-3; }
 };
 
-/// Activities so far. CUPTI hands them over from a thread of its own.
+/// Activities so far. CUPTI delivers them from its own thread.
 std::mutex mutex;
 std::vector<Activity>& activities() {
-  static auto* const all = new std::vector<Activity>;  // needed at exit, behind static destructors
+  static auto* const all = new std::vector<Activity>;  // needed at exit, after static destructors
   return *all;
 }
 
@@ -117,5 +117,5 @@ extern "C" int InitializeInjection() {
   }
   if (takes) return std::atexit(write_table) == 0;
   std::fputs("kernel_times: CUPTI gives no activities here\n", stderr);
-  return 1;  // the program runs on
+  return 1;  // the program continues
 }

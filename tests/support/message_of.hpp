@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// what() of the Error that `work` throws; "" if it throws none.
+/// Returns what() of the Error that `work` throws; "" if it throws none.
 template <class Error, class Work>
 std::string message_of(const Work& work) {
   try {

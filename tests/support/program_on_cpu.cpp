@@ -1,6 +1,6 @@
-// Gives lockstep the stand-ins of this folder as GPUs: eight to choose from, an order of streams with the number in
-// LOCKSTEP_ORDER, and planted faults with LOCKSTEP_PLANT ("events": nothing waits for any; "refusals": cuBLASLt refuses
-// all its proposals). A fault that the stand-ins find ends the program with 97.
+// Gives lockstep the GPU stand-ins of this folder: eight devices, and an order of streams with the seed LOCKSTEP_ORDER
+// plus the rank. LOCKSTEP_PLANT injects faults: with "events", nothing waits for events; with "refusals", cuBLASLt
+// refuses the algorithms that it proposes. If the stand-ins find a fault, the program ends with exit code 97.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>

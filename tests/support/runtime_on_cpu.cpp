@@ -30,14 +30,15 @@ using Address = std::uintptr_t;
 
 struct Operation {
   std::function<void()> work;
-  std::function<bool()> is_over = {};            ///< for work that others finish; otherwise it is over when it has run
+  /// For work that other threads finish; otherwise, the operation is over when it has run.
+  std::function<bool()> is_over = {};
   std::vector<std::shared_ptr<Operation>> next;  ///< operations that wait for this one
   std::size_t awaited = 0;                       ///< operations that are not done yet
   bool done = false;
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-/// Per stream, the number of its operations that come before.
+/// For each stream, the number of its operations that come before.
 class VectorClock {
  public:
   std::uint64_t of(std::size_t stream) const { return stream < ticks_.size() ? ticks_[stream] : 0; }
@@ -67,7 +68,7 @@ struct Capture {
   std::uint64_t number = 0;
   std::vector<Node> nodes;
   CUstream_st* origin = nullptr;
-  std::thread::id thread = std::this_thread::get_id();  ///< other threads' calls do not concern the capture
+  std::thread::id thread = std::this_thread::get_id();  ///< calls of other threads do not belong to the capture
   std::set<CUstream_st*> streams;
   bool invalid = false;
 };
@@ -79,7 +80,7 @@ struct CUstream_st {
   OperationPtr last = {};
   VectorClock clock = {};
   Capture* capture = nullptr;
-  std::set<std::size_t> heads = {};  ///< nodes of the capture that the next one follows
+  std::set<std::size_t> heads = {};  ///< nodes of the capture that precede the next one
 };
 struct CUevent_st {
   bool is_timed = false;
@@ -98,7 +99,7 @@ struct CUgraphExec_st {
 
 namespace {
 
-/// An access that later ones are compared with.
+/// An access that later accesses are compared with.
 struct PastAccess {
   Address begin, end;
   bool writes;
@@ -111,7 +112,7 @@ struct Allocation {
   bool is_pinned;
   std::vector<PastAccess> past;
 };
-/// The bytes that a copy from pinned memory should read; kept until the host has waited for it.
+/// The bytes that a copy from pinned memory must read; kept until the host has waited for the copy.
 struct Promise {
   std::size_t stream;
   std::uint64_t tick;
@@ -124,14 +125,14 @@ struct RuntimeState {
   int devices = 1;
   std::map<Address, Allocation> allocations;
   std::size_t allocated = 0;
-  std::vector<OperationPtr> ready, lasting;  ///< lasting: others have yet to finish them
+  std::vector<OperationPtr> ready, lasting;  ///< lasting: other threads must still finish them
   std::mt19937_64 random;
   double eagerness = 0.3;
   bool ignores_events = false, tells_faults = false;
   std::int64_t waits = 0, ignored_wait = -1;
   std::size_t longest_chain = 0;
   std::set<CUstream_st*> streams;
-  std::vector<std::uint64_t> ticks;  ///< by number of the stream
+  std::vector<std::uint64_t> ticks;  ///< per stream: number of its operations
   std::set<std::size_t> free_numbers;
   VectorClock host;  ///< operations that the host has waited for
   std::vector<Promise> promises;
@@ -140,7 +141,7 @@ struct RuntimeState {
   std::vector<std::string> faults;
   cudaError_t last_error = cudaSuccess;
 };
-/// Never destroyed: devices may be closed when the process ends.
+/// Never destroyed, because devices may be closed when the process ends.
 RuntimeState& runtime() {
   static RuntimeState& the_one = *new RuntimeState;
   return the_one;
@@ -192,7 +193,7 @@ void run_one() {
     finish(*operation);
   }
 }
-/// Runs the next operation, or polls those that others finish. False if there is neither.
+/// Runs the next operation, or polls operations that other threads finish. Returns false if there is neither.
 bool go_on() {
   std::erase_if(runtime().lasting, [](const OperationPtr& operation) {
     if (!operation->is_over()) return false;
@@ -231,7 +232,7 @@ void let_chance_run() {
 
 Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 
-/// Null: memory unknown to CUDA.
+/// Returns null for memory that CUDA does not know.
 Allocation* allocation_of(const void* pointer, std::size_t bytes = 1) {
   auto after = runtime().allocations.upper_bound(address_of(pointer));
   if (after == runtime().allocations.begin()) return nullptr;
@@ -265,7 +266,7 @@ void remember(const CUstream_st& stream, const std::string& name, const MemoryAc
   allocation->past.push_back({begin, end, access.writes, stream.number, stream.clock.of(stream.number), name});
 }
 
-/// The host has learnt that these are over: the bytes for their copies must still be unchanged.
+/// Call when the host knows that these operations are over: the bytes for their copies must still be unchanged.
 void host_waited_for(const VectorClock& clock) {
   runtime().host.merge(clock);
   std::erase_if(runtime().promises, [](const Promise& promise) {
@@ -277,7 +278,7 @@ void host_waited_for(const VectorClock& clock) {
   });
 }
 
-/// Records the promises for pinned memory when a copy is enqueued, or launched with its graph.
+/// Records the promises for pinned memory when a copy is enqueued, or its graph is launched.
 void expect_pinned(const CUstream_st& stream, const std::vector<MemoryAccess>& accesses) {
   for (const MemoryAccess& access : accesses) {
     if (!is_pinned(access.begin) || access.bytes == 0) continue;
@@ -293,7 +294,7 @@ void expect_pinned(const CUstream_st& stream, const std::vector<MemoryAccess>& a
   }
 }
 
-/// Drops promises whose bytes another copy rightly overwrites.
+/// Drops promises whose bytes another copy overwrites correctly.
 void forget_promises(const void* to, std::size_t bytes) {
   std::erase_if(runtime().promises, [&](const Promise& promise) {
     return meet({promise.from, promise.bytes.size(), false}, {to, bytes, true});
@@ -302,7 +303,7 @@ void forget_promises(const void* to, std::size_t bytes) {
 
 // ---- streams ----
 
-/// The error of calls that the thread may not make while it captures.
+/// The error of calls that a thread may not make while it captures.
 cudaError_t unless_capturing() {
   if (!runtime().capture || runtime().capture->thread != std::this_thread::get_id()) return cudaSuccess;
   runtime().capture->invalid = true;
@@ -335,7 +336,7 @@ cudaError_t capture_node(CUstream_st& stream, Node node) {
   return cudaSuccess;
 }
 
-/// A new position in the stream: after all that it waited for and all that the host has waited for.
+/// Advances the stream to a new position: after all that it waited for and all that the host has waited for.
 void advance(CUstream_st& stream) {
   stream.clock.merge(runtime().host);
   stream.clock.set(stream.number, ++runtime().ticks[stream.number]);
@@ -348,7 +349,7 @@ cudaError_t enqueue_node(CUstream_st& stream, Node node) {
   expect_pinned(stream, node.accesses);
   const bool lasts = node.is_over != nullptr;
   stream.last = submit(std::move(node.work), {stream.last}, std::move(node.is_over));
-  if (!lasts) let_chance_run();  // the callers that enqueue those have a thread of their own
+  if (!lasts) let_chance_run();  // work that other threads finish is enqueued from a separate thread
   return cudaSuccess;
 }
 
@@ -373,7 +374,7 @@ bool is_joined(const Capture& capture) {
 
 // ---- kernels ----
 
-/// Takes pointers in a kernel's arguments that lie in an allocation of ours as its accesses.
+/// Enqueues a grid. Pointers in the kernel's arguments to one of our allocations count as its accesses.
 cudaError_t enqueue_grid(lockstep::test::LaunchedGrid grid) {
   std::vector<MemoryAccess> accesses;
   for (const auto& argument : grid.arguments) {
@@ -393,7 +394,7 @@ cudaError_t allocate_block(void** block, std::size_t bytes, bool pinned) {
   if (!pinned && runtime().allocated + bytes > kDeviceBytes) return noted(cudaErrorMemoryAllocation);
   *block = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*block == nullptr) return noted(cudaErrorMemoryAllocation);
-  std::memset(*block, static_cast<int>(kUnwritten), bytes);  // memory must not be relied on to be zero
+  std::memset(*block, static_cast<int>(kUnwritten), bytes);  // new memory is not zero
   runtime().allocations.emplace(address_of(*block), Allocation{bytes, pinned, {}});
   if (!pinned) runtime().allocated += bytes;
   return cudaSuccess;
@@ -552,7 +553,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const cudaError_t error =
       lockstep::test::enqueue_on_cpu(stream, "a copy", {{from, bytes, false}, {to, bytes, true}}, std::move(work));
   if (error == cudaSuccess && is_pageable && down)
-    return cudaStreamSynchronize(stream);  // returns when the data are there
+    return cudaStreamSynchronize(stream);  // returns when the data have arrived
   return error;
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,

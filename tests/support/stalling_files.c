@@ -1,7 +1,6 @@
-// A file system that stalls, preloaded (LD_PRELOAD) into the program. While the file that STALLED_FILES names exists
-// and its one line is "RANK TEXT" (RANK -1: all), a call on that rank that reads, writes, opens, lists or flushes a
-// file whose path contains TEXT waits until the line is gone. If OPENED_FILES is set, each open appends a line "RANK
-// PATH" to the file that it names. The program itself is not changed.
+// Imitates a file system that stalls; preloaded (LD_PRELOAD) into the unchanged program. STALLED_FILES names a file.
+// While its only line is "RANK TEXT" (RANK -1: all ranks), calls on that rank that read, write, open, list or flush a
+// file whose path contains TEXT wait. OPENED_FILES, if set, names a file to which each open appends a line "RANK PATH".
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -14,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Uses system calls alone: the functions below are this library's own.
+// Uses only system calls: the functions below replace those of the C library.
 static int stalls(const char* path) {
   const char* const control = getenv("STALLED_FILES");
   if (control == NULL) return 0;
