@@ -1,17 +1,17 @@
 # Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE [long]
 #
-# A script works in an empty folder of its own; `check` opens a case; run, start and finish call the program; the
-# expect_ functions judge the last call. All cases run; the script ends with 1 if one failed, with 77 if skipped.
+# A script runs in its own empty folder. `check` begins a case; run, start and finish call the program; the expect_
+# functions check the last call. All cases run. The script ends with 1 if one failed, with 77 if it was skipped.
 set -u
 lockstep=$(realpath "$1")
 tree=$(realpath "$2")
 form=${3:-short}
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
-export TMPDIR=$work/.launcher  # the leftovers of a killed mpirun go with it
-export NO_COLOR=1  # plain words for comparison with a terminal's
+export TMPDIR=$work/.launcher  # removed with $work, with the leftovers of a killed mpirun
+export NO_COLOR=1  # plain text, to compare with that of a terminal
 mkdir "$TMPDIR"
 cd "$work" || exit 1
-# A python that has h5py: PATH may have a newer one before the distribution's.
+# Finds a Python with h5py: a newer Python may precede the distribution's in PATH.
 python=""
 for candidate in python3 /usr/bin/python3; do
   "$candidate" -c 'import h5py' 2>/dev/null && python=$(command -v "$candidate") && break
@@ -34,23 +34,23 @@ end_of_script() {
 trap end_of_script EXIT
 trap 'exit 1' INT TERM HUP PIPE
 
-# Tells if the program is built with a sanitizer, which maps more memory than any limit allows (ulimit -v).
+# True if the program is built with a sanitizer, which maps more memory than any limit (ulimit -v) allows.
 sanitized() { grep -q -a -E '__(asan|tsan)_init' "$lockstep"; }
 # Sanitizers make everything several times slower.
 patience=$(sanitized && echo 5 || echo 1)
-# Scripts with a line "# more: SECONDS" have a second entry, with the label more, for the cases that the short form leaves
-# out; those with a line "# long: SECONDS" have one with the label slow, for all cases.
+# A script with a line "# more: SECONDS" has a second test, with the label more, for cases that the short form leaves
+# out. A script with a line "# long: SECONDS" has another test, with the label slow, for all cases.
 in_short_form() { [ "$form" = short ]; }
 in_long_form() { [ "$form" = long ]; }
-# some COUNT WORD...: prints the first COUNT words, one a line; in the long form all.
+# some COUNT WORD...: prints the first COUNT words, one per line; in the long form, all words.
 some() {
   local count=$1
   shift
   in_long_form && count=$#
   printf '%s\n' "${@:1:count}"
 }
-# share COUNT MORE WORD...: prints words, one a line: the first COUNT in the short form, the next MORE with `more`, all in
-# the long form.
+# share COUNT MORE WORD...: prints words, one per line: the first COUNT in the short form, the next MORE in the form
+# `more`, all in the long form.
 share() {
   local count=$1 more=$2
   shift 2
@@ -72,7 +72,7 @@ failed() {
   sed 's/^/  stderr: /' err | tail -n 25
   [ -z "$job" ] || process_tree "$job" | cut -c 1-150 | sed 's/^/  alive: /'
 }
-# process_tree PID: the process and its descendants: command, age and processor time.
+# process_tree PID: prints the process and its descendants, with command, age and processor time.
 process_tree() {
   local child
   ps -o pid=,ppid=,stat=,etimes=,time=,wchan:20=,args= -p "$1"
@@ -80,7 +80,7 @@ process_tree() {
 }
 
 skip_all() { echo "SKIPPED: $1"; exit 77; }
-# peer_python MODULE...: prints a Python that has these modules: python3, or one of $PEER_PYTHONS. Tests install nothing.
+# peer_python MODULE...: prints a Python that has these modules, python3 or one of $PEER_PYTHONS. Installs nothing.
 peer_python() {
   local candidate modules=$*
   for candidate in ${PEER_PYTHONS:-} "$(command -v python3)"; do
@@ -106,19 +106,19 @@ command_for() {
   command_line="${outer[*]} ${ranks:+launch $ranks }${wrapper[*]} lockstep $*"
 }
 
-# start ...: runs in the background; the process id is in $job, the output in ./out and ./err.
+# start ...: starts the program in the background; $job is its process id, ./out and ./err have its output.
 start() {
   command_for "$@"
-  : >out 2>err  # here as well as in the background, so that no wait finds words of the preceding case
+  : >out 2>err  # also here, so that no wait finds output of the previous case
   "${command[@]}" >out 2>err </dev/null &
   job=$!
 }
-# Waits count this script's own turns of 20 ms: on a stopped or loaded machine the script waits as the program does.
-# Three times as long by the clock is the limit in any case.
-exec {never}<> <(:)  # sends nothing: a wait without a process for each turn
+# A wait counts this script's own turns of 20 ms: if the machine stops or is busy, script and program are slowed down
+# alike. A wait ends in any case after three times its length by the clock.
+exec {never}<> <(:)  # never readable: lets `read` wait without starting a process
 begin_wait() { turns=$((50 * patience * $1)) last_second=$((SECONDS + 3 * patience * $1)); }
 take_turn() { [ $((turns--)) -gt 0 ] && [ $SECONDS -le "$last_second" ] && ! read -r -t 0.02 -u "$never"; }
-# finish SECONDS: waits for the started job; kills one that is still there by then, as a failure.
+# finish SECONDS: waits for the started job. A job that still runs after that is killed and counts as a failure.
 finish() {
   local turns last_second
   begin_wait "$1"
@@ -132,14 +132,14 @@ finish() {
   status=$?
   job=""
 }
-# Kills the started job, its launcher, which has a session of its own, and its ranks.
+# Kills the started job, its launcher (which has its own session) and its ranks.
 kill_job() { kill -9 "$job" $(pgrep -P "$job") $(ranks) 2>/dev/null; }
 # Prints the process ids of the started job's ranks, in order. Hydra's ranks are grandchildren.
 ranks() {
   local launcher proxy pid
   launcher=$(pgrep -P "$job" -x mpirun || echo "$job")
   proxy=$(pgrep -P "$launcher" -x hydra_pmi_proxy) || {
-    for pid in $(pgrep -P "$launcher" -f "$lockstep" | sort -n); do  # beside rank 0 may run a shell, which has started it
+    for pid in $(pgrep -P "$launcher" -f "$lockstep" | sort -n); do  # a shell may have started rank 0 and run beside it
       if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q ' beside_rank '; then pgrep -P "$pid"; else echo "$pid"; fi
     done
     return
@@ -149,7 +149,7 @@ ranks() {
   done | sort -n | cut -d' ' -f2
 }
 rank() { ranks | sed -n "$(($1 + 1))p"; }
-# wait_for SECONDS COMMAND...: waits until the command succeeds.
+# wait_for SECONDS COMMAND...: repeats the command until it succeeds.
 wait_for() {
   local turns last_second
   begin_wait "$1"
@@ -158,15 +158,15 @@ wait_for() {
     take_turn || { failed "waited in vain for: $*"; return 1; }
   done
 }
-# Runs a job that ends by itself. Open MPI's mpirun sleeps after every exit code but 0, to let the ranks that it ends do
-# so in peace; here it does not.
+# run ...: runs a job until it ends. After an exit code other than 0, Open MPI's mpirun would sleep, so that the ranks
+# that it ends have time; here it does not.
 run() {
-  # One rank is the same without a launcher; scripts that look at this very launch say launches_one=yes.
+  # A single rank runs without the launcher; scripts that test its launch set launches_one=yes.
   if [ "${1:-} ${2:-}" = "-n 1" ] && [ "${3:-}" != -w ] && [ -z "${launches_one:-}" ]; then shift 2; fi
   OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-0} start "$@"
   finish 60
 }
-# on_terminal COLUMNS COMMAND...: runs on a pseudo-terminal of that width; ./out has all that it shows.
+# on_terminal COLUMNS COMMAND...: runs on a pseudo-terminal of that width; ./out gets all that it shows.
 on_terminal() {
   command_line="on_terminal $*"
   python3 - "$@" 2>err <<'END'
@@ -187,7 +187,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 END
   status=$?
 }
-# make_stuck_launcher FILE: a launcher whose ranks have all ended, and which waits all the same.
+# make_stuck_launcher FILE: writes a launcher that keeps waiting after all its ranks have ended.
 make_stuck_launcher() {
   cat >"$1" <<END
 #!$python
@@ -198,7 +198,7 @@ time.sleep(300)
 END
   chmod +x "$1"
 }
-# Runs a preparation of a case: its failure ends the script.
+# must_run ...: runs a preparation; if it fails, the script ends.
 must_run() {
   run "$@"
   [ "$status" = 0 ] || { failed "exit $status where the rest of the script needs 0"; exit 1; }
@@ -214,12 +214,12 @@ expect_no_file() { [ ! -e "$1" ] || failed "$1 exists"; }
 expect_same() { cmp -s "$1" "$2" || failed "$1 and $2 differ: $(diff "$1" "$2" | head -n 4)"; }
 expect() { "$@" >/dev/null 2>&1 || failed "not so: $*"; }
 
-# Prints stderr without the launcher's own words: dashed paragraphs, lines that start with [host:pid] or [host][[, and
-# its libevent's complaints about files that went with a rank.
+# Prints stderr without the launcher's messages: dashed paragraphs, lines that start with [host:pid] or [host][[, and
+# libevent's warnings about files that disappeared with a rank.
 own_words() {
   awk '/^-----------+$/ { inside = !inside; next } !inside && !/^\[[^]]*(:[0-9]+\]|\]\[\[)/ && !/^\[warn\] Epoll / && !/^Abort\(/ && !/^[ \t]*$/' err
 }
-# expect_error EXIT REGEX: one message and nothing else, at any number of ranks.
+# expect_error EXIT REGEX: expects this exit code and exactly one message, at any number of ranks.
 expect_error() {
   expect_status "$1"
   local messages
@@ -229,13 +229,13 @@ expect_error() {
   expect_err "$2"
 }
 
-# pack_small FOLDER [OPTION...]: 600 samples of 20 numbers in 5 classes, in 3 shards.
+# pack_small FOLDER [OPTION...]: packs 600 samples of 20 numbers in 5 classes, in 3 shards.
 pack_small() {
   local folder=$1
   shift
   must_run pack --format synthetic --samples 600 --features 20 --classes 5 --shards 3 --out "$folder" "$@"
 }
-# pack_house FOLDER: a table of 400 rows, and 100 for validation; its columns and targets are far from 0 and 1.
+# pack_house FOLDER: packs a table of 400 rows, and 100 for validation, whose columns and targets are far from 0 and 1.
 pack_house() {
   "$python" - "$1.csv" <<'END' || exit 1
 import numpy as np, sys
@@ -257,7 +257,7 @@ for line in open(run + "/metrics.jsonl"):
         print(record["step"], repr(record[key]))
 END
 }
-# make_images_and_text: images.h5 has 96 images of 18 x 18 x 3 in 4 classes, the folder text a corpus of characters.
+# make_images_and_text: makes images.h5, 96 images of 18 x 18 x 3 in 4 classes, and text, a corpus of characters.
 make_images_and_text() {
   python3 - <<'END' || exit 1
 import h5py, numpy as np
@@ -270,7 +270,8 @@ open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(tex
 END
   must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
 }
-# train_to FILE RANKS OPTION...: copies the last checkpoint to FILE. All runs are runs/here: a checkpoint keeps its path.
+# train_to FILE RANKS OPTION...: trains and copies the last checkpoint to FILE. The run is always runs/here, because
+# checkpoints store this path.
 train_to() {
   local file=$1 ranks=$2
   shift 2
@@ -280,11 +281,11 @@ train_to() {
   cp "$(newest_checkpoint runs/here)" "$file"
 }
 newest_checkpoint() { find "$1/checkpoints" -name 'step-*.h5' | sort | tail -n 1; }
-# same_tensors FILE FILE TENSORS [TOLERANCE]: two checkpoints have the same tensors, at least TENSORS, bit by bit or nearly
-# so. Their records may differ: times, configuration.
+# same_tensors FILE FILE TENSORS [TOLERANCE]: true if two checkpoints have the same tensors, at least TENSORS of them,
+# bit by bit or within TOLERANCE. Their records (times, configuration) may differ.
 same_tensors() { python3 "$tree/tests/cli/checkpoint_tensors.py" "$@" >differences 2>&1; }
 expect_same_tensors() { same_tensors "$@" || failed "$1 and $2: $(tail -n 3 differences)"; }
-# Prints a folder's contents, name by name with size and time: shows that nothing was overwritten.
+# picture FOLDER: prints names, sizes and times of a folder's files, to show that nothing was overwritten.
 picture() { find "$1" -type f -printf '%P %s %T@\n' 2>/dev/null | sort; }
 # flip_byte FILE OFFSET: changes one byte; a negative offset counts from the end.
 flip_byte() {
@@ -299,8 +300,8 @@ with open(file, "r+b") as f:
 END
 }
 
-# resumes_with_its_bytes RANKS STEP LAST: runs/here, with its checkpoint of step STEP alone, goes on from there and
-# makes the checkpoint of step LAST, where it ended, again with the same bytes.
+# resumes_with_its_bytes RANKS STEP LAST: resumes runs/here, which ended at step LAST, from its checkpoint of step STEP
+# only. Expects the checkpoint of step LAST to have the same bytes again.
 resumes_with_its_bytes() {
   local ranks=$1 step=$2 kept last
   kept=step-$(printf %010d "$2").h5 last=runs/here/checkpoints/step-$(printf %010d "$3").h5
