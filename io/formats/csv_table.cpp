@@ -258,8 +258,8 @@ void CsvTable::scan(CsvRecords& records) {
         columns_[column].add(text, records.line());
       }
     }
-    for (const std::size_t column : labels_) see_label(records, column);
-    if (weight_) see_weight(records);
+    for (const std::size_t column : labels_) add_label(records, column);
+    if (weight_) check_weight(records);
     if (id_) id_bytes_ = std::max(id_bytes_, readable(csv_trimmed(records.cell(*id_))).size());
   }
   if (count_ == 0) throw FileError(fmt::format("{}: holds no samples", file_.string()));
@@ -310,7 +310,7 @@ void CsvTable::remark(std::int64_t dropped) {
   }
 }
 
-void CsvTable::see_weight(const CsvRecords& records) const {
+void CsvTable::check_weight(const CsvRecords& records) const {
   const std::string_view text = csv_trimmed(records.cell(*weight_));
   const std::optional<double> number = csv_number(text, style_);
   if (number && *number >= 0) return;
@@ -318,7 +318,7 @@ void CsvTable::see_weight(const CsvRecords& records) const {
                               records.line(), columns_[*weight_].text(), csv_shown(text)));
 }
 
-void CsvTable::see_label(const CsvRecords& records, std::size_t column) {
+void CsvTable::add_label(const CsvRecords& records, std::size_t column) {
   const std::string_view text = csv_trimmed(records.cell(column));
   const std::string& where = columns_[column].text();
   if (!label_is_class_) {

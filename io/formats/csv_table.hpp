@@ -54,8 +54,8 @@ class CsvTable {
   void require_names();
   std::size_t find(const std::string& wanted, std::string_view what) const;
   void scan(CsvRecords& records);
-  void see_label(const CsvRecords& records, std::size_t column);
-  void see_weight(const CsvRecords& records) const;
+  void add_label(const CsvRecords& records, std::size_t column);
+  void check_weight(const CsvRecords& records) const;
   void remark(std::int64_t dropped);
   std::string separator_hint() const;
 
