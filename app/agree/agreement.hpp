@@ -88,7 +88,7 @@ class AgreementRounds {
   /// comm::ConsensusError if a rank has failed between steps, and comm::PeerError if a rank has failed inside a step
   /// that the other ranks do not share.
   virtual StepResult advance(Trainer& trainer, std::int64_t until, const LoopCalls& calls) = 0;
-  /// Seconds until a stop can take effect, if `steps` steps have taken `seconds`.
+  /// Returns the seconds until a stop can take effect, if `steps` steps have taken `seconds`.
   virtual double seconds_to_stop(double seconds, std::int64_t steps) const;
   /// The unit that advance() makes: "steps" or "rounds".
   virtual const char* unit() const = 0;

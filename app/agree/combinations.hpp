@@ -13,7 +13,7 @@ namespace lockstep::app {
 /// The facts that decide if the options of a job can be combined.
 struct Combination {
   const TrainOptions& options;
-  model::OptimizerKind optimizer;  ///< the optimiser of the decided workload
+  model::OptimizerKind optimizer;  ///< the optimiser of the job's workload
   int servers = 0;                 ///< number of servers
   bool gpus = false;
   bool synchronizes = false;   ///< the forward pass of the network sums over ranks

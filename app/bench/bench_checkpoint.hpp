@@ -19,7 +19,7 @@ struct CheckpointRow {
   int writers = 1;
   double bytes = 0;             ///< size of the state that all writers write together
   std::vector<double> seconds;  ///< seconds until the bytes were on disk, for each checkpoint; > 0
-  std::vector<double> stall;    ///< seconds without training, for each checkpoint; empty for plain writes
+  std::vector<double> stall;    ///< seconds that training stood still, for each checkpoint; empty for plain writes
 };
 
 std::string format_checkpoint_head();

@@ -16,17 +16,16 @@ namespace lockstep::app {
 
 int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options);
 
-/// One way of reading. The figures are those of the part with the median time; a part takes as long as on its slowest
-/// rank.
+/// Figures of one way of reading. It is timed in parts; a part takes as long as on its slowest rank.
 struct InputRow {
   std::string way;
   std::int64_t ranks = 1;
   double samples = 0, bytes = 0;               ///< samples, and bytes of files, in a part over all ranks
-  double seconds = 0;                          ///< time of the slowest rank
-  double quickest_part = 0, slowest_part = 0;  ///< seconds
-  double quickest_rank = 0, slowest_rank = 0;  ///< medians of the ranks' own seconds
-  int slowest = 0;                             ///< index of the slowest rank
-  double stall = 0;                            ///< share of the time in which a rank waited, mean over the ranks
+  double seconds = 0;                          ///< median time of a part
+  double quickest_part = 0, slowest_part = 0;  ///< seconds of the quickest and the slowest part
+  double quickest_rank = 0, slowest_rank = 0;  ///< least and greatest median of a rank's own seconds
+  int slowest = 0;                             ///< rank with the greatest median
+  double stall = 0;                            ///< share of the time that a rank waited, mean over the ranks
 
   double samples_per_second() const { return seconds > 0 ? samples / seconds : 0; }
   double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }

@@ -199,7 +199,7 @@ class Pace {
   FirstRanks& first_ranks_;
   comm::Communicator& communicator_;
   double deadline_seconds_;
-  std::int64_t steps_ = 0, next_ = 1;  ///< steps since the last notification, and until the next
+  std::int64_t steps_ = 0, next_ = 1;  ///< steps since the last notification; steps until the next one
   double seconds_ = 1;
   StopWatch watch_;
 };

@@ -190,9 +190,9 @@ struct StepTiming {
   model::DevicePeak peak;               ///< 0 FLOP/s: unknown
   double typical() const { return median(seconds); }
   double quickest() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  /// NaN if the roof is unknown.
+  /// Seconds of a step at the speed of the roof; NaN if that is unknown.
   double fastest_possible() const { return flops / roof.value_or(kNotKnown); }
-  /// NaN if the peak is unknown.
+  /// Share of the device's peak; NaN if that is unknown.
   double utilisation() const { return flops / typical() / peak_flops(); }
   double peak_flops() const { return peak.flops > 0 ? peak.flops : kNotKnown; }
 };

@@ -20,7 +20,7 @@ class ScratchFolder {
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
-  /// On every rank.
+  /// The folder's path, on every rank.
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:

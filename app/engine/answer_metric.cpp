@@ -42,9 +42,8 @@ void choose_classes(std::span<const float> scores, std::span<std::int32_t> class
 }
 
 double area_under_roc(std::span<std::uint64_t> samples) {
-  const auto score_of = [](std::uint64_t sample) {
-    return sample & (kPositive - 1);
-  };  // the bits of non-negative floats sort like the floats
+  // The bits of non-negative floats sort like the floats.
+  const auto score_of = [](std::uint64_t sample) { return sample & (kPositive - 1); };
   std::ranges::sort(samples, {}, score_of);
   std::uint64_t positives = 0, negatives = 0, twice = 0;
   for (std::size_t at = 0; at < samples.size();) {

@@ -13,17 +13,18 @@
 
 namespace lockstep::app {
 
-/// Probabilities of classes, from their logits: exp(s_i - max) / sum, in float64. `powers` is scratch memory.
+/// Converts logits of classes to probabilities: exp(s_i - max) / sum, in float64. `powers` is scratch memory.
 void softmax(std::span<float> scores, std::vector<double>& powers);
 /// The probability of a label, from its logit.
 float sigmoid(float logit) noexcept;
 
-/// The likeliest class of each row of scores, the first of equals.
+/// Chooses the likeliest class of each row of scores; among equal ones, the first.
 void choose_classes(std::span<const float> scores, std::span<std::int32_t> classes);
 
-/// Mann and Whitney's U: twice the number of pairs of a positive and a negative sample in which the positive one has
-/// the higher score, a tie counting half, over twice the number of pairs. Sorts `samples`; each is the bits of a score
-/// of 0 or more, plus kPositive for a positive sample. NaN if all samples are of one kind.
+/// Returns the area under the ROC curve (Mann and Whitney's U): the share of pairs of a positive and a negative sample
+/// in which the positive one has the higher score. A tie counts half. The result is a quotient of whole numbers. Sorts
+/// `samples`. Each sample is the bits of a score >= 0, plus kPositive for a positive sample. NaN if all samples are of
+/// one kind.
 inline constexpr std::uint64_t kPositive = std::uint64_t{1} << 32;
 double area_under_roc(std::span<std::uint64_t> samples);
 

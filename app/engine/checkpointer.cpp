@@ -101,7 +101,7 @@ void Checkpointer::advance() {
   if (writing == 0) join_parts();
 }
 
-/// Collective, called when this rank's part is written: joins the parts of all ranks to one checkpoint.
+/// Collective. Call when this rank's part is written. Joins the parts of all ranks to one checkpoint.
 void Checkpointer::join_parts() {
   parts_are_written_ = false;
   comm::all_succeed(context_.communicator, [&] {

@@ -1,5 +1,5 @@
 /// \file
-/// Diverged training.
+/// The exception for diverged training.
 #pragma once
 
 #include <cstdint>

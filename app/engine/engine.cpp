@@ -105,8 +105,8 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
 }
 
 Engine::~Engine() {
-  // After a failure a sum may still wait for a peer, and freeing memory would wait for the sum. Aborted sums do not
-  // wait.
+  // After a failure, a sum may still wait for a peer, and freeing memory would wait for the sum. So the sums are
+  // aborted first.
   if (std::uncaught_exceptions() > 0) on_device_.reset();
   backend_->forget_recordings();  // recordings contain sums of the communicator, whose destructor waits for them
 }

@@ -82,8 +82,8 @@ model::EvaluationSums evaluate_block(model::Model& model, model::Weights weights
   return sums;
 }
 
-/// The text of a corpus, cut into lanes that a network with recurrent state reads in parallel. Their number depends on
-/// the data alone, so the result does not depend on how many are computed at once.
+/// The text of a corpus, cut into lanes that a network with recurrent state reads in parallel. The number of lanes
+/// depends only on the data, so the result does not depend on how many are computed at once.
 class Lanes {
  public:
   Lanes(const model::Network& network, std::int64_t samples)
@@ -94,12 +94,13 @@ class Lanes {
   std::int64_t count() const noexcept { return count_; }
   std::int64_t sections() const noexcept { return std::min(kSections, count_); }
 
-  /// Evaluates lanes [first, end) at once. Every lane except the text's first one begins by reading the windows before
-  /// it, which bring the state close to that of a continuous reading; those windows count in the preceding lane.
+  /// Evaluates lanes [first, end) at once. Every lane but the first lane of the text begins by reading the windows
+  /// before it. They bring the state close to that of continuous reading, and count in the preceding lane.
   model::EvaluationSums evaluate(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
                                  std::int64_t end) const {
     std::vector<std::int64_t> lanes(static_cast<std::size_t>(end - first));
-    std::iota(lanes.rbegin(), lanes.rend(), first);  // the text's first lane comes last: no lane depends on it
+    // The first lane of the text comes last, because no lane depends on it.
+    std::iota(lanes.rbegin(), lanes.rend(), first);
     std::stable_sort(lanes.begin(), lanes.end(), [this](auto a, auto b) { return length(a) > length(b); });
     model.recurrent_state().reset(model::Purpose::evaluation, 0, end - first);
     model::EvaluationSums sums;
@@ -111,7 +112,7 @@ class Lanes {
       }
       if (samples.empty()) continue;
       model::Batch batch = reader.read(samples);
-      batch.begins = false;  // its sequences continue
+      batch.begins = false;  // the sequences of the batch continue
       const model::EvaluationSums part = model.evaluate(batch, weights);
       if (step >= 0) add(part, sums);
     }

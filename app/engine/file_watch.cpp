@@ -20,7 +20,8 @@ using Pending = io::IoDeadline::Pending;
 
 constexpr double kMaxSecondsUnsaid = 30;
 
-/// Text for the peers. It is limited to 127 bytes, so it shows the end of a path, which is more specific.
+/// Describes a wait for the peers. The text is limited to 127 bytes, so it shows the end of a path, which is more
+/// specific.
 std::string describe_wait(const Pending& pending) {
   const std::string file = io::visible_line(pending.file.string());
   constexpr std::size_t kMax = 80;
@@ -29,7 +30,7 @@ std::string describe_wait(const Pending& pending) {
                      pending.seconds);
 }
 
-/// Reports on stderr that a wait lasts, and that it is over.
+/// Reports on stderr that an operation takes long, and that it has ended.
 class WaitWarnings {
  public:
   WaitWarnings(std::string speaker, double deadline)

@@ -80,7 +80,7 @@ class BatchFeed {
   MaskLabels masks_;
   std::int64_t micro_ = 0;      ///< number of the next micro-batch in its step
   std::vector<double> counts_;  ///< positions of each class in the step, on all ranks
-  std::vector<float> factors_;  ///< factor of each class' losses: its weight over the mean weight of a position
+  std::vector<float> factors_;  ///< factor of the losses of each class: its weight over the mean weight of a position
   double metric_scale_ = 1;
 };
 

@@ -20,7 +20,7 @@ constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, which shells expect
 /// Within this time, ranks that can still agree on a stop do so and stop together.
 constexpr unsigned kSecondsToBeHeeded = 2;
 
-// A signal handler can access only static storage: the one exception to "no global state".
+// A signal handler can access only static storage: this is the one exception to "no global state".
 std::atomic<int> first_signal{0};
 std::atomic<bool> interrupted{false};
 std::atomic<int> checkpoint_requests{0};
@@ -48,7 +48,7 @@ void on_alarm(int /*signal*/) {
   comm::note_ending_signal(signal);
   if (speaks.load(std::memory_order_relaxed)) {
     comm::write_stderr("lockstep: stopped on request (");
-    comm::write_stderr(comm::signal_name(signal));  // short enough to need no memory
+    comm::write_stderr(comm::signal_name(signal));  // short enough that the string allocates no memory
     comm::write_stderr(") before the first step: there is nothing new to keep, and the same command starts again\n");
   }
   _exit(kExitStoppedEarly);

@@ -51,8 +51,8 @@ std::span<float> part_of(StatefulSequences& state, const SequenceShare& sequence
                static_cast<std::size_t>(sequences.count * state.elements));
 }
 
-/// Collective: returns all ranks' sequences in one array on every rank, each rank's at the index of its first one.
-/// Sequences of ranks that have died are zero.
+/// Collective: returns the sequences of all ranks in one array, on every rank. A rank's sequences begin at the index of
+/// its first one. Sequences of dead ranks are zero.
 StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const model::RecurrentState& recurrent,
                                          const SequenceShare& own) {
   StatefulSequences state{.sequences = own.all, .elements = recurrent.elements(), .values = {}};

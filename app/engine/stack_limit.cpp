@@ -31,7 +31,7 @@ void require_stack(char** argv) {
     if (setrlimit(RLIMIT_STACK, &limit) == 0) execv("/proc/self/exe", argv);
   }
   const int rank = comm::launched_rank().value_or(0);
-  // All ranks of a host reach this line: the first that reports ends the job.
+  // All ranks of a host reach this line; the first rank that reports ends the job.
   std::this_thread::sleep_for(std::chrono::duration<double>(comm::precedence_seconds(rank == 0, rank)));
   comm::write_stderr(
       fmt::format("lockstep: error: the stack of a process may have {} KiB here, and 1024 are needed: raise the limit "

@@ -1,5 +1,5 @@
 /// \file
-/// Prevents segmentation faults without a message from a stack that is too small.
+/// Reports a stack that is too small before it causes a segmentation fault.
 #pragma once
 
 namespace lockstep::app {

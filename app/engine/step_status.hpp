@@ -16,7 +16,7 @@ struct RankStatus {
   bool stop_requested = false;     ///< stop requested by a signal or a time limit
   bool save_requested = false;     ///< checkpoint requested by a signal
   bool save_due = false;           ///< checkpoint due by the clock or requested in the run folder
-  std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged
+  std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs if ranks are not in the same step
 };
 
 /// Returns the numbers to sum over the ranks, without those that the backend adds.
@@ -31,7 +31,7 @@ struct StepOutcome {
   int stop_requests = 0;
   int save_requests = 0;
   bool save_due = false;
-  bool diverged = false;  ///< schedule tags were not all equal
+  bool diverged = false;  ///< schedule tags were not equal: ranks are not in the same step
 };
 
 /// Interprets the sums over `ranks` ranks. `own`: this rank's contribution.

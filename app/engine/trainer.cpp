@@ -45,7 +45,7 @@ Trainer::Trainer(const Context& context, const model::LearningRateSchedule& sche
           context_.backend.use_processors(model::Backend::Processors::unreserved);
         }
       }),
-      send_part_([this](std::size_t part) {  // a part of a bucket
+      send_part_([this](std::size_t part) {  // `part`: a part of a bucket
         context_.reducer.gather(context_.training.parameters.weight_elements(model::Weights::current), part);
       }),
       micro_losses_(context.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),

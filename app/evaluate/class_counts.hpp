@@ -13,9 +13,10 @@ namespace lockstep::app {
 /// ranks.
 class ClassCounts {
  public:
-  /// Bins of the confidence, which is the likeliest class' probability: bin b holds (b / kBins, (b + 1) / kBins].
+  /// Number of bins of the confidence, which is the probability of the likeliest class. Bin b holds (b / kBins, (b + 1)
+  /// / kBins].
   static constexpr int kBins = 15;
-  /// Limit of the memory, which holds a count for each pair.
+  /// Limits the memory: each pair of classes has a count.
   static constexpr std::int64_t kMaxClasses = 2048;
 
   explicit ClassCounts(std::int64_t classes);

@@ -161,7 +161,7 @@ io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptio
     throw UsageError(fmt::format("--tokenizer-files: {} has its own vocabulary, of kind {}, which is another one",
                                  source.file().string(), own.kind));
   }
-  // A network may have more outputs than there are tokens (rounded up, for speed), but never fewer.
+  // A network may have more outputs than tokens (rounded up, for speed), but never fewer.
   if (given.vocabulary > own.vocabulary) {
     throw UsageError(fmt::format("--tokenizer-files: {} has {}, {} knows {}", options.tokenizer_files.string(),
                                  counted(given.vocabulary, "token"), source.file().string(), own.vocabulary));
@@ -236,7 +236,7 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   const FiniteWeights finite = finite_weights(parameters, network->parameters(), options.average);
   if (!finite.all()) console.warn(fmt::format("{}: {}", source.file().string(), finite.text()));
 
-  signals.note();  // from now on, a signal ends the text with its current line
+  signals.note();  // from now on, a signal ends the text after the current token
   const model::Weights weights = options.average ? model::Weights::average : model::Weights::current;
   Writer writer(model, weights, context);
   for (std::int64_t i = 0; i < options.samples && !signals.stop_requested(); ++i) {

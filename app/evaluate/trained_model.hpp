@@ -45,9 +45,8 @@ class TrainedModel {
   const io::FeatureScale& target_scale() const noexcept { return targets_; }
   const Task& task() const noexcept { return *task_; }
   const CheckpointOnRank0& source() const noexcept { return source_; }
-  const TrainOptions& trained() const noexcept {
-    return trained_;
-  }  ///< options of training, with `batch` and the paths of this data
+  /// Options of training, with `batch` and the paths of this data.
+  const TrainOptions& trained() const noexcept { return trained_; }
   const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
   model::LossKind loss() const noexcept { return model_options_.loss; }
   /// The losses of a network with several; empty: only loss().

@@ -1,6 +1,6 @@
-# cmake -D OUT=FILE -P program_commit.cmake: writes FILE, a source that defines program_commit(), unless it says so already.
-# In a clone git knows the commit; in an archive that git has made (a tarball of a release) it stands below. Elsewhere
-# nobody knows: a folder inside another project's repository is none of its commits.
+# cmake -D OUT=FILE -P program_commit.cmake: writes FILE, a source of program_commit(), if its content changes.
+# In a clone, git knows the commit. In an archive made by git (a tarball of a release), git has put it into `archived`.
+# Otherwise the commit is unknown; the commit of another project whose repository contains this folder does not count.
 cmake_minimum_required(VERSION 3.25)
 set(archived "$Format:%H$")
 
@@ -11,7 +11,7 @@ if(archived MATCHES "^[0-9a-f]+$")
   set(commit ${archived})
 endif()
 
-# git in this tree, whoever it belongs to, and whatever a hook that builds has in its environment; nothing is written.
+# Runs git in this tree, also if another user owns it or a git hook started the build. Writes nothing.
 foreach(variable GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_PREFIX)
   unset(ENV{${variable}})
 endforeach()
@@ -29,7 +29,7 @@ endfunction()
 ask_git(folder is_repository rev-parse --show-prefix)
 if(is_repository AND folder STREQUAL "")
   ask_git(head has_head rev-parse HEAD)
-  # The sources of the program, including untracked files, which are compiled, too.
+  # Includes untracked files: they are compiled, too.
   ask_git(changes has_status status --porcelain -- CMakeLists.txt app comm io model)
   if(has_head AND has_status)
     set(commit ${head})

@@ -16,9 +16,8 @@ struct TimeSplit {
   double compute = 0;        ///< forward, backward, update
   double communication = 0;  ///< exposed: this thread waited for communication
   double total = 0;          ///< wall clock, without evaluations and checkpoints
-  double other() const noexcept {
-    return total - input - compute - communication;
-  }  ///< time between the steps: reports
+  /// Time between the steps: reports.
+  double other() const noexcept { return total - input - compute - communication; }
 };
 /// The times between two points of a run.
 TimeSplit operator-(const TimeSplit& later, const TimeSplit& earlier);

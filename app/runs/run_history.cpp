@@ -74,7 +74,7 @@ void find_validation_data(RunHistory& run) {
                                            : near(validation);
 }
 
-/// "2" before "10".
+/// Compares names with their numbers: "2" is before "10".
 bool is_named_before(const fs::path& a, const fs::path& b) {
   const auto number = [](const fs::path& path) {
     const std::string name = path.filename().string();

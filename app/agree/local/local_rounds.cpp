@@ -101,7 +101,7 @@ StepResult LocalRounds::make_step(Trainer& trainer) {
   return {};
 }
 
-/// Makes the round's steps; returns sums over them and the figures of the last step.
+/// Makes the steps of the round. Returns sums over them, with rate and norm of the last step.
 StepResult LocalRounds::steps(Trainer& trainer) {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::int64_t total = plan_.workload.work.total_steps, before = trainer.steps_done();
@@ -196,7 +196,7 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
   trainer.add_communication(watch.seconds());
 }
 
-/// Collective: throws because some island has diverged.
+/// Collective: throws because an island has diverged.
 void LocalRounds::fail(const Progress& progress) {
   const std::vector<comm::RankText> said = comm::gather_distinct(context_.communicator, divergence_);
   context_.communicator.set_deadline(plan_.settings.execution.deadline);

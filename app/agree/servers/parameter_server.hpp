@@ -168,7 +168,7 @@ class ParameterServer {
   std::optional<Admission> admission_;              ///< on the coordinator only
   std::vector<Worker> workers_;
   std::optional<std::vector<int>> decided_;  ///< workers whose gradients make the next update
-  /// Sum of squares of this part, while those of the other servers are awaited.
+  /// Sum of squares of this part, while the server waits for those of the other servers.
   std::optional<double> own_squares_;
   std::vector<double> squares_;  ///< sums of squares from the other servers
   int squares_received_ = 0;

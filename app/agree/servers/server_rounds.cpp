@@ -342,7 +342,7 @@ StepResult ServerRounds::advance(Trainer& trainer, std::int64_t steps, const Loo
   {
     server_failed_ = false;
     std::atomic<bool> served = false;
-    std::jthread beside;  // if this thread fails, the destructor stops and joins it
+    std::jthread beside;  // its destructor stops and joins the thread if this one fails
     if (server_ && servers_.trains(rank_)) {
       beside = std::jthread([&, steps](const std::stop_token& stop) {
         try {
