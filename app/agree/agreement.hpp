@@ -117,7 +117,7 @@ struct RoundsContext {
   comm::Communicator& group;               ///< between the host memories of this rank's group
   comm::ForwardingCommunicator& stepping;  ///< between the ranks that make the trainer's next step together
   model::Training& training;
-  std::span<const comm::Slice> buckets;        ///< buckets of a group that shares the update; empty otherwise
+  std::span<const comm::Slice> buckets;        ///< buckets of the gradients; a group may share their update
   std::pmr::memory_resource* gradient_memory;  ///< memory as ArenaNeeds asks for; nullptr on devices
   std::pmr::memory_resource* weight_memory;    ///< nullptr unless ranks share weights
 };

@@ -82,7 +82,7 @@ model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingReco
 
 TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, const TrainedModelOptions& request,
                            Labels labels, const ExecutionOptions& execution, io::IoDeadline& deadline)
-    : source_(communicator, request.checkpoint, &deadline),  // the other members need its record
+    : source_(communicator, request.checkpoint, &deadline),  // all ranks get network and data from its record
       labels_(labels),
       trained_(train_options_of(source_.record())),
       average_(request.average.value_or(trained_.validation.average)) {

@@ -135,9 +135,8 @@ Values look_at_values(const io::ShardedDataset& dataset) {
   constexpr std::int64_t kMaxBytes = std::int64_t{4} << 30, kBlock = std::int64_t{1} << 20;
   const std::int64_t samples = dataset.info().samples;
   const std::int64_t rows = std::max<std::int64_t>(1, kBlock / static_cast<std::int64_t>(dataset.x_bytes()));
-  const std::int64_t stride =
-      // Reads one block out of every `stride`.
-      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMaxBytes;
+  // Reads one block out of every `stride`.
+  const std::int64_t stride = 1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMaxBytes;
   Values values{.statistics = {}, .all = stride == 1};
   std::vector<std::int64_t> wanted;
   std::vector<std::byte> x, y;

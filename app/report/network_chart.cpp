@@ -56,8 +56,8 @@ std::vector<Box> boxes_of(const model::Graph& graph, const model::Description& d
   return boxes;
 }
 
-/// Places the boxes. A box's row is its longest path from the input. A box uses the column of the first box that it
-/// reads, if that column is free down to its row; otherwise the next free column.
+/// Places the boxes. A box's row is the length of its longest path from the input. Its column is that of the first box
+/// that it reads, or the next one with a free place in that row.
 void place(std::vector<Box>& boxes) {
   std::set<std::pair<std::size_t, std::size_t>> taken{{0, 0}};  // row and column
   for (std::size_t i = 1; i < boxes.size(); ++i) {

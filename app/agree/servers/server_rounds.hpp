@@ -95,7 +95,7 @@ class ServerRounds : public AgreementRounds {
   std::exception_ptr server_error_;      ///< error of the server's thread; read it only if server_failed_
   std::atomic<bool> server_failed_ = false;
   std::int64_t own_steps_ = 0;                              ///< step that this worker's data cursor has reached
-  std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< data cursor and step when this process began
+  std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< data cursor and step after take_over()
   bool spares_survivors_ = comm::launcher_spares_survivors();
   double longest_ = 0;         ///< seconds of the longest step that this rank knows
   double waited_ = 0;          ///< seconds spent waiting for servers
