@@ -7,7 +7,7 @@
 ///
 /// It compares vector clocks when work is enqueued, so it finds these faults in any order of execution:
 /// - a missing event: work on two streams, or in two branches of a graph, uses the same memory without an order;
-/// - an early change: the host changes pinned memory before it has waited for the copy from it;
+/// - a late reuse: the host changes pinned memory before it has waited for the copy from it;
 /// - calls that a capture does not allow, and streams that fork into a capture but do not join;
 /// - copies, fills and products that exceed an allocation, for example because of a wrong stride.
 /// If the host reads too early, the data show it: until a copy to pinned memory has run, its target contains poison.
