@@ -63,12 +63,12 @@ constexpr std::size_t kBlockElements = 2048;
 struct Row {
   float greatest;
   float right;      ///< logit of the label
-  bool is_correct;  ///< the first greatest logit is the label's
+  bool is_correct;  ///< the label has the first greatest logit
   bool is_near;     ///< the label's logit is among the first five, if requested
   double logits;    ///< sum of the logits, if the target is smoothed
 };
 
-/// Classes that come before the label in the order of the answers.
+/// Returns the number of classes that rank before the label (formulas::comes_before).
 LOCKSTEP_INLINE std::int64_t count_before(const float* logits, std::size_t classes, std::int32_t label) {
   const float right = logits[static_cast<std::size_t>(label)];
   std::int64_t before = 0;
@@ -78,7 +78,7 @@ LOCKSTEP_INLINE std::int64_t count_before(const float* logits, std::size_t class
   return before;
 }
 
-/// Eight sums side by side, so that no addition waits for the preceding one.
+/// Adds in eight parallel sums, so that additions do not wait for each other.
 LOCKSTEP_INLINE double sum_of(const float* values, std::size_t count) {
   constexpr std::size_t kLanes = 8;
   double lanes[kLanes] = {};
@@ -91,7 +91,7 @@ LOCKSTEP_INLINE double sum_of(const float* values, std::size_t count) {
   return total;
 }
 
-/// The greatest of a row, in lanes side by side; with a NaN in the row it may be any of them.
+/// Returns the greatest value of a row, in parallel lanes. If the row has a NaN, the result is any of its values.
 LOCKSTEP_INLINE float greatest_of(const float* values, std::size_t count) {
   constexpr std::size_t kLanes = 16;
   float greatest = values[0];
@@ -123,13 +123,13 @@ LOCKSTEP_INLINE Row read_row(const float* logits, std::size_t classes, std::int3
 LOCKSTEP_INLINE void add_row(LossSums& sums, const Row& row, double total, const formulas::SoftTarget& target) {
   sums.loss += std::log(total) + static_cast<double>(row.greatest) - target.of_label * static_cast<double>(row.right) -
                target.of_each * row.logits;
-  // Comparisons with a NaN are false, so such a row may look right: its total reveals it.
+  // A row with a NaN may seem correct, because comparisons with NaN are false; its total is NaN.
   if (std::isnan(total)) return;
   if (row.is_correct) sums.metric += 1;
   if (row.is_near && !std::isnan(row.right)) sums.found += 1;
 }
 
-/// Sum of exp(logit - greatest) of one row of any length; the row stays unchanged.
+/// Returns the sum of exp(logit - greatest) over a row of any length; does not change the row.
 LOCKSTEP_INLINE double wide_total(const float* logits, std::size_t classes, float greatest, float* block) {
   double total = 0;
   for (std::size_t begin = 0; begin < classes; begin += kBlockElements) {
@@ -150,7 +150,7 @@ LOCKSTEP_CLONES void add_bias_and_activate(std::span<float> y, std::size_t colum
       if (!bias.empty()) activate_rows(y, columns, bias, [](float v) { return v; });
       return;
     case Activation::relu:
-      // Written so that a NaN stays a NaN.
+      // A NaN stays a NaN.
       return activate_rows(y, columns, bias, [](float v) { return v < 0 ? 0.0f : v; });
     case Activation::tanh:
       return activate_rows(y, columns, bias, [](float v) { return fast_tanh(v); });
@@ -232,7 +232,8 @@ LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, 
   LossSums sums;
   std::array<float, kBlockElements> block;
   std::array<Row, kBlockElements> rows;
-  // As many rows at a time as fill a block, so that the exponentials run over one long array even with few classes.
+  // Processes as many rows at a time as fill a block, so that exponentials run over one long array even with few
+  // classes.
   const std::size_t rows_per_block = std::max<std::size_t>(1, kBlockElements / classes);
   for (std::size_t begin = 0; begin < labels.size(); begin += rows_per_block) {
     const std::size_t count = std::min(rows_per_block, labels.size() - begin);
@@ -396,7 +397,7 @@ LOCKSTEP_CLONES LossSums soft_dice(std::span<float> z, std::size_t columns, std:
 
 LOCKSTEP_CLONES LossSums binary_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t labels,
                                               const LossOptions& options) {
-  // The sum of log(1 + e), e at most 1, is the log of a product, which stays below 2^kFactors.
+  // The sum of log(1 + e), e at most 1, is the log of a product, and the product stays below 2^kFactors.
   constexpr std::size_t kLanes = 8, kFactors = 512;
   const float smoothing = options.smoothing;
   const auto each = 1 / static_cast<double>(labels);

@@ -1,6 +1,6 @@
 /// \file
-/// Sixteen channels side by side, for loops that keep several values of each channel in registers. In memory they are
-/// floats or bf16 numbers, in registers floats.
+/// Vectors of sixteen channels, for loops that keep several values of each channel in registers. They are floats in
+/// registers, and floats or bf16 numbers in memory.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,21 @@ constexpr std::size_t kLanes = 16;
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef std::int32_t Ints __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
-/// Bytes become Ints by way of these: GCC 12 converts to twice the size alone without taking vectors apart.
+/// Intermediate type from bytes to Ints: GCC 12 converts without splitting vectors only to twice the size.
 typedef std::uint16_t Shorts __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
 
-/// Half as many, for sums in double: no register holds sixteen doubles, and GCC keeps such a vector in memory.
+/// Half as many lanes, for sums in double: no register holds sixteen doubles, and GCC would keep such a vector in
+/// memory.
 constexpr std::size_t kHalf = kLanes / 2;
 typedef float HalfFloats __attribute__((vector_size(kHalf * sizeof(float))));
 typedef double Doubles __attribute__((vector_size(kHalf * sizeof(double))));
-/// Number of the `count` channels that lie in half 0 or 1.
+/// Returns how many of the `count` channels lie in half 0 or 1.
 constexpr std::size_t in_half(std::size_t count, std::size_t half) noexcept {
   const std::size_t begin = half * kHalf;
   return count <= begin ? 0 : count - begin < kHalf ? count - begin : kHalf;
 }
 
-/// Loads or stores the first `count` lanes; the others become zero, or stay unchanged in memory.
+/// Load or store the first `count` lanes. Loading zeroes the other lanes; storing does not change them in memory.
 template <bool kWhole, class Lanes, class Element>
 LOCKSTEP_INLINE void load(Lanes& lanes, const Element* from, std::size_t count) {
   if constexpr (kWhole) {
@@ -67,7 +68,7 @@ struct BitsOf<HalfFloats> {
   typedef std::int32_t Signed __attribute__((vector_size(kHalf * sizeof(std::int32_t))));
 };
 
-/// The same for lanes of floats and memory of bf16 numbers.
+/// The same for float lanes and bf16 numbers in memory.
 template <bool kWhole, class Lanes>
 LOCKSTEP_INLINE void load(Lanes& lanes, const Bf16* from, std::size_t count) {
   typename BitsOf<Lanes>::Halves halves{};
@@ -79,7 +80,8 @@ LOCKSTEP_INLINE void load(Lanes& lanes, const Bf16* from, std::size_t count) {
   const auto words = __builtin_convertvector(halves, typename BitsOf<Lanes>::Words) << 16;
   std::memcpy(&lanes, &words, sizeof(lanes));
 }
-/// Rounds as to_bf16() does. Masks by shifts: GCC 12 makes sixteen branches of a comparison on some processors.
+/// Rounds like to_bf16(). Makes masks by shifts, since GCC 12 turns a comparison into sixteen branches for some
+/// processors.
 template <bool kWhole, class Lanes>
 LOCKSTEP_INLINE void store(const Lanes& lanes, Bf16* to, std::size_t count) {
   using Words = typename BitsOf<Lanes>::Words;
@@ -101,10 +103,10 @@ LOCKSTEP_INLINE void store(const Lanes& lanes, Bf16* to, std::size_t count) {
   }
 }
 
-/// The instruction set that rounds to bf16, for LOCKSTEP_TARGET.
+/// The instruction set with rounding to bf16, for LOCKSTEP_TARGET.
 #define LOCKSTEP_ROUNDING_SET "x86-64-v4,avx512bf16"
-/// A bf16 number that the processor widens and rounds by an instruction, to the same bits; for functions compiled for
-/// LOCKSTEP_ROUNDING_SET alone. GCC 12 widens vectors of 16 by five instructions.
+/// A bf16 number that a processor instruction widens and rounds, to the same bits as to_bf16(). Only for functions that
+/// are compiled for LOCKSTEP_ROUNDING_SET. GCC 12 needs five instructions to widen 16 numbers.
 struct NativeBf16 {
   Bf16 bits;
 };
@@ -132,7 +134,7 @@ LOCKSTEP_INLINE void round_natively(const Lanes& lanes, typename BitsOf<Lanes>::
 }
 #endif
 
-/// As many bytes become Ints, and back.
+/// Convert bytes to Ints and back.
 #if LOCKSTEP_HAS_INSTRUCTION_SETS
 LOCKSTEP_INLINE void widen_natively(const Bytes& bytes, Ints& ints) {
   asm("vpmovzxbd %1, %0" : "=v"(ints) : "v"(bytes));
@@ -140,10 +142,11 @@ LOCKSTEP_INLINE void widen_natively(const Bytes& bytes, Ints& ints) {
 LOCKSTEP_INLINE void narrow_natively(const Ints& ints, Bytes& bytes) {
   asm("vpmovdb %1, %0" : "=v"(bytes) : "v"(ints));
 }
-/// best and place = value and here, if value is greater or the first NaN. GCC 12 splits two selections by one mask.
+/// Sets best = value and place = here in the lanes where value is greater or the first NaN. In assembly, because GCC 12
+/// splits two selections with one mask into scalar code.
 LOCKSTEP_INLINE void take_greater_natively(const Floats& value, const Ints& here, Floats& best, Ints& place) {
-  asm("vcmpps $22, %0, %2, %%k1\n\t"         // not value <= best
-      "vcmpps $7, %0, %0, %%k1%{%%k1%}\n\t"  // and best is a number
+  asm("vcmpps $22, %0, %2, %%k1\n\t"         // !(value <= best)
+      "vcmpps $7, %0, %0, %%k1%{%%k1%}\n\t"  // and best is not NaN
       "vmovaps %2, %0%{%%k1%}\n\t"
       "vmovdqa32 %3, %1%{%%k1%}"
       : "+v"(best), "+v"(place)
@@ -179,7 +182,7 @@ LOCKSTEP_INLINE void store(const Lanes& lanes, NativeBf16* to, std::size_t count
   std::memcpy(to, &halves, kWhole ? sizeof(halves) : count * sizeof(Bf16));
 }
 
-/// One element as a float, and back.
+/// Convert one element to float and back.
 LOCKSTEP_INLINE float number_of(float element) { return element; }
 LOCKSTEP_INLINE float number_of(Bf16 element) { return to_float(element); }
 LOCKSTEP_INLINE float number_of(NativeBf16 element) { return to_float(element.bits); }
@@ -187,7 +190,7 @@ LOCKSTEP_INLINE void put(float number, float& element) { element = number; }
 LOCKSTEP_INLINE void put(float number, Bf16& element) { element = to_bf16(number); }
 LOCKSTEP_INLINE void put(float number, NativeBf16& element) { element.bits = to_bf16(number); }
 
-/// Calls work(elements of a tensor...) with float* for each that is float32 and Half* for each that is bfloat16.
+/// Calls work(pointers to the elements of each tensor): float* for float32, Half* for bfloat16.
 template <class Half = Bf16, class Work>
 LOCKSTEP_INLINE void with_elements(const Tensor& a, const Work& work) {
   if (a.type == ElementType::bfloat16) {
@@ -204,7 +207,7 @@ LOCKSTEP_INLINE void with_elements(const Tensor& a, const Tensor& b, const Work&
             b, [&](auto* second) __attribute__((always_inline)) { work(first, second); });
       });
 }
-/// True if the processor has LOCKSTEP_ROUNDING_SET, for functions that read or write bf16 numbers.
+/// True if the processor has LOCKSTEP_ROUNDING_SET.
 bool widens_natively() noexcept;
 inline bool widens_natively(const Tensor& a, const Tensor& b) noexcept {
   return (a.type == ElementType::bfloat16 || b.type == ElementType::bfloat16) && widens_natively();

@@ -20,7 +20,7 @@ LOCKSTEP_INLINE void convert_each(std::span<const T> in, InputTransform transfor
   }
 }
 
-/// Changes d_y in place, and adds the column sums; rows outside, columns inside.
+/// Changes d_y in place, and adds its column sums. The outer loop runs over rows, the inner over columns.
 template <Activation kActivation>
 LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_y, std::size_t columns,
                                    std::size_t begin, std::size_t end, std::span<float> d_bias) {
@@ -40,7 +40,7 @@ LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_
   }
 }
 
-/// Every `if` is on a template argument; state that a rule does not keep is an unused local.
+/// Each `if` depends on a template argument. State that a rule does not have is an unused local variable.
 template <OptimizerKind kKind, bool kAverage>
 LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update) {
   constexpr bool kFirst =

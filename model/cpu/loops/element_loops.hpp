@@ -1,9 +1,9 @@
 /// \file
-/// The passes over arrays that are not matrix multiplications: fp32, vectorised by the compiler for several instruction
-/// sets (the program picks the best one when it starts), written for a single thread on a part of the data. Two source
-/// files, because they need different floating-point rules. element_loops.cpp may reorder sums (-ffast-math without
-/// -ffinite-math-only: NaN and infinity must come through, the guards rely on it). activation_loops.cpp may not,
-/// because the compiler would "simplify" away the argument reduction of exp.
+/// Passes over arrays, in fp32, for one thread on a part of the data. The compiler vectorises them for several
+/// instruction sets, and the program selects the best one when it starts. Two source files have different
+/// floating-point rules. element_loops.cpp may reorder sums (-ffast-math without -ffinite-math-only, because checks
+/// rely on NaN and infinity). activation_loops.cpp may not, because the compiler would remove the argument reduction of
+/// exp.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace lockstep::model::cpu {
 
-/// The instruction set of the loops on this machine: "x86-64-v4", "x86-64-v3" or "baseline".
+/// Returns the instruction set of the loops on this machine: "x86-64-v4", "x86-64-v3" or "baseline".
 const char* loop_instruction_set() noexcept;
 
 // ---- element_loops.cpp ----
@@ -24,7 +24,7 @@ void convert(std::span<const std::uint8_t> in, InputTransform transform, std::sp
 void convert(std::span<const float> in, InputTransform transform, std::span<float> out);
 void convert(std::span<const double> in, InputTransform transform, std::span<float> out);
 
-/// Squares and sum in double: no overflow, and 2^-53 relative error per addition.
+/// Squares and sums in double: no overflow, and a relative error of 2^-53 per addition.
 double sum_of_squares(std::span<const float> x);
 
 /// Sum of squares of the gradients after both clips.
@@ -42,15 +42,15 @@ void add_column_sums(std::span<const float> x, std::size_t columns, std::size_t 
 void activation_gradient(Activation activation, std::span<const float> y, std::span<float> d_y, std::size_t columns,
                          std::size_t begin, std::size_t end, std::span<float> d_bias);
 
-/// Without LossOptions::weights: loss += cost of the error p - t / outputs, metric += |p - t| / outputs; with gradient
-/// p becomes the cost's slope / outputs * scale.
+/// Returns loss, the sum of cost(p - t) / outputs, and metric, the sum of |p - t| / outputs. With gradient, p becomes
+/// slope of the cost / outputs * scale. Ignores LossOptions::weights.
 LossSums mean_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
                     const LossOptions& options);
 
-/// The arrays of one slice of one update; state and average are empty if the rule has none.
+/// Arrays of one slice of an update. State and average are empty if the rule has none.
 struct UpdateSpans {
   std::span<float> parameters;
-  std::span<float> gradients;  ///< overwritten by lamb's direction, only read by the others
+  std::span<float> gradients;  ///< lamb overwrites them with its direction; other rules only read them
   std::span<float> state1, state2, average;
 };
 struct Update {
@@ -58,15 +58,15 @@ struct Update {
   Averaging averaging = Averaging::no;
   UpdateRule rule;
   float gradient_factor = 1;  ///< multiplies the gradient first
-  bool decayed = false;       ///< the slice's UpdateSlice::decayed
-  float rate_scale = 1;       ///< the slice's UpdateSlice::rate_scale
-  float ratio = 1;            ///< lars, lamb: the slice's ratio
+  bool decayed = false;       ///< UpdateSlice::decayed
+  float rate_scale = 1;       ///< UpdateSlice::rate_scale
+  float ratio = 1;            ///< lars, lamb: trust ratio of the slice
 };
-/// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.
+/// Clip, decay, rule and average in one pass. Moves 12 (sgd) to 36 (adam with average) bytes per parameter.
 void update(const UpdateSpans& spans, const Update& update);
-/// The first pass of lamb: the moments, and the direction, which overwrites the gradients.
+/// First pass of lamb: updates the moments, and overwrites the gradients with the direction.
 void lamb_directions(const UpdateSpans& spans, const Update& update);
-/// Moves statistics towards the gradients' values; their average is the statistics themselves.
+/// Moves statistics towards the values in the gradients, and copies the statistics to their average.
 void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 
 // ---- activation_loops.cpp ----
@@ -79,26 +79,26 @@ void apply(const Elementwise& f, std::span<const float> x, std::span<float> y);
 /// d_x[i] = d_y[i] f'; `read` as slope_reads() says. d_x may be d_y.
 void apply_slope(const Elementwise& f, std::span<const float> read, std::span<const float> d_y, std::span<float> d_x);
 
-/// Cross-entropy of the rows of z [rows, classes] against labels, in nats; metric counts rows whose first greatest
-/// logit is the label, found (without gradient) rows whose label is among the first five. With gradient z becomes
+/// Cross-entropy of the rows of z [rows, classes] with labels, in nats. metric counts rows whose first greatest logit
+/// is the label; found (without gradient) counts rows whose label is among the first five. With gradient, z becomes
 /// (softmax(z) - target) * scale.
 LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels,
                        const LossOptions& options);
 
-/// Binary cross-entropy of logits z [rows, labels], in nats, metric and found as in LossSums, each over `labels`. With
-/// gradient z becomes (sigmoid(z) - target) / labels * scale.
+/// Binary cross-entropy of logits z [rows, labels], in nats; loss, metric and found are divided by `labels`. With
+/// gradient, z becomes (sigmoid(z) - target) / labels * scale.
 LossSums binary_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t labels,
                               const LossOptions& options);
 
-/// Cross-entropy of the rows of z [rows, classes] against rows of probabilities, in nats; metric and found as in
-/// cross_entropy() with the first greatest probability as the label. With gradient z becomes
-/// (softmax(z) * sum of the probabilities - probabilities) * scale.
+/// Cross-entropy of the rows of z [rows, classes] with rows of probabilities, in nats; metric and found as in
+/// cross_entropy(), with the first greatest probability as the label. With gradient, z becomes (softmax(z) * sum of the
+/// probabilities - probabilities) * scale.
 LossSums soft_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t classes,
                             const LossOptions& options);
 
-/// Soft Dice loss of one sample, z [positions, columns], times its positions; metric counts positions whose first
-/// greatest logit is the label. With gradient z becomes the loss's slope * positions * scale. work: two numbers for
-/// each class.
+/// Soft Dice loss of one sample, z [positions, columns], times its number of positions. metric counts positions whose
+/// first greatest logit is the label. With gradient, z becomes slope of the loss * positions * scale. work: two numbers
+/// per class.
 LossSums soft_dice(std::span<float> z, std::size_t columns, std::size_t classes, std::span<const std::int32_t> labels,
                    const LossOptions& options, std::span<double> work);
 

@@ -1,5 +1,5 @@
 /// \file
-/// exp and functions made of it, for one element, free of branches so that loops vectorise. Only for files that are
+/// exp and functions based on it, for one element, without branches so that loops vectorise. Only for files that are
 /// compiled without -ffast-math (element_loops.hpp has the reason).
 #pragma once
 
@@ -12,13 +12,13 @@
 namespace lockstep::model::cpu {
 
 /// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. ln 2 is split in two so that n times its first part is
-/// exact (Cody & Waite 1980); exp(r) by the degree-6 polynomial of Cephes' expf. Relative error below 2e-7; 0 below
-/// -87.7, saturating at 2.4e38 above 88.37; NaN stays NaN. At the lower bound n is -127, whose power of two has the
-/// bits of 0.
+/// exact (Cody & Waite 1980); exp(r) uses the degree-6 polynomial of Cephes' expf. Relative error below 2e-7; 0 below
+/// -87.7, saturating at 2.4e38 above 88.37; NaN stays NaN. At the lower bound n is -127, and the bits of 2^n are those
+/// of 0.
 LOCKSTEP_INLINE float fast_exp(float x) {
   constexpr float kLowest = -88.0f, kHighest = 88.37f;
   constexpr float kLog2e = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  // Written so that a NaN stays a NaN: its n is some integer, and the NaN returns through r.
+  // A NaN stays a NaN: n is then an arbitrary integer, and r is NaN.
   float bounded = x > kHighest ? kHighest : x;
   bounded = bounded < kLowest ? kLowest : bounded;
   const float scaled = bounded * kLog2e;
@@ -36,8 +36,8 @@ LOCKSTEP_INLINE float fast_exp(float x) {
 
 LOCKSTEP_INLINE float fast_sigmoid(float x) { return 1 / (1 + fast_exp(-x)); }
 
-/// Near zero the odd polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1). Selected by bits: the compiler
-/// would turn a conditional into a branch, and the loop around it would not vectorise.
+/// Near zero the odd polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1). The selection uses bit masks,
+/// because the compiler would turn a conditional into a branch, and the loop would not vectorise.
 LOCKSTEP_INLINE float fast_tanh(float x) {
   const float magnitude = std::abs(x);
   const float far = std::copysign(1 - 2 / (fast_exp(2 * magnitude) + 1), x);
@@ -53,8 +53,8 @@ LOCKSTEP_INLINE float fast_tanh(float x) {
                               (std::bit_cast<std::int32_t>(far) & ~is_near));
 }
 
-/// The share of the normal distribution below x: erfc(z) / 2 for x = -z sqrt(2), by erfc(z) = t exp(-z^2 + p(t)), t = 1
-/// / (1 + z / 2) (Press et al. 1992, section 6.2). Relative error below 3e-7, besides that of exp. Selected by bits as
+/// The standard normal distribution function: erfc(z) / 2 for x = -z sqrt(2), by erfc(z) = t exp(-z^2 + p(t)), t = 1 /
+/// (1 + z / 2) (Press et al. 1992, section 6.2). Relative error below 3e-7, plus that of exp. Selects by bit masks as
 /// in fast_tanh().
 LOCKSTEP_INLINE float fast_normal_share(float x) {
   const float z = std::abs(x) * 0.70710678118654752f, t = 1 / (1 + 0.5f * z);

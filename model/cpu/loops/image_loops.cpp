@@ -12,29 +12,29 @@ namespace {
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 
-/// A run of numbers.
+/// A range of indices.
 struct Run {
   std::int64_t begin, end;
 };
-/// Positions of the window that starts at `first` which are pixels of [0, extent).
+/// Returns the positions of the window starting at `first` that are pixels in [0, extent).
 LOCKSTEP_INLINE Run seen(std::int64_t first, const Sweep& sweep, std::int64_t extent) {
   const std::int64_t before = first < 0 ? (-first + sweep.dilation - 1) / sweep.dilation : 0;
   return {before, std::min((extent - 1 - first) / sweep.dilation + 1, sweep.size)};
 }
-/// The windows, of `windows`, that reach over pixel `pixel`.
+/// Returns the windows whose reach contains pixel `pixel`. windows: their number.
 LOCKSTEP_INLINE Run windows_with(std::int64_t pixel, const Sweep& sweep, std::int64_t windows) {
   const std::int64_t last = (pixel + sweep.before) / sweep.stride,
-                     beyond = pixel + sweep.before - sweep.reach();  // last window that ended before
+                     beyond = pixel + sweep.before - sweep.reach();  // last window that ends before the pixel
   return {beyond < 0 ? 0 : beyond / sweep.stride + 1, std::min(last + 1, windows)};
 }
-/// The position of `pixel` in a window, or -1 if it falls between two.
+/// Returns the position of `pixel` in a window, or -1 if it lies between two positions.
 LOCKSTEP_INLINE std::int64_t position_in(std::int64_t window, std::int64_t pixel, const Sweep& sweep) {
   const std::int64_t distance = pixel - window * sweep.stride + sweep.before;
   if (sweep.dilation == 1) return distance;
   return distance % sweep.dilation == 0 ? distance / sweep.dilation : -1;
 }
 
-/// The place of a row of a batch.
+/// Image, plane and row of a row of a batch.
 struct Row {
   std::size_t image;
   std::int64_t plane, row;
@@ -45,8 +45,8 @@ LOCKSTEP_INLINE Row row_of(std::size_t row, const ImageShape& shape) {
           static_cast<std::int64_t>(row % size(shape.height))};
 }
 
-/// Tells whether the windows lie side by side and cover all pixels of one direction, each pixel once. Loops over such
-/// windows need no divisions, which cost more than the pixels of a few channels.
+/// True if the windows cover each pixel of one direction exactly once. Loops over such windows need no divisions, which
+/// cost more than the pixels if there are few channels.
 LOCKSTEP_INLINE bool tiles(const Sweep& sweep, std::int64_t extent, std::int64_t windows) {
   return sweep.dilation == 1 && sweep.before == 0 && sweep.stride == sweep.size && windows * sweep.size == extent;
 }
@@ -56,7 +56,7 @@ LOCKSTEP_INLINE bool tiles(const Pool& pool) {
          tiles(pool.window.width, pool.in.width, pool.out.width);
 }
 
-/// The pixels of an image inside a window.
+/// The pixels of an image that a window covers.
 template <class Element>
 struct Seen {
   const Element* first;           ///< first channel of the first pixel
@@ -65,8 +65,8 @@ struct Seen {
   std::int32_t offset, offset_plane, offset_row;  ///< position of the first pixel in the window, and strides
 };
 
-/// Channels [c, c + count), count <= kLanes. Loops over plain arrays: GCC 12 keeps these in registers. It splits a
-/// comparison of vectors with two selections on its result into sixteen scalar ones.
+/// Processes channels [c, c + count), count <= kLanes. Uses plain arrays, which GCC 12 keeps in registers; with vectors
+/// it would split a comparison with two selections into sixteen scalar ones.
 template <class X, class Y>
 LOCKSTEP_INLINE void greatest(const Seen<X>& seen, std::size_t c, std::size_t count, Y* y, std::uint8_t* chosen) {
   float best[kLanes];
@@ -83,7 +83,7 @@ LOCKSTEP_INLINE void greatest(const Seen<X>& seen, std::size_t c, std::size_t co
                                   static_cast<std::int32_t>(i) * seen.offset_row + static_cast<std::int32_t>(j);
 #pragma GCC unroll 1
         for (std::size_t lane = 0; lane < count; ++lane) {
-          // Greater, or the first NaN; a NaN stays.
+          // Takes the value if it is greater or the first NaN.
           const float value = number_of(values[lane]);
           const bool keep = (value <= best[lane]) | (best[lane] != best[lane]);
           best[lane] = keep ? best[lane] : value;
@@ -93,14 +93,14 @@ LOCKSTEP_INLINE void greatest(const Seen<X>& seen, std::size_t c, std::size_t co
     }
   }
   if constexpr (std::is_same_v<Y, float>) {
-    std::memcpy(y, best, count * sizeof(float));  // a loop becomes sixteen scalar loads
+    std::memcpy(y, best, count * sizeof(float));  // GCC would turn a loop into sixteen scalar loads
   } else {
     for (std::size_t lane = 0; lane < count; ++lane) put(best[lane], y[lane]);
   }
   for (std::size_t lane = 0; lane < count; ++lane) chosen[lane] = static_cast<std::uint8_t>(offset[lane]);
 }
 
-/// The same by vectors.
+/// The same with vectors.
 template <bool kWhole, class X, class Y>
 LOCKSTEP_INLINE void greatest_natively(const Seen<X>& seen, std::size_t c, std::size_t count, Y* y,
                                        std::uint8_t* chosen) {
@@ -189,7 +189,7 @@ LOCKSTEP_INLINE void max_of_windows(const Pool& shape, const X* x, Y* y, std::ui
   }
 }
 
-/// The chosen positions of `count` channels, for a pass from images of A to images of B.
+/// Loads the chosen positions of `count` channels, for a pass from images of A to images of B.
 template <bool kWhole, class A, class B>
 LOCKSTEP_INLINE void positions_of(const std::uint8_t* chosen, std::size_t count, Ints& positions) {
   Bytes bytes;
@@ -201,7 +201,7 @@ LOCKSTEP_INLINE void positions_of(const std::uint8_t* chosen, std::size_t count,
   }
 }
 
-/// max_pool_gradient() of tiled windows: row `at` of d_x.
+/// max_pool_gradient() for windows that tile the image: row `at` of d_x.
 template <class Y, class X>
 LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* chosen, const Y* d_y, const Row& at,
                                         X* d_x) {
@@ -223,7 +223,7 @@ LOCKSTEP_INLINE void tiled_max_gradient(const Pool& shape, const std::uint8_t* c
           position -= first;
           for (std::size_t j = 0; j < width; ++j) {
             const Ints is_chosen = position == static_cast<std::int32_t>(j);
-            const Floats sum = Floats{} + (is_chosen ? gradient : Floats{});  // a sum: -0 becomes 0
+            const Floats sum = Floats{} + (is_chosen ? gradient : Floats{});  // 0 + x turns -0 into 0
             store<kWhole>(sum, d_x + j * channels + c, count);
           }
         });
@@ -281,18 +281,18 @@ LOCKSTEP_INLINE void max_gradient_of_rows(const Pool& shape, const std::uint8_t*
   }
 }
 
-/// 1 / the divisor of a window that sees so many pixels.
+/// Returns 1 / divisor of a window that covers this many pixels.
 LOCKSTEP_INLINE float share_of(const AveragePool& shape, std::int64_t pixels) {
   if (shape.divisor == AveragePool::Divisor::one) return 1;
   return 1 / static_cast<float>(shape.divisor == AveragePool::Divisor::seen ? pixels : shape.pool.window.positions());
 }
 LOCKSTEP_INLINE std::int64_t length(const Run& run) { return run.end - run.begin; }
-/// Pixels that window number `window` sees along one direction.
+/// Returns the pixels that window number `window` covers along one direction.
 LOCKSTEP_INLINE std::int64_t seen_by(std::int64_t window, const Sweep& sweep, std::int64_t extent) {
   return length(seen(window * sweep.stride - sweep.before, sweep, extent));
 }
 
-/// average_pool() of tiled windows: row `at` of y.
+/// average_pool() for windows that tile the image: row `at` of y.
 template <class X, class Y>
 LOCKSTEP_INLINE void tiled_mean(const AveragePool& shape, const X* x, const Row& at, Y* y) {
   const ImageShape &in = shape.pool.in, &out = shape.pool.out;
@@ -323,7 +323,7 @@ LOCKSTEP_INLINE void tiled_mean(const AveragePool& shape, const X* x, const Row&
   }
 }
 
-/// average_pool_gradient() of tiled windows: row `at` of d_x.
+/// average_pool_gradient() for windows that tile the image: row `at` of d_x.
 template <class Y, class X>
 LOCKSTEP_INLINE void tiled_mean_gradient(const AveragePool& shape, const Y* d_y, const Row& at, X* d_x) {
   const ImageShape& out = shape.pool.out;
@@ -338,7 +338,7 @@ LOCKSTEP_INLINE void tiled_mean_gradient(const AveragePool& shape, const Y* d_y,
           constexpr bool kWhole = decltype(whole)::value;
           Floats gradient;
           load<kWhole>(gradient, from + c, count);
-          gradient = Floats{} + gradient * share;  // a sum: -0 becomes 0
+          gradient = Floats{} + gradient * share;  // 0 + x turns -0 into 0
           for (std::size_t j = 0; j < width; ++j) store<kWhole>(gradient, d_x + j * channels + c, count);
         });
     from += channels;

@@ -1,7 +1,7 @@
 /// \file
-/// Passes over images that are not convolutions: NHWC, fp32 in registers and fp32 or bf16 in memory, vectorised over
-/// the channels, each written for one thread and a part of the data. Pointers are to the whole arrays, ranges select
-/// the part. A NaN comes through.
+/// Passes over NHWC images, except convolutions: fp32 in registers, fp32 or bf16 in memory, vectorised over the
+/// channels. Each is for one thread on a part of the data. Pointers point to the whole arrays; ranges select the part.
+/// A NaN stays a NaN.
 ///   image_loops.cpp             pools, averages, shortcuts
 ///   image_loops_response.cpp    local response normalisation
 ///   image_loops_batch_norm.cpp  batch normalisation
@@ -21,19 +21,19 @@
 
 namespace lockstep::model::cpu {
 
-// ---- Pools. rows: those of the written images, counted through the batch ((image * depth + plane) * height + row).
-// ----
-
-// Operands are float32 or bfloat16, each its own way; those of subsample() are of one type.
+// ---- Pools ----
+//
+// rows: rows of the written images, numbered through the batch: (image * depth + plane) * height + row.
+// Each operand may be float32 or bfloat16; those of subsample() must have the same type.
 
 void max_pool(const Pool& shape, const Tensor& x, const Tensor& y, std::uint8_t* chosen, Slice rows);
-/// Gathers: each pixel of d_x looks up the windows that contain it, so that d_x is written once and in order.
+/// Gathers: each pixel of d_x reads the windows that contain it, so d_x is written once and in order.
 void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const Tensor& d_y, const Tensor& d_x, Slice rows);
 
 void average_pool(const AveragePool& shape, const Tensor& x, const Tensor& y, Slice rows);
 void average_pool_gradient(const AveragePool& shape, const Tensor& d_y, const Tensor& d_x, Slice rows);
 
-/// Elements of scratch that each of the two functions needs per thread.
+/// Elements of scratch that each of the two functions below needs per thread.
 std::size_t upsampling_scratch(const LinearUpsampling& shape);
 void linear_upsampling(const LinearUpsampling& shape, const float* x, float* y, Slice rows, std::span<float> scratch);
 void linear_upsampling_gradient(const LinearUpsampling& shape, const float* d_y, float* d_x, Slice rows,
@@ -51,19 +51,20 @@ void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride,
 void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& d_y,
                         const Tensor& d_x, Slice images);
 
-// ---- Local response normalisation. pixels: counted through the batch. ----
+// ---- Local response normalisation. pixels: numbered through the batch. ----
 
-/// Elements of scratch that each of the two functions needs per thread.
+/// Elements of scratch that each of the two functions below needs per thread.
 std::size_t response_scratch(const ResponseNormalization& norm);
-/// x and y: of one type, float32 or bfloat16, and so below.
+/// x and y have the same type, float32 or bfloat16; also in the gradient.
 void response_normalization(const ResponseNormalization& norm, const Tensor& x, const Tensor& y, Slice pixels,
                             std::span<float> scratch);
 /// d_x may be d_y.
 void response_normalization_gradient(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
                                      const Tensor& d_y, const Tensor& d_x, Slice pixels, std::span<float> scratch);
 
-// ---- Batch normalisation. pixels: counted through the batch; per channel arrays are as long as there are channels.
-// ----
+// ---- Batch normalisation ----
+//
+// pixels: numbered through the batch. Arrays per channel have `channels` elements.
 
 /// sums [2 channels] = sum of x, sum of x^2, in double.
 void channel_sums(std::size_t channels, const float* x, Slice pixels, double* sums);
@@ -78,8 +79,9 @@ struct NormalizeArrays {
 };
 void normalize(const BatchNorm& norm, const NormalizeArrays<float>& arrays, Slice pixels);
 void normalize(const BatchNorm& norm, const NormalizeArrays<Bf16>& arrays, Slice pixels);
-/// With relu, d_y becomes 0 where not y > 0. sums [2 channels] = sum of d_y, sum of d_y (x - mean), in double. If y is
-/// nullptr, the mask of the relu is (x - mean) * gain + relu_shift > 0, and d_y stays; so below.
+/// With relu, d_y becomes 0 unless y > 0. sums [2 channels] = sum of d_y, sum of d_y (x - mean), in double. If y is
+/// nullptr, the mask of the relu is (x - mean) * gain + relu_shift > 0, and d_y does not change; also in
+/// batch_norm_gradient().
 template <class Element>
 struct NormalizeGradientSums {
   const Element *x = nullptr, *y = nullptr;
@@ -89,8 +91,8 @@ struct NormalizeGradientSums {
 };
 void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums<float>& arrays, Slice pixels);
 void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums<Bf16>& arrays, Slice pixels);
-/// d_x = gain * d_y + (x - mean) * slope + shift; d_x may be d_y. relu_shift: present if the mask is still to be
-/// applied.
+/// d_x = gain * d_y + (x - mean) * slope + shift; d_x may be d_y. relu_shift: not nullptr if the mask must be applied
+/// here.
 template <class Element>
 struct NormalizeGradient {
   const Element *x = nullptr, *d_y = nullptr;
@@ -100,7 +102,7 @@ struct NormalizeGradient {
 };
 void normalize_gradient(const BatchNorm& norm, const NormalizeGradient<float>& arrays, Slice pixels);
 void normalize_gradient(const BatchNorm& norm, const NormalizeGradient<Bf16>& arrays, Slice pixels);
-/// With relu, d_y becomes 0 where not y > 0. d_x = gain * d_y; d_x may be d_y.
+/// With relu, d_y becomes 0 unless y > 0. d_x = gain * d_y; d_x may be d_y.
 template <class Element>
 struct NormalizeFixedGradient {
   const Element* y = nullptr;
@@ -111,7 +113,7 @@ struct NormalizeFixedGradient {
 void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<float>& arrays, Slice pixels);
 void normalize_fixed_gradient(const BatchNorm& norm, const NormalizeFixedGradient<Bf16>& arrays, Slice pixels);
 
-// ---- Biases of bf16 images (image_loops_bias.cpp), of so few pixels that they fit the first-level cache. ----
+// ---- Biases of bf16 images (image_loops_bias.cpp) with so few pixels that they fit the first-level cache. ----
 
 /// y = relu?(sums + bias); bias may be nullptr. Half: Bf16, or NativeBf16.
 template <class Half>
@@ -120,7 +122,7 @@ struct BiasArrays {
   Half* y = nullptr;
 };
 void add_bias_and_round(bool relu, const BiasArrays<Bf16>& arrays, std::size_t channels, std::size_t pixels);
-/// With relu, d_y becomes 0 where not y > 0. sums [channels], unless nullptr, += the sums of d_y.
+/// With relu, d_y becomes 0 unless y > 0. sums [channels], unless nullptr, += the sums of d_y.
 template <class Half>
 struct BiasGradientArrays {
   const Half* y = nullptr;
@@ -129,12 +131,12 @@ struct BiasGradientArrays {
 };
 void bias_gradient(bool relu, const BiasGradientArrays<Bf16>& arrays, std::size_t channels, std::size_t pixels);
 
-// ---- Channels of places (image_loops_channels.cpp). rows: of a matrix [rows, columns]. ----
+// ---- Channels of positions (image_loops_channels.cpp). rows: range of rows of a matrix [rows, columns]. ----
 
 void softmax_rows(const float* x, float* y, std::size_t columns, Slice rows);
 /// d_x may be d_y.
 void softmax_gradient_rows(const float* y, const float* d_y, float* d_x, std::size_t columns, Slice rows);
-/// Rows of b: each serves `served` rows of a. y may be a.
+/// Each row of b multiplies `served` rows of a. rows: range of rows of b. y may be a.
 void multiply_rows(const float* a, const float* b, float* y, std::size_t columns, std::size_t served, Slice rows);
 void multiply_sums_of_rows(const float* a, const float* d_y, float* d_b, std::size_t columns, std::size_t served,
                            Slice rows);
@@ -142,8 +144,8 @@ void copy_strided(const StridedCopy& copy, const float* x, float* y, Slice sampl
 
 // ---- Augmentation ----
 
-/// Images [begin, end) of a batch; Stored: uint8, float or double; keys: nullptr in evaluation; scratch: two elements
-/// per channel.
+/// Augments images [begin, end) of a batch. Stored: uint8, float or double. keys: nullptr in evaluation. scratch: two
+/// elements per channel.
 template <class Stored>
 void augment(const Augmentation& spec, const Stored* images, const std::uint64_t* keys, float* out, Slice range,
              std::span<double> scratch);

@@ -11,14 +11,14 @@ namespace {
 using formulas::AugmentationNumbers;
 using formulas::SampleAugmentation;
 
-/// A crop of `stored`, as float. A line of the output comes from pixels at equal steps: neighbours, unless directions
-/// change places.
+/// Copies a crop of `stored` as float. A line of the output reads pixels at a constant stride; they are neighbours
+/// unless directions are permuted.
 template <class Stored>
 void crop(const AugmentationNumbers& numbers, const SampleAugmentation& sample, const Stored* stored, float* out) {
   const std::int32_t channels = numbers.channels, width = numbers.out_width;
   const std::array<std::int32_t, 3> in{numbers.in_depth, numbers.in_height, numbers.in_width};
   const std::array<std::int64_t, 3> strides{static_cast<std::int64_t>(in[1]) * in[2], in[2], 1};
-  // The direction of the stored image along a line of the output, and whether it runs backwards.
+  // Direction of the stored image along a line of the output, and its sense.
   const std::size_t along = sample.order.of[0] == 2 ? 0 : sample.order.of[1] == 2 ? 1 : 2;
   const bool backwards = (sample.flips & formulas::kFlipWidth >> (2 - along)) != 0;
   const std::int64_t step = (backwards ? -strides[along] : strides[along]) * channels;
@@ -29,7 +29,7 @@ void crop(const AugmentationNumbers& numbers, const SampleAugmentation& sample, 
                                            sample.left + first.column};
       bool inside = true;
       for (std::size_t i = 0; i < 3; ++i) inside = inside && (i == along || (at[i] >= 0 && at[i] < in[i]));
-      // Columns of the output inside the image; the others are zero.
+      // Columns of the output that lie inside the image; the others are zero.
       const std::int32_t here = at[along];
       const std::int32_t begin = std::clamp(backwards ? here - in[along] + 1 : -here, 0, width);
       const std::int32_t end = std::clamp(backwards ? here + 1 : in[along] - here, begin, width);
@@ -52,7 +52,7 @@ void crop(const AugmentationNumbers& numbers, const SampleAugmentation& sample, 
   }
 }
 
-/// A rectangle of `stored`, an image, scaled.
+/// Copies a scaled rectangle of `stored`, which is an image.
 template <class Stored>
 void scale(const AugmentationNumbers& numbers, const SampleAugmentation& sample, const Stored* stored, float* out) {
   const std::int32_t channels = numbers.channels;
@@ -78,7 +78,7 @@ void scale(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
   }
 }
 
-/// out = gain * out + offset per channel; gains and offsets come from the channels' sums if the sample needs them.
+/// out = gain * out + offset, per channel. Gain and offset depend on sums over the channel if needs_sums().
 void colour(const AugmentationNumbers& numbers, const SampleAugmentation& sample, float* out,
             std::span<double> scratch) {
   const auto channels = static_cast<std::size_t>(numbers.channels);

@@ -5,11 +5,12 @@
 #include "model/cpu/loops/channel_lanes.hpp"
 #include "model/cpu/loops/image_loops.hpp"
 
-// Pixels are processed in runs that fit the first-level cache. A run processes sixteen channels at a time, whose
-// numbers and sums stay in registers. Sums over fp32 images are double from the first element on: widening costs less
-// than reading. Over bf16 images, whose elements have eight bits, sums of a few pixels are fp32: half the arithmetic.
+// Pixels are processed in runs that fit the first-level cache. A run processes sixteen channels at a time, and keeps
+// their numbers and sums in registers. Sums over fp32 images are double for each element, since widening costs less
+// than reading. Sums over bf16 images, whose mantissas have eight bits, are fp32 for a few pixels, which halves the
+// arithmetic.
 //
-// Passes over bf16 images are compiled a second time for processors that round to bf16 themselves, to the same bits.
+// Passes over bf16 images are also compiled for processors with instructions that round to bf16, with the same bits.
 
 namespace lockstep::model::cpu {
 
@@ -56,11 +57,11 @@ LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const NormalizeArrays<
           });
 }
 
-/// Pixels whose fp32 sums are added to the double ones.
+/// Number of pixels that are summed in fp32 before they are added to the double sums.
 constexpr std::size_t kSummedPixels = 16;
 
-/// sums [2 channels] += of runs of pixels the sums of two numbers per channel: add(Whole<...>, place of the first
-/// channel, channels, first sum, second sum) adds those of one pixel.
+/// sums [2 channels] += two sums per channel over runs of pixels. add(Whole<...>, index of the first channel, channels,
+/// first sum, second sum) adds the two numbers of one pixel.
 template <bool kWhole, class Add>
 LOCKSTEP_INLINE void sum_pixels(std::size_t channels, std::size_t first, std::size_t all, std::size_t begin,
                                 std::size_t end, double* sums, const Add& add) {
@@ -72,7 +73,7 @@ LOCKSTEP_INLINE void sum_pixels(std::size_t channels, std::size_t first, std::si
   }
   for (std::size_t pixel = begin; pixel < end;) {
     const std::size_t last = std::min(pixel + kSummedPixels, end);
-    Floats even[2] = {}, odd[2] = {};  // two chains of additions each
+    Floats even[2] = {}, odd[2] = {};  // two independent chains of additions
     for (; pixel + 1 < last; pixel += 2) {
       add(pixel * channels + first, even[0], even[1]);
       add((pixel + 1) * channels + first, odd[0], odd[1]);
@@ -94,7 +95,7 @@ LOCKSTEP_INLINE void sum_pixels(std::size_t channels, std::size_t first, std::si
   }
 }
 
-/// The mask of a relu.
+/// Source of the mask of a relu.
 enum class Mask { none, stored, recomputed };
 
 template <Mask kMask, class Element>
@@ -146,7 +147,7 @@ LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const Normalize
           });
 }
 
-/// The same over bf16 images.
+/// The same for bf16 images.
 template <Mask kMask, class Element>
 LOCKSTEP_INLINE void gradient_sums_of_bf16_runs(std::size_t channels, const NormalizeGradientSums<Element>& arrays,
                                                 Slice pixels) {
@@ -183,7 +184,7 @@ LOCKSTEP_INLINE void gradient_sums_of_bf16_runs(std::size_t channels, const Norm
           });
 }
 
-/// sums_of_channels() over bf16 images.
+/// sums_of_channels() for bf16 images.
 template <class Element>
 LOCKSTEP_INLINE void sums_of_bf16_channels(std::size_t channels, const Element* x, Slice pixels, double* sums) {
   std::fill_n(sums, 2 * channels, 0.0);
@@ -298,7 +299,7 @@ LOCKSTEP_INLINE void gradient_of_pixels(const BatchNorm& norm, const NormalizeGr
   gradient_of_runs<false>(channels, arrays, pixels);
 }
 
-/// d_y where a relu passed it, and behind fixed statistics d_x.
+/// Masks d_y by the relu and, for fixed statistics, computes d_x.
 template <class Element>
 LOCKSTEP_INLINE void scaled_gradient(const BatchNorm& norm, const NormalizeFixedGradient<Element>& arrays,
                                      Slice pixels) {
@@ -326,7 +327,7 @@ LOCKSTEP_INLINE void scaled_gradient(const BatchNorm& norm, const NormalizeFixed
           });
 }
 
-// ---- passes that round by the processor's instruction ----
+// ---- passes that use the processor's rounding instruction ----
 
 LOCKSTEP_TARGET(LOCKSTEP_ROUNDING_SET)
 void channel_sums_natively(std::size_t channels, const NativeBf16* x, Slice pixels, double* sums) {

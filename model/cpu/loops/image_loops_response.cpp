@@ -3,9 +3,8 @@
 #include "model/cpu/loops/channel_lanes.hpp"
 #include "model/cpu/loops/image_loops.hpp"
 
-// One pixel at a time: its channels lie beside each other with `radius` zeros on both sides, so that the sum over the
-// neighbours is 2 radius + 1 shifted additions without a condition. The nine of radius 4, which the tutorial network
-// has, are unrolled.
+// Processes one pixel at a time. Its channels are copied with `radius` zeros on both sides, so the sum over the
+// neighbours is 2 radius + 1 shifted additions without a condition. The nine additions of radius 4 are unrolled.
 
 namespace lockstep::model::cpu {
 
@@ -30,7 +29,7 @@ LOCKSTEP_INLINE void sum_of_neighbours(const float* __restrict padded, std::size
   }
 }
 
-/// base^-beta for each channel; beta = 3/4 needs no logarithm.
+/// Computes base^-beta for each channel. beta = 3/4 needs no logarithm.
 LOCKSTEP_INLINE void inverse_powers(const ResponseNormalization& norm, const float* __restrict sums,
                                     std::size_t channels, float* __restrict powers) {
   if (norm.beta == 0.75f) {
@@ -43,7 +42,7 @@ LOCKSTEP_INLINE void inverse_powers(const ResponseNormalization& norm, const flo
   }
 }
 
-/// Three rows: a padded one, and two of the channels.
+/// Three rows: a padded one and two of `channels` elements.
 struct Scratch {
   float *padded, *sums, *powers;
   Scratch(std::span<float> scratch, std::size_t channels, std::size_t radius)
@@ -78,7 +77,7 @@ LOCKSTEP_INLINE void backward(const ResponseNormalization& norm, const Element* 
   for (std::size_t pixel = pixels.offset; pixel < pixels.end(); ++pixel) {
     const Element* __restrict input = x + pixel * channels;
     const Element* __restrict value = y + pixel * channels;
-    const Element* const gradient = d_y + pixel * channels;  // may be `to`, element for element
+    const Element* const gradient = d_y + pixel * channels;  // may be `to`
     Element* const to = d_x + pixel * channels;
     float* __restrict terms = workspace.padded + radius;
     const float* __restrict powers = workspace.powers;

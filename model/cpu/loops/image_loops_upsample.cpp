@@ -11,7 +11,7 @@ namespace {
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 std::int32_t narrow(std::int64_t extent) { return static_cast<std::int32_t>(extent); }
 
-/// The place of a row of a batch.
+/// Image, plane and row of a row of a batch.
 struct Row {
   std::size_t image;
   std::int32_t plane, row;
@@ -35,7 +35,7 @@ LOCKSTEP_INLINE void add_line(float factor, const float* from, std::size_t count
 
 std::size_t upsampling_scratch(const LinearUpsampling& shape) { return size(shape.out.width * shape.out.channels); }
 
-// Both go over whole lines for planes and rows, and along the one line that is left for columns.
+// Both functions interpolate planes and rows by whole lines, then columns within the resulting line.
 
 LOCKSTEP_CLONES void linear_upsampling(const LinearUpsampling& shape, const float* x, float* y, Slice rows,
                                        std::span<float> scratch) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLanes = 16;
 
-/// Sum over i of term(i), in kLanes sums side by side.
+/// Returns the sum over i of term(i), in kLanes parallel sums.
 template <class Term>
 LOCKSTEP_INLINE float sum_in_lanes(std::size_t count, Term term) {
   float lanes[kLanes] = {};
@@ -30,7 +30,7 @@ LOCKSTEP_INLINE float sum_in_lanes(std::size_t count, Term term) {
   return lanes[0];
 }
 
-/// The greatest of x; with a NaN among them it may be any of them.
+/// Returns the greatest element of x; any element if one is NaN.
 LOCKSTEP_INLINE float greatest_of(const float* x, std::size_t count) {
   float lanes[kLanes];
   for (float& lane : lanes) lane = x[0];
@@ -60,15 +60,15 @@ LOCKSTEP_INLINE float fast_gelu_derivative(float x) {
   return share + x * (share * (1 - share)) * (kLinear * (1 + 3 * kCubic * x * x));
 }
 
-/// Elements whose factors are made at a time, so that they stay in the first-level cache.
+/// Number of elements whose factors are computed at a time; they fit the first-level cache.
 constexpr std::size_t kDropElements = 512;
-/// Draws made side by side.
+/// Number of parallel draws.
 constexpr std::size_t kDraws = 16;
-/// Memory for the factors of kDropElements elements from any element of a group on, in whole kDraws of groups.
+/// Memory for the factors of kDropElements elements, which may begin within a group, in multiples of kDraws groups.
 using DropBlock = std::array<float, kDropElements + 4 * kDraws>;
 
-/// philox_words() of kDraws groups at once, from `group` on: a loop over calls does not vectorise, its rounds over
-/// lanes do.
+/// philox_words() for kDraws groups at once, from `group` on. A loop over calls would not vectorise; loops over lanes
+/// in each round do.
 LOCKSTEP_INLINE void draw_factors(const formulas::DropoutNumbers& numbers, std::uint64_t key, std::uint64_t group,
                                   float* __restrict out) {
   std::uint32_t c0[kDraws], c1[kDraws], c2[kDraws], c3[kDraws];
@@ -100,7 +100,7 @@ LOCKSTEP_INLINE void draw_factors(const formulas::DropoutNumbers& numbers, std::
   }
 }
 
-/// The factors of the elements [first, first + count), count <= kDropElements; returns their start in the block.
+/// Computes the factors of elements [first, first + count), count <= kDropElements. Returns their start in the block.
 LOCKSTEP_INLINE const float* block_factors(const formulas::DropoutNumbers& numbers, std::uint64_t key,
                                            std::uint64_t first, std::size_t count, DropBlock& block) {
   const std::size_t skipped = first % 4;
@@ -163,7 +163,7 @@ LOCKSTEP_CLONES void layer_norm_gradient(const NormRows& norm, const float* d_y,
       LOCKSTEP_INDEPENDENT
       for (std::size_t o = 0; o < width; ++o) out[o] = through(o);
     } else {
-      const float* const past = d_residual + row * width;  // may be `out` itself
+      const float* const past = d_residual + row * width;  // may be `out`
       LOCKSTEP_INDEPENDENT
       for (std::size_t o = 0; o < width; ++o) out[o] = through(o) + past[o];
     }
