@@ -21,7 +21,7 @@ struct alignas(64) TileConfiguration {
   std::uint8_t rows[16] = {};
 };
 
-// Tiles 0 to 3 are the sums (two rows of tiles, two columns), 4 and 5 of the left factor, 6 and 7 of the right one.
+// Tiles 0 to 3 hold the sums (two rows and two columns of tiles), 4 and 5 the left factor, 6 and 7 the right factor.
 LOCKSTEP_TILES void configure(std::size_t rows) {
   const std::size_t first = rows_of_first_tile(rows), second = rows - first;
   TileConfiguration configuration;
@@ -30,7 +30,8 @@ LOCKSTEP_TILES void configure(std::size_t rows) {
     configuration.bytes[tile] = of_tile[tile] == 0 ? 0 : 64;
     configuration.rows[tile] = static_cast<std::uint8_t>(of_tile[tile]);
   }
-  // GCC 12's intrinsic tells the compiler of the first eight bytes alone: without this the others may not be written.
+  // The intrinsic of GCC 12 declares only the first eight bytes as read. Without this the compiler may not write the
+  // others.
   asm volatile("" : : "r"(&configuration) : "memory");
   _tile_loadconfig(&configuration);
 }
@@ -41,7 +42,7 @@ LOCKSTEP_TILES void multiply(std::size_t rows, std::size_t steps, const Bf16* a,
                              std::size_t stride, bool accumulate) {
   const std::size_t first = rows_of_first_tile(rows), bytes = stride * sizeof(float);
   const bool two = rows > first;
-  asm volatile("" : : : "memory");  // _tile_loadd does not say that it reads memory
+  asm volatile("" : : : "memory");  // _tile_loadd does not declare that it reads memory
   if (accumulate) {
     _tile_loadd(0, c, bytes);
     _tile_loadd(1, c + 16, bytes);
@@ -97,7 +98,7 @@ const Bf16Kernels* amx_kernels() noexcept { return &kKernels; }
 bool processor_has_amx() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kTiles = 1u << 24, kBf16 = 1u << 22;
-  // The panels are packed by AVX512-BF16, which every processor with AMX has.
+  // AVX512-BF16 packs the panels. Every processor with AMX has it.
   return processor_has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTiles) != 0 &&
          (d & kBf16) != 0;
 }

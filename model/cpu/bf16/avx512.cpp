@@ -12,7 +12,7 @@
 
 #include "model/cpu/bf16/avx512_transpose.hpp"
 
-// For each function, not for the file: an inline function of the standard library must not be compiled for these.
+// Per function, not per file: inline functions of the standard library must not be compiled for these sets.
 #define LOCKSTEP_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
 #define LOCKSTEP_WIDE_INLINE LOCKSTEP_WIDE inline __attribute__((always_inline))
 
@@ -24,7 +24,7 @@ LOCKSTEP_WIDE_INLINE __mmask32 mask_of(std::size_t count) {
   return count >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((std::uint32_t{1} << count) - 1);
 }
 
-/// 32 neighbours of a row, rounded; zero outside the mask.
+/// Loads 32 consecutive elements of a row, rounded; zero outside the mask.
 LOCKSTEP_WIDE_INLINE __m512i load_rounded(const float* from, __mmask32 mask) {
   const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
   const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + 16);
@@ -35,7 +35,7 @@ LOCKSTEP_WIDE_INLINE __m512i load_rounded(const Bf16* from, __mmask32 mask) {
   return _mm512_maskz_loadu_epi16(mask, from);
 }
 
-/// Two rows of 32 become 32 pairs.
+/// Interleaves two rows of 32 to 32 pairs.
 LOCKSTEP_WIDE_INLINE void pair_up(__m512i even, __m512i odd, __m512i& low, __m512i& high) {
   alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                                          8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
@@ -44,7 +44,7 @@ LOCKSTEP_WIDE_INLINE void pair_up(__m512i even, __m512i odd, __m512i& low, __m51
   high = _mm512_permutex2var_epi16(even, second, odd);
 }
 
-/// Two neighbouring rows of a matrix as pairs; `rows` of the two exist.
+/// Loads two consecutive rows of a matrix as pairs; `rows` of the two exist.
 template <class Element>
 LOCKSTEP_WIDE_INLINE void load_pairs(const Element* from, std::size_t stride, std::size_t rows, __mmask32 lanes,
                                      __m512i& low, __m512i& high) {
@@ -57,16 +57,16 @@ LOCKSTEP_WIDE_INLINE Bf16* row_of(Bf16* step, std::size_t row, std::size_t first
   return step + (row < first ? row * kBf16Panel : kBf16Tile + (row - first) * kBf16Panel);
 }
 
-/// Layouts of a step of a left panel: [rows][16 pairs], or [16 pairs][32 rows].
+/// Layout of a step of a left panel: [rows][16 pairs], or [16 pairs][32 rows].
 enum class Panel { rows, pairs };
 constexpr std::size_t next_row(Panel panel) { return panel == Panel::rows ? kBf16Panel : 2; }
 constexpr std::size_t next_pair(Panel panel) { return panel == Panel::rows ? 2 : 2 * kBf16Panel; }
 
-/// sums [kRows][32] = or += rows of a left panel times a right panel.
+/// c [kRows, 32] = or += kRows rows of a left panel times a right panel.
 template <std::size_t kRows, Panel kPanel>
 LOCKSTEP_WIDE void multiply_rows(std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
                                  bool accumulate) {
-  // Prefetches c while the sums are made.
+  // Prefetches c while the sums are computed.
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < kRows; ++i) {
     __builtin_prefetch(c + i * stride, 1);
@@ -106,7 +106,7 @@ constexpr std::array<MultiplyRows, kMaxRows + 1> by_rows(std::index_sequence<kIn
   return {nullptr, &multiply_rows<kIndices + 1, kPanel>...};
 }
 
-/// Nearly equal parts: 11, 11 and 10 of 32 rows.
+/// Splits rows into nearly equal parts: 32 rows into 11, 11 and 10.
 template <Panel kPanel>
 void multiply(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c, std::size_t stride,
               bool accumulate) {
@@ -140,7 +140,7 @@ void pack_left(const Bf16Factor& a, std::size_t rows, std::size_t inner, Bf16* p
   a.with_elements([&](const auto* elements) { pack_pairs(elements, a.stride, rows, inner, panel); });
 }
 
-// Eleven rows of a block of 768, 17 KiB, stay in the first-level cache while the right panel streams past.
+// With blocks of 768, eleven rows (17 KiB) stay in the first-level cache while the right panel is streamed.
 constexpr Bf16Kernels kKernels{.pack_left = pack_left,
                                .pack_right = avx512_pack_right,
                                .multiply = multiply<Panel::rows>,
@@ -239,7 +239,7 @@ LOCKSTEP_WIDE void avx512_round(const Bf16Rounding& rounding) {
   const float* sums = rounding.sums;
   Bf16* to = rounding.to;
   for (std::size_t i = 0; i < rounding.rows; ++i, sums += kBf16Panel, to += rounding.stride) {
-    // A NaN in the second operand of a maximum stays one.
+    // A NaN in the second operand of the maximum stays a NaN.
     const __m512 low = _mm512_max_ps(least, _mm512_add_ps(_mm512_loadu_ps(sums), low_bias));
     const __m512 high = _mm512_max_ps(least, _mm512_add_ps(_mm512_loadu_ps(sums + 16), high_bias));
     _mm512_mask_storeu_epi16(to, lanes, (__m512i)_mm512_cvtne2ps_pbh(high, low));

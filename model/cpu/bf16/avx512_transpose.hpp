@@ -1,10 +1,10 @@
 /// \file
-/// Transposition in registers of AVX-512. Only files about that instruction set include this.
+/// Transposition in AVX-512 registers. Only files for this instruction set include this header.
 #pragma once
 
 #include <cstddef>
 
-// GCC 12 takes the undefined lanes of its own header for a mistake.
+// GCC 12 warns about undefined lanes in its own header.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>

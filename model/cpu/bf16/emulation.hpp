@@ -1,6 +1,6 @@
 /// \file
-/// Sums as the processors' instructions make them (bf16/kernels.hpp has their order), for functions that are compiled
-/// for several instruction sets.
+/// Emulates the sums of the processors' bf16 instructions (bf16/kernels.hpp has their order), for functions that are
+/// compiled for several instruction sets.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ LOCKSTEP_INLINE float flushed(float value) {
   return std::bit_cast<float>((bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits);
 }
 
-/// Sums of some columns of one row.
+/// Sums of kColumns columns of one row.
 template <std::size_t kColumns>
 using EmulatedSums = std::array<float, kColumns>;
 
-/// The row's element `inner` of a step, times the step's row of b, added to the sums.
+/// Adds the row's element number `inner` of a step, times the corresponding row of b, to the sums.
 template <std::size_t kColumns>
 LOCKSTEP_INLINE void add_products(const Bf16* left, const Bf16* right, std::size_t inner,
                                   EmulatedSums<kColumns>& sums) {
@@ -33,7 +33,7 @@ LOCKSTEP_INLINE void add_products(const Bf16* left, const Bf16* right, std::size
   }
 }
 
-/// One step of AMX, of 32 inner elements.
+/// Adds one step of AMX, 32 inner elements.
 template <std::size_t kColumns>
 LOCKSTEP_INLINE void add_amx_step(const Bf16* left, const Bf16* right, EmulatedSums<kColumns>& sums) {
   EmulatedSums<kColumns> even{}, odd{};

@@ -11,15 +11,15 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Also the largest number of threads that can be used.
+/// Largest number of parts, and thus of threads.
 constexpr std::size_t kMaxParts = 8;
-/// Elements of x and d_y in a part, for each element of the filters: adding the sums of parts must cost little.
+/// Elements of x and d_y in a part, per element of the filters, so that adding the sums of parts costs little.
 constexpr std::size_t kPartFactor = 4;
 /// Elements of a strip: 512 KiB.
 constexpr std::size_t kStripElements = std::size_t{256} << 10;
 /// Largest filters: 4 MiB of sums.
 constexpr std::size_t kMaxFilters = std::size_t{1024} << 10;
-/// So many channels fill half of a tile.
+/// Up to this many channels, half of a tile, the positions of a filter's row are folded into channels.
 constexpr std::size_t kMaxFoldedChannels = 8;
 constexpr std::size_t kSums = kFilterTile * kFilterTile;
 constexpr std::size_t kRightStep = kFilterStep * kFilterTile;
@@ -65,7 +65,7 @@ LOCKSTEP_CLONES void emulated_multiply(const FilterProducts& products) {
 
 constexpr FilterKernels kEmulated{.turn = plain_turn, .pair = plain_pair, .multiply = emulated_multiply};
 
-/// `count` numbers of an image from `first` on: where they lie, or rounded.
+/// Returns `count` numbers of an image from `first` on as bf16: in place, or rounded into `scratch`.
 const Bf16* numbers(const Tensor& image, std::size_t first, std::size_t count, std::vector<Bf16>& scratch) {
   if (image.type == ElementType::bfloat16) return static_cast<const Bf16*>(image.data) + first;
   if (scratch.size() < count) scratch.resize(count);
@@ -86,7 +86,7 @@ const FilterKernels& filter_kernels(Bf16Unit unit) noexcept {
   return unit == Bf16Unit::amx ? *amx_filter_kernels() : kEmulated;
 }
 
-// The padding before a row is also the padding behind the row before it, if there are no strides.
+// Without strides, the padding before a row is also the padding after the previous row.
 FilterGradient::Axis::Axis(const Sweep& sweep, std::size_t in_extent, std::size_t out_extent)
     : in(in_extent),
       out(out_extent),
@@ -118,7 +118,7 @@ FilterGradient::FilterGradient(const Convolution& shape, Bf16Unit unit)
       lefts_(pieces(channels_, kFilterTile)),
       rights_(pieces(size(shape.out.channels), kFilterTile)) {
   if (folds_) width_.cells = width_.out;
-  width_.cells += width_.cells % 2;  // a pair of cells lies in one row
+  width_.cells += width_.cells % 2;  // an even number: a pair of cells lies in one row
 }
 
 bool is_dilated(const Sliding& window) noexcept {
@@ -126,7 +126,7 @@ bool is_dilated(const Sliding& window) noexcept {
 }
 
 bool FilterGradient::takes(const Convolution& shape, Bf16Unit unit) noexcept {
-  // The library's are slow, or wrong: Convolver::Library::type_of().
+  // For dilated windows oneDNN's gradients are slow or wrong: Convolver::Library::type_of().
   return (unit == Bf16Unit::amx || unit == Bf16Unit::emulated_amx) && shape.groups == 1 &&
          (size(shape.patch() * shape.out.channels) <= kMaxFilters || is_dilated(shape.window));
 }
@@ -139,7 +139,7 @@ std::size_t FilterGradient::parts(std::size_t images) const noexcept {
   return std::clamp<std::size_t>(elements / (kPartFactor * sums()), 1, std::min(kMaxParts, rows));
 }
 
-/// So many rows that their cells fill whole steps, if these are few enough.
+/// Returns the rows of a strip: a number whose cells fill whole steps, if the strip size allows it.
 std::size_t FilterGradient::strip_rows() const noexcept {
   const std::size_t channels = (grids_ * lefts_ + rights_) * kFilterTile,
                     rows = std::max<std::size_t>(kStripElements / (channels * width_.cells), 1),
@@ -152,7 +152,7 @@ FilterGradient::Place FilterGradient::place(std::size_t row) const noexcept {
   return {plane / depth_.cells, plane % depth_.cells, row % height_.cells};
 }
 
-// The channels of neighbouring pixels follow each other in memory, as those of the positions do.
+// The channels of neighbouring pixels are consecutive in memory, like the channels of the folded positions.
 void FilterGradient::turn_folded(const Bf16* row, Bf16* to, std::size_t pitch, std::vector<Bf16>& padded) const {
   const std::size_t channels = size(shape_.in.channels), pixels = (width_.out - 1) * width_.stride + width_.size;
   padded.assign(pixels * channels, Bf16{0});
@@ -224,9 +224,9 @@ void FilterGradient::run(const Tensor& x, const Tensor& d_y, std::size_t part, s
   const std::size_t images = size(d_y.rows), per_image = depth_.cells * height_.cells;
   const Slice mine = part_of(images * per_image, 1, part, parts(images));
   const std::size_t rows = std::min(strip_rows(), mine.count),
-                    halo = depth_.reach * height_.cells + height_.reach + 1,  // a row more: cells behind a row's end
+                    halo = depth_.reach * height_.cells + height_.reach + 1,  // one more row: cells after a row's end
       steps = pieces(rows * width_.cells, kFilterStep), last = (rows + halo) * width_.cells;
-  const std::size_t lines = pieces(last + kFilterStep, kFilterStep) | 1;  // odd: rows of a tile lie in different sets
+  const std::size_t lines = pieces(last + kFilterStep, kFilterStep) | 1;  // odd: rows of a tile use different sets
   const std::size_t pitch = lines * kFilterStep, next = steps * kRightStep, grid = lefts_ * kFilterTile * pitch;
   Bf16* const left = aligned(scratch.x, grids_ * grid);
   Bf16* const right = aligned(scratch.d_y, rights_ * next);
@@ -256,7 +256,7 @@ void FilterGradient::run(const Tensor& x, const Tensor& d_y, std::size_t part, s
   for (std::size_t first = mine.offset; first < mine.end(); first += rows) {
     const std::size_t count = std::min(rows, mine.end() - first);
     turn_rows(x, {first, rows + halo}, images, left, pitch, scratch);
-    // Rows behind the part's last one belong to the next part.
+    // Rows after the last one of this part belong to the next part.
     for (std::size_t i = 0; i < rows; ++i) {
       pair_row(d_y, i < count ? first + i : images * per_image, images, right + i * width_.cells * kFilterTile, next,
                scratch.row);

@@ -7,7 +7,7 @@
 
 #include "model/cpu/bf16/avx512_transpose.hpp"
 
-// For each function, not for the file: an inline function of the standard library must not be compiled for these.
+// Per function, not per file: inline functions of the standard library must not be compiled for these sets.
 #define LOCKSTEP_TILES __attribute__((target("amx-tile,amx-bf16")))
 // Every processor with AMX has these sets.
 #define LOCKSTEP_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2")))
@@ -20,7 +20,7 @@ LOCKSTEP_WIDE inline __attribute__((always_inline)) __m256i load_pixel(const Bf1
   return _mm256_maskz_loadu_epi16(channels, pixel);
 }
 
-/// Channels of two pixels, side by side.
+/// Interleaves the channels of two pixels.
 LOCKSTEP_WIDE inline __attribute__((always_inline)) __m512i pair_up(__m256i even, __m256i odd) {
   alignas(64) static constexpr std::uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                            21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
@@ -36,14 +36,15 @@ __mmask32 lanes(std::size_t count) {
   return count >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((std::uint32_t{1} << count) - 1);
 }
 
-/// The next of several addresses. The compiler would keep them all, in memory.
+/// Advances a pointer. The asm keeps the compiler from computing all addresses in advance and storing them in memory.
 template <class Pointer>
 LOCKSTEP_WIDE inline __attribute__((always_inline)) void advance(Pointer& pointer, std::size_t elements) {
   pointer += elements;
   asm("" : "+r"(pointer));
 }
 
-/// Tells which of `count` cells of rows are pixels; column: of the first cell, becomes that of the next one.
+/// Returns a mask of the cells, among the next `count`, that are pixels. column: column of the first cell; advanced
+/// past them.
 __mmask32 pixels_among(const FilterRows& rows, std::size_t count, std::size_t& column) {
   std::uint32_t mask = 0;
   for (std::size_t lane = 0; lane < count;) {
@@ -59,7 +60,7 @@ __mmask32 pixels_among(const FilterRows& rows, std::size_t count, std::size_t& c
   return mask;
 }
 
-// Thirty-two cells are written at a time, which neighbouring pixels fill but for gaps.
+// Writes 32 cells at a time: consecutive pixels, with gaps for padding.
 LOCKSTEP_WIDE void turn(const Bf16* image, std::size_t stride, std::size_t channels, const FilterRows& rows, Bf16* to,
                         std::size_t pitch) {
   const __mmask16 mask = mask_of(channels);
@@ -70,7 +71,7 @@ LOCKSTEP_WIDE void turn(const Bf16* image, std::size_t stride, std::size_t chann
     const __mmask32 filled = pixels_among(rows, now, column);
     const Bf16* pixel = image;
     __m512i r[16];
-    if (pixels >= 32) {  // some may be too many
+    if (pixels >= 32) {  // some of the 32 may not be needed
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < 16; ++i, advance(pixel, 2 * stride)) {
         r[i] = pair_up(load_pixel(pixel, mask), load_pixel(pixel + stride, mask));
@@ -124,7 +125,8 @@ LOCKSTEP_TILES void configure() {
     configuration.bytes[tile] = 64;
     configuration.rows[tile] = 16;
   }
-  // GCC 12's intrinsic tells the compiler of the first eight bytes alone: without this the others may not be written.
+  // The intrinsic of GCC 12 declares only the first eight bytes as read. Without this the compiler may not write the
+  // others.
   asm volatile("" : : "r"(&configuration) : "memory");
   _tile_loadconfig(&configuration);
 }
@@ -133,7 +135,7 @@ LOCKSTEP_TILES void release() { _tile_release(); }
 
 constexpr std::size_t kSums = kFilterTile * kFilterTile, kRightStep = kFilterStep * kFilterTile;
 
-/// Tiles 0 to 3 are the sums, 4 and 5 of the left factor, 6 and 7 of the right one.
+/// Tiles 0 to 3 hold the sums, 4 and 5 the left factor, 6 and 7 the right factor.
 template <bool kTwo>
 LOCKSTEP_TILES inline __attribute__((always_inline)) void multiply_by_two(const FilterProducts& all) {
   const std::size_t pitch = all.pitch * sizeof(Bf16);
@@ -168,7 +170,7 @@ LOCKSTEP_TILES inline __attribute__((always_inline)) void multiply_by_two(const 
   }
 }
 
-/// Tiles 0 to 4 are the sums, 5 and 6 of the left factor, 7 of the right one.
+/// Tiles 0 to 4 hold the sums, 5 and 6 the left factor, 7 the right factor.
 template <std::size_t kLefts>
 LOCKSTEP_TILES inline __attribute__((always_inline)) void multiply_by_one(const FilterProducts& all) {
   const std::size_t pitch = all.pitch * sizeof(Bf16);
@@ -206,7 +208,7 @@ LOCKSTEP_TILES inline __attribute__((always_inline)) void multiply_by_one(const 
 }
 
 LOCKSTEP_TILES void multiply(const FilterProducts& products) {
-  asm volatile("" : : : "memory");  // _tile_loadd does not say that it reads memory
+  asm volatile("" : : : "memory");  // _tile_loadd does not declare that it reads memory
   if (products.rights == 2) {
     if (products.lefts == 2) {
       multiply_by_two<true>(products);

@@ -13,11 +13,11 @@ namespace {
 static_assert(kPackedGranule == kBf16Panel);
 
 constexpr std::size_t kMaxInner = 1024;
-/// Panels of the right factor that stay in the second-level cache.
+/// Elements of right panels in a block: they stay in the second-level cache.
 constexpr std::size_t kRightElements = (std::size_t{640} << 10) / sizeof(Bf16);
-/// The same of a product whose sums go to the caller: all of the inner dimension.
+/// The same for products whose sums go to a TakeSums, which need the whole inner dimension.
 constexpr std::size_t kWholeRight = (std::size_t{1} << 20) / sizeof(Bf16);
-/// Panels of the left factor that wait for other columns.
+/// Elements of left panels that are kept for other columns.
 constexpr std::size_t kLeftElements = (std::size_t{2} << 20) / sizeof(Bf16);
 static_assert(kRightElements >= kMaxInner * kBf16Panel && kLeftElements >= kRightElements);
 
@@ -31,7 +31,7 @@ Workspace& workspace() {
   return own;
 }
 
-/// Extents of the blocks of a product. Those of the inner dimension are nearly equal, and whole steps.
+/// Extents of the blocks of a product. Blocks of the inner dimension are nearly equal and consist of whole steps.
 struct Blocks {
   Blocks(const Bf16Kernels& kernels, const ProductShape& shape, bool turned) {
     const std::size_t most = std::min(kernels.max_inner, kMaxInner), count = (shape.inner + most - 1) / most;
@@ -41,13 +41,13 @@ struct Blocks {
     rows = keeps_left ? kLeftElements / (inner * kBf16Panel) * kBf16Panel : shape.rows;
   }
   std::size_t inner, columns, rows;
-  bool keeps_left;  ///< left panels are packed once for all columns; otherwise one after the other in one place
+  bool keeps_left;  ///< left panels are packed once for all columns; else one at a time, in the same memory
 };
 
-/// Left panels of a block: packed one after the other where they are needed, or there already.
+/// Selects if left panels of a block are packed when they are needed, or have been kept.
 enum class Left { pack, kept };
 
-/// The contribution of a block of the inner dimension to a block of c. `a` begins at the block.
+/// Adds the contribution of a block of the inner dimension to a block of c. `a` begins at the block.
 void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Bf16Factor& a, Left how,
                const RightPanels& panels, bool accumulate, float* c, std::size_t stride, const Finish& finish) {
   PanelProducts products(kernels, a.transposed);
@@ -61,7 +61,7 @@ void add_block(const Bf16Kernels& kernels, const ProductShape& block, const Bf16
   }
 }
 
-/// c = or += a b. panels_of(p, o, inner, columns) makes the panels of the block of b that begins at row p, column o.
+/// c = or += a b. panels_of(p, o, inner, columns) returns the panels of the block of b that begins at row p, column o.
 template <class PanelsOf>
 void product(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, Accumulate accumulate, float* c,
              std::size_t stride, const Finish& finish, const PanelsOf& panels_of) {
@@ -84,7 +84,7 @@ void product(Bf16Unit unit, const ProductShape& shape, const Bf16Factor& a, Accu
   }
 }
 
-/// The same for rows that fit one left panel, and right panels that are there: each of these is read once.
+/// The same for rows that fit one left panel, with packed right panels. Each right panel is read once.
 void product_of_few_rows(const Bf16Kernels& kernels, const ProductShape& shape, const Bf16Factor& a,
                          const RightPanels& panels, Accumulate accumulate, float* c, std::size_t stride,
                          PanelOrder order) {

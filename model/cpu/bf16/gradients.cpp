@@ -8,16 +8,17 @@ namespace {
 
 /// Elements of d_y in a block: 512 KiB in bf16.
 constexpr std::size_t kMaxElements = std::size_t{256} << 10;
-/// Longer rows than kMaxOutputs are cut into parts. Their blocks have more rows, because each block adds to all of d_w.
+/// Rows longer than kMaxOutputs are split into parts. Their blocks have more rows, because each block adds to all of
+/// d_w.
 constexpr std::size_t kMaxOutputs = 1024, kMaxPart = 512, kMaxRowsOfParts = 768;
-/// Inputs whose panels are multiplied in one go, for the second-level cache.
+/// Inputs whose panels are multiplied together; they fit the second-level cache.
 constexpr std::size_t kInputs = 512;
-/// Smallest map that is worth waking threads, in multiply-adds of one of its products.
+/// Smallest map that uses several threads, in multiply-adds of one of its products.
 constexpr std::size_t kThreadingWork = 1'000'000;
 
 std::size_t whole_panels(std::size_t count) { return bf16_panels(count) * kBf16Panel; }
 
-/// Nearly equal blocks of whole panels.
+/// Returns the size of nearly equal blocks of whole panels.
 std::size_t block_of(std::size_t count, std::size_t most) {
   const std::size_t blocks = (count + most - 1) / most;
   return whole_panels((count + blocks - 1) / blocks);
@@ -26,13 +27,13 @@ std::size_t block_of(std::size_t count, std::size_t most) {
 std::size_t columns_of_block(std::size_t outputs) {
   return outputs <= kMaxOutputs ? whole_panels(outputs) : block_of(outputs, kMaxPart);
 }
-/// Rows are the inner dimension of the product that makes d_w.
+/// Returns the rows of a block. They are the inner dimension of the product that computes d_w.
 std::size_t rows_of_block(std::size_t rows, std::size_t outputs, std::size_t max_inner) {
   if (outputs > kMaxOutputs) return block_of(rows, kMaxRowsOfParts);
   return block_of(rows, std::min(max_inner, kMaxElements / whole_panels(outputs)));
 }
 
-/// Indices [begin, end), from a panel on.
+/// Indices [begin, end); begin is the start of a panel.
 struct Range {
   std::size_t begin, end;
   std::size_t count() const { return end - begin; }
@@ -75,7 +76,7 @@ class Gradients {
     }
   }
 
-  /// Some of the block's columns.
+  /// Packs some columns of the block.
   void pack(const Block& block, Range columns, const Prepare& prepare) const {
     const std::size_t panel = bf16_panel_elements(block.columns.count());
     const std::size_t next = bf16_panel_elements(block.rows.count());
@@ -92,7 +93,7 @@ class Gradients {
     }
   }
 
-  /// Panels of w^T for the block's columns.
+  /// Packs panels of w^T for the block's columns.
   void pack_weights(const Block& block, Range inputs) const {
     const std::size_t panel = bf16_panel_elements(block.columns.count());
     const Factor part{all_.w + inputs.begin * all_.outputs + block.columns.begin, all_.outputs, true};
@@ -100,7 +101,7 @@ class Gradients {
                       weights_ + inputs.begin / kBf16Panel * panel, panel);
   }
 
-  /// The block's part of d_x, for some of its rows and some inputs.
+  /// Adds the block's part of d_x, for some of its rows and some inputs.
   void add_to_d_x(const Block& block, Range rows, Range inputs, const Finish& finish) const {
     const std::size_t outputs = block.columns.count(), panel = bf16_panel_elements(outputs);
     const bool is_first = block.columns.begin == 0, is_last = block.columns.end == all_.outputs;
@@ -131,8 +132,8 @@ class Gradients {
     }
   }
 
-  /// The block's part of d_w, for some of its rows, which are inputs, and columns. `keeps`: the thread has the same
-  /// inputs of the same rows in every block, and packs them once.
+  /// Adds the block's part of d_w, for some inputs and some columns. keeps: the thread has the same inputs and rows in
+  /// every block, and packs them once.
   void add_to_d_w(const Block& block, Range inputs, Range columns, bool keeps) const {
     thread_local PanelMemory own;
     const std::size_t panel = bf16_panel_elements(block.rows.count());
@@ -163,10 +164,10 @@ class Gradients {
   const Bf16Kernels& kernels_;
   const Bf16Gradients& all_;
   std::size_t rows_, columns_;  ///< extents of a block
-  std::size_t inner_;           ///< inner elements of a block of the products that make d_x
+  std::size_t inner_;           ///< inner elements of a block of the products that compute d_x
   bool adds_;
   Bf16 *left_, *right_, *weights_;  ///< packed: a block as left and as right factor, and its columns' part of w^T
-  float* sums_ = nullptr;           ///< tiles of d_x, where several blocks of columns add to it
+  float* sums_ = nullptr;           ///< tiles of d_x, if several blocks of columns add to it
 };
 
 }  // namespace
@@ -181,7 +182,7 @@ void bf16_gradients(Bf16Unit unit, const Bf16Gradients& operands, Accumulate acc
                     work(Range{all.begin + begin, all.begin + end});
                   });
   };
-  // Threads share the inputs, of which each needs two panels at least, or else the rows and the outputs.
+  // Threads split the inputs if each gets at least two panels, else the rows and the outputs.
   const Range inputs{0, operands.inputs};
   const bool by_inputs = threads.size() == 1 || is_small || inputs.count() >= 2 * kBf16Panel * threads.size();
   const bool keeps = by_inputs && gradients.has_one_block_of_rows() && !gradients.has_one_block_of_columns();

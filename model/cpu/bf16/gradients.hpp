@@ -1,13 +1,13 @@
 /// \file
-/// Gradients of a linear map in bf16: the two products that share the gradient of its output. It goes from memory
-/// through the caches once: block by block it is prepared, rounded, and multiplied twice.
+/// Gradients of a linear map in bf16: the two products that share d_y, the gradient of its output. d_y is read from
+/// memory once: each block is prepared, rounded and multiplied twice while it is in the caches.
 ///
 ///   for columns of d_y, if rows are long:   pack w^T
 ///     for rows of d_y:                      prepare (bias, activation), pack the block as left and as right factor
 ///       d_x of these rows = or += block w^T
 ///       d_w of these columns = or += x^T block
 ///
-/// Sums are in ascending order over the inner dimension, as in bf16/gemm.hpp, and have the same bits.
+/// Sums run in ascending order over the inner dimension and have the same bits as in bf16/gemm.hpp.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ struct Bf16Gradients {
   Bf16Factor x;
   const float* w = nullptr;
   Bf16Factor d_y;
-  float* d_w = nullptr;            ///< nullptr: not wanted
-  float* d_x = nullptr;            ///< likewise
-  const TakeSums* take = nullptr;  ///< takes d_x instead
+  float* d_w = nullptr;            ///< nullptr: not computed
+  float* d_x = nullptr;            ///< nullptr: not computed, unless `take` is present
+  const TakeSums* take = nullptr;  ///< receives d_x instead of writing it
 };
 
-/// Called once for each part of d_y before it is read: rows [row, row + rows), columns [begin, end). The calls for one
-/// column come in the order of the rows, on one thread at a time.
+/// Callback for each part of d_y before it is read: rows [row, row + rows), columns [begin, end). Each part is prepared
+/// once. Calls for one column come in ascending order of rows, on one thread at a time.
 class Prepare {
  public:
   template <class Work>
@@ -49,9 +49,9 @@ class Prepare {
   void (*call_)(const void* context, std::size_t row, std::size_t rows, std::size_t begin, std::size_t end);
 };
 
-/// `accumulate` is about d_w; d_x is overwritten. `finish` gets parts of d_x, on several threads at once. No extent may
-/// be zero. Memory: a block of d_y twice (1.5 MiB), the part of w that its columns meet, and a block of x or, of up to
-/// 768 long rows, all of it, in bf16; with `take` and long rows also d_x in fp32.
+/// accumulate applies to d_w; d_x is overwritten. finish: receives parts of d_x, on several threads at once. No extent
+/// may be zero. Allocates in bf16: two copies of a block of d_y (1.5 MiB), the part of w for its columns, and a block
+/// of x (all of x for up to 768 long rows); with `take` and long rows also d_x in fp32.
 void bf16_gradients(Bf16Unit unit, const Bf16Gradients& operands, Accumulate accumulate, const Prepare& prepare,
                     const Finish& finish, PanelMemory& memory, ThreadPool& threads);
 

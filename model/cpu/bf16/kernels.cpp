@@ -8,7 +8,7 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Row `row` of a left panel whose first tile has `first` rows, in elements.
+/// Offset of row `row` in a left panel whose first tile has `first` rows, in elements.
 constexpr std::size_t row_offset(std::size_t row, std::size_t first) {
   return row < first ? row * kBf16Panel : kBf16Tile + (row - first) * kBf16Panel;
 }
@@ -38,7 +38,7 @@ void emulated_pack_right(const Bf16Factor& b, std::size_t inner, std::size_t col
   }
 }
 
-/// Sums of one row of 32.
+/// Sums of one row of 32 columns.
 using Sums = EmulatedSums<kBf16Panel>;
 
 LOCKSTEP_CLONES void emulated_avx512(std::size_t rows, std::size_t steps, const Bf16* a, const Bf16* b, float* c,

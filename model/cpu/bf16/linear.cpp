@@ -13,19 +13,19 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Smallest product worth waking a thread, in multiply-adds (about 20 us of one core).
+/// Smallest product that uses several threads, in multiply-adds (about 20 us of one core).
 constexpr std::size_t kThreadingWork = 10'000'000;
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 
-/// Rows of a tile, cut to its columns.
+/// Calls work for each row of a tile, cut to its columns.
 template <class Work>
 void for_runs(const SumsTile& tile, const Work& work) {
   if (tile.columns == kBf16Panel) return work(std::span(tile.sums, tile.rows * kBf16Panel));
   for (std::size_t i = 0; i < tile.rows; ++i) work(std::span(tile.sums + i * kBf16Panel, tile.columns));
 }
 
-/// The tile's place in a tensor becomes the sums; with a bias or is_relu, which only rounding has, as Bf16Rounding.
+/// Writes a tile of sums to its place in a tensor. bias and is_relu (see Bf16Rounding) need a tensor in bf16.
 void put(const Bf16Kernels& kernels, const SumsTile& tile, const Tensor& to, const float* bias = nullptr,
          bool is_relu = false) {
   const std::size_t columns = size(to.columns), first = tile.row * columns + tile.column;
@@ -44,7 +44,7 @@ void put(const Bf16Kernels& kernels, const SumsTile& tile, const Tensor& to, con
   }
 }
 
-/// The inverse: sums of a tile of the same place.
+/// The inverse: reads a tile from its place in a tensor.
 void get(const Tensor& from, const SumsTile& tile, float* sums) {
   const std::size_t columns = size(from.columns), first = tile.row * columns + tile.column;
   for (std::size_t i = 0; i < tile.rows; ++i) {
@@ -76,7 +76,8 @@ LOCKSTEP_INLINE void gradient_rows(const Bf16* y, Bf16* d_y, std::size_t rows, s
     Bf16* __restrict gradient = d_y;
     float* __restrict sums = d_bias;
     if constexpr (kActivation == Activation::relu) {
-      // Positive numbers are those of the bits 1 to 0x7F80: integers of 16 bits are twice as many in a register.
+      // Compares bits: positive numbers have bits 1 to 0x7F80. A register holds twice as many 16-bit integers as
+      // floats.
       for (std::size_t o = begin; o < end; ++o) {
         gradient[o] = static_cast<Bf16>(value[o] - 1) < 0x7F80 ? gradient[o] : Bf16{0};
       }
@@ -136,7 +137,7 @@ void bf16_linear_forward(const Bf16LinearForward& map, ThreadPool& threads, Bf16
   const Bf16Factor left(x, 0, inputs);
   const Factor right{w.elements<float>().data(), outputs};
   const std::size_t threshold = rows * inputs * outputs < kThreadingWork ? std::max(rows, outputs) + 1 : 2 * kBf16Panel;
-  // Each thread packs the factor that is not split: let it be the smaller one.
+  // Splits the larger extent, because each thread packs the factor that is not split.
   if (outputs > rows) {
     return threads.split(outputs, kBf16Panel, threshold, [&](std::size_t begin, std::size_t end) {
       bf16_product(unit, {rows, end - begin, inputs}, left, right.from(0, begin), {0, begin}, TakeSums(take));
@@ -163,7 +164,7 @@ void bf16_linear_backward(const Bf16LinearBackward& map, PanelMemory& memory, Th
     activation_gradient(activation, activation == Activation::none ? std::span<float>() : part(y), part(d_y), outputs,
                         begin, end, sums);
   };
-  // Several threads may share the rows, and a sum over them has one order.
+  // With several threads, rows are split among them, and a sum over rows must have a fixed order.
   const auto z_sums = d_z_sums.elements<float>();
   const bool adds_at_once = threads.size() == 1 && !z_sums.empty();
   const auto take = [&](const SumsTile& tile) {

@@ -1,5 +1,5 @@
 /// \file
-/// bf16 numbers as the CPU's instructions make and read them: the upper half of a float.
+/// bf16 numbers, the upper half of a float, with the rounding of the CPU's instructions.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace lockstep::model::cpu {
 
 using Bf16 = std::uint16_t;
 
-/// Rounds to nearest, ties to even. As in the instructions, denormal numbers become zero and a NaN stays one.
+/// Rounds to nearest, ties to even. Like the instructions, it turns denormal numbers into zero and keeps a NaN.
 LOCKSTEP_INLINE Bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
@@ -23,15 +23,15 @@ LOCKSTEP_INLINE Bf16 to_bf16(float value) {
 
 LOCKSTEP_INLINE float to_float(Bf16 value) { return std::bit_cast<float>(std::uint32_t{value} << 16); }
 
-/// Rounds `from`; `to` is as long, and is not `from`.
+/// Rounds `from` to `to`, which has the same length and does not overlap.
 void round_to_bf16(std::span<const float> from, std::span<Bf16> to);
 void round_to_bf16(std::span<const float> from, std::span<float> to);
-/// The inverse, exact.
+/// The inverse; exact.
 void widen(std::span<const Bf16> from, std::span<float> to);
 
 /// to[i] += x[i], rounded.
 void add_bf16(std::span<const Bf16> x, std::span<Bf16> to);
-/// The sum in double, in order.
+/// Returns the sum of squares in double, in the order of the elements.
 double sum_of_bf16_squares(std::span<const Bf16> x);
 
 }  // namespace lockstep::model::cpu

@@ -4,8 +4,8 @@
 
 namespace lockstep::model::cpu {
 
-// A factor whose rows lie across the panels is packed step by step through all panels: a panel needs 128 bytes of each
-// of its rows, which are often pages apart.
+// A factor whose rows run across the panels is packed step by step, through all panels: a panel needs only 128 bytes of
+// each row, and rows are often pages apart.
 
 void pack_left_panels(const Bf16Kernels& kernels, const Bf16Factor& a, std::size_t rows, std::size_t inner,
                       Bf16* panels) {
@@ -41,7 +41,7 @@ void PanelProducts::add(const ProductShape& shape, const Bf16* left, const Right
       multiply_(rows, steps, left, panel, to, stride, accumulate);
       continue;
     }
-    // The last columns: computes a panel beside c.
+    // For the last columns: computes a whole panel in `edge`.
     alignas(64) float edge[kBf16Panel * kBf16Panel] = {};
     for (std::size_t i = 0; accumulate && i < rows; ++i) std::copy_n(to + i * stride, columns, edge + i * kBf16Panel);
     multiply_(rows, steps, left, panel, edge, kBf16Panel, accumulate);
@@ -51,11 +51,11 @@ void PanelProducts::add(const ProductShape& shape, const Bf16* left, const Right
 
 void PanelProducts::add(const ProductShape& shape, const Bf16* left, const RightPanels& right, const Strip& strip) {
   thread_local PanelMemory memory;
-  // One block as long as both panels stay in the second-level cache: sums that wait for further blocks cost more.
+  // Uses one block as long as both panels fit the second-level cache: keeping sums for further blocks costs more.
   constexpr std::size_t kMaxInner = 2048;
   const std::size_t rows = shape.rows, count = bf16_panels(shape.columns);
   if (kernels_.begin != nullptr && prepared_ != rows) kernels_.begin(prepared_ = rows);
-  // With one block a tile is taken while the next one is computed, and both stay in the first-level cache.
+  // With one block, a tile is passed on while the next one is computed; both stay in the first-level cache.
   const bool keeps = strip.tiles != nullptr || shape.inner > kMaxInner;
   const std::size_t places = keeps ? count : std::min<std::size_t>(count, 2);
   float* const tiles =
