@@ -1,6 +1,6 @@
 /// \file
-/// The interface between training and the modes of agreement on the weights (--agree). Plan, engine and training loop
-/// reach a mode only through it. Each mode is a folder beside this file.
+/// The interface between training and the modes of agreement on the weights (--agree). Engine and training loop reach a
+/// mode only through it; the plan also checks the options by combinations.hpp. Each mode is a folder beside this file.
 #pragma once
 
 #include <cstddef>

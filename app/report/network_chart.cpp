@@ -65,14 +65,8 @@ void place(std::vector<Box>& boxes) {
     std::size_t first = 0;
     for (const std::size_t read : box.reads) box.row = std::max(box.row, boxes[read].row + 1);
     if (!box.reads.empty()) first = *box.reads.begin();
-    const auto is_free = [&](std::size_t column) {
-      for (std::size_t row = boxes[first].row + 1; row <= box.row; ++row) {
-        if (taken.contains({row, column}) && row == box.row) return false;
-      }
-      return true;
-    };
     box.column = boxes[first].column;
-    while (!is_free(box.column)) ++box.column;
+    while (taken.contains({box.row, box.column})) ++box.column;
     taken.insert({box.row, box.column});
   }
 }
