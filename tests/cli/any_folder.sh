@@ -16,27 +16,25 @@ expect grep -qx "run = $here/runs/a" runs/a/config.ini
 
 check "a run is evaluated from another folder"
 cd elsewhere
-run eval "$here/runs/a"
-expect_status 0; expect_out 'loss .* accuracy'
+succeeds eval "$here/runs/a"
+expect_out 'loss .* accuracy'
 
 check "and goes on from there, with nothing that differs"
-run train --resume --run "$here/runs/a" --steps 4
-expect_status 0; expect_out 'continuing after step 2'
+succeeds train --resume --run "$here/runs/a" --steps 4
+expect_out 'continuing after step 2'
 expect_no_out 'differ now:.*data'
 cd ..
 
 check "another spelling of the same folder is no other option"
-run train "${options[@]/#data/./data}" --steps 4 --run runs/a --resume
-expect_status 0; expect_no_out 'differ now'
+succeeds train "${options[@]/#data/./data}" --steps 4 --run runs/a --resume
+expect_no_out 'differ now'
 
 check "configurations with paths from the folder of the start still load"
 sed "s|$here/||" runs/a/config.ini >relative.ini
-run train --config relative.ini --steps 3 --run runs/b
-expect_status 0
+succeeds train --config relative.ini --steps 3 --run runs/b
 
 check "the plan says how it trains"
-run train "${options[@]}" --l2 0.01 --normalize range --dry-run
-expect_status 0
+succeeds train "${options[@]}" --l2 0.01 --normalize range --dry-run
 expect_out '^optimiser: adam, beta1 0.9, beta2 0.999, epsilon 1e-08$'
 expect_out '^learning rate: cosine, 0.001 to 0, warm-up over 1 step$'
 expect_out '^loss: softmax-cross-entropy, L2 0.01$'

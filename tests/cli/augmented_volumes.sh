@@ -27,9 +27,9 @@ common=(--x x --y mask --loss softmax-cross-entropy --no-tensorboard --progress 
 check "a mask moves with its volume: what a place tells of its class is learnt under all augmentations"
 for case in "cubes symmetries" "cubes pad=2,crop=5,symmetries" "boxes flip=dhw,pad=1" "boxes crop=5x3x5,symmetries" "images symmetries,pad=1" "images flip=h"; do
   read -r data how <<<"$case"
-  run -n 2 train --data $data.h5 --validation $data.h5 --model pixels.yaml "${common[@]}" --optimizer adam --learning-rate 0.1 --global-batch 8 --epochs 12 \
+  succeeds -n 2 train --data $data.h5 --validation $data.h5 --model pixels.yaml "${common[@]}" --optimizer adam --learning-rate 0.1 --global-batch 8 --epochs 12 \
     --augment "$how" --run runs/pixels
-  expect_status 0; expect_silence; rm -rf runs/kept; mv runs/pixels runs/kept
+  expect_silence; rm -rf runs/kept; mv runs/pixels runs/kept
   metric runs/kept validation accuracy | tail -n 1 | awk '{ exit !($2 > 0.93) }' || failed "$case: accuracy $(metric runs/kept validation accuracy | tail -n 1)"
 done
 
@@ -42,22 +42,22 @@ expect cmp one.h5 many.h5
 train_to many.h5 2 "${again[@]}"
 expect cmp one.h5 many.h5
 rm runs/here/checkpoints/step-0000000008.h5
-run -n 3 train "${again[@]}" --resume --run runs/here
-expect_status 0; expect_out 'continuing after step 4'
+succeeds -n 3 train "${again[@]}" --resume --run runs/here
+expect_out 'continuing after step 4'
 expect cmp one.h5 runs/here/checkpoints/step-0000000008.h5
 train_to other.h5 1 "${again[@]/symmetries/flip=dhw}"
 ! cmp -s one.h5 other.h5 || failed "turns change nothing"
-run info one.h5
-expect_status 0; expect_out 'pad=1,crop=5,symmetries,brightness=0.1'
+succeeds info one.h5
+expect_out 'pad=1,crop=5,symmetries,brightness=0.1'
 
 check "predictions and the exported graph see the central crop"
-run predict one.h5 --data cubes.h5 --x x --out classes.h5
-expect_status 0; expect_silence
+succeeds predict one.h5 --data cubes.h5 --x x --out classes.h5
+expect_silence
 python3 -c "
 import h5py
 with h5py.File('classes.h5') as f: assert f['class'].shape == (24, 5, 5, 5), f['class'].shape" || failed "shape of the predictions"
-run export one.h5 --out x.onnx
-expect_status 0; expect_file x.onnx
+succeeds export one.h5 --out x.onnx
+expect_file x.onnx
 if runtime=$(peer_python onnxruntime h5py numpy); then
   "$runtime" -c "
 import h5py, onnxruntime
@@ -69,12 +69,7 @@ assert got.shape == (*want.shape, 2) and (got.argmax(-1) != want).sum() <= 2, (g
 fi
 
 check "what is refused, in one sentence and by all ranks"
-refused() {
-  local words=$1
-  shift
-  run -n 2 train "${common[@]}" --model pixels.yaml --steps 2 --run runs/none "$@"
-  expect_error 2 "$words"
-}
+refused() { fails 2 "$1" -n 2 train "${common[@]}" --model pixels.yaml --steps 2 --run runs/none "${@:2}"; }
 refused 'volumes of 6 x 4 x 6: give crop=DEPTHxHEIGHTxWIDTH' --data boxes.h5 --augment crop=4x5
 refused 'images of 8 x 8: give crop=HEIGHTxWIDTH' --data images.h5 --augment crop=4x4x4
 refused 'one plane is no volume: a crop has a depth of 2 or more' --data boxes.h5 --augment crop=1x4x4

@@ -12,29 +12,22 @@ expect_file $file
 for n in 1 3; do
   check "of another network, $n ranks"
   picture runs/good >before
-  run -n $n "${train[@]}" --hidden 17 --steps 20 --run runs/good --resume
-  expect_error 1 '(16.*17|17.*16)'
+  fails 1 '(16.*17|17.*16)' -n $n "${train[@]}" --hidden 17 --steps 20 --run runs/good --resume
   picture runs/good >after; expect_same before after
   check "of another optimiser, $n ranks"
-  run -n $n train --data data --optimizer sgd --batch 50 --hidden 16 --steps 20 --run runs/good --resume
-  expect_error 1 'adam.*sgd'
+  fails 1 'adam.*sgd' -n $n train --data data --optimizer sgd --batch 50 --hidden 16 --steps 20 --run runs/good --resume
   check "of other data, $n ranks"
   [ -d other ] || pack_small other --seed 5
-  run -n $n train --data other --optimizer adam --learning-rate 0.01 --batch 50 --hidden 16 --steps 20 --run runs/good --resume
-  expect_error 1 'other'
+  fails 1 'other' -n $n train --data other --optimizer adam --learning-rate 0.01 --batch 50 --hidden 16 --steps 20 --run runs/good --resume
   check "cut short, $n ranks"
   head -c 3000 $file >short.h5
-  run -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume short.h5
-  expect_error 1 'short\.h5'; expect_no_file runs/r
+  fails 1 'short\.h5' -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume short.h5; expect_no_file runs/r
   check "not there, $n ranks"
-  run -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume none.h5
-  expect_error 1 'none\.h5'; expect_no_file runs/r
+  fails 1 'none\.h5' -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume none.h5; expect_no_file runs/r
   check "not a checkpoint, $n ranks"
-  run -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume data/train/shard-00000.h5
-  expect_error 1 'shard-00000\.h5'; expect_no_file runs/r
+  fails 1 'shard-00000\.h5' -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume data/train/shard-00000.h5; expect_no_file runs/r
   check "eval of a damaged one, $n ranks"
-  run -n $n eval short.h5
-  expect_error 1 'short\.h5'
+  fails 1 'short\.h5' -n $n eval short.h5
 done
 check "other data for eval that do not fit"
 must_run pack --format synthetic --samples 100 --features 9 --classes 5 --out narrow
@@ -85,13 +78,11 @@ python3 -c "
 import h5py
 with h5py.File('newer.h5', 'r+') as f:
     f.attrs['$version'] = f.attrs['$version'] + 9"
-run info newer.h5
-expect_error 1 'newer\.h5.*newer'
+fails 1 'newer\.h5.*newer' info newer.h5
 
 check "all checkpoints damaged: a resume says so and starts nothing over them"
 cp -r runs/good runs/damaged
 for f in runs/damaged/checkpoints/step-*.h5; do truncate -s 100 "$f"; done
 picture runs/damaged >before
-run -n 2 "${train[@]}" --hidden 16 --steps 20 --run runs/damaged --resume
-expect_error 1 'damaged'
+fails 1 'damaged' -n 2 "${train[@]}" --hidden 16 --steps 20 --run runs/damaged --resume
 picture runs/damaged >after; expect_same before after

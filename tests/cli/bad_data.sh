@@ -12,8 +12,7 @@ with h5py.File('$1', 'r+') as f:
     $2"; }
 
 check "a folder that is not there"
-run "${train[@]}"
-expect_error 1 'data'
+fails 1 'data' "${train[@]}"
 for n in 1 3; do
   refused() { run -n $n "${train[@]}" "$@"; }
   check "a folder that is not there, $n ranks"
@@ -56,21 +55,14 @@ check "a folder that one rank alone lacks"
 fresh
 mkdir -p here/0 here/1 here/2
 cp -r good here/0/data; cp -r good here/2/data
-cat >apart <<'END'
-#!/bin/sh
-cd "here/$OMPI_COMM_WORLD_RANK" && exec "$@"
-END
-chmod +x apart
-run -n 3 -w ./apart train --data data --optimizer sgd --steps 5
-expect_error 1 'rank 1.*data'
+script apart 'cd "here/$OMPI_COMM_WORLD_RANK" && exec "$@"'
+fails 1 'rank 1.*data' -n 3 -w ./apart train --data data --optimizer sgd --steps 5
 check "a shard that one rank alone lacks"
 cp -r good here/1/data; rm here/1/data/shard-00001.h5
-run -n 3 -w ./apart train --data data --optimizer sgd --steps 5
-expect_error 1 'rank 1.*shard-00001\.h5'
+fails 1 'rank 1.*shard-00001\.h5' -n 3 -w ./apart train --data data --optimizer sgd --steps 5
 check "a shard that is another on one rank"
 rm -rf here/1/data; pack_small here/1/data --seed 9
-run -n 3 -w ./apart train --data data --optimizer sgd --steps 5
-expect_error 1 'rank.* 1'
+fails 1 'rank.* 1' -n 3 -w ./apart train --data data --optimizer sgd --steps 5
 
 check "any flipped byte of the structure of a shard is noticed or harmless"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"  # libhdf5 loses memory over damaged metadata
@@ -107,18 +99,14 @@ with h5py.File("chunked.h5", "w") as f:
     f.create_dataset("images", data=x, chunks=(64, 2, 2), compression="gzip")
     f["labels"] = y
 END
-run -n 2 train --data plain.h5 --optimizer sgd --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/plain
-expect_status 0
-run -n 2 train --data chunked.h5 --optimizer sgd --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/chunked
-expect_status 0; expect grep -Eiq 'chunk' <(cat out err)
+succeeds -n 2 train --data plain.h5 --optimizer sgd --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/plain
+succeeds -n 2 train --data chunked.h5 --optimizer sgd --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/chunked
+expect grep -Eiq 'chunk' <(cat out err)
 metric runs/plain train loss >plain; metric runs/chunked train loss >chunked; expect_same plain chunked
 check "a dataset name that is not there"
-run train --data plain.h5 --optimizer sgd --x pictures --y labels --steps 1
-expect_error 1 'plain\.h5.*pictures'
+fails 1 'plain\.h5.*pictures' train --data plain.h5 --optimizer sgd --x pictures --y labels --steps 1
 check "packed samples without labels"
 printf 'a,b\n1,2\n3,4\n' >samples.csv
-run pack --x samples.csv --out unlabelled
-expect_status 0
-run -n 2 train --data unlabelled --optimizer sgd --model linear --steps 1 --run runs/unlabelled
-expect_error 2 'unlabelled has no labels.*--label-column'
+succeeds pack --x samples.csv --out unlabelled
+fails 2 'unlabelled has no labels.*--label-column' -n 2 train --data unlabelled --optimizer sgd --model linear --steps 1 --run runs/unlabelled
 [ ! -e runs/unlabelled ] || failed "a run folder was made"

@@ -8,8 +8,8 @@ rows() { awk -v way="$1" '$3 == "float32" && $5 == way' out; }
 
 for n in 1 2 3; do
   check "$n ranks on the CPU"
-  run -n $n bench all-reduce --device cpu --max 100000 --factor 10 --repeat 3 --csv rows.$n.csv --json rows.$n.json --svg $n.svg
-  expect_status 0; expect_silence
+  succeeds -n $n bench all-reduce --device cpu --max 100000 --factor 10 --repeat 3 --csv rows.$n.csv --json rows.$n.json --svg $n.svg
+  expect_silence
   ways="serial"
   [ $n = 1 ] || ways="ring shared-memory mpi"
   read -ra list <<<"$ways"
@@ -50,21 +50,20 @@ PYTHON
 done
 
 check "a world of one has one way to itself, and MPI's"
-run bench all-reduce --algorithms ring,mpi,shared-memory --max 64 --repeat 1
-expect_status 0; expect_silence
+succeeds bench all-reduce --algorithms ring,mpi,shared-memory --max 64 --repeat 1
+expect_silence
 [ "$(rows serial | wc -l) $(rows mpi | wc -l)" = "4 4" ] || failed "four rows each expected"
 
 check "one way alone"
-run -n 2 bench all-reduce --device cpu --algorithms ring --min 5 --max 5 --repeat 1 --warmup 0
-expect_status 0
+succeeds -n 2 bench all-reduce --device cpu --algorithms ring --min 5 --max 5 --repeat 1 --warmup 0
 [ "$(rows ring | wc -l)" = 1 ] || failed "one row expected"
 [ "$(grep -c float32 out)" = 1 ] || failed "no other row expected"
 expect_no_out "^fastest"
 
 check "the schedules of the ring beside each other"
-run -n 3 bench all-reduce --algorithms ring,doubling,halving,ring-only --all-reduce 4000,40000 --min 1000 --max 100000 --factor 10 \
+succeeds -n 3 bench all-reduce --algorithms ring,doubling,halving,ring-only --all-reduce 4000,40000 --min 1000 --max 100000 --factor 10 \
   --repeat 2 --json schedules.json
-expect_status 0; expect_silence
+expect_silence
 expect_out "^ring: by doubling up to 4000 bytes, by halving up to 40000 bytes, then by the ring"
 expect_out "^ring-only: by doubling up to 512 bytes, then by the ring"
 expect_out "^fastest on this network: --all-reduce [0-9]+,[0-9]+ \(by doubling up to "
@@ -79,42 +78,36 @@ assert all(row["wrong"] == 0 for row in rows)
 PYTHON
 
 check "the library's own sums under our watch, and which transport is best"
-run -n 3 bench all-reduce --algorithms ring,iallreduce,mpi --wire bf16 --max 300000 --factor 1000 --repeat 2 --json own.json
-expect_status 0; expect_silence
+succeeds -n 3 bench all-reduce --algorithms ring,iallreduce,mpi --wire bf16 --max 300000 --factor 1000 --repeat 2 --json own.json
+expect_silence
 expect_out "^iallreduce: MPI_Iallreduce of .*MPI"
 expect_out "^fastest for gradients: --transport (ring|mpi) \([0-9.]+ times as fast as (ring|mpi)[;)]"
 [ "$(grep '"way":"iallreduce"' own.json | grep '"wire":"fp32"' | grep '"transport":"mpi"' | grep -c '"wrong":0,')" = 3 ] ||
   failed "rows of iallreduce"
 
 check "a bound needs a link to cross"
-run -n 2 bench all-reduce --link-gbps 10 --max 8 --repeat 1
-expect_status 0; expect_out "^bound: none, all ranks are on one host"
+succeeds -n 2 bench all-reduce --link-gbps 10 --max 8 --repeat 1
+expect_out "^bound: none, all ranks are on one host"
 expect_no_out "\(%\)"
 
 check "rounded on the way, and right all the same"
-run -n 3 bench all-reduce --wire bf16 --max 100000 --factor 10 --repeat 1 --json bf16.json
-expect_status 0; expect_silence; expect_out "^wire: bf16 by ring, else fp32"
+succeeds -n 3 bench all-reduce --wire bf16 --max 100000 --factor 10 --repeat 1 --json bf16.json
+expect_silence; expect_out "^wire: bf16 by ring, else fp32"
 [ "$(grep -c '"wire":"bf16"' bf16.json) $(grep -c '"wire":"fp32"' bf16.json)" = "6 12" ] || failed "wires in the JSON"
 ! grep -qv '"wrong":0' bf16.json || failed "wrong elements"
 
 check "usage"
-run bench all-reduce --min 7 --max 6
-expect_error 2 "--min 7 is more than --max 6"
-run bench all-reduc
-expect_error 2 "bench all-reduce"
-run bench all-reduce --algorithms ring,mpu
-expect_error 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi, iallreduce, nccl, doubling, halving and ring-only; did you mean mpi"
-run bench all-reduce --algorithms nccl --device cpu
-expect_error 2 "--algorithms nccl is between GPUs"
-run bench all-reduce --csv rows --svg rows
-expect_error 2 "--csv and --svg are both rows"
+fails 2 "--min 7 is more than --max 6" bench all-reduce --min 7 --max 6
+fails 2 "bench all-reduce" bench all-reduc
+fails 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi, iallreduce, nccl, doubling, halving and ring-only; did you mean mpi" \
+  bench all-reduce --algorithms ring,mpu
+fails 2 "--algorithms nccl is between GPUs" bench all-reduce --algorithms nccl --device cpu
+fails 2 "--csv and --svg are both rows" bench all-reduce --csv rows --svg rows
 check "a file that cannot be written"
 for file in csv json svg; do
-  run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file nowhere/rows
-  expect_error 1 "cannot write nowhere/rows: No such file"
+  fails 1 "cannot write nowhere/rows: No such file" -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file nowhere/rows
   expect_no_out float32  # before anything is timed
-  run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file /dev/full
-  expect_error 1 "/dev/full: No space left"
+  fails 1 "/dev/full: No space left" -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file /dev/full
 done
 check "an interrupted benchmark leaves the rows that it has shown"
 start bench all-reduce --device cpu --max 67108864 --repeat 10000 --csv part.csv --json part.json
@@ -156,10 +149,7 @@ expect_err "rank 0 .* has waited in MPI_Allreduce of 1048576 floats for [0-9.]* 
 
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   check "GPUs where there is none"
-  run -n 2 bench all-reduce --device gpu
-  expect_error 1 "--device gpu: .*(GPU|CUDA)"
-  run bench all-reduce --device gpu
-  expect_error 1 "--device gpu: .*(GPU|CUDA)"
-  run -n 2 bench all-reduce --algorithms ring,nccl
-  expect_error 1 "--algorithms nccl needs a GPU for every rank"
+  fails 1 "--device gpu: .*(GPU|CUDA)" -n 2 bench all-reduce --device gpu
+  fails 1 "--device gpu: .*(GPU|CUDA)" bench all-reduce --device gpu
+  fails 1 "--algorithms nccl needs a GPU for every rank" -n 2 bench all-reduce --algorithms ring,nccl
 fi

@@ -6,8 +6,8 @@ mkdir disk
 for way in "1 1" "2 1" "3 2" "3 3"; do
   read -r n writers <<<"$way"
   check "$n ranks, $writers of them write"
-  run -n $n bench checkpoint --checkpoint-writers $writers --state-mb 2 --optimizer adam --repeat 2 --folder disk --csv rows.csv --json rows.json
-  expect_status 0; expect_silence
+  succeeds -n $n bench checkpoint --checkpoint-writers $writers --state-mb 2 --optimizer adam --repeat 2 --folder disk --csv rows.csv --json rows.json
+  expect_silence
   expect_out "^1\.9 MiB of state \(linear [0-9]+-[0-9]+, adam\) in disk; $n ranks?, $writers writers?; 2 of each, in turn"
   expect_out '^write and fsync( +[0-9.]+){4} +- +-$'
   expect_out '^checkpoint beside steps( +[0-9.]+){6}$'
@@ -26,10 +26,9 @@ PYTHON
 done
 
 check "the state of a network"
-run -n 2 bench checkpoint --state-mb 0 --model gpt --layers 1 --width 16 --heads 2 --context 8 --outputs 20 --optimizer adamw --repeat 1 --folder disk
-expect_status 0; expect_out ' of state \(gpt .*, adamw\)'
+succeeds -n 2 bench checkpoint --state-mb 0 --model gpt --layers 1 --width 16 --heads 2 --context 8 --outputs 20 --optimizer adamw --repeat 1 --folder disk
+expect_out ' of state \(gpt .*, adamw\)'
 
 check "a folder that cannot be made"
 touch file
-run -n 2 bench checkpoint --state-mb 1 --repeat 1 --folder file
-expect_error 1 'cannot create the folder file/'
+fails 1 'cannot create the folder file/' -n 2 bench checkpoint --state-mb 1 --repeat 1 --folder file

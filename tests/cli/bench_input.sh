@@ -7,8 +7,8 @@ options=(--data data --batch 32 --steps 30 --repeat 2)
 
 for n in 1 2 3; do
   check "$n ranks"
-  run -n $n bench input "${options[@]}" --compute-ms 0.1 --csv rows.$n.csv --json rows.$n.json
-  expect_status 0; expect_silence
+  succeeds -n $n bench input "${options[@]}" --compute-ms 0.1 --csv rows.$n.csv --json rows.$n.json
+  expect_silence
   expect_out "600 samples in 3 files.*$n ranks?, global batches of $((32 * n)); 2 parts of 30 steps"
   expect_out '^page cache on '
   expect_out '^raw reads +[0-9,]+ +[0-9.]+ '; expect_out '^training order +[0-9,]+ '
@@ -33,25 +33,22 @@ PYTHON
 done
 
 check "cold"
-run -n 2 bench input --data data --batch 32 --repeat 1 --cold
-expect_status 0
+succeeds -n 2 bench input --data data --batch 32 --repeat 1 --cold
 expect_out '2 ranks, global batches of 64; 1 part of 10 steps'  # an epoch rather than 256 MiB
 expect_out 'page cache on .*when asked to forget|what the page cache holds is not known'
 
 check "tokens, in streams"
 seq 1 3000 >text
 must_run pack --x text --format text --out corpus
-run -n 2 bench input --data corpus --model lstm --unroll 5 --batch 4 --steps 20 --repeat 1
-expect_status 0; expect_out '^training order +[0-9,]+ '
+succeeds -n 2 bench input --data corpus --model lstm --unroll 5 --batch 4 --steps 20 --repeat 1
+expect_out '^training order +[0-9,]+ '
 
 check "usage"
-run bench input
-expect_error 2 "--data is missing"
+fails 2 "--data is missing" bench input
 run bench input --data data --model gpt
 expect_status 1; expect_err 'token'
 check "data that is not there, and data that goes away"
-run -n 2 bench input --data nowhere
-expect_error 1 "nowhere"
+fails 1 "nowhere" -n 2 bench input --data nowhere
 start -n 2 bench input --data data --batch 32 --steps 100000 --repeat 1000
 wait_for 30 grep -q 'page cache' out
 sleep 0.2
@@ -59,6 +56,5 @@ truncate -s 4000 data/shard-00001.h5
 finish 60
 expect_status 1; expect_err "data/shard-00001.h5.*has become shorter"  # a line for each rank that saw it
 check "a file that cannot be written"
-run -n 2 bench input "${options[@]}" --csv nowhere/rows.csv
-expect_error 1 "nowhere/rows.csv"
+fails 1 "nowhere/rows.csv" -n 2 bench input "${options[@]}" --csv nowhere/rows.csv
 expect_no_out 'page cache'

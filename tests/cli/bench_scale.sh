@@ -31,9 +31,9 @@ PYTHON
 
 for transport in shared-memory ring; do
   check "three ranks, $transport"
-  run -n 3 bench scale "${small[@]}" --transport $transport --repeat 3 --rounds 2 \
+  succeeds -n 3 bench scale "${small[@]}" --transport $transport --repeat 3 --rounds 2 \
     --csv scale.csv --json scale.json --svg scale.svg
-  expect_status 0; expect_silence
+  expect_silence
   expect_out "^2 ranks: $(hostname) \(ranks 0-1\)$"
   expect_out "^weak scaling: 12 samples per rank and step$"
   expect_out "^strong scaling: 12 samples per step$"
@@ -46,46 +46,40 @@ for transport in shared-memory ring; do
 done
 
 check "worlds of the user's choice, one kind of scaling"
-run -n 3 bench scale "${small[@]}" --worlds 3,2 --scaling strong --global-batch 24 --repeat 2 --rounds 1
-expect_status 0; expect_no_out "^weak"
+succeeds -n 3 bench scale "${small[@]}" --worlds 3,2 --scaling strong --global-batch 24 --repeat 2 --rounds 1
+expect_no_out "^weak"
 expect_out "^strong scaling: 24 samples per step$"; expect_out "^At 3 ranks"; expect_no_out "^At [12] rank"
 check "one rank"
-run bench scale "${small[@]}" --repeat 2 --rounds 1
-expect_status 0; expect_silence; expect_out "nothing to be compared with"
+succeeds bench scale "${small[@]}" --repeat 2 --rounds 1
+expect_silence; expect_out "nothing to be compared with"
 
 check "real data"
 pack_small data
-run -n 2 bench scale --device cpu --input data --data data --hidden 16 --batch 12 --warmup 1 --repeat 3 --rounds 1 \
+succeeds -n 2 bench scale --device cpu --input data --data data --hidden 16 --batch 12 --warmup 1 --repeat 3 --rounds 1 \
   --json scale.json
-expect_status 0; rows scale.json 1 2
+rows scale.json 1 2
 check "a batch larger than the data"
-run -n 2 bench scale --device cpu --input data --data data --hidden 16 --batch 400 --repeat 1 --rounds 1
-expect_error 2 "a step of 800 samples on 2 ranks, and data has 600"
+fails 2 "a step of 800 samples on 2 ranks, and data has 600" \
+  -n 2 bench scale --device cpu --input data --data data --hidden 16 --batch 400 --repeat 1 --rounds 1
 check "data that is not there: said by all, though one rank alone looks"
-run -n 2 bench scale --device cpu --input data --data nowhere --worlds 1 --repeat 1
-expect_error 1 "nowhere"
+fails 1 "nowhere" -n 2 bench scale --device cpu --input data --data nowhere --worlds 1 --repeat 1
 
 check "more ranks than samples"
-run -n 3 bench scale "${small[@]}" --global-batch 2 --repeat 1
-expect_error 2 "3 ranks cannot share 2 samples: give a --global-batch of at least 3, fewer --worlds, or --scaling weak"
+fails 2 "3 ranks cannot share 2 samples: give a --global-batch of at least 3, fewer --worlds, or --scaling weak" \
+  -n 3 bench scale "${small[@]}" --global-batch 2 --repeat 1
 check "a world larger than the job"
-run -n 2 bench scale "${small[@]}" --worlds 1,4
-expect_error 2 "--worlds: 4 ranks of 2: start the job with more"
+fails 2 "--worlds: 4 ranks of 2: start the job with more" -n 2 bench scale "${small[@]}" --worlds 1,4
 check "a file that cannot be written is told of before anything is timed"
-run -n 2 bench scale "${small[@]}" --svg nowhere/scale.svg
-expect_error 1 "cannot write nowhere/scale.svg"; expect_no_out "ms"
+fails 1 "cannot write nowhere/scale.svg" -n 2 bench scale "${small[@]}" --svg nowhere/scale.svg; expect_no_out "ms"
 check "a loss that is not finite ends the ranks that wait, too"
-run -n 2 bench scale "${small[@]}" --worlds 1 --learning-rate 1e30 --repeat 50
-expect_error 1 "not finite"
+fails 1 "not finite" -n 2 bench scale "${small[@]}" --worlds 1 --learning-rate 1e30 --repeat 50
 
 # Rank 1 gets a fifth of its time: whenever it has had 4 ms of a processor, it is stopped for four times as long as that
 # took, on a busy machine longer than on a quiet one.
-cat >slow_rank_1 <<'END'
-#!/bin/sh
+script slow_rank_1 <<'END'
 [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || "$PYTHON" slow_down.py $$ >/dev/null 2>&1 </dev/null &
 exec "$@"
 END
-chmod +x slow_rank_1
 cat >slow_down.py <<'END'
 import os, signal, sys, time
 pid = int(sys.argv[1])
@@ -122,11 +116,10 @@ done
 check "the ranks that wait outlast the deadline"
 # Four deadlines of work at the pace of this machine, now.
 long=(--device cpu --hidden 512,512 --batch 2048 --worlds 1 --scaling weak --warmup 1 --rounds 1)
-run -n 2 bench scale "${long[@]}" --repeat 3 --json pace.json
-expect_status 0
+succeeds -n 2 bench scale "${long[@]}" --repeat 3 --json pace.json
 repeats=$(python3 -c 'import json; print(max(3, round(12000 / json.loads(open("pace.json").readline())["step_ms"])))')
-run -n 2 bench scale "${long[@]}" --repeat "$repeats" --deadline 3
-expect_status 0; expect_silence
+succeeds -n 2 bench scale "${long[@]}" --repeat "$repeats" --deadline 3
+expect_silence
 for victim in 0 1; do
   check "rank $victim is killed while rank 0 works and rank 1 waits"
   start -n 2 bench scale --device cpu --hidden 512,512 --batch 512 --worlds 1 --repeat 100000

@@ -7,8 +7,8 @@ small=(--device cpu --features 784 --hidden 64,64 --batch 8 --warmup 2 --repeat 
 
 for n in 1 3; do
   check "$n ranks"
-  run -n $n bench step "${small[@]}" --json step.json
-  expect_status 0; expect_silence
+  succeeds -n $n bench step "${small[@]}" --json step.json
+  expect_silence
   expect_out "^time +compute [0-9.]+ %  exposed communication [0-9.]+ %  input [0-9.]+ %  host"
   expect_out "^roofline +[0-9.]+ ms per step: "
   [ $n = 1 ] || expect_out "^all-reduce +[0-9.]+ ms per step in all, [0-9.]+ ms of it exposed; "
@@ -26,8 +26,8 @@ PYTHON
 done
 
 check "without the matrix product of the roofline"
-run -n 1 bench step "${small[@]}" --no-roof --json step.json
-expect_status 0; expect_silence
+succeeds -n 1 bench step "${small[@]}" --no-roof --json step.json
+expect_silence
 expect_out "^step "; expect_no_out "roofline"
 python3 - <<'PYTHON' || failed "the JSON"
 import json
@@ -36,23 +36,21 @@ assert step["step_ms"] > 0 and step["roof_flops"] is None and step["roofline_ms"
 PYTHON
 
 check "buckets of the user's size, on the ring"
-run -n 2 bench step "${small[@]}" --transport ring --bucket-size 5000 --json step.json
-expect_status 0
+succeeds -n 2 bench step "${small[@]}" --transport ring --bucket-size 5000 --json step.json
 expect_out "^buckets +[2-9] buckets \([0-9.]+ KiB to [0-9.]+ KiB\), .*as asked for$"
 check "sums of the MPI library, which travel in full"
-run -n 2 bench step "${small[@]}" --transport mpi
-expect_status 0; expect_silence
-run -n 2 bench step "${small[@]}" --transport mpi --wire bf16
-expect_error 2 "--transport mpi sums in full: take one of --transport mpi and --wire bf16"
+succeeds -n 2 bench step "${small[@]}" --transport mpi
+expect_silence
+fails 2 "--transport mpi sums in full: take one of --transport mpi and --wire bf16" -n 2 bench step "${small[@]}" --transport mpi --wire bf16
 
 check "half the bytes, on the ring"
-run -n 2 bench step "${small[@]}" --transport ring --wire bf16
-expect_status 0; expect_silence
+succeeds -n 2 bench step "${small[@]}" --transport ring --wire bf16
+expect_silence
 
 check "other sizes beside the rule's"
-run -n 2 bench step --device cpu --hidden 512,256 --batch 8 --warmup 2 --repeat 5 --transport ring --sweep-buckets \
+succeeds -n 2 bench step --device cpu --hidden 512,256 --batch 8 --warmup 2 --repeat 5 --transport ring --sweep-buckets \
   --json step.json
-expect_status 0; expect_silence
+expect_silence
 expect_out "^ +by the rule "
 expect_out "^ +262,144 "
 expect_out "^the rule's (buckets are the best of these|step takes [0-9.]+ % longer than with --bucket-size [0-9]+)"
@@ -66,5 +64,4 @@ assert sweep[1]["buckets"] == 1 or sweep[0]["buckets"] == 1  # one bucket holds 
 assert all(row["step_ms"] > 0 and row["largest_bucket"] > 0 for row in sweep)
 PYTHON
 check "a file that cannot be written is told of before anything is timed"
-run -n 2 bench step "${small[@]}" --json nowhere/step.json
-expect_error 1 "cannot write nowhere/step.json"; expect_no_out "ms"
+fails 1 "cannot write nowhere/step.json" -n 2 bench step "${small[@]}" --json nowhere/step.json; expect_no_out "ms"

@@ -56,58 +56,48 @@ for case in "three balanced-accuracy" "three f1-macro" "three roc-auc" "two roc-
   read -r data by <<<"$case"
   check "$by of $data: the same at one, two and three ranks, and what its definition says"
   for n in 1 2 3; do
-    run -n $n train --data $data.h5 --validation $data-test.h5 "${options[@]}" --steps 40 --best-by $by --run runs/$data-$by-$n
-    expect_status 0
+    succeeds -n $n train --data $data.h5 --validation $data-test.h5 "${options[@]}" --steps 40 --best-by $by --run runs/$data-$by-$n
     metric runs/$data-$by-$n validation "$(key $by)" >$n.txt
   done
   expect cmp 1.txt 2.txt; expect cmp 1.txt 3.txt
   [ "$(wc -l <1.txt)" = 5 ] || failed "validations without the metric"
   rm -f p.h5
-  run -n 2 predict runs/$data-$by-2 --checkpoint latest --data $data-test.h5 --out p.h5
-  expect_status 0
+  succeeds -n 2 predict runs/$data-$by-2 --checkpoint latest --data $data-test.h5 --out p.h5
   said=$(tail -n 1 1.txt | cut -d ' ' -f 2) expected=$("$python" metric_of.py $by p.h5)
   "$python" -c "assert abs($said - $expected) < 1e-12" || failed "$said, and by its definition $expected"
   best=$(sort -s -k2,2gr 1.txt | head -n 1 | cut -d ' ' -f 2)
   linked=$(readlink runs/$data-$by-2/checkpoints/best | sed 's/step-0*//; s/[.]h5//')
   grep -q "^$linked $best$" 1.txt || failed "best is step $linked, the metric says $(cat 1.txt)"
-  run -n 3 eval runs/$data-$by-2 --data $data-test.h5 --json e.json
-  expect_status 0
+  succeeds -n 3 eval runs/$data-$by-2 --data $data-test.h5 --json e.json
   grep -q "\"$(key $by)\":$best" e.json || failed "eval says $(cat e.json), the run $best"
 done
 
 check "lines, the table at the end, report and info say the metric"
-run -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --steps 40 --best-by balanced-accuracy --run runs/shown
-expect_status 0
+succeeds -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --steps 40 --best-by balanced-accuracy --run runs/shown
 expect_out '^validation at step 8: loss [0-9.]+  accuracy [0-9.]+ %  balanced accuracy [0-9.]+ %  \(157 samples\)'
 expect_out '^ +step +loss +balanced accuracy$'
-run info runs/shown
-expect_status 0; expect_out 'balanced_accuracy 0\.[0-9]+'
-run report runs/shown
-expect_status 0
+succeeds info runs/shown
+expect_out 'balanced_accuracy 0\.[0-9]+'
+succeeds report runs/shown
 
 check "by the loss: the smaller is better, for the link, patience and the target"
-run -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --best-by loss --target-metric 0.7 --steps 400 --run runs/loss
-expect_status 0; expect_out '^target reached at step'
+succeeds -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --best-by loss --target-metric 0.7 --steps 400 --run runs/loss
+expect_out '^target reached at step'
 tail -n 1 <(metric runs/loss validation loss) | cut -d ' ' -f 2 | xargs -I{} "$python" -c 'assert {} <= 0.7' || failed "not reached"
-run -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --best-by roc-auc --patience 2 --min-delta 1 --steps 400 --run runs/patient
-expect_status 0; expect_out '^no improvement in 2 validations at step 24'
+succeeds -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --best-by roc-auc --patience 2 --min-delta 1 --steps 400 --run runs/patient
+expect_out '^no improvement in 2 validations at step 24'
 
 check "a run that goes on by another metric looks for its best in the validations so far"
-run -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --steps 40 --best-by loss --run runs/other
-expect_status 0
-run -n 2 train --resume --run runs/other --best-by accuracy --steps 48
-expect_status 0
+succeeds -n 2 train --data three.h5 --validation three-test.h5 "${options[@]}" --steps 40 --best-by loss --run runs/other
+succeeds -n 2 train --resume --run runs/other --best-by accuracy --steps 48
 best=$(metric runs/other validation accuracy | sort -s -k2,2gr | head -n 1 | cut -d ' ' -f 2)
-run info "$(newest_checkpoint runs/other)"
-expect_status 0; expect_out "best so far +$("$python" -c "print('%.6g' % $best)" | sed 's/[.]/[.]/')"
+succeeds info "$(newest_checkpoint runs/other)"
+expect_out "best so far +$("$python" -c "print('%.6g' % $best)" | sed 's/[.]/[.]/')"
 
 check "what is refused"
 ranks=2
 refused() {
-  local code=$1 words=$2
-  shift 2
-  run -n $ranks train "${options[@]}" --steps 40 --run runs/none "$@"
-  expect_error "$code" "$words"
+  fails "$1" "$2" -n $ranks train "${options[@]}" --steps 40 --run runs/none "${@:3}"
   ranks=1  # the first on two
 }
 refused 2 "--best-by mean-absolute-error is no metric of classes: give auto, loss, accuracy, balanced-accuracy, f1-macro, roc-auc" --data three.h5 --validation three-test.h5 --best-by mean-absolute-error
@@ -117,5 +107,5 @@ refused 2 "--best-by needs validation data" --data three.h5 --best-by roc-auc
 ranks=2
 refused 1 "--best-by roc-auc: ROC AUC is not defined where all samples are of one class, as in one-class.h5: give another metric" --data three.h5 --validation one-class.h5 --best-by roc-auc
 check "eval of samples of one class says that the metric is not defined there"
-run eval runs/three-roc-auc-1 --data one-class.h5
-expect_status 0; expect_err "ROC AUC is not defined: all samples of one-class.h5 are of one class"
+succeeds eval runs/three-roc-auc-1 --data one-class.h5
+expect_err "ROC AUC is not defined: all samples of one-class.h5 are of one class"

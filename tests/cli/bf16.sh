@@ -21,18 +21,16 @@ check "its loss is close to that of fp32"
 train_to fp32.h5 1 $mlp
 metric runs/here train loss >fp32
 metric runs/bf16 train loss >bf16
-paste fp32 bf16 | awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 0.02 * $2) bad = 1 } END { exit bad || NR == 0 }' ||
-  failed "the losses are $(paste -s -d ' ' fp32) and $(paste -s -d ' ' bf16)"
+expect_near fp32 bf16 0.02
 
 check "the same bytes again, with two threads, and after a resume"
 train_to again.h5 1 $mlp $emulated
 cmp bf16.h5 again.h5 || failed "a second run"
 rm runs/here/checkpoints/step-0000000060.h5
-run train --resume --run runs/here
-expect_status 0; expect_out 'continuing after step 30'; expect_out '^precision: bf16 by an emulation of AVX512-BF16$'
+succeeds train --resume --run runs/here
+expect_out 'continuing after step 30'; expect_out '^precision: bf16 by an emulation of AVX512-BF16$'
 expect cmp bf16.h5 runs/here/checkpoints/step-0000000060.h5
-run train $mlp $emulated --threads 2 --run runs/threads
-expect_status 0
+succeeds train $mlp $emulated --threads 2 --run runs/threads
 metric runs/threads train loss | cmp -s - bf16 || failed "two threads"
 check "the same bytes at any number of ranks, where they are asked for"
 train_to one.h5 1 $mlp $emulated --reproducible
@@ -40,8 +38,8 @@ train_to three.h5 3 $mlp $emulated --reproducible
 cmp one.h5 three.h5 || failed "three ranks"
 check "fp32 goes on with a checkpoint of bf16"
 rm runs/here/checkpoints/step-0000000060.h5
-run -n 3 train --resume --run runs/here --precision fp32
-expect_status 0; expect_no_out '^precision: bf16'
+succeeds -n 3 train --resume --run runs/here --precision fp32
+expect_no_out '^precision: bf16'
 
 for network in "--model cnn --data images.h5 --augment crop=16,flip --learning-rate 0.01" \
   "--model resnet --depth 20 --data images.h5 --learning-rate 0.02" \
@@ -55,15 +53,15 @@ for network in "--model cnn --data images.h5 --augment crop=16,flip --learning-r
   cmp one.h5 two.h5 || failed "a second run has other bytes"
 done
 check "eval in bf16"
-run eval runs/here --data text --precision bf16 --bf16-unit emulated-amx --device cpu
-expect_status 0; expect_out '^precision: bf16 by an emulation of AMX$'
+succeeds eval runs/here --data text --precision bf16 --bf16-unit emulated-amx --device cpu
+expect_out '^precision: bf16 by an emulation of AMX$'
 
 has() { grep -qw "$1" /proc/cpuinfo; }
 check "instructions that are not there are refused by every rank, with what to do"
 for pair in avx512:avx512_bf16 amx:amx_bf16; do
   has "${pair#*:}" && continue
-  run -n 2 train $mlp --precision bf16 --bf16-unit "${pair%:*}" --run runs/none
-  expect_error 2 "--precision bf16 --bf16-unit ${pair%:*}: this processor has no .*; give --precision fp32, or --bf16-unit emulated-avx512"
+  fails 2 "--precision bf16 --bf16-unit ${pair%:*}: this processor has no .*; give --precision fp32, or --bf16-unit emulated-avx512" \
+    -n 2 train $mlp --precision bf16 --bf16-unit "${pair%:*}" --run runs/none
   expect_no_file runs/none
 done
 check "the fastest instructions, or a refusal with a reason"
@@ -82,9 +80,6 @@ if has avx512_bf16; then
   expect_same_tensors bf16.h5 own.h5 6
 fi
 check "usage"
-run train $mlp --bf16-unit avx512
-expect_error 2 "--bf16-unit has an effect only with --precision bf16"
-run train $mlp --precision bf16 --bf16-unit avx
-expect_error 2 "--bf16-unit: avx is not one of"
-run train $mlp --precision tf32
-expect_error 2 "--precision tf32 needs a GPU"
+fails 2 "--bf16-unit has an effect only with --precision bf16" train $mlp --bf16-unit avx512
+fails 2 "--bf16-unit: avx is not one of" train $mlp --precision bf16 --bf16-unit avx
+fails 2 "--precision tf32 needs a GPU" train $mlp --precision tf32

@@ -31,8 +31,7 @@ END
 cc -shared -fPIC -o slow_disk.so slow_disk.c -ldl 2>cc.err || skip_all "no C compiler: $(head -n 1 cc.err)"
 # Sanitizers must be loaded first unless told otherwise.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
-printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/slow_disk.so" >preloaded
-chmod +x preloaded
+script preloaded "LD_PRELOAD=$work/slow_disk.so exec \"\$@\""
 # slow_disk HELD_UP REFUSED run|start ARGUMENTS...
 slow_disk() {
   local held_up=$1 refused=$2 how=$3
@@ -63,17 +62,16 @@ stops_after_step_20() {
 }
 
 check "the plan counts the copy"
-run -n 2 "${options[@]}" --steps 60 --dry-run
-expect_status 0; expect_out '^checkpoints: rank 0 keeps a copy of the state, [0-9.]+ [KM]iB'
+succeeds -n 2 "${options[@]}" --steps 60 --dry-run
+expect_out '^checkpoints: rank 0 keeps a copy of the state, [0-9.]+ [KM]iB'
 
 check "the plan counts what each of several writers copies"
-run -n 3 "${options[@]}" --steps 60 --dry-run --checkpoint-writers 2
-expect_status 0; expect_out '^checkpoints: 2 ranks keep a copy of a part of the state each, [0-9.]+ [KM]iB'
-run -n 3 "${options[@]}" --steps 60 --dry-run --shard-optimizer
-expect_status 0; expect_out '^checkpoints: 3 ranks keep a copy'
+succeeds -n 3 "${options[@]}" --steps 60 --dry-run --checkpoint-writers 2
+expect_out '^checkpoints: 2 ranks keep a copy of a part of the state each, [0-9.]+ [KM]iB'
+succeeds -n 3 "${options[@]}" --steps 60 --dry-run --shard-optimizer
+expect_out '^checkpoints: 3 ranks keep a copy'
 
-run -n 2 "${options[@]}" --steps 60 --run runs/whole
-expect_status 0
+succeeds -n 2 "${options[@]}" --steps 60 --run runs/whole
 
 check "training goes on while a checkpoint is written, and the next one waits for it"
 rm -f gate
@@ -102,8 +100,8 @@ finish 30
 [ "$status" != 0 ] || failed "exit 0 though killed"
 expect_file runs/killed/checkpoints/step-0000000020.h5
 expect_no_file runs/killed/checkpoints/step-0000000040.h5
-run -n 2 "${options[@]}" --steps 60 --run runs/killed --resume
-expect_status 0; expect_out 'continuing after step 20'
+succeeds -n 2 "${options[@]}" --steps 60 --run runs/killed --resume
+expect_out 'continuing after step 20'
 same_at 60 runs/whole runs/killed
 [ -z "$(find runs/killed/checkpoints -name '*.tmp')" ] || failed "left behind: $(ls -A runs/killed/checkpoints)"
 metric runs/whole train loss >whole; metric runs/killed train loss >killed; expect_same whole killed
@@ -122,14 +120,12 @@ step=$(sed -n 's/.*stopped at step \([0-9]*\) .*/\1/p' out)
 expect_file "$(printf 'runs/stopped/checkpoints/step-%010d.h5' "${step:-0}")"
 
 # Several writers: one part each, and a file that joins the parts.
-run -n 3 "${options[@]}" --steps 60 --run runs/whole-3
-expect_status 0
+succeeds -n 3 "${options[@]}" --steps 60 --run runs/whole-3
 for way in "2" "3" "3 --shard-optimizer" "2 --shard-optimizer"; do
   read -r writers shared <<<"$way"
   parts=runs/parts-$writers$shared
   check "--checkpoint-writers $way: the same bits, nothing else in the folder"
-  run -n 3 "${options[@]}" --keep 2 --keep-best 0 --steps 60 --checkpoint-writers $writers $shared --run $parts
-  expect_status 0
+  succeeds -n 3 "${options[@]}" --keep 2 --keep-best 0 --steps 60 --checkpoint-writers $writers $shared --run $parts
   same_at 40 runs/whole-3 $parts
   same_at 60 runs/whole-3 $parts
   [ "$(ls $parts/checkpoints | sed 's/parts-.*/parts/' | tr '\n' ' ')" = "latest step-0000000040.h5 step-0000000040.parts step-0000000060.h5 step-0000000060.parts " ] ||
@@ -140,27 +136,26 @@ for way in "2" "3" "3 --shard-optimizer" "2 --shard-optimizer"; do
     rm -rf runs/onward
     cp -r $parts runs/onward
     rm runs/onward/checkpoints/step-0000000060.h5
-    run -n $n "${options[@]}" --steps 60 --resume --run runs/onward
-    expect_status 0; expect_out 'continuing after step 40'
+    succeeds -n $n "${options[@]}" --steps 60 --resume --run runs/onward
+    expect_out 'continuing after step 40'
     [ $n = 1 ] || same_at 60 runs/whole-3 runs/onward
   done
 done
 
 parts=runs/parts-3--shard-optimizer
 check "info, eval and damage know both forms"
-run info $parts
-expect_status 0; expect_out 'step-0000000060\.h5 +60 .* ok.*\(latest\)'
-run info $parts/checkpoints/step-0000000060.h5
-expect_status 0; expect_out 'checkpoint, .* all checksums verified'; expect_out '^average +dense_3/weight '
-run -n 2 eval $parts --json evaluation.json
-expect_status 0
+succeeds info $parts
+expect_out 'step-0000000060\.h5 +60 .* ok.*\(latest\)'
+succeeds info $parts/checkpoints/step-0000000060.h5
+expect_out 'checkpoint, .* all checksums verified'; expect_out '^average +dense_3/weight '
+succeeds -n 2 eval $parts --json evaluation.json
 run -n 2 eval runs/whole-3 --checkpoint latest --json expected.json
 expect cmp <(sed 's/"checkpoint":[^,]*,//' evaluation.json) <(sed 's/"checkpoint":[^,]*,//' expected.json)
 truncate -s -100 "$(ls $parts/checkpoints/step-0000000060.parts-*/part-0002-*)"
 run info $parts
 expect_status 1; expect_err 'part-0002-of-0003.h5'
-run -n 2 "${options[@]}" --steps 60 --resume --run $parts
-expect_status 0; expect_out 'continuing after step 40'; expect grep -q 'part-0002-of-0003.h5' <(cat out err)
+succeeds -n 2 "${options[@]}" --steps 60 --resume --run $parts
+expect_out 'continuing after step 40'; expect grep -q 'part-0002-of-0003.h5' <(cat out err)
 
 shared=("${options[@]}" --shard-optimizer)
 for held in "step-0000000040.parts the parts" ".step-0000000040 the file that joins them"; do
@@ -174,23 +169,21 @@ for held in "step-0000000040.parts the parts" ".step-0000000040 the file that jo
   finish 30
   expect_no_file runs/killed/checkpoints/step-0000000040.h5
   [ -n "$(find runs/killed -name 'step-0000000040.parts-*')" ] || failed "no part was begun"
-  run -n 3 "${shared[@]}" --steps 60 --run runs/killed --resume
-  expect_status 0; expect_out 'continuing after step 20'
+  succeeds -n 3 "${shared[@]}" --steps 60 --run runs/killed --resume
+  expect_out 'continuing after step 20'
   same_at 60 runs/whole-3 runs/killed
   [ "$(find runs/killed -name '*.parts-*' | wc -l)" = 3 ] || failed "left behind: $(ls runs/killed/checkpoints)"
 done
 
 check "a part that cannot be written ends all ranks with one sentence"
-run -n 3 "${shared[@]}" --steps 20 --run runs/refused-part
-expect_status 0
+succeeds -n 3 "${shared[@]}" --steps 20 --run runs/refused-part
 slow_disk "" part-0002 run -n 3 "${shared[@]}" --steps 100000000 --run runs/refused-part --resume
 expect_error 1 'rank 1: cannot write a part of a checkpoint: .*step-0000000040.parts-.*: Input/output error'
-run info runs/refused-part
-expect_status 0; expect_out 'step-0000000020\.h5 .* ok.*\(latest\)'
+succeeds info runs/refused-part
+expect_out 'step-0000000020\.h5 .* ok.*\(latest\)'
 
 check "a stop waits for the parts of others"
 rm -f gate
 slow_disk part-0003 "" start -n 3 "${shared[@]}" --steps 100000000 --run runs/stopped-parts
 stops_after_step_20 stopped-parts
-run info "$(newest_checkpoint runs/stopped-parts)"
-expect_status 0
+succeeds info "$(newest_checkpoint runs/stopped-parts)"

@@ -15,12 +15,10 @@ done
 [ -n "$group" ] || skip_all "no right to make a control group with a quota of CPUs"
 remove_group() { for _ in $(seq 100); do rmdir "$group" 2>/dev/null && break; sleep 0.1; done; }
 trap 'code=$?; remove_group; (exit $code); end_of_script' EXIT
-cat >limited <<END
-#!/bin/sh
+script limited <<END
 echo \$\$ >$group/cgroup.procs
 exec "\$@"
 END
-chmod +x limited
 pack_small data
 
 check "check"
@@ -28,10 +26,10 @@ run -u ./limited check --data data --hidden 16 --seconds 0.2
 expect_out "^cores +warning .*the control group .*lockstep-$$ on .* may use 0.5 CPUs"
 expect_out "runs 1 rank on 0.5 of its [0-9]+ cores? \(control group .*lockstep-$$\)"
 check "the plan"
-run -u ./limited train --data data --hidden 16 --dry-run
-expect_status 0; expect_err "warning: .* runs 1 rank on 0.5 of its [0-9]+ cores? \(control group .*\): start fewer ranks"
-run train --data data --hidden 16 --dry-run
-expect_status 0; expect_silence
+succeeds -u ./limited train --data data --hidden 16 --dry-run
+expect_err "warning: .* runs 1 rank on 0.5 of its [0-9]+ cores? \(control group .*\): start fewer ranks"
+succeeds train --data data --hidden 16 --dry-run
+expect_silence
 check "--version"
 run -u ./limited --version
 expect_out '^CPU: .*, 1 processor, with'

@@ -13,15 +13,13 @@ ends_within() {
 }
 
 # A launcher that starts rank 0 alone, and never ends by itself.
-cat >endless <<'END'
-#!/bin/sh
+script endless <<'END'
 trap '' TERM
 [ "$1" = --version ] && echo "Open MPI" && exit
 OMPI_COMM_WORLD_RANK=0 "$@" &
 wait
 sleep 300
 END
-chmod +x endless
 for code in $(some 2 1 3 75); do
   check "a launcher that waits for ever is ended, with the exit code of rank 0, $code"
   command_line="slurm/stop_in_time ./endless -- sh -c 'exit $code'"
@@ -41,15 +39,13 @@ timeout 120 "$tree/slurm/stop_in_time" ./endless -- ./missing --agree async >out
 status=$?
 ends_within 100 1 'missing.*(not found|No such file)'
 check "signals reach rank 0, whose code counts"
-cat >plain <<'END'
-#!/bin/sh
+script plain <<'END'
 OMPI_COMM_WORLD_RANK=0 setsid "$@" &
 trap 'kill -USR1 -$!' USR1
 wait $!
 wait $!
 exit 0
 END
-chmod +x plain
 "$tree/slurm/stop_in_time" ./plain -- sh -c 'trap "exit 75" USR1; echo up; while :; do sleep 0.1; done' rank --agree async >out 2>err &
 job=$!
 wait_for 20 grep -q up out
@@ -73,11 +69,7 @@ for words in "lockstep train" "lockstep train --agree sync" "lockstep train --co
 done
 check "slurm/launch takes mpirun for it; an mpirun that starts rank 0 elsewhere cannot tell its exit code"
 mkdir bin
-cat >bin/mpirun <<'END'
-#!/bin/sh
-echo "mpirun (Open MPI) 4.1.4"
-END
-chmod +x bin/mpirun
+script bin/mpirun 'echo "mpirun (Open MPI) 4.1.4"'
 PATH=$work/bin:$PATH SLURM_JOB_ID=1 SLURM_NTASKS=3 SLURM_JOB_NUM_NODES=1 SLURMD_NODENAME=n1 LOCKSTEP=$lockstep \
   "$tree/slurm/launch" train --config runs/q/config.ini >out 2>err
 status=$?
@@ -88,15 +80,13 @@ rm -rf runs
 mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "the rest not run: this is not Open MPI"; exit; }
 
 # early RANK: a program that ends there before MPI starts.
-cat >early <<END
-#!/bin/sh
+script early <<END
 if [ "\$OMPI_COMM_WORLD_RANK" = "\$EARLY" ]; then
   echo "early: rank \$EARLY ends" >&2
   exit 3
 fi
 exec "\$@"
 END
-chmod +x early
 for mode in $(some 1 quorum=2 async all); do
   check "rank 0 ends before MPI starts: --agree $mode"
   begin=$SECONDS
@@ -151,8 +141,7 @@ finish 60
 [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || { echo "the rest not run: no right to mount"; exit; }
 # Small file systems, with $LEFT KiB of 8 MiB left, or read-only, hide the folder "small" and those of $HIDDEN, which may
 # hold this script's own.
-cat >private <<END
-#!/bin/sh
+script private <<END
 exec unshare -m sh -c '
   small() {
     mount -t tmpfs -o size=8m none "\$1" || exit
@@ -166,16 +155,14 @@ exec unshare -m sh -c '
   [ "\$LEFT" != ro ] || mount -o remount,ro "$work/small" || exit
   exec "\$@"' private "\$@"
 END
-chmod +x private
 mkdir small
 # codes WORDS...: 0, 1 and 75 arrive, whatever the ranks agree on.
 codes() {
   local agree
   for agree in "" "--agree quorum=2"; do
-    run "$@" "${options[@]}" $agree --steps 20 --run "runs/codes$agree"
-    expect_status 0; expect_out 'done at step 20 '
-    run "$@" train --data nothing $agree --run "runs/codes$agree"
-    expect_error 1 'nothing'
+    succeeds "$@" "${options[@]}" $agree --steps 20 --run "runs/codes$agree"
+    expect_out 'done at step 20 '
+    fails 1 'nothing' "$@" train --data nothing $agree --run "runs/codes$agree"
     start "$@" "${options[@]}" $agree --steps 100000000 --checkpoint-every -1 --report-every 50 --run "runs/stops$agree"
     wait_for 60 grep -q '^ *step ' out
     kill -TERM "$job"
@@ -196,11 +183,9 @@ case $lockstep in
 esac
 LEFT=0
 TMPDIR=$work/small codes -u ./private -n 3
-cat >contained <<END
-#!/bin/sh
+script contained <<END
 exec unshare -m sh -c 'mount -t tmpfs none "$work/small" && exec "\$@"' contained "\$@"
 END
-chmod +x contained
 check "each rank in a container with a TMPDIR of its own"
 HIDDEN="" LEFT=8000
 TMPDIR=$work/small codes -n 3 -w ./contained

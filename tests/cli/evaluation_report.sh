@@ -9,8 +9,8 @@ must_run train --data data --optimizer sgd --validation data/validation --hidden
 
 check "the same bytes at one, two and three ranks"
 for n in 1 2 3; do
-  run -n $n eval runs/a --evaluation-batch 50 --report --json $n.json --svg $n.svg
-  expect_status 0; expect_silence
+  succeeds -n $n eval runs/a --evaluation-batch 50 --report --json $n.json --svg $n.svg
+  expect_silence
   expect_out '^class +samples +precision +recall +F1$'; expect_out '^macro mean +600 '
   expect_out '^is +taken for$'; expect_out '^calibration: expected error 0\.[0-9]+ '
   cp out $n.out
@@ -18,8 +18,7 @@ done
 for n in 2 3; do expect cmp 1.json $n.json; expect cmp 1.svg $n.svg; expect cmp 1.out $n.out; done
 
 check "its figures are those of the predictions"
-run predict runs/a --batch 50 --out p.h5
-expect_status 0
+succeeds predict runs/a --batch 50 --out p.h5
 cat >compare.py <<'END'
 import h5py, json, numpy, sys
 records = [json.loads(line) for line in open(sys.argv[2])]
@@ -73,12 +72,11 @@ END
 must_run pack --format npy --x x.npy --y y.npy --out numbers
 must_run train --data numbers --model mlp --hidden 16 --batch 20 --steps 60 --optimizer adam --learning-rate 0.01 --progress off --run runs/b
 for n in 1 3; do
-  run -n $n eval runs/b --data numbers --evaluation-batch 40 --report --json b$n.json
-  expect_status 0; expect_out '^target 2 +300 '
+  succeeds -n $n eval runs/b --data numbers --evaluation-batch 40 --report --json b$n.json
+  expect_out '^target 2 +300 '
 done
 expect cmp b1.json b3.json
-run predict runs/b --data numbers --batch 40 --out b.h5
-expect_status 0
+succeeds predict runs/b --data numbers --batch 40 --out b.h5
 python3 - <<'END' || failed "the figures"
 import h5py, json, numpy
 with h5py.File("b.h5") as f: prediction, target = f["scores"][:].astype(float), f["target"][:].astype(float)
@@ -90,8 +88,7 @@ for i, r in enumerate(told):
     assert abs(r["root_mean_squared_error"] / (error ** 2).mean() ** 0.5 - 1) < 1e-9
     assert abs(r["r_squared"] - 1 + (error ** 2).sum() / ((target[:, i] - target[:, i].mean()) ** 2).sum()) < 1e-9
 END
-run -n 2 eval runs/b --data numbers --report --svg b.svg
-expect_error 2 '--svg draws which classes are confused, and this network does not choose one of several'
+fails 2 '--svg draws which classes are confused, and this network does not choose one of several' -n 2 eval runs/b --data numbers --report --svg b.svg
 
 check "a class that nobody is or is taken for has no precision, and none in the file"
 python3 - <<'END'
@@ -100,27 +97,24 @@ numpy.save("few_x.npy", numpy.zeros((4, 20), numpy.float32))
 numpy.save("few_y.npy", numpy.array([0, 1, 1, 4], numpy.int32))
 END
 must_run pack --format npy --x few_x.npy --y few_y.npy --out few
-run eval runs/a --data few --report --json few.json
-expect_status 0; expect_out '^2 +0 +- '
+succeeds eval runs/a --data few --report --json few.json
+expect_out '^2 +0 +- '
 expect grep -q '"index":2,"name":"2","samples":0,.*"precision":null,"recall":null,"f1":null' few.json
 
 check "what it is not for"
-run eval runs/a --svg alone.svg
-expect_error 2 '--svg .*--report'
+fails 2 '--svg .*--report' eval runs/a --svg alone.svg
 for _ in 1 2 3 4 5 6 7 8; do echo "the cat sat on a mat and the dog saw no cat"; done >corpus.txt
 must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.2
 must_run train --data text --model lstm --hidden 4 --layers 1 --unroll 5 --global-batch 3 --steps 4 --progress off --run runs/c
-run -n 2 eval runs/c --report
-expect_error 2 '--report is for classes, labels and numbers, and this network writes text'
-[ ! -e /dev/full ] || { run eval runs/a --report --json /dev/full; expect_error 1 '/dev/full'; }
+fails 2 '--report is for classes, labels and numbers, and this network writes text' -n 2 eval runs/c --report
+[ ! -e /dev/full ] || fails 1 /dev/full eval runs/a --report --json /dev/full
 
 check "the perplexity of a recurrent network does not depend on how much is computed at once"
 for _ in $(seq 300); do echo "the cat sat on a mat and the dog saw no cat"; done >long.txt
 must_run pack --format text --tokenizer char --x long.txt --out long --validation 0.5
 must_run train --data long --model lstm --hidden 12 --layers 1 --unroll 5 --global-batch 8 --steps 80 --progress off --run runs/long
 for batch in 1 3 20 250; do
-  run -n 2 eval runs/long --evaluation-batch $batch --json long.$batch.json
-  expect_status 0
+  succeeds -n 2 eval runs/long --evaluation-batch $batch --json long.$batch.json
 done
 expect python3 -c '
 import json
@@ -131,9 +125,8 @@ check "a recurrent network goes through a text with its state, however short the
 must_run train --data long --model lstm --hidden 16 --layers 1 --unroll 20 --global-batch 8 --steps 200 --optimizer adam \
   --learning-rate 0.01 --progress off --run runs/learnt
 for unroll in 1 20; do  # the same weights
-  run train --data long --model lstm --hidden 16 --layers 1 --unroll $unroll --global-batch 8 --steps 1 --optimizer sgd \
+  succeeds train --data long --model lstm --hidden 16 --layers 1 --unroll $unroll --global-batch 8 --steps 1 --optimizer sgd \
     --learning-rate 1e-12 --initialize-from "$(newest_checkpoint runs/learnt)" --progress off --run runs/unroll$unroll
-  expect_status 0
 done
 one=$(metric runs/unroll1 validation loss | tail -n 1 | cut -d' ' -f2) twenty=$(metric runs/unroll20 validation loss | tail -n 1 | cut -d' ' -f2)
 python3 -c 'import sys; one, twenty = map(float, sys.argv[1:]); sys.exit(not (twenty < 0.2 and abs(one - twenty) < 0.01 * twenty))' \

@@ -46,30 +46,25 @@ must_run pack --x bytes.h5 --out bytes
 must_run pack --x floats.h5 --out floats
 must_run pack --x unit.h5 --out unit
 for n in 1 3; do
-  run -n $n train bytes --validation bytes --model mlp "${common[@]}" --run runs/bytes$n
-  expect_status 0
-  run -n $n train bytes --validation floats --model mlp "${common[@]}" --run runs/mixed$n
-  expect_status 0
+  succeeds -n $n train bytes --validation bytes --model mlp "${common[@]}" --run runs/bytes$n
+  succeeds -n $n train bytes --validation floats --model mlp "${common[@]}" --run runs/mixed$n
   expect_same <(metric runs/bytes$n validation loss) <(metric runs/mixed$n validation loss)
 done
-run train floats --validation bytes --model mlp "${common[@]}" --normalize range --run runs/turned
-expect_status 0
-run train bytes --validation floats.h5 --model mlp "${common[@]}" --run runs/files
-expect_status 0
+succeeds train floats --validation bytes --model mlp "${common[@]}" --normalize range --run runs/turned
+succeeds train bytes --validation floats.h5 --model mlp "${common[@]}" --run runs/files
 expect_same <(metric runs/bytes1 validation loss) <(metric runs/files validation loss)
 
 check "floats of another range than the bytes of training: one sentence"
 for n in 1 3; do
-  run -n $n train bytes --validation unit --model mlp "${common[@]}" --run runs/no
-  expect_error 2 "unit holds float32 from .* to 1, and the network was trained on uint8 from 0 to 255: .*pack or store both in the same units"
-  run -n $n train bytes.h5 --validation unit.h5 --model mlp "${common[@]}" --run runs/no
-  expect_error 2 "unit.h5 holds float32 from .*: .*in the same units"
+  fails 2 "unit holds float32 from .* to 1, and the network was trained on uint8 from 0 to 255: .*pack or store both in the same units" \
+    -n $n train bytes --validation unit --model mlp "${common[@]}" --run runs/no
+  fails 2 "unit.h5 holds float32 from .*: .*in the same units" -n $n train bytes.h5 --validation unit.h5 --model mlp "${common[@]}" --run runs/no
 done
 
 check "the range of floats that are not packed is not known: one sentence"
 for n in 1 2; do
-  run -n $n train floats.h5 --model mlp --normalize range "${common[@]}" --run runs/no
-  expect_error 2 "--normalize range needs the range of the values, which packed shards have, and bytes"
+  fails 2 "--normalize range needs the range of the values, which packed shards have, and bytes" \
+    -n $n train floats.h5 --model mlp --normalize range "${common[@]}" --run runs/no
 done
 
 check "a run goes on with the fields that it began with, or ends with a sentence"
@@ -77,29 +72,26 @@ must_run pack --x two.h5 --x-name a,b --y-name mass,place --out two
 must_run train two --model two.yaml "${common[@]}" --run runs/two
 must_run train two.h5 --x a,b --y mass,place --model two.yaml "${common[@]}" --run runs/direct
 for n in 1 2; do
-  run -n $n train --resume --run runs/two --y mass --epochs 2
-  expect_error 2 "two: samples of 8 numbers and 1 target are not those that the run was trained on: give the same --data, --x and --y"
-  run -n $n train --resume --run runs/direct --y mass --epochs 2
-  expect_error 2 "two.h5: samples of 8 numbers and 1 target are not those"
-  run -n $n train --resume --run runs/direct --y place,mass --epochs 2
-  expect_error 2 "two.h5: has the targets place_0 and place_1 and mass, and the network learns mass and place_0 and place_1: --y names them in its order"
-  run -n $n train --resume --run runs/two --x a --epochs 2
-  expect_error 2 "two: has one input, and the network was made for the inputs a \[5\] and b \[3\]"
+  fails 2 "two: samples of 8 numbers and 1 target are not those that the run was trained on: give the same --data, --x and --y" \
+    -n $n train --resume --run runs/two --y mass --epochs 2
+  fails 2 "two.h5: samples of 8 numbers and 1 target are not those" -n $n train --resume --run runs/direct --y mass --epochs 2
+  fails 2 "two.h5: has the targets place_0 and place_1 and mass, and the network learns mass and place_0 and place_1: --y names them in its order" \
+    -n $n train --resume --run runs/direct --y place,mass --epochs 2
+  fails 2 "two: has one input, and the network was made for the inputs a \[5\] and b \[3\]" -n $n train --resume --run runs/two --x a --epochs 2
 done
-run train --resume --run runs/two --epochs 2
-expect_status 0; expect_out 'continuing after step'
+succeeds train --resume --run runs/two --epochs 2
+expect_out 'continuing after step'
 
 check "predictions need no targets, however many the network has learnt"
 must_run pack --x inputs.h5 --x-name a,b --out inputs
 for data in inputs.h5 inputs; do
   for trained in two direct; do
-    run -n 2 predict runs/$trained --data $data --out p.h5 --csv p.csv --force
-    expect_status 0; expect_silence
+    succeeds -n 2 predict runs/$trained --data $data --out p.h5 --csv p.csv --force
+    expect_silence
     head -n 1 p.csv | grep -qx 'index,predicted_mass,predicted_place_0,predicted_place_1' || failed "$(head -n 1 p.csv)"
   done
 done
-run predict runs/direct --data part.h5 --csv p.csv --out p.h5 --force
-expect_status 0
+succeeds predict runs/direct --data part.h5 --csv p.csv --out p.h5 --force
 head -n 1 p.csv | grep -qx 'index,predicted_mass,predicted_place_0,predicted_place_1' || failed "some of the targets count as none: $(head -n 1 p.csv)"
 python3 -c "
 import h5py
@@ -109,55 +101,40 @@ with h5py.File('two.h5') as f, h5py.File('xy.h5', 'w') as all, h5py.File('xy-alo
 sed 's/inputs: .*/inputs: {x: [5], y: [3]}/; s/from: a$/from: x/; s/from: b$/from: y/; s/\[a, b\]/[x, y]/' two.yaml >xy.yaml
 must_run pack --x xy.h5 --x-name x,y --y-name lab --out xy
 must_run train xy --model xy.yaml "${common[@]}" --run runs/xy
-run predict runs/xy --data xy-alone.h5 --out p.h5 --force  # y, which usually names the targets, is an input
-expect_status 0
-run pack --x inputs.h5 --x-name a,b --y-name mass,place --out none
-expect_error 1 "inputs.h5: has no dataset mass; it holds a, b"
+succeeds predict runs/xy --data xy-alone.h5 --out p.h5 --force  # y, which usually names the targets, is an input
+fails 1 "inputs.h5: has no dataset mass; it holds a, b" pack --x inputs.h5 --x-name a,b --y-name mass,place --out none
 
-run pack --x two.h5 --x-name a --y-name typo --out none
-expect_error 1 "two.h5: has no dataset typo; it holds a, b, mass, place"
-run info two.h5 --x a --y typo
-expect_error 1 "two.h5: has no dataset typo"
-run train series.h5 --x s --y typo --window 8 --model linear "${common[@]}" --run runs/no
-expect_error 1 "series.h5: has no dataset typo; it holds s, t"
-run predict runs/direct --data two.h5 --y mass,typo,place --out p.h5 --force
-expect_error 1 "two.h5: has no dataset typo"
+fails 1 "two.h5: has no dataset typo; it holds a, b, mass, place" pack --x two.h5 --x-name a --y-name typo --out none
+fails 1 "two.h5: has no dataset typo" info two.h5 --x a --y typo
+fails 1 "series.h5: has no dataset typo; it holds s, t" train series.h5 --x s --y typo --window 8 --model linear "${common[@]}" --run runs/no
+fails 1 "two.h5: has no dataset typo" predict runs/direct --data two.h5 --y mass,typo,place --out p.h5 --force
 expect_no_file none
 
 check "an order of extents names the dataset, also the only one, once"
 for name in image x; do
-  run train first.h5 --x image --y y --layout $name=nchw --model cnn --dry-run
-  expect_status 0; expect_out '\(2 features to mean 0'
+  succeeds train first.h5 --x image --y y --layout $name=nchw --model cnn --dry-run
+  expect_out '\(2 features to mean 0'
 done
-run train first.h5 --x image --y y --layout picture=nchw --model cnn --dry-run
-expect_error 1 "first.h5: --layout picture=nchw: the inputs are image"
-run train first.h5 --x image --y y --layout image=nchw,image=nhwc --model cnn --dry-run
-expect_error 2 "--layout: image=nchw,image=nhwc gives image twice: each field has one order"
-run train first.h5 --x image --y y --layout nchw,nhwc --model cnn --dry-run
-expect_error 2 "gives letters without a name twice"
-run train first.h5 --x image --y y --layout nchw,image=nhwc --model cnn --dry-run
-expect_error 2 "has nchw without a name beside others: NAME=nchw says whose order it is"
+fails 1 "first.h5: --layout picture=nchw: the inputs are image" train first.h5 --x image --y y --layout picture=nchw --model cnn --dry-run
+fails 2 "--layout: image=nchw,image=nhwc gives image twice: each field has one order" \
+  train first.h5 --x image --y y --layout image=nchw,image=nhwc --model cnn --dry-run
+fails 2 "gives letters without a name twice" train first.h5 --x image --y y --layout nchw,nhwc --model cnn --dry-run
+fails 2 "has nchw without a name beside others: NAME=nchw says whose order it is" \
+  train first.h5 --x image --y y --layout nchw,image=nhwc --model cnn --dry-run
 
 check "fields that are called x and y are chosen among others"
 must_run pack --x xz.h5 --x-name x,z --y-name y,w --out xz
-run train xz --x x --y y --model linear "${common[@]}" --run runs/x
-expect_status 0; expect_silence
-run -n 2 eval runs/x --data xz
-expect_status 0
-run train xz --validation xz --x x --y y --model linear "${common[@]}" --run runs/xv
-expect_status 0
-run train --resume --run runs/x --epochs 2
-expect_status 0
-run eval runs/x --data xz --x z
-expect_error 2 "does not fit the network: samples of 3 numbers"
+succeeds train xz --x x --y y --model linear "${common[@]}" --run runs/x
+expect_silence
+succeeds -n 2 eval runs/x --data xz
+succeeds train xz --validation xz --x x --y y --model linear "${common[@]}" --run runs/xv
+succeeds train --resume --run runs/x --epochs 2
+fails 2 "does not fit the network: samples of 3 numbers" eval runs/x --data xz --x z
 
 printf '%s\n' 'name: both' 'inputs: {x: [5], z: [3]}' 'network:' '- concatenate: {from: [x, z]}' '- dense: $outputs' >both.yaml
-run train xz --model both.yaml "${common[@]}" --run runs/all
-expect_status 0
-run eval runs/all --data xz
-expect_status 0
-run train --resume --run runs/all --epochs 2
-expect_status 0
+succeeds train xz --model both.yaml "${common[@]}" --run runs/all
+succeeds eval runs/all --data xz
+succeeds train --resume --run runs/all --epochs 2
 
 check "a missing channel is no other image, beside other inputs"
 cat >grey.yaml <<'END'
@@ -168,50 +145,39 @@ network:
   - concatenate: {from: [flat, table]}
   - dense: {units: $outputs}
 END
-run train grey.h5 --validation grey1.h5 --x image,table --y y --model grey.yaml "${common[@]}" --run runs/grey
-expect_status 0
-run eval runs/grey --data grey1.h5
-expect_status 0; cp out with
-run eval runs/grey --data grey.h5
-expect_status 0
+succeeds train grey.h5 --validation grey1.h5 --x image,table --y y --model grey.yaml "${common[@]}" --run runs/grey
+succeeds eval runs/grey --data grey1.h5
+cp out with
+succeeds eval runs/grey --data grey.h5
 expect_same <(grep -o 'loss [^,]*' with) <(grep -o 'loss [^,]*' out)
 
 check "series: no labels, their names, and one input of several"
 windows=(--model linear --window 8 --horizon 2 "${common[@]}")
-run -n 2 train labelled.h5 "${windows[@]}" --run runs/no
-expect_error 1 'labelled.h5: has a label for each series, .*\(--y ""\)'
-run -n 2 train labelled.h5 --y "" "${windows[@]}" --run runs/labelled
-expect_status 0
-run train --resume --run runs/labelled --epochs 2
-expect_status 0
-run -n 2 predict runs/labelled --data labelled.h5 --out l.h5 --csv l.csv
-expect_status 0
+fails 1 'labelled.h5: has a label for each series, .*\(--y ""\)' -n 2 train labelled.h5 "${windows[@]}" --run runs/no
+succeeds -n 2 train labelled.h5 --y "" "${windows[@]}" --run runs/labelled
+succeeds train --resume --run runs/labelled --epochs 2
+succeeds -n 2 predict runs/labelled --data labelled.h5 --out l.h5 --csv l.csv
 head -n 1 l.csv | grep -qx 'index,series:step,predicted_x_0+1,predicted_x_1+1,predicted_x_0+2,predicted_x_1+2' || failed "$(head -n 1 l.csv)"
 must_run pack --x labelled.h5 --out labelled
-run train labelled --y "" "${windows[@]}" --run runs/packed
-expect_status 0
-run eval runs/packed --data labelled
-expect_status 0
-run train bytes --y "" --model mlp "${common[@]}" --run runs/no
-expect_error 2 '--y "" leaves the labels out, and only forecasts of series \(--window\) are learnt without'
+succeeds train labelled --y "" "${windows[@]}" --run runs/packed
+succeeds eval runs/packed --data labelled
+fails 2 '--y "" leaves the labels out, and only forecasts of series \(--window\) are learnt without' \
+  train bytes --y "" --model mlp "${common[@]}" --run runs/no
 must_run train series.h5 --x s --y t "${windows[@]}" --run runs/past
-run predict runs/past --data series.h5 --out s.h5 --csv s.csv
-expect_status 0
+succeeds predict runs/past --data series.h5 --out s.h5 --csv s.csv
 head -n 1 s.csv | grep -qx 'index,step,predicted_y+1,predicted_y+2' || failed "$(head -n 1 s.csv)"
-run -n 2 predict runs/past --data alone.h5 --out s.h5 --force
-expect_error 2 "alone.h5: has no targets, and the network sees the past ones beside the other numbers of a step, 3 in all instead of 2: --y names them"
+fails 2 "alone.h5: has no targets, and the network sees the past ones beside the other numbers of a step, 3 in all instead of 2: --y names them" \
+  -n 2 predict runs/past --data alone.h5 --out s.h5 --force
 must_run pack --x series.h5 --x-name s,t --out streams
 must_run train streams --x t "${windows[@]}" --run runs/one
-run -n 2 eval runs/one --data streams
-expect_status 0
-run predict runs/one --data streams --out t.h5 --csv t.csv
-expect_status 0
+succeeds -n 2 eval runs/one --data streams
+succeeds predict runs/one --data streams --out t.h5 --csv t.csv
 head -n 1 t.csv | grep -qx 'index,step,predicted_t+1,predicted_t+2' || failed "$(head -n 1 t.csv)"
 
 check "a network's file says how it is trained, numbers included"
 sed '2a training: {optimizer: momentum, learning-rate: 0.02}' two.yaml >rate.yaml
-run train two --model rate.yaml "${common[@]}" --run runs/rate
-expect_status 0; expect_no_out 'left out of the defaults'
+succeeds train two --model rate.yaml "${common[@]}" --run runs/rate
+expect_no_out 'left out of the defaults'
 grep -q '^learning-rate = 0.02' runs/rate/config.ini && grep -q '^optimizer = momentum' runs/rate/config.ini ||
   failed "$(grep -E 'rate|optim' runs/rate/config.ini)"
 
@@ -228,30 +194,23 @@ network:
   - conv: {channels: $outputs, kernel: 1}
 END
 must_run pack --x masks.h5 --x-name image,table --y-name mask --validation 0.25 --shards 2 --out masks
-run info masks/train
-expect_status 0; expect_out 'masks of 3 classes'
+succeeds info masks/train
+expect_out 'masks of 3 classes'
 mask=(--model masks.yaml --epochs 20 --global-batch 24 --report-every 1 --no-tensorboard --progress off --seed 1)
 for n in 1 3; do
-  run -n $n train masks "${mask[@]}" --run runs/masks$n
-  expect_status 0
+  succeeds -n $n train masks "${mask[@]}" --run runs/masks$n
 done
-paste <(metric runs/masks1 train loss) <(metric runs/masks3 train loss) |
-  awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-4 * $2)) bad = 1 } END { exit bad || NR < 20 }' || failed "the curves differ"
+expect_near <(metric runs/masks1 train loss) <(metric runs/masks3 train loss) 1e-4 20
 metric runs/masks1 validation mean_iou | tail -n 1 | awk '{ exit !($2 > 0.6) }' ||
   failed "mean IoU $(metric runs/masks1 validation mean_iou | tail -n 1)"
-run -n 2 eval runs/masks1 --report
-expect_status 0; expect_out 'IoU'
-run -n 2 predict runs/masks1 --data inputs.h5 --x image,table --out m.h5
-expect_error 1 "inputs.h5: has no dataset image"
-run -n 2 predict runs/masks1 --data masks.h5 --x image,table --y mask --out m.h5
-expect_status 0
+succeeds -n 2 eval runs/masks1 --report
+expect_out 'IoU'
+fails 1 "inputs.h5: has no dataset image" -n 2 predict runs/masks1 --data inputs.h5 --x image,table --out m.h5
+succeeds -n 2 predict runs/masks1 --data masks.h5 --x image,table --y mask --out m.h5
 python3 -c "
 import h5py
 with h5py.File('m.h5') as f: assert f['class'].shape == f['target'].shape == (240, 8, 8)" || failed "the predicted masks"
-run train masks.h5 --x image,table --y mask --ignore-label 2 "${mask[@]}" --run runs/ignored
-expect_status 0
-run pack --x masks.h5 --x-name image,table --y-name mask --ignore-label 2 --out ignored
-expect_status 0
-run train ignored "${mask[@]}" --run runs/ignored2
-expect_status 0
+succeeds train masks.h5 --x image,table --y mask --ignore-label 2 "${mask[@]}" --run runs/ignored
+succeeds pack --x masks.h5 --x-name image,table --y-name mask --ignore-label 2 --out ignored
+succeeds train ignored "${mask[@]}" --run runs/ignored2
 expect_same <(metric runs/ignored train loss) <(metric runs/ignored2 train loss)

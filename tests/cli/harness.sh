@@ -1,7 +1,8 @@
 # Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE [long]
 #
 # A script runs in its own empty folder. `check` begins a case; run, start and finish call the program; the expect_
-# functions check the last call. All cases run. The script ends with 1 if one failed, with 77 if it was skipped.
+# functions check the last call; succeeds and fails do both. All cases run. The script ends with 1 if one failed, with 77
+# if it was skipped.
 set -u
 lockstep=$(realpath "$1")
 tree=$(realpath "$2")
@@ -187,22 +188,32 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 END
   status=$?
 }
+# script FILE [LINE...]: writes a shell script with these lines, or with those on standard input.
+script() {
+  printf '%s\n' '#!/bin/sh' "${@:2}" >"$1"
+  [ $# -gt 1 ] || cat >>"$1"
+  chmod +x "$1"
+}
+# python_script FILE: writes a Python program with the lines on standard input.
+python_script() { { echo "#!$python"; cat; } >"$1"; chmod +x "$1"; }
 # make_stuck_launcher FILE: writes a launcher that keeps waiting after all its ranks have ended.
 make_stuck_launcher() {
-  cat >"$1" <<END
-#!$python
+  python_script "$1" <<'END'
 import os, time
 if os.fork() == 0:
     os._exit(1)
 time.sleep(300)
 END
-  chmod +x "$1"
 }
 # must_run ...: runs a preparation; if it fails, the script ends.
 must_run() {
   run "$@"
   [ "$status" = 0 ] || { failed "exit $status where the rest of the script needs 0"; exit 1; }
 }
+# succeeds ARGUMENTS...: runs a job that ends with 0.
+succeeds() { run "$@"; expect_status 0; }
+# fails EXIT REGEX ARGUMENTS...: runs a job that ends with EXIT and one line of error.
+fails() { run "${@:3}"; expect_error "$1" "$2"; }
 
 expect_status() { [[ "$status" =~ ^($1)$ ]] || failed "exit $status instead of $1"; }
 expect_out() { grep -Eq -- "$1" out || failed "stdout lacks /$1/"; }
@@ -211,6 +222,13 @@ expect_no_out() { ! grep -Eq -- "$1" out || failed "stdout has /$1/"; }
 expect_silence() { [ -z "$(own_words)" ] || failed "stderr is not empty"; }
 expect_file() { [ -s "$1" ] || failed "$1 is missing or empty"; }
 expect_no_file() { [ ! -e "$1" ] || failed "$1 exists"; }
+# expect_near FILE FILE LIMIT [LINES]: LINES or more lines "STEP VALUE": the same steps, and values that differ by LIMIT of
+# themselves at most.
+expect_near() {
+  paste "$1" "$2" | awk -v limit="$3" -v lines="${4:-1}" '
+    { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= limit * $2)) { print; bad = 1 } }
+    END { exit bad || NR < lines }' >differences || failed "$1 and $2 differ: $(head -n 3 differences)"
+}
 expect_same() { cmp -s "$1" "$2" || failed "$1 and $2 differ: $(diff "$1" "$2" | head -n 4)"; }
 expect() { "$@" >/dev/null 2>&1 || failed "not so: $*"; }
 

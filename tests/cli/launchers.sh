@@ -13,29 +13,25 @@ status=$?
 [ "$status" != 0 ] || failed "exit 0"
 expect_err 'all ranks have ended'
 check "one whose ranks work is left alone"
-cat >busy <<END
-#!$python
+python_script busy <<END
 import os, time
 if os.fork() == 0:
     time.sleep(14)
     os._exit(0)
 os.wait()
 END
-chmod +x busy
 "$tree/slurm/stop_in_time" ./busy >out 2>err
 status=$?
 expect_status 0
 expect_silence
 
 check "one that heeds no SIGTERM ends with its shell, however that ends"
-cat >deaf <<END
-#!$python
+python_script deaf <<END
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open("deaf.pid", "w").write(str(os.getpid()))
 time.sleep(300)
 END
-chmod +x deaf
 "$tree/slurm/stop_in_time" ./deaf >out 2>err &
 job=$!
 wait_for 20 test -s deaf.pid

@@ -26,19 +26,17 @@ END
 }
 
 check "rounds of one step, plain SGD and the mean are the synchronous curve, to rounding"
-run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --run runs/all
-expect_status 0
+succeeds -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --run runs/all
 for islands in $(some 2 3 1 2 4); do
-  run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --agree local=1 --islands $islands \
+  succeeds -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --agree local=1 --islands $islands \
     --outer-optimizer average --run runs/one-$islands
-  expect_status 0; expect_out "agreement: $islands island"
+  expect_out "agreement: $islands island"
   near "$(loss runs/one-$islands)" "$(loss runs/all)" 1e-4
 done
 
 check "rounds of several steps differ from it, and learn"
-run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --agree local=8 --islands 2 \
+succeeds -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --agree local=8 --islands 2 \
   --outer-optimizer average --run runs/eight
-expect_status 0
 ! python3 -c "import sys; sys.exit(abs(float(sys.argv[1]) / float(sys.argv[2]) - 1) > 1e-5)" "$(loss runs/eight)" "$(loss runs/all)" ||
   failed "nothing to show: the loss is the synchronous one"
 near "$(loss runs/eight)" "$(loss runs/all)" 0.2
@@ -51,18 +49,15 @@ for way in "${ways[@]}"; do
   local_steps="$base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 2 --outer-optimizer $outer --transport $transport"
   check "a resumed run has the bytes of one that was not stopped: $outer, $transport"
   rm -rf runs/here
-  run -n 3 train $local_steps --steps 70 --checkpoint-every 35 --run runs/here
-  expect_status 0
+  succeeds -n 3 train $local_steps --steps 70 --checkpoint-every 35 --run runs/here
   resumes_with_its_bytes 3 35 70
 done
 
 check "slowmo goes on after the end of a schedule without a kick"
-run -n 2 train $base --optimizer sgd --learning-rate 0.1 --schedule cosine --steps 64 --agree local=32 --islands 2 \
+succeeds -n 2 train $base --optimizer sgd --learning-rate 0.1 --schedule cosine --steps 64 --agree local=32 --islands 2 \
   --outer-optimizer slowmo --outer-rate 1 --outer-momentum 0.8 --run runs/cosine
-expect_status 0
 before=$(loss runs/cosine)
-run -n 2 train --resume --run runs/cosine --steps 128
-expect_status 0
+succeeds -n 2 train --resume --run runs/cosine --steps 128
 python3 -c "import sys; sys.exit(not float(sys.argv[1]) < 2 * float(sys.argv[2]))" "$(loss runs/cosine)" "$before" ||
   failed "the loss goes from $before to $(loss runs/cosine)"
 
@@ -71,22 +66,21 @@ for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragm
   check "fragments that take turns: a resumed run has the bytes of one that was not stopped: $streams"
   rm -rf runs/here
   # shellcheck disable=SC2086  # words
-  run -n 3 train $base --optimizer adam --learning-rate 0.003 --clip-norm 2 --accumulate 2 --agree local=7 $streams --steps 68 \
+  succeeds -n 3 train $base --optimizer adam --learning-rate 0.003 --clip-norm 2 --accumulate 2 --agree local=7 $streams --steps 68 \
     --checkpoint-every 35 --run runs/here
-  expect_status 0
   expect_out 'then agree \(nesterov, rate 0.7, momentum 0.9\)(, on [37] fragments in turns)?(, while they make the next [16] steps?)?;'
   near "$(loss runs/here)" 0.005 1  # the run has learnt
   islands_apart runs/here/checkpoints/step-0000000035.h5 || failed "the islands have the same weights between rounds"
   ! islands_apart runs/here/checkpoints/step-0000000068.h5 || failed "the islands have other weights at the end"
-  run info runs/here/checkpoints/step-0000000068.h5
-  expect_status 0; expect_out '^  agreement +local=7, islands [23], (fragments|delay)'
+  succeeds info runs/here/checkpoints/step-0000000068.h5
+  expect_out '^  agreement +local=7, islands [23], (fragments|delay)'
   resumes_with_its_bytes 3 35 68
 done
 
 check "one fragment without delay is a round as it always was"
 # shellcheck disable=SC2086  # words
-run -n 3 train $base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 3 --fragments 1 --delay 0 --steps 35 --run runs/plain
-expect_status 0; expect_no_out 'in turns'
+succeeds -n 3 train $base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 3 --fragments 1 --delay 0 --steps 35 --run runs/plain
+expect_no_out 'in turns'
 ! python3 -c 'import sys, h5py; sys.exit("parameters_of_island_0" not in h5py.File(sys.argv[1]))' "$(newest_checkpoint runs/plain)" ||
   failed "weights of islands where they are the anchor"
 
@@ -96,9 +90,8 @@ for share in "${shares[@]}"; do
   read -r n rest <<<"$share"
   # shellcheck disable=SC2086  # words
   for sharing in no yes; do
-    run -n $n train $base --optimizer adam --learning-rate 0.003 --agree local=7 $rest --shard-optimizer=$sharing --steps 42 \
+    succeeds -n $n train $base --optimizer adam --learning-rate 0.003 --agree local=7 $rest --shard-optimizer=$sharing --steps 42 \
       --checkpoint-every 21 --run runs/share-$sharing --force
-    expect_status 0
   done
   expect_out 'reduce-scatter and all-gather'
   for step in 21 42; do
@@ -107,8 +100,8 @@ for share in "${shares[@]}"; do
   cp runs/share-yes/checkpoints/step-0000000042.h5 whole.h5
   rm runs/share-yes/checkpoints/step-0000000042.h5
   [[ $rest = *ring ]] && sharing=no || sharing=yes
-  run -n $n train --resume --run runs/share-yes --shard-optimizer=$sharing
-  expect_status 0; expect_out 'continuing after step 21'
+  succeeds -n $n train --resume --run runs/share-yes --shard-optimizer=$sharing
+  expect_out 'continuing after step 21'
   expect_same_tensors whole.h5 runs/share-yes/checkpoints/step-0000000042.h5 24
   python3 -c 'import h5py; assert any("_of_island_1" in name and not name.startswith("parameters") for name in h5py.File("whole.h5"))' ||
     failed "it lacks the moments of an island"
@@ -116,11 +109,10 @@ done
 
 check "all ranks agree in every step up to --agree-after: the synchronous bits until there, others after"
 adam="$base --optimizer adam --learning-rate 0.003"
-run -n 3 train $adam --steps 60 --checkpoint-every 30 --run runs/synchronous
-expect_status 0
+succeeds -n 3 train $adam --steps 60 --checkpoint-every 30 --run runs/synchronous
 after="$adam --agree local=7 --islands 2 --agree-after 30"
-run -n 3 train $after --steps 65 --checkpoint-every 30 --run runs/after
-expect_status 0; expect_out 'agreement: all ranks in every step up to step 30, then 2 islands make 7 steps'
+succeeds -n 3 train $after --steps 65 --checkpoint-every 30 --run runs/after
+expect_out 'agreement: all ranks in every step up to step 30, then 2 islands make 7 steps'
 expect_same <(metric runs/after training loss | head -n 1) <(metric runs/synchronous training loss | head -n 1)
 python3 - runs/after/checkpoints/step-0000000030.h5 runs/synchronous/checkpoints/step-0000000030.h5 <<'END' || failed "the weights of step 30 differ"
 import sys, h5py
@@ -135,16 +127,14 @@ expect_file runs/after/checkpoints/step-0000000065.h5
 for step in 20 44; do
   check "a run with --agree-after resumes with its bytes from step $step"
   rm -rf runs/whole runs/here
-  run -n 3 train $after --steps 65 --checkpoint-every $step --run runs/here
-  expect_status 0
+  succeeds -n 3 train $after --steps 65 --checkpoint-every $step --run runs/here
   resumes_with_its_bytes 3 "$step" 65
 done
 
 check "islands that have begun come together where --agree-after says so, and say that"
-run -n 3 train $adam --agree local=7 --islands 2 --steps 21 --checkpoint-every 7 --run runs/together
-expect_status 0
-run -n 3 train $after --steps 44 --resume --run runs/together
-expect_status 0; expect_err "the first island's"
+succeeds -n 3 train $adam --agree local=7 --islands 2 --steps 21 --checkpoint-every 7 --run runs/together
+succeeds -n 3 train $after --steps 44 --resume --run runs/together
+expect_err "the first island's"
 
 check "checkpoints, validations and stops wait for the end of a round"
 start -n 2 train $base --steps 100000000 --agree local=10 --islands 2 --checkpoint-every 25 --evaluate-every 15 \
@@ -156,23 +146,20 @@ expect_status 75; expect_silence
 expect_out 'validation at step 20:'; expect_out 'checkpoint .*step-0000000030.h5'; expect_no_out 'step-0000000025.h5'
 expect_out 'stopped at step [0-9]*0 on request'
 newest=$(newest_checkpoint runs/stopped) && newest=${newest##*step-} && newest=$((10#${newest%.h5}))
-run -n 2 train --resume --run runs/stopped --steps $((newest + 20)) --report-every 5
-expect_status 0; expect_out "done at step $((newest + 20)) "
+succeeds -n 2 train --resume --run runs/stopped --steps $((newest + 20)) --report-every 5
+expect_out "done at step $((newest + 20)) "
 
 check "a run that agreed in every step goes on with local ones, and back"
-run -n 2 train $base --steps 30 --optimizer momentum --run runs/turn
-expect_status 0
-run -n 2 train $base --steps 60 --optimizer momentum --agree local=10 --islands 2 --resume --run runs/turn
-expect_status 0; expect_out 'continuing after step 30'
-run -n 2 train $base --steps 70 --optimizer momentum --agree all --resume --run runs/turn
-expect_status 0; expect_err "the first island's"
+succeeds -n 2 train $base --steps 30 --optimizer momentum --run runs/turn
+succeeds -n 2 train $base --steps 60 --optimizer momentum --agree local=10 --islands 2 --resume --run runs/turn
+expect_out 'continuing after step 30'
+succeeds -n 2 train $base --steps 70 --optimizer momentum --agree all --resume --run runs/turn
+expect_err "the first island's"
 
 check "another number of islands is refused"
 rm -rf runs/turn
-run -n 4 train $base --steps 30 --agree local=10 --islands 4 --run runs/turn
-expect_status 0
-run -n 4 train $base --steps 60 --agree local=10 --islands 2 --resume --run runs/turn
-expect_error 2 'of 4 islands, not 2'
+succeeds -n 4 train $base --steps 30 --agree local=10 --islands 4 --run runs/turn
+fails 2 'of 4 islands, not 2' -n 4 train $base --steps 60 --agree local=10 --islands 2 --resume --run runs/turn
 
 check "an island that fails names its ranks as the job counts them"
 run -n 4 train --data data --optimizer sgd --learning-rate 1e30 --global-batch 60 --steps 50 --agree local=10 --islands 2 --run runs/spoilt
@@ -187,9 +174,8 @@ finish 40
 expect_err "rank 3 \(host .*, pid $pid\)|signal 9"
 
 check "contradictions are one sentence before anything starts"  # those of the words alone: tests/app/options
-run -n 2 train $base --agree local=5 --islands 3 --run runs/refused
-expect_error 2 '--islands 3 of 2 ranks: every island needs a rank'
-refused() { run train $base --run runs/refused "${@:2}"; expect_error 2 "$1"; }
+fails 2 '--islands 3 of 2 ranks: every island needs a rank' -n 2 train $base --agree local=5 --islands 3 --run runs/refused
+refused() { fails 2 "$1" train $base --run runs/refused "${@:2}"; }
 refused '--agree quorum does not go with --agree-after: that is for --agree local' --agree quorum=1 --servers shared --agree-after 10
 refused '--agree local does not go with --shard-optimizer and --agree-after' --agree local=5 --agree-after 5 --shard-optimizer --optimizer adam
 refused '--agree local does not go with --reproducible' --agree local=5 --reproducible
@@ -200,5 +186,5 @@ refused '--delay 2 of --agree local=5 --fragments 2: it must be below 2, the ste
 refused '--agree quorum does not go with --fragments: that is for --agree local' --agree quorum=1 --servers shared --fragments 2
 refused '--agree async does not go with --delay: that is for --agree local' --agree async --servers shared --delay 1
 check "messages of an island do not travel beside those of a fragment"
-run -n 4 train $base --agree local=5 --islands 2 --transport ring --delay 2 --run runs/refused
-expect_error 1 'the ranks of an island exchange gradients as messages'
+fails 1 'the ranks of an island exchange gradients as messages' \
+  -n 4 train $base --agree local=5 --islands 2 --transport ring --delay 2 --run runs/refused

@@ -10,8 +10,7 @@ options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every
 must_run "${options[@]}" --steps 4 --run runs/a
 
 # The other end of standard output is closed.
-cat >unread <<'END'
-#!/usr/bin/env python3
+python_script unread <<'END'
 import os, signal, sys
 reader, writer = os.pipe()
 os.close(reader)
@@ -20,15 +19,11 @@ signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it by default
 os.execvp(sys.argv[1], sys.argv[1:])
 END
 # The other end of standard error is closed, too.
-cat >unheard <<'END'
-#!/bin/sh
-exec ./unread sh -c 'exec "$@" 2>&1' sh "$@"
-END
-printf '#!/bin/sh\nexec "$@" >/dev/full\n' >full
-printf '#!/bin/sh\nexec "$@" 2>/dev/full\n' >full_error
+script unheard 'exec ./unread sh -c '\''exec "$@" 2>&1'\'' sh "$@"'
+script full 'exec "$@" >/dev/full'
+script full_error 'exec "$@" 2>/dev/full'
 # The other end is open, but its reader has stopped.
-cat >stopped <<'END'
-#!/usr/bin/env python3
+python_script stopped <<'END'
 import fcntl, os, sys
 reader, writer = os.pipe()
 os.set_inheritable(reader, True)
@@ -37,12 +32,10 @@ os.dup2(writer, 1)
 os.dup2(writer, 2)
 os.execvp(sys.argv[1], sys.argv[1:])
 END
-chmod +x unread unheard full full_error stopped
 
 check "training outlives the reader of its words"
 for wrapper in ./unread ./unheard; do
-  run -w $wrapper "${options[@]}" --steps 10 --run runs/pipe-$(basename $wrapper)
-  expect_status 0
+  succeeds -w $wrapper "${options[@]}" --steps 10 --run runs/pipe-$(basename $wrapper)
   expect grep -q '^done at step 10 ' runs/pipe-$(basename $wrapper)/log.txt
 done
 check "so it does behind | head -1"
@@ -65,8 +58,8 @@ check "what is lost is said once, with the place where it is not"
 run -w ./unread "${options[@]}" --steps 10 --run runs/said
 expect_err 'nobody reads standard output any more; the run goes on, and runs/said/log.txt has all lines'
 [ "$(own_words | grep -c 'standard output')" = 1 ] || failed "said more than once"
-run -w ./full "${options[@]}" --steps 10 --run runs/full
-expect_status 0; expect_err 'standard output cannot be written \(No space left'
+succeeds -w ./full "${options[@]}" --steps 10 --run runs/full
+expect_err 'standard output cannot be written \(No space left'
 [ "$(own_words | grep -c 'standard output')" = 1 ] || failed "said more than once"
 expect grep -q '^done at step 10 ' runs/full/log.txt
 check "a run that is stopped ends with 75 all the same"
@@ -75,16 +68,16 @@ wait_for 20 grep -q '^step ' runs/stopped/log.txt && kill -TERM "$job"
 finish 20
 expect_status 75
 check "pack outlives its reader, too"
-run -w ./unread pack --format synthetic --samples 100 --features 5 --classes 2 --out packed
-expect_status 0; expect_err 'nobody reads'; expect_file packed/manifest.json
-run -w ./full pack --format synthetic --samples 100 --features 5 --classes 2 --out packed2
-expect_status 0; expect_err 'standard output cannot be written'; expect_file packed2/manifest.json
+succeeds -w ./unread pack --format synthetic --samples 100 --features 5 --classes 2 --out packed
+expect_err 'nobody reads'; expect_file packed/manifest.json
+succeeds -w ./full pack --format synthetic --samples 100 --features 5 --classes 2 --out packed2
+expect_err 'standard output cannot be written'; expect_file packed2/manifest.json
 
 # ends_well_unread ARGUMENTS...: ends with 0 and without a word.
 ends_well_unread() {
   check "nobody reads what $1 ${2#-} says"
-  run -w ./unread "$@"
-  expect_status 0; expect_silence
+  succeeds -w ./unread "$@"
+  expect_silence
 }
 ends_well_unread eval runs/a --data data --json eval.json
 expect_file eval.json
@@ -102,8 +95,7 @@ check "a result that a full disk does not take is an error"
 bench=(--hidden 8 --batch 8 --warmup 1 --repeat 1 --device cpu)
 while read -r words; do
   # shellcheck disable=SC2086  # words
-  run -w ./full $words
-  expect_error 1 'standard output cannot be written \(No space left'
+  fails 1 'standard output cannot be written \(No space left' -w ./full $words
 done <<END
 eval runs/a --data data
 info data/train
