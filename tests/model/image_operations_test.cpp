@@ -17,6 +17,7 @@ namespace lockstep::model {
 namespace {
 
 using test::Argument;
+using test::each;
 using test::examine;
 using test::kCompute;
 using test::kMaster;
@@ -33,54 +34,40 @@ const BatchNorm kNorm{.channels = 3, .relu = true};
 TEST(ImageChecks, AugmentAndConvolutions) {
   test::IdleImages images;
   const Augmentation spec{.in = kIn, .out = {4, 4, 2}};
-  examine({"augment",
-           [&](std::int64_t b) {
-             return std::vector<Argument>{
-                 {.name = "images",
-                  .type = ElementType::uint8,
-                  .rows = b,
-                  .columns = 60,
-                  .also = {ElementType::float32, ElementType::float64}},
-                 {.name = "keys", .type = ElementType::uint64, .rows = b, .columns = 1, .optional = true},
-                 {.name = "out", .type = kCompute, .rows = b, .columns = 32}};
-           },
-           [&](const Tensors& t) { images.augment(t[0], t[1], spec, t[2]); },
-           {2},
-           {0}});
+  examine("augment",
+          {{.name = "images",
+            .type = ElementType::uint8,
+            .rows = each(1),
+            .columns = 60,
+            .also = {ElementType::float32, ElementType::float64}},
+           {.name = "keys", .type = ElementType::uint64, .rows = each(1), .columns = 1, .optional = true},
+           {.name = "out", .type = kCompute, .rows = each(1), .columns = 32}},
+          {{2}, {0}}, [&](const Tensors& t) { images.augment(t[0], t[1], spec, t[2]); });
   const std::int64_t outputs = kConvolution.out.elements();
-  examine(
-      {"convolution_forward",
-       [&](std::int64_t b) {
-         return std::vector<Argument>{{"x", kCompute, b, 60},
-                                      {"w", kCompute, 18, 4},
-                                      {"bias", kCompute, 1, 4, true},
-                                      {"y", kCompute, b, outputs}};
-       },
-       [&](const Tensors& t) { images.convolution_forward(kConvolution, t[0], t[1], t[2], Activation::relu, t[3]); },
-       {3},
-       {0}});
-  examine({"convolution_backward",
-           [&](std::int64_t b) {
-             return std::vector<Argument>{{"x", kCompute, b, 60},        {"w", kCompute, 18, 4},
-                                          {"y", kCompute, b, outputs},   {"d_y", kCompute, b, outputs},
-                                          {"d_w", kMaster, 18, 4, true}, {"d_bias", kMaster, 1, 4, true},
-                                          {"d_x", kCompute, b, 60, true}};
-           },
-           [&](const Tensors& t) {
-             images.convolution_backward(
-                 kConvolution, {.x = t[0], .w = t[1], .y = t[2], .d_y = t[3], .d_w = t[4], .d_bias = t[5], .d_x = t[6]},
-                 Activation::relu, Accumulate::no);
-           },
-           {6},
-           {0, 3}});
-  examine(
-      {"add_image_gradient",
-       [&](std::int64_t b) {
-         return std::vector<Argument>{{"w", kCompute, 18, 4}, {"d_y", kCompute, b, outputs}, {"d_x", kCompute, b, 60}};
-       },
-       [&](const Tensors& t) { images.add_image_gradient(kConvolution, t[0], t[1], t[2]); },
-       {2},
-       {1}});
+  examine("convolution_forward",
+          {{"x", kCompute, each(1), 60},
+           {"w", kCompute, 18, 4},
+           {"bias", kCompute, 1, 4, true},
+           {"y", kCompute, each(1), outputs}},
+          {{3}, {0}}, [&](const Tensors& t) {
+            images.convolution_forward(kConvolution, t[0], t[1], t[2], Activation::relu, t[3]);
+          });
+  examine("convolution_backward",
+          {{"x", kCompute, each(1), 60},
+           {"w", kCompute, 18, 4},
+           {"y", kCompute, each(1), outputs},
+           {"d_y", kCompute, each(1), outputs},
+           {"d_w", kMaster, 18, 4, true},
+           {"d_bias", kMaster, 1, 4, true},
+           {"d_x", kCompute, each(1), 60, true}},
+          {{6}, {0, 3}}, [&](const Tensors& t) {
+            images.convolution_backward(
+                kConvolution, {.x = t[0], .w = t[1], .y = t[2], .d_y = t[3], .d_w = t[4], .d_bias = t[5], .d_x = t[6]},
+                Activation::relu, Accumulate::no);
+          });
+  examine("add_image_gradient",
+          {{"w", kCompute, 18, 4}, {"d_y", kCompute, each(1), outputs}, {"d_x", kCompute, each(1), 60}}, {{2}, {1}},
+          [&](const Tensors& t) { images.add_image_gradient(kConvolution, t[0], t[1], t[2]); });
   const Convolution product{kIn, slide(kIn, even_padding(1, 1, 0), 4), even_padding(1, 1, 0)};
   const Tensors of_product = tensors_for({{"w", kCompute, 2, 4}, {"d_y", kCompute, 2, 120}, {"d_x", kCompute, 2, 60}});
   EXPECT_THROW(images.add_image_gradient(product, of_product[0], of_product[1], of_product[2]), std::invalid_argument)
@@ -95,184 +82,130 @@ TEST(ImageChecks, AugmentAndConvolutions) {
 TEST(ImageChecks, PoolsAveragesAndShortcuts) {
   test::IdleImages images;
   const std::int64_t outputs = kPool.out.elements();
-  examine({"max_pool_forward",
-           [&](std::int64_t b) {
-             return std::vector<Argument>{
-                 {"x", kCompute, b, 60}, {"y", kCompute, b, outputs}, {"chosen", ElementType::uint8, b, outputs}};
-           },
-           [&](const Tensors& t) { images.max_pool_forward(kPool, t[0], t[1], t[2]); },
-           {1},
-           {0}});
-  examine({"max_pool_backward",
-           [&](std::int64_t b) {
-             return std::vector<Argument>{
-                 {"chosen", ElementType::uint8, b, outputs}, {"d_y", kCompute, b, outputs}, {"d_x", kCompute, b, 60}};
-           },
-           [&](const Tensors& t) { images.max_pool_backward(kPool, t[0], t[1], t[2]); },
-           {2},
-           {1}});
+  examine("max_pool_forward",
+          {{"x", kCompute, each(1), 60},
+           {"y", kCompute, each(1), outputs},
+           {"chosen", ElementType::uint8, each(1), outputs}},
+          {{1}, {0}}, [&](const Tensors& t) { images.max_pool_forward(kPool, t[0], t[1], t[2]); });
+  examine("max_pool_backward",
+          {{"chosen", ElementType::uint8, each(1), outputs},
+           {"d_y", kCompute, each(1), outputs},
+           {"d_x", kCompute, each(1), 60}},
+          {{2}, {1}}, [&](const Tensors& t) { images.max_pool_backward(kPool, t[0], t[1], t[2]); });
   const auto in_and_out = [](std::int64_t in, std::int64_t out) {
-    return [=](std::int64_t b) {
-      return std::vector<Argument>{{"first", kCompute, b, in}, {"second", kCompute, b, out}};
-    };
+    return std::vector<Argument>{{"first", kCompute, each(1), in}, {"second", kCompute, each(1), out}};
   };
-  examine({"global_average_forward",
-           in_and_out(60, 2),
-           [&](const Tensors& t) { images.global_average_forward(kIn, t[0], t[1]); },
-           {1},
-           {0}});
-  examine({"global_average_backward",
-           in_and_out(2, 60),
-           [&](const Tensors& t) { images.global_average_backward(kIn, t[0], t[1]); },
-           {1},
-           {0}});
+  examine("global_average_forward", in_and_out(60, 2), {{1}, {0}},
+          [&](const Tensors& t) { images.global_average_forward(kIn, t[0], t[1]); });
+  examine("global_average_backward", in_and_out(2, 60), {{1}, {0}},
+          [&](const Tensors& t) { images.global_average_backward(kIn, t[0], t[1]); });
   const ImageShape half{3, 3, 4};
-  examine({"subsample_forward",
-           in_and_out(60, 36),
-           [&](const Tensors& t) { images.subsample_forward(kIn, half, 2, t[0], t[1]); },
-           {1},
-           {0}});
-  examine({"subsample_backward",
-           in_and_out(36, 60),
-           [&](const Tensors& t) { images.subsample_backward(kIn, half, 2, t[0], t[1]); },
-           {1},
-           {0}});
+  examine("subsample_forward", in_and_out(60, 36), {{1}, {0}},
+          [&](const Tensors& t) { images.subsample_forward(kIn, half, 2, t[0], t[1]); });
+  examine("subsample_backward", in_and_out(36, 60), {{1}, {0}},
+          [&](const Tensors& t) { images.subsample_backward(kIn, half, 2, t[0], t[1]); });
 }
 
 TEST(ImageChecks, Normalisations) {
   test::IdleImages images;
-  examine({"response_normalization_forward",
-           [](std::int64_t b) {
-             return std::vector<Argument>{{"x", kCompute, b, 12}, {"y", kCompute, b, 12}};
-           },
-           [&](const Tensors& t) { images.response_normalization_forward(kResponse, t[0], t[1]); },
-           {1},
-           {0}});
-  examine({"response_normalization_backward",
-           [](std::int64_t b) {
-             return std::vector<Argument>{
-                 {"x", kCompute, b, 12}, {"y", kCompute, b, 12}, {"d_y", kCompute, b, 12}, {"d_x", kCompute, b, 12}};
-           },
-           [&](const Tensors& t) { images.response_normalization_backward(kResponse, t[0], t[1], t[2], t[3]); },
-           {3},
-           {0, 1, 2},
-           {{3, 2}}});
-  examine({"batch_norm_sums",
-           [](std::int64_t b) {
-             return std::vector<Argument>{{.name = "x", .type = kCompute, .rows = b, .columns = 12, .any_rows = true},
-                                          {"sums", ElementType::float64, 1, 7}};
-           },
-           [&](const Tensors& t) { images.batch_norm_sums(kNorm, t[0], t[1]); },
-           {},
-           {}});
-  examine({"batch_norm_forward",
-           [](std::int64_t b) {
-             return std::vector<Argument>{{"x", kCompute, b, 12},
-                                          {"sums", ElementType::float64, 1, 7},
-                                          {"scale", kCompute, 1, 3},
-                                          {"shift", kCompute, 1, 3},
-                                          {"residual", kCompute, b, 12, true},
-                                          {"mean", kMaster, 1, 3},
-                                          {"inverse", kMaster, 1, 3},
-                                          {"y", kCompute, b, 12}};
-           },
-           [&](const Tensors& t) {
-             images.batch_norm_forward(kNorm, {.x = t[0],
-                                               .sums = t[1],
-                                               .scale = t[2],
-                                               .shift = t[3],
-                                               .residual = t[4],
-                                               .mean = t[5],
-                                               .inverse = t[6],
-                                               .y = t[7]});
-           },
-           {7},
-           {0, 4},
-           {{7, 4}}});
-  examine({"batch_norm_statistics",
-           [](std::int64_t) {
-             return std::vector<Argument>{
-                 {"sums", ElementType::float64, 1, 7}, {"d_mean", kMaster, 1, 3}, {"d_variance", kMaster, 1, 3}};
-           },
-           [&](const Tensors& t) { images.batch_norm_statistics(kNorm, t[0], 1, Accumulate::yes, t[1], t[2]); },
-           {},
-           {}});
-  examine(
-      {"batch_norm_inference",
-       [](std::int64_t b) {
-         return std::vector<Argument>{{"x", kCompute, b, 12},       {"mean", kCompute, 1, 3},
-                                      {"variance", kCompute, 1, 3}, {"scale", kCompute, 1, 3},
-                                      {"shift", kCompute, 1, 3},    {"residual", kCompute, b, 12, true},
-                                      {"y", kCompute, b, 12}};
-       },
-       [&](const Tensors& t) {
-         images.batch_norm_inference(
-             kNorm,
-             {.x = t[0], .mean = t[1], .variance = t[2], .scale = t[3], .shift = t[4], .residual = t[5], .y = t[6]});
-       },
-       {6},
-       {0, 5},
-       {{6, 0}, {6, 5}}});
-  examine({"batch_norm_inference_backward",
-           [](std::int64_t b) {
-             return std::vector<Argument>{{"y", kCompute, b, 12},
-                                          {"d_y", kCompute, b, 12},
-                                          {"variance", kCompute, 1, 3},
-                                          {"scale", kCompute, 1, 3},
-                                          {"d_x", kCompute, b, 12}};
-           },
-           [&](const Tensors& t) {
-             images.batch_norm_inference_backward(
-                 kNorm, {.y = t[0], .d_y = t[1], .variance = t[2], .scale = t[3], .d_x = t[4]});
-           },
-           {1, 4},
-           {0, 1},
-           {{4, 1}}});
-  examine({"batch_norm_backward_sums",
-           [](std::int64_t b) {
-             return std::vector<Argument>{{"x", kCompute, b, 12},           {"y", kCompute, b, 12},
-                                          {"d_y", kCompute, b, 12},         {"mean", kMaster, 1, 3},
-                                          {"inverse", kMaster, 1, 3},       {"d_scale", kMaster, 1, 3, true},
-                                          {"d_shift", kMaster, 1, 3, true}, {"sums", ElementType::float64, 1, 6}};
-           },
-           [&](const Tensors& t) {
-             images.batch_norm_backward_sums(kNorm,
-                                             {.x = t[0],
-                                              .y = t[1],
-                                              .d_y = t[2],
-                                              .mean = t[3],
-                                              .inverse = t[4],
-                                              .d_scale = t[5],
-                                              .d_shift = t[6],
-                                              .sums = t[7]},
-                                             Accumulate::no);
-           },
-           {2},
-           {0, 1}});
-  examine({"batch_norm_backward",
-           [](std::int64_t b) {
-             return std::vector<Argument>{{"x", kCompute, b, 12},
-                                          {"d_y", kCompute, b, 12},
-                                          {"mean", kMaster, 1, 3},
-                                          {"inverse", kMaster, 1, 3},
-                                          {"scale", kCompute, 1, 3},
-                                          {"forward_sums", ElementType::float64, 1, 7},
-                                          {"sums", ElementType::float64, 1, 6},
-                                          {"d_x", kCompute, b, 12}};
-           },
-           [&](const Tensors& t) {
-             images.batch_norm_backward(kNorm, {.x = t[0],
-                                                .d_y = t[1],
-                                                .mean = t[2],
-                                                .inverse = t[3],
-                                                .scale = t[4],
-                                                .forward_sums = t[5],
-                                                .sums = t[6],
-                                                .d_x = t[7]});
-           },
-           {7},
-           {0, 1},
-           {{7, 1}}});
+  examine("response_normalization_forward", {{"x", kCompute, each(1), 12}, {"y", kCompute, each(1), 12}}, {{1}, {0}},
+          [&](const Tensors& t) { images.response_normalization_forward(kResponse, t[0], t[1]); });
+  examine("response_normalization_backward",
+          {{"x", kCompute, each(1), 12},
+           {"y", kCompute, each(1), 12},
+           {"d_y", kCompute, each(1), 12},
+           {"d_x", kCompute, each(1), 12}},
+          {{3}, {0, 1, 2}, {{3, 2}}},
+          [&](const Tensors& t) { images.response_normalization_backward(kResponse, t[0], t[1], t[2], t[3]); });
+  examine("batch_norm_sums",
+          {{.name = "x", .type = kCompute, .rows = each(1), .columns = 12, .any_rows = true},
+           {"sums", ElementType::float64, 1, 7}},
+          {{}, {}}, [&](const Tensors& t) { images.batch_norm_sums(kNorm, t[0], t[1]); });
+  examine("batch_norm_forward",
+          {{"x", kCompute, each(1), 12},
+           {"sums", ElementType::float64, 1, 7},
+           {"scale", kCompute, 1, 3},
+           {"shift", kCompute, 1, 3},
+           {"residual", kCompute, each(1), 12, true},
+           {"mean", kMaster, 1, 3},
+           {"inverse", kMaster, 1, 3},
+           {"y", kCompute, each(1), 12}},
+          {{7}, {0, 4}, {{7, 4}}}, [&](const Tensors& t) {
+            images.batch_norm_forward(kNorm, {.x = t[0],
+                                              .sums = t[1],
+                                              .scale = t[2],
+                                              .shift = t[3],
+                                              .residual = t[4],
+                                              .mean = t[5],
+                                              .inverse = t[6],
+                                              .y = t[7]});
+          });
+  examine("batch_norm_statistics",
+          {{"sums", ElementType::float64, 1, 7}, {"d_mean", kMaster, 1, 3}, {"d_variance", kMaster, 1, 3}}, {{}, {}},
+          [&](const Tensors& t) { images.batch_norm_statistics(kNorm, t[0], 1, Accumulate::yes, t[1], t[2]); });
+  examine("batch_norm_inference",
+          {{"x", kCompute, each(1), 12},
+           {"mean", kCompute, 1, 3},
+           {"variance", kCompute, 1, 3},
+           {"scale", kCompute, 1, 3},
+           {"shift", kCompute, 1, 3},
+           {"residual", kCompute, each(1), 12, true},
+           {"y", kCompute, each(1), 12}},
+          {{6}, {0, 5}, {{6, 0}, {6, 5}}}, [&](const Tensors& t) {
+            images.batch_norm_inference(
+                kNorm,
+                {.x = t[0], .mean = t[1], .variance = t[2], .scale = t[3], .shift = t[4], .residual = t[5], .y = t[6]});
+          });
+  examine("batch_norm_inference_backward",
+          {{"y", kCompute, each(1), 12},
+           {"d_y", kCompute, each(1), 12},
+           {"variance", kCompute, 1, 3},
+           {"scale", kCompute, 1, 3},
+           {"d_x", kCompute, each(1), 12}},
+          {{1, 4}, {0, 1}, {{4, 1}}}, [&](const Tensors& t) {
+            images.batch_norm_inference_backward(
+                kNorm, {.y = t[0], .d_y = t[1], .variance = t[2], .scale = t[3], .d_x = t[4]});
+          });
+  examine("batch_norm_backward_sums",
+          {{"x", kCompute, each(1), 12},
+           {"y", kCompute, each(1), 12},
+           {"d_y", kCompute, each(1), 12},
+           {"mean", kMaster, 1, 3},
+           {"inverse", kMaster, 1, 3},
+           {"d_scale", kMaster, 1, 3, true},
+           {"d_shift", kMaster, 1, 3, true},
+           {"sums", ElementType::float64, 1, 6}},
+          {{2}, {0, 1}}, [&](const Tensors& t) {
+            images.batch_norm_backward_sums(kNorm,
+                                            {.x = t[0],
+                                             .y = t[1],
+                                             .d_y = t[2],
+                                             .mean = t[3],
+                                             .inverse = t[4],
+                                             .d_scale = t[5],
+                                             .d_shift = t[6],
+                                             .sums = t[7]},
+                                            Accumulate::no);
+          });
+  examine("batch_norm_backward",
+          {{"x", kCompute, each(1), 12},
+           {"d_y", kCompute, each(1), 12},
+           {"mean", kMaster, 1, 3},
+           {"inverse", kMaster, 1, 3},
+           {"scale", kCompute, 1, 3},
+           {"forward_sums", ElementType::float64, 1, 7},
+           {"sums", ElementType::float64, 1, 6},
+           {"d_x", kCompute, each(1), 12}},
+          {{7}, {0, 1}, {{7, 1}}}, [&](const Tensors& t) {
+            images.batch_norm_backward(kNorm, {.x = t[0],
+                                               .d_y = t[1],
+                                               .mean = t[2],
+                                               .inverse = t[3],
+                                               .scale = t[4],
+                                               .forward_sums = t[5],
+                                               .sums = t[6],
+                                               .d_x = t[7]});
+          });
 }
 
 TEST(ImageChecks, ShapesThatContradictThemselves) {
