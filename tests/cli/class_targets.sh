@@ -52,8 +52,7 @@ for way in "1 train.h5" "3 packed" "2 train.h5 --accumulate 2" "1 packed --repro
   check "the losses of float64: $ranks ranks $options"
   count=$((count + 1))
   # shellcheck disable=SC2086
-  run -n "$ranks" train $options --x x --y mass,kind --validation test.h5 --model both.yaml "${plain[@]}" --learning-rate 0.1 --global-batch 48 --steps 5 --run runs/$count
-  expect_status 0
+  succeeds -n "$ranks" train $options --x x --y mass,kind --validation test.h5 --model both.yaml "${plain[@]}" --learning-rate 0.1 --global-batch 48 --steps 5 --run runs/$count
   paste <(metric runs/$count train loss) <(metric runs/$count train loss_kind_softmax_cross_entropy) wanted |
     awk '{ a = ($2 - $6) / $6; b = ($4 - $7) / $7; if (a * a > 1e-10 || b * b > 1e-10) bad = 1 } END { exit bad || NR != 5 }' ||
     failed "$(metric runs/$count train loss | tr '\n' ' ') instead of $(tr '\n' ' ' <wanted)"
@@ -65,10 +64,8 @@ check "eval, predict and report know the class"
 for n in 1 2; do
   for data in test.h5 packed-test; do
     rm -f one.json
-    run -n $n eval runs/1 --data $data --report --json one.json
-    expect_status 0
-    run -n $n predict runs/1 --data $data --out p.h5 --csv p.csv --force
-    expect_status 0
+    succeeds -n $n eval runs/1 --data $data --report --json one.json
+    succeeds -n $n predict runs/1 --data $data --out p.h5 --csv p.csv --force
     python3 - <<'END' >out 2>err || failed "what eval and predict say"
 import h5py, json, numpy as np
 wanted, said = np.load("judged.npz"), json.loads(open("one.json").readline())
@@ -79,35 +76,32 @@ assert abs(scores[:, 0] - wanted["z"]).max() < 1e-4 and abs(scores[:, 1:] - want
 END
   done
 done
-run predict runs/1 --data x.h5 --out x-p.h5
-expect_status 0
+succeeds predict runs/1 --data x.h5 --out x-p.h5
 python3 -c "
 import h5py
 with h5py.File('p.h5') as p, h5py.File('x-p.h5') as x: assert (p['scores'][:] == x['scores'][:]).all()" || failed "predictions without targets are others"
 head -n 1 p.csv | grep -q 'mass.*kind_0.*kind_3' || failed "$(head -n 1 p.csv)"
-run report runs/1
-expect_status 0
-run train --resume --run runs/1 --steps 8
-expect_status 0; expect_out 'continuing after step 5'
+succeeds report runs/1
+succeeds train --resume --run runs/1 --steps 8
+expect_out 'continuing after step 5'
 
 check "the accuracy of the class chooses the best checkpoint, at any number of ranks"
 for n in 1 3 5; do
-  run -n $n train packed --validation packed-test --x x --y mass,kind --model both.yaml "${plain[@]}" --learning-rate 0.3 --global-batch 6 --epochs 20 \
+  succeeds -n $n train packed --validation packed-test --x x --y mass,kind --model both.yaml "${plain[@]}" --learning-rate 0.3 --global-batch 6 --epochs 20 \
     --best-by accuracy --run runs/best$n
-  expect_status 0; expect_out 'class accuracy [0-9.]* %'; expect_out '^a constant +- +-$'
+  expect_out 'class accuracy [0-9.]* %'; expect_out '^a constant +- +-$'
 done
 expect_same <(metric runs/best1 validation class_accuracy) <(metric runs/best3 validation class_accuracy)
 expect_same <(metric runs/best1 validation class_accuracy) <(metric runs/best5 validation class_accuracy)
 [ "$(metric runs/best1 validation class_accuracy | awk '{ print $2 }' | sort -u | wc -l)" -gt 1 ] || failed "one accuracy throughout"
 best=$(metric runs/best1 validation class_accuracy | awk '$2 >= best { best = $2; step = $1 } END { print step }')
-run eval runs/best1
-expect_status 0; expect_out "step $best, the best of its run"
-run train train.h5 --x x --y mass --model linear "${plain[@]}" --best-by accuracy --validation 0.2 --run runs/no
-expect_error 2 "--best-by accuracy is no metric of numbers to predict"
+succeeds eval runs/best1
+expect_out "step $best, the best of its run"
+fails 2 "--best-by accuracy is no metric of numbers to predict" \
+  train train.h5 --x x --y mass --model linear "${plain[@]}" --best-by accuracy --validation 0.2 --run runs/no
 
 check "the exported graph predicts numbers and probabilities"
-run export runs/1 --out both.onnx
-expect_status 0
+succeeds export runs/1 --out both.onnx
 must_run predict runs/1 --data test.h5 --x x --out exported.h5
 if peer=$(peer_python onnx onnxruntime h5py numpy); then
   "$peer" - <<'END' >out 2>err || failed "onnxruntime predicts something else"
@@ -125,10 +119,9 @@ check "a label outside of the classes: one sentence"
 for n in 1 3; do
   for data in large below; do
     label=$([ $data = large ] && echo 4 || echo -1)
-    run -n $n train $data.h5 --x x --y mass,kind --model both.yaml "${plain[@]}" --steps 2 --run runs/no
-    expect_error 1 "$data.h5: kind has the label $label, and its classes are 0 to 3"
-    run -n $n eval runs/1 --data $data.h5
-    expect_error 1 "$data.h5: kind has the label $label, and its classes are 0 to 3"
+    fails 1 "$data.h5: kind has the label $label, and its classes are 0 to 3" \
+      -n $n train $data.h5 --x x --y mass,kind --model both.yaml "${plain[@]}" --steps 2 --run runs/no
+    fails 1 "$data.h5: kind has the label $label, and its classes are 0 to 3" -n $n eval runs/1 --data $data.h5
   done
 done
 
@@ -136,8 +129,7 @@ check "losses that do not fit"
 refused() {  # STATUS WORDS LOSS...
   network no "${@:3}"
   for n in 1 2; do
-    run -n $n train train.h5 --x x --y "${targets:-mass,kind}" --model no.yaml "${plain[@]}" --steps 1 --run runs/no
-    expect_error "$1" "$2"
+    fails "$1" "$2" -n $n train train.h5 --x x --y "${targets:-mass,kind}" --model no.yaml "${plain[@]}" --steps 1 --run runs/no
   done
 }
 mass='- {loss: mean-squared-error, with: mass}'

@@ -60,8 +60,8 @@ for ranks in 1 3; do
     record=$(grep '"kind":"validation"' "runs/$name-$ranks/metrics.jsonl" | tail -n 1)
     python3 compare.py $name "$record" || failed "the figures"
     check "$name on $ranks: eval says it of the checkpoint"
-    run -n $ranks eval "runs/$name-$ranks" --json $name-$ranks.json
-    expect_status 0; expect_out '^a constant \(.*\) reaches '
+    succeeds -n $ranks eval "runs/$name-$ranks" --json $name-$ranks.json
+    expect_out '^a constant \(.*\) reaches '
     python3 compare.py $name "$(head -n 1 $name-$ranks.json)" || failed "the figures of eval"
   done
 done
@@ -72,8 +72,8 @@ for loss in mean-absolute-error huber; do
     expect_out '^  to beat: a constant \(the median of the training targets\) reaches loss [0-9.]+  '
     grep '"kind":"validation"' "runs/skewed-$ranks/metrics.jsonl" | tail -n 1 >record
     python3 compare.py skewed "$(cat record)" $loss || failed "the figures"
-    run -n $ranks eval "runs/skewed-$ranks" --report --json skewed-$ranks.json
-    expect_status 0; expect_out 'R2  MAE of the training median$'
+    succeeds -n $ranks eval "runs/skewed-$ranks" --report --json skewed-$ranks.json
+    expect_out 'R2  MAE of the training median$'
     python3 compare.py skewed "$(head -n 1 skewed-$ranks.json)" $loss || failed "the figures of eval"
   done
   of_constant skewed-1.json >one && of_constant skewed-3.json >three && [ -s one ] && expect_same one three
@@ -92,8 +92,8 @@ run train --data one-train.h5 --validation one-test.h5 --dry-run
 expect_out 'a constant \(the mean of the training targets\) reaches'
 
 check "each target has the error of its mean in the report"
-run eval runs/numbers-1 --report --json report.json
-expect_status 0; expect_out 'R2  MAE of the training mean$'
+succeeds eval runs/numbers-1 --report --json report.json
+expect_out 'R2  MAE of the training mean$'
 python3 - <<'PYTHON' || failed "the report"
 import h5py, json
 y, v = (h5py.File(f"numbers-{part}.h5")["y"][:].astype("f8") for part in ("train", "test"))
@@ -105,17 +105,16 @@ for i, r in enumerate(told):
 PYTHON
 
 check "a network that is no better is warned of, at the end and by eval"
-run train --data noise-train.h5 --validation noise-test.h5 --hidden 64 --steps 400 --learning-rate 0.01 --progress off --run runs/noise
-expect_status 0
+succeeds train --data noise-train.h5 --validation noise-test.h5 --hidden 64 --steps 400 --learning-rate 0.01 --progress off --run runs/noise
 expect_err '^warning: validation mean absolute error [0-9.]+ is no better than the [0-9.]+ of a constant \(the mean of the training targets\)'
-run eval runs/noise
-expect_status 0; expect_err 'is no better than the [0-9.]+ of a constant'
+succeeds eval runs/noise
+expect_err 'is no better than the [0-9.]+ of a constant'
 
 check "one that is better is not, nor one that nothing could beat"
 must_run train --data one-train.h5 --validation one-test.h5 --hidden 8 --learning-rate 0.02 --epochs 20 --progress off --run runs/good
 expect_silence
-run eval runs/good
-expect_status 0; expect_silence
+succeeds eval runs/good
+expect_silence
 must_run train --data sole-train.h5 --validation sole-test.h5 --steps 3 --progress off --run runs/sole
 expect_silence
 

@@ -118,34 +118,29 @@ for kind in lstm gru; do
   must_run train text/train --validation text/test --model $kind.yaml --steps 120 --batch 8 --learning-rate 0.5 "${common[@]}" --run runs/$kind
 done
 for kind in gpt lstm gru; do
-  run eval runs/$kind --data text/test --evaluation-batch 1 --json $kind.json
-  expect_status 0; expect_silence
+  succeeds eval runs/$kind --data text/test --evaluation-batch 1 --json $kind.json
+  expect_silence
   python3 losses.py runs/$kind $kind "$([ $kind = gpt ] && echo 24 || echo 9)" $kind.json 2>err || failed "the loss of $kind"
 done
-run train --resume --run runs/gpt --steps 121 --dry-run
-expect_status 0; expect_out "24 positions of documents"
+succeeds train --resume --run runs/gpt --steps 121 --dry-run
+expect_out "24 positions of documents"
 
 check "all numbers of ranks give one run, and a resumed one is the same"
 for kind in gpt lstm; do
   network=("${gpt[@]}")
   [ $kind = gpt ] || network=(--model lstm.yaml)
   for n in 1 3; do
-    run -n $n train text/train --validation text/test "${network[@]}" --steps 12 --global-batch 6 --reproducible "${common[@]}" --run runs/$kind-on$n
-    expect_status 0
+    succeeds -n $n train text/train --validation text/test "${network[@]}" --steps 12 --global-batch 6 --reproducible "${common[@]}" --run runs/$kind-on$n
   done
   expect_same <(metric runs/$kind-on1 train loss) <(metric runs/$kind-on3 train loss)
-  run -n 2 train text/train --validation text/test "${network[@]}" --steps 6 --global-batch 6 --reproducible "${common[@]}" --run runs/$kind-half
-  expect_status 0
-  run -n 2 train --resume --run runs/$kind-half --steps 12
-  expect_status 0
+  succeeds -n 2 train text/train --validation text/test "${network[@]}" --steps 6 --global-batch 6 --reproducible "${common[@]}" --run runs/$kind-half
+  succeeds -n 2 train --resume --run runs/$kind-half --steps 12
   expect_same <(metric runs/$kind-on1 validation loss | tail -n 1) <(metric runs/$kind-half validation loss | tail -n 1)
 done
-run train text/train --validation text/test "${gpt[@]}" --steps 12 --precision bf16 --bf16-unit emulated-amx "${common[@]}" --run runs/bf16
-expect_status 0
+succeeds train text/train --validation text/test "${gpt[@]}" --steps 12 --precision bf16 --bf16-unit emulated-amx "${common[@]}" --run runs/bf16
 
 check "text is written with documents apart, also where positions are computed anew alone"
-run generate runs/gpt --prompt "#abab#cd" --tokens 30 --temperature 0
-expect_status 0
+succeeds generate runs/gpt --prompt "#abab#cd" --tokens 30 --temperature 0
 cp out generated
 python3 - <<'END' 2>err || failed "another text: $(cat generated)"
 from network import *
@@ -159,8 +154,7 @@ assert got == written(lambda w, t: apart(gpt, w, t)), (got, written(lambda w, t:
 END
 
 check "exported graphs keep documents apart, or are refused"
-run export runs/gpt --out gpt.onnx
-expect_status 0
+succeeds export runs/gpt --out gpt.onnx
 if peer=$(peer_python onnx onnxruntime h5py numpy); then
   "$peer" - <<'END' >out 2>err || failed "onnxruntime computes something else"
 from network import *
@@ -174,16 +168,12 @@ for count, length in (3, 24), (2, 7), (1, 1):
     assert abs(got - want).max() < 1e-4, abs(got - want).max()
 END
 fi
-run export runs/lstm --out lstm.onnx
-expect_error 1 "ONNX's recurrent operators cannot begin anew within a sequence"
+fails 1 "ONNX's recurrent operators cannot begin anew within a sequence" export runs/lstm --out lstm.onnx
 
 check "what --document-token cannot do is said"
-run train text/train "${gpt[@]}" --document-token 40 --run runs/no
-expect_error 2 "--document-token 40: the tokens are 0 to "
-run train text/train "${gpt[@]}" --document-token -1 --run runs/no
-expect_error 2 "--document-token"
+fails 2 "--document-token 40: the tokens are 0 to " train text/train "${gpt[@]}" --document-token 40 --run runs/no
+fails 2 "--document-token" train text/train "${gpt[@]}" --document-token -1 --run runs/no
 printf '%s\n' 'name: mixed' 'reads: tokens' 'window: context' 'options: {context: 8}' 'network:' \
   '- embedding: {vocabulary: $vocabulary, width: 8, positions: yes}' '- multiply: {from: [embedding_1, embedding_1]}' '- attention: 1' '- dense: $vocabulary' >mixed.yaml
 sed -i 's/- attention: 1/- dense: 24\n- attention: 1/' mixed.yaml
-run train text/train --model mixed.yaml "${common[@]}" --run runs/no
-expect_error 2 "is a multiply, which mixes the documents that --document-token keeps apart"
+fails 2 "is a multiply, which mixes the documents that --document-token keeps apart" train text/train --model mixed.yaml "${common[@]}" --run runs/no

@@ -9,11 +9,11 @@ must_run train --data data --optimizer sgd --validation data/validation --hidden
 best=$(readlink runs/a/checkpoints/best)
 
 check "safetensors and the checkpoint hold the same numbers"
-run export runs/a --out raw.safetensors
-expect_status 0; expect_silence
+succeeds export runs/a --out raw.safetensors
+expect_silence
 expect_out "^runs/a/checkpoints/$best \(step [0-9]+, the best of its run\): 6 tensors, written to raw.safetensors \(mlp 20-16-8-5 relu, "
-run export runs/a --weights average --checkpoint latest --format safetensors --out average
-expect_status 0; expect_silence
+succeeds export runs/a --weights average --checkpoint latest --format safetensors --out average
+expect_silence
 expect_out "^runs/a/checkpoints/step-0000000060.h5 \(step 60(, the best of its run)?, averaged weights\)"
 python3 - "runs/a/checkpoints/$best" <<'END' || failed "the numbers"
 import h5py, json, numpy, struct, sys
@@ -47,8 +47,8 @@ with h5py.File("runs/a/checkpoints/step-0000000060.h5") as f:
 END
 
 check "import and export again: the same bytes, and the same answers"
-run import raw.safetensors --out again.h5
-expect_status 0; expect_silence
+succeeds import raw.safetensors --out again.h5
+expect_silence
 expect_out "^raw.safetensors: 6 tensors, written to again.h5 \(mlp 20-16-8-5 relu, "
 must_run export again.h5 --out again.safetensors
 expect cmp raw.safetensors again.safetensors
@@ -57,12 +57,12 @@ must_run predict again.h5 --data data/validation --out b.h5
 python3 -c '
 import h5py
 with h5py.File("a.h5") as a, h5py.File("b.h5") as b: assert (a["scores"][:] == b["scores"][:]).all()' || failed "the answers"
-run info again.h5
-expect_status 0; expect_out 'all checksums verified'
+succeeds info again.h5
+expect_out 'all checksums verified'
 
 check "a run begins with a file of weights"
-run -n 2 train --data data --optimizer sgd --validation data/validation --hidden 16,8 --batch 20 --learning-rate 1e-30 --steps 1 --initialize-from raw.safetensors --run runs/b
-expect_status 0; expect_silence
+succeeds -n 2 train --data data --optimizer sgd --validation data/validation --hidden 16,8 --batch 20 --learning-rate 1e-30 --steps 1 --initialize-from raw.safetensors --run runs/b
+expect_silence
 expect_out "^weights of raw.safetensors$"
 expect_out "^  dense_3/bias +5  the file's values$"
 must_run eval runs/a --json a.json
@@ -71,42 +71,31 @@ python3 -c '
 import json
 a, b = (json.loads(open(f).readlines()[-1]) for f in ("a.json", "b.json"))
 assert a["loss"] == b["loss"], (a, b)' || failed "the two evaluations"
-run -n 2 train --data data --optimizer sgd --hidden 16,9 --batch 20 --steps 1 --initialize-from raw.safetensors --run runs/c
-expect_error 1 "raw.safetensors: dense_2/weight has shape \[16, 8\], this network wants \[16, 9\]; .*: --reinitialize 'dense_2/\*,dense_3/\*' leaves those new"
+fails 1 "raw.safetensors: dense_2/weight has shape \[16, 8\], this network wants \[16, 9\]; .*: --reinitialize 'dense_2/\*,dense_3/\*' leaves those new" \
+  -n 2 train --data data --optimizer sgd --hidden 16,9 --batch 20 --steps 1 --initialize-from raw.safetensors --run runs/c
 
 check "what is there already stays"
 cp raw.safetensors precious
 for words in "export runs/a --format safetensors" "export runs/a --format onnx" "import raw.safetensors"; do
   # shellcheck disable=SC2086  # words
-  run $words --out precious
-  expect_error 1 "precious: is there already: give --force to replace it"
+  fails 1 "precious: is there already: give --force to replace it" $words --out precious
   expect cmp raw.safetensors precious
 done
-run export runs/a --format safetensors --out precious --force
-expect_status 0
+succeeds export runs/a --format safetensors --out precious --force
 expect cmp raw.safetensors precious
-run export runs/a --format safetensors --out runs
-expect_error 1 "runs: is a folder: name a file"
-run export runs/a --format safetensors --out no/such/folder/x
-expect_error 1 "no/such/folder/x: cannot be written: No such file or directory"
+fails 1 "runs: is a folder: name a file" export runs/a --format safetensors --out runs
+fails 1 "no/such/folder/x: cannot be written: No such file or directory" export runs/a --format safetensors --out no/such/folder/x
 
 check "usage"
-run export runs/a --out weights
-expect_error 2 "--format.*the end of --out does not say which"
-run export runs/a --format npz --out a.onnx
-expect_error 2 "--format: npz is not one of onnx and safetensors"
-run export runs/a --format onnx
-expect_error 2 "--out"
-run export --out a.onnx
-expect_error 2 "--run"
+fails 2 "--format.*the end of --out does not say which" export runs/a --out weights
+fails 2 "--format: npz is not one of onnx and safetensors" export runs/a --format npz --out a.onnx
+fails 2 "--out" export runs/a --format onnx
+fails 2 "--run" export --out a.onnx
 must_run train --data data --optimizer sgd --hidden 8 --steps 1 --progress off --run runs/plain
-run export runs/plain --weights average --out a.onnx
-expect_error 2 "--weights average: the run kept no average of its weights"
+fails 2 "--weights average: the run kept no average of its weights" export runs/plain --weights average --out a.onnx
 expect_no_file a.onnx
-run export nowhere --out a.onnx
-expect_error 1 "nowhere: no such checkpoint"
-run import raw.safetensors
-expect_error 2 "--out"
+fails 1 "nowhere: no such checkpoint" export nowhere --out a.onnx
+fails 2 "--out" import raw.safetensors
 
 check "GPT-2"
 cat >gpt2.py <<'END'
@@ -170,63 +159,49 @@ head[:3] = 20240520, 1, len(corpus)
 open("tokens.bin", "wb").write(head.tobytes() + corpus.astype("<u2").tobytes())
 END
 python3 gpt2.py || failed "the files of the test"
-run import gpt2.safetensors --out gpt2.h5
-expect_status 0; expect_silence
+succeeds import gpt2.safetensors --out gpt2.h5
+expect_silence
 expect_out "^gpt2.safetensors: 28 tensors, written to gpt2.h5 \(gpt 2x64 heads 1 vocabulary 30 context 8, "
 must_run pack --format tokens --x tokens.bin --vocabulary 30 --out corpus
-run eval gpt2.h5 --data corpus --json gpt2.json
-expect_status 0
+succeeds eval gpt2.h5 --data corpus --json gpt2.json
 python3 -c '
 import json
 told, windows = json.loads(open("gpt2.json").readlines()[-1]), json.load(open("losses.json"))
 windows = windows[:told["samples"]]
 assert len(windows) >= 11 and abs(told["loss"] - sum(windows) / len(windows)) < 1e-4, (told, windows)' || failed "the loss"
-run import tied.safetensors --out tied.h5
-expect_status 0
+succeeds import tied.safetensors --out tied.h5
 must_run export gpt2.h5 --out first.safetensors
 must_run export tied.h5 --out second.safetensors
 expect cmp first.safetensors second.safetensors
-run import first.safetensors --out third.h5
-expect_status 0
+succeeds import first.safetensors --out third.h5
 must_run export third.h5 --out third.safetensors
 expect cmp first.safetensors third.safetensors
-run import untied.safetensors --out untied.h5
-expect_status 0; expect_out "30 tensors.* untied"
-run import half.safetensors --out half.h5
-expect_status 0
-run import gpt2.safetensors --heads 4 --out heads.h5
-expect_status 0; expect_out "heads 4"
-run train --data corpus --model gpt --layers 2 --width 64 --heads 1 --context 8 --batch 4 --steps 1 --initialize-from tied.safetensors --progress off --run runs/gpt
-expect_status 0; expect_out "^  block_2/attention/joint/weight +64 x 192  the file's values$"
+succeeds import untied.safetensors --out untied.h5
+expect_out "30 tensors.* untied"
+succeeds import half.safetensors --out half.h5
+succeeds import gpt2.safetensors --heads 4 --out heads.h5
+expect_out "heads 4"
+succeeds train --data corpus --model gpt --layers 2 --width 64 --heads 1 --context 8 --batch 4 --steps 1 --initialize-from tied.safetensors --progress off --run runs/gpt
+expect_out "^  block_2/attention/joint/weight +64 x 192  the file's values$"
 
 check "files that are none, damaged, or of other networks"
-run import gpt2.safetensors --heads 5 --out x.h5
-expect_error 2 "gpt2.safetensors: give --heads, which the tensors do not tell: they must divide the width, 64"
-run import double.safetensors --out x.h5
-expect_error 1 "double.safetensors: wpe.weight is of type F64: F32, F16 and BF16 are read"
-run import odd.safetensors --out x.h5
-expect_error 1 "odd.safetensors: h.0.attn.rotary is no tensor of GPT-2"
-run import missing.safetensors --out x.h5
-expect_error 1 "missing.safetensors: it has no block_2/feed_forward/expand/bias, which its network needs"
+fails 2 "gpt2.safetensors: give --heads, which the tensors do not tell: they must divide the width, 64" import gpt2.safetensors --heads 5 --out x.h5
+fails 1 "double.safetensors: wpe.weight is of type F64: F32, F16 and BF16 are read" import double.safetensors --out x.h5
+fails 1 "odd.safetensors: h.0.attn.rotary is no tensor of GPT-2" import odd.safetensors --out x.h5
+fails 1 "missing.safetensors: it has no block_2/feed_forward/expand/bias, which its network needs" import missing.safetensors --out x.h5
 head -c 3000 gpt2.safetensors >cut.safetensors
-run import cut.safetensors --out x.h5
-expect_error 1 "cut.safetensors: is no sound safetensors file: .* it is cut off"
-run import gpt2.h5 --out x.h5
-expect_error 1 "gpt2.h5: is no safetensors file"
-run import raw.safetensors --format gpt2-safetensors --out x.h5
-expect_error 1 "raw.safetensors: it has no wte.weight"
-run import gpt2.safetensors --format safetensors --out x.h5
-expect_error 1 "gpt2.safetensors: it does not say what network its tensors belong to"
+fails 1 "cut.safetensors: is no sound safetensors file: .* it is cut off" import cut.safetensors --out x.h5
+fails 1 "gpt2.h5: is no safetensors file" import gpt2.h5 --out x.h5
+fails 1 "raw.safetensors: it has no wte.weight" import raw.safetensors --format gpt2-safetensors --out x.h5
+fails 1 "gpt2.safetensors: it does not say what network its tensors belong to" import gpt2.safetensors --format safetensors --out x.h5
 sed 's/hidden = 16,8/hidden = 16,9/' raw.safetensors >other.safetensors
-run import other.safetensors --out x.h5
-expect_error 1 "other.safetensors: dense_2/weight has shape \[16, 8\], and its network wants \[16, 9\]"
+fails 1 "other.safetensors: dense_2/weight has shape \[16, 8\], and its network wants \[16, 9\]" import other.safetensors --out x.h5
 sed 's/hidden = 16,8/hidden = 99999/' raw.safetensors >large.safetensors
-run import large.safetensors --out x.h5
-expect_error 1 "large.safetensors: is no sound safetensors file|large.safetensors: its metadata tells of a network that is larger"
-run import nowhere --out x.h5
-expect_error 1 "cannot read nowhere: No such file"
-run -n 2 train --data data --optimizer sgd --hidden 16,8 --steps 1 --initialize-from cut.safetensors --run runs/d
-expect_error 1 "cut.safetensors: is no sound safetensors file"
+fails 1 "large.safetensors: is no sound safetensors file|large.safetensors: its metadata tells of a network that is larger" \
+  import large.safetensors --out x.h5
+fails 1 "cannot read nowhere: No such file" import nowhere --out x.h5
+fails 1 "cut.safetensors: is no sound safetensors file" \
+  -n 2 train --data data --optimizer sgd --hidden 16,8 --steps 1 --initialize-from cut.safetensors --run runs/d
 expect_no_file x.h5
 
 check "a full disk leaves nothing"
@@ -234,8 +209,7 @@ mkdir disk
 if mount -t tmpfs -o size=64k none disk 2>/dev/null; then
   for words in "export gpt2.h5 --format safetensors" "export gpt2.h5 --format onnx" "import gpt2.safetensors"; do
     # shellcheck disable=SC2086  # words
-    run $words --out disk/x
-    expect_error 1 "disk/x.* (No space left on device|no space).*needed"
+    fails 1 "disk/x.* (No space left on device|no space).*needed" $words --out disk/x
     [ -z "$(ls -A disk)" ] || failed "left behind: $(ls -A disk)"
   done
   umount disk

@@ -43,18 +43,16 @@ print(max(json.loads(line).get("accuracy", 0) for line in open(sys.argv[1] + "/m
 learns() { expect awk "BEGIN { exit !($(best "$1") > 0.7) }"; }
 
 check "two data sets that fit are found, and a part is put aside for validation"
-run $train --data found.h5 --validation 0.25 --run runs/found
-expect_status 0; expect_err "found.h5 has no x and y: takes features for the samples and species for the labels"
+succeeds $train --data found.h5 --validation 0.25 --run runs/found
+expect_err "found.h5 has no x and y: takes features for the samples and species for the labels"
 expect_out "data: 180 samples in 1 file, 4 classes; validation: 60 samples"
 learns runs/found
-run -n 2 eval runs/found
-expect_status 0; expect_out "60 samples"
-run eval runs/found --data found.h5 --x features --y species
-expect_status 0; expect_out "240 samples"
-run eval runs/found --data half.h5 --x species
-expect_error 1 "has no dataset species"
-run $train --data three.h5 --run runs/three
-expect_error 1 "has no dataset x; it holds features, species, weight: choose with --x"
+succeeds -n 2 eval runs/found
+expect_out "60 samples"
+succeeds eval runs/found --data found.h5 --x features --y species
+expect_out "240 samples"
+fails 1 "has no dataset species" eval runs/found --data half.h5 --x species
+fails 1 "has no dataset x; it holds features, species, weight: choose with --x" $train --data three.h5 --run runs/three
 
 check "what is there is not said to be missing"
 python3 - <<'END'
@@ -62,64 +60,58 @@ import h5py, numpy
 for name, x, y in (("only_x", "x", "species"), ("only_y", "features", "y")):
     with h5py.File(name + ".h5", "w") as f: f[x], f[y] = numpy.random.rand(20, 3).astype("f4"), numpy.zeros(20, "i4")
 END
-run $train --data only_x.h5 --dry-run
-expect_status 0; expect_err "only_x.h5 has no y: takes species for the labels"
+succeeds $train --data only_x.h5 --dry-run
+expect_err "only_x.h5 has no y: takes species for the labels"
 expect_out "data: 20 samples in 1 file, 1 class;"
-run $train --data only_y.h5 --dry-run
-expect_status 0; expect_err "only_y.h5 has no x: takes features for the samples \("
-run info only_x.h5
-expect_status 0; expect_out "labels of 1 class$"; expect_out "learns 1 class by"
+succeeds $train --data only_y.h5 --dry-run
+expect_err "only_y.h5 has no x: takes features for the samples \("
+succeeds info only_x.h5
+expect_out "labels of 1 class$"; expect_out "learns 1 class by"
 
 check "what is to be packed first"
-run $train --data houses.csv --run runs/never
-expect_error 1 'houses.csv: is no HDF5 file; `lockstep pack --x houses.csv --out FOLDER` makes shards of it'
+fails 1 'houses.csv: is no HDF5 file; `lockstep pack --x houses.csv --out FOLDER` makes shards of it' $train --data houses.csv --run runs/never
 mkdir pictures; cp houses.csv pictures/
-run $train --data pictures --run runs/never
-expect_error 1 'pictures: holds no HDF5 file; .*`lockstep pack` makes shards of images, tables'
+fails 1 'pictures: holds no HDF5 file; .*`lockstep pack` makes shards of images, tables' $train --data pictures --run runs/never
 
 check "data sets inside groups"
-run $train --data groups.h5 --validation 0.25 --run runs/groups
-expect_status 0; expect_err "takes train/x for the samples and train/y for the labels"; learns runs/groups
-run $train --data parts.h5 --run runs/parts
-expect_error 1 "has no dataset x; it holds test/species, train/species, test/data/features, train/data/features: choose with --x"
-run $train --data parts.h5 --x train/data/features --y train/species --validation 0.25 --run runs/parts
-expect_status 0; learns runs/parts
-run eval runs/parts --data parts.h5 --x test/data/features --y test/species
-expect_status 0; expect_out "240 samples"
-run info groups.h5
-expect_status 0; expect_out "data set train/x, contiguous"
+succeeds $train --data groups.h5 --validation 0.25 --run runs/groups
+expect_err "takes train/x for the samples and train/y for the labels"; learns runs/groups
+fails 1 "has no dataset x; it holds test/species, train/species, test/data/features, train/data/features: choose with --x" \
+  $train --data parts.h5 --run runs/parts
+succeeds $train --data parts.h5 --x train/data/features --y train/species --validation 0.25 --run runs/parts
+learns runs/parts
+succeeds eval runs/parts --data parts.h5 --x test/data/features --y test/species
+expect_out "240 samples"
+succeeds info groups.h5
+expect_out "data set train/x, contiguous"
 must_run pack --x parts.h5 --x-name test/data/features --y-name test/species --out packed_part
 
 check "names belong to the data that they are given with"
 must_run pack --x found.h5 --out packed
-run $train --data found.h5 --x features --y species --validation packed --run runs/mixed
-expect_status 0; learns runs/mixed
-run eval runs/mixed --data packed
-expect_status 0
-run $train --data packed --x features --run runs/none
-expect_error 1 "leave --x and --y away"
+succeeds $train --data found.h5 --x features --y species --validation packed --run runs/mixed
+learns runs/mixed
+succeeds eval runs/mixed --data packed
+fails 1 "leave --x and --y away" $train --data packed --x features --run runs/none
 
 check "float16, texts and one-hot rows as labels"
 for kind in half texts one_hot; do
-  run $train --data $kind.h5 --validation 0.25 --run runs/$kind
-  expect_status 0; expect_out "4 classes"; learns runs/$kind
+  succeeds $train --data $kind.h5 --validation 0.25 --run runs/$kind
+  expect_out "4 classes"; learns runs/$kind
 done
 expect_err "one 1 in each row: taken as labels of 4 classes"
 run info runs/texts/checkpoints/step-0000000120.h5
 expect_out "ash.*elm.*fir.*oak"
 
 check "masks ask for a network that gives a class for each position"
-run $train --data masks.h5 --run runs/masks
-expect_error 2 "the network's output is [0-9]+ of each sample, and masks of .* ask for"
+fails 2 "the network's output is [0-9]+ of each sample, and masks of .* ask for" $train --data masks.h5 --run runs/masks
 
 check "rows of 0 and 1 are labels, any of which a sample has"
-run -n 2 $train --data binary.h5 --validation 0.25 --run runs/binary
-expect_status 0; expect_err "rows of 0 and 1: taken as 3 labels"; expect_out "^loss: binary-cross-entropy"
+succeeds -n 2 $train --data binary.h5 --validation 0.25 --run runs/binary
+expect_err "rows of 0 and 1: taken as 3 labels"; expect_out "^loss: binary-cross-entropy"
 expect_out "180 samples in 1 file, 3 labels"; expect_out "label accuracy 9[0-9]\.[0-9]+ %  F1 0\.[89]"
-run -n 2 eval runs/binary --report --json binary.json
-expect_status 0; expect_out "all together"; expect_out "have all their labels right"
-run predict runs/binary --out binary_scores.h5
-expect_status 0
+succeeds -n 2 eval runs/binary --report --json binary.json
+expect_out "all together"; expect_out "have all their labels right"
+succeeds predict runs/binary --out binary_scores.h5
 python3 - 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
 import h5py, json, numpy as np
 with h5py.File("binary_scores.h5") as f: scores, target = f["scores"][:].astype(float), f["target"][:]
@@ -136,41 +128,37 @@ for r in of("label"):
     assert r["samples"] == there[:, i].sum() and r["predicted"] == said[:, i].sum() and abs(r["recall"] * r["samples"] - (said & there)[:, i].sum()) < 1e-9
 assert of("exact")[0]["right"] == (said == there).all(axis=1).sum()
 END
-run train --run runs/binary --resume --steps 140 --progress off
-expect_status 0; expect_out "^loss: binary-cross-entropy"
+succeeds train --run runs/binary --resume --steps 140 --progress off
+expect_out "^loss: binary-cross-entropy"
 run info binary.h5
 expect_out "learns 3 labels by binary cross-entropy"; expect_out "samples that have a label"
-run $train --data binary.h5 --loss mean-squared-error --run runs/numbers
-expect_status 0; expect_out "^loss: mean-squared-error"
-run eval runs/numbers --data one_hot.h5 --y y
-expect_error 2 "does not fit the network"
-run $train --data one_hot.h5 --loss binary-cross-entropy --run runs/chosen
-expect_status 0; expect_out "4 labels"
-run eval runs/chosen --data one_hot.h5
-expect_status 0; expect_out "label accuracy"
-run $train --data houses.h5 --loss binary-cross-entropy --run runs/none
-expect_error 2 "needs labels of 0 and 1, and the data holds other numbers"
+succeeds $train --data binary.h5 --loss mean-squared-error --run runs/numbers
+expect_out "^loss: mean-squared-error"
+fails 2 "does not fit the network" eval runs/numbers --data one_hot.h5 --y y
+succeeds $train --data one_hot.h5 --loss binary-cross-entropy --run runs/chosen
+expect_out "4 labels"
+succeeds eval runs/chosen --data one_hot.h5
+expect_out "label accuracy"
+fails 2 "needs labels of 0 and 1, and the data holds other numbers" $train --data houses.h5 --loss binary-cross-entropy --run runs/none
 must_run pack --x x.npy --y binary.npy --out packed_binary --shards 2
-run eval runs/binary --data packed_binary
-expect_status 0; expect_out "240 samples"
-run $train --data packed_binary --run runs/packed_binary
-expect_status 0; expect_out "^loss: binary-cross-entropy"
+succeeds eval runs/binary --data packed_binary
+expect_out "240 samples"
+succeeds $train --data packed_binary --run runs/packed_binary
+expect_out "^loss: binary-cross-entropy"
 must_run pack --x x.npy --y one_hot.npy --out packed_one_hot
-run $train --data packed_one_hot --run runs/packed_one_hot
-expect_status 0; expect_out "4 classes"
+succeeds $train --data packed_one_hot --run runs/packed_one_hot
+expect_out "4 classes"
 
 check "channels first and channels last are the same pictures"
 for layout in first last; do
-  run $train --data $layout.h5 --validation 0.25 --seed 5 --run runs/$layout
-  expect_status 0; learns runs/$layout
+  succeeds $train --data $layout.h5 --validation 0.25 --seed 5 --run runs/$layout
+  learns runs/$layout
 done
 run eval runs/first --data last.h5; grep -o 'loss .*' out >first.out
 run eval runs/last --data first.h5; grep -o 'loss .*' out >last.out
 expect_same first.out last.out
-run $train --data first.h5 --layout channels-last --validation 0.25 --run runs/other
-expect_status 0
-run eval runs/other --data last.h5
-expect_error 2 "another order"
+succeeds $train --data first.h5 --layout channels-last --validation 0.25 --run runs/other
+fails 2 "another order" eval runs/other --data last.h5
 
 check "pack takes them, too"
 must_run pack --x first.h5 --out packed_first --validation 60
@@ -181,8 +169,7 @@ run info packed_texts
 expect_out "ash +60"
 
 check "info looks at the numbers and says what train would make of them"
-run info houses.h5
-expect_status 0
+succeeds info houses.h5
 expect_out "x +float64 \[3\], -?[0-9.]+(e-[0-9]+)? to [0-9]{5}"; expect_out "data set x, contiguous"
 expect_out "sees 3 features; predicts 1 number"
 run info first.h5
@@ -190,8 +177,8 @@ expect_out "1 +60"; expect_out "images of 8 x 8 pixels, 3 channels; learns 4 cla
 
 check "wide numbers are standardised, the same at any number of ranks, and told in their units"
 for n in 1 2 3; do
-  run -n $n $train --data houses.h5 --validation 0.25 --global-batch 32 --run runs/houses-$n
-  expect_status 0; expect_out "normalisation per-feature \(3 features"; expect_out "errors are in the units of the data"
+  succeeds -n $n $train --data houses.h5 --validation 0.25 --global-batch 32 --run runs/houses-$n
+  expect_out "normalisation per-feature \(3 features"; expect_out "errors are in the units of the data"
   expect awk "BEGIN { exit !($(metric runs/houses-$n validation mean_absolute_error | tail -n 1 | cut -d ' ' -f 2) < 20000) }"
 done
 python3 - 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
@@ -206,8 +193,7 @@ with h5py.File("houses.h5") as f: x, y = f["x"][:], f["y"][:]
 assert abs(one["feature_scale"]["mean"][0] / x[:, 0].mean() - 1) < 0.1
 assert abs(one["target_scale"]["deviation"][0] / y.std() - 1) < 0.1
 END
-run predict runs/houses-2 --data houses.h5 --out predictions.h5
-expect_status 0
+succeeds predict runs/houses-2 --data houses.h5 --out predictions.h5
 python3 - 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
 import h5py, numpy as np
 with h5py.File("predictions.h5") as f, h5py.File("houses.h5") as data:
@@ -215,15 +201,14 @@ with h5py.File("predictions.h5") as f, h5py.File("houses.h5") as data:
     assert (target == data["y"][:].astype("f4")).all()
     assert abs(f["scores"][:].ravel() - target).mean() < 20000
 END
-run -n 2 train --run runs/houses-2 --resume --steps 130 --progress off
-expect_status 0; expect_out "normalisation per-feature"
+succeeds -n 2 train --run runs/houses-2 --resume --steps 130 --progress off
+expect_out "normalisation per-feature"
 run train --data houses.h5 --normalize none --normalize-targets none --optimizer sgd --learning-rate 1e-12 --steps 2 --hidden 4 --run runs/plain
 expect_err "inputs go up to .*--normalize per-feature"
 
 check "a table: texts, missing cells"
-run pack --x houses.csv --label-column price --regression --out table
-expect_error 1 "houses.csv:11: column 1 \(rooms\).*--missing drop"
-run pack --x houses.csv --label-column price --regression --missing mean --out table --validation 0.25
-expect_status 0; expect_out "column 2 \(sea\) holds 4 different texts"
-run $train --data table --run runs/table
-expect_status 0; expect_out "6 features"
+fails 1 "houses.csv:11: column 1 \(rooms\).*--missing drop" pack --x houses.csv --label-column price --regression --out table
+succeeds pack --x houses.csv --label-column price --regression --missing mean --out table --validation 0.25
+expect_out "column 2 \(sea\) holds 4 different texts"
+succeeds $train --data table --run runs/table
+expect_out "6 features"

@@ -57,15 +57,13 @@ with h5py.File("virtual.h5", "w", libver="latest") as f:
     f.create_virtual_dataset("y", y)
 END
 check "a virtual dataset of several files"
-run info virtual.h5
-expect_status 0; expect_out '40 samples'
+succeeds info virtual.h5
+expect_out '40 samples'
 check "one of its files is missing: no fill values are taken for data"
 mv part1.h5 aside.h5
-run info virtual.h5
-expect_error 1 "virtual\.h5: [xy] is a virtual dataset that takes its data from part1.h5, which is not there"
+fails 1 "virtual\.h5: [xy] is a virtual dataset that takes its data from part1.h5, which is not there" info virtual.h5
 for n in 1 2; do
-  run -n $n train virtual.h5 --model linear --steps 2 --run runs/r
-  expect_error 1 "takes its data from part1.h5, which is not there"
+  fails 1 "takes its data from part1.h5, which is not there" -n $n train virtual.h5 --model linear --steps 2 --run runs/r
   expect_no_file runs/r
 done
 mv aside.h5 part1.h5
@@ -82,25 +80,21 @@ assert at > 0
 data[at + 4:at + 8] = struct.pack("<I", 99)
 open("newer.h5", "wb").write(data)
 END
-run info newer.h5
-expect_error 1 "newer\.h5: cannot open dataset [xy]: it was written in a form that the HDF5 library here .*HDF5 1\.12 or newer is needed"
+fails 1 "newer\.h5: cannot open dataset [xy]: it was written in a form that the HDF5 library here .*HDF5 1\.12 or newer is needed" info newer.h5
 
 check "a sound file of others"
-run info sound.h5
-expect_status 0; expect_out '40 samples'
+succeeds info sound.h5
+expect_out '40 samples'
 for file in tree extent sample chunk nochunk label many unwritten; do
   check "info, $file.h5"
-  run info $file.h5
-  expect_error 1 "$file\.h5"
+  fails 1 "$file\.h5" info $file.h5
   for n in 1 2; do
     check "train, $n ranks, $file.h5"
-    run -n $n train --data $file.h5 --optimizer sgd --model linear --steps 2 --run runs/r
-    expect_error 1 "$file\.h5"
+    fails 1 "$file\.h5" -n $n train --data $file.h5 --optimizer sgd --model linear --steps 2 --run runs/r
     expect_no_file runs/r
   done
   check "bench input, $file.h5"
-  run bench input --data $file.h5 --model linear
-  expect_error 1 "$file\.h5"
+  fails 1 "$file\.h5" bench input --data $file.h5 --model linear
   check "check, $file.h5"
   run -n 2 check --data $file.h5 --model linear
   expect_status 1; expect_out "$file\.h5"
@@ -113,14 +107,12 @@ run info unwritten.h5; expect_err 'not all of it was written'
 
 check "validation data and evaluations are looked at, too"
 must_run train --data sound.h5 --optimizer sgd --model linear --steps 2 --run runs/sound
-run -n 2 train --data sound.h5 --optimizer sgd --validation tree.h5 --model linear --steps 2 --run runs/r
-expect_error 1 'tree\.h5'
-run -n 2 eval runs/sound --data tree.h5
-expect_error 1 'tree\.h5'
+fails 1 'tree\.h5' -n 2 train --data sound.h5 --optimizer sgd --validation tree.h5 --model linear --steps 2 --run runs/r
+fails 1 'tree\.h5' -n 2 eval runs/sound --data tree.h5
 check "a folder with one damaged file among sound ones"
 mkdir folder; cp sound.h5 folder/a.h5; cp tree.h5 folder/b.h5; cp sound.h5 folder/c.h5
-run info folder; expect_error 1 'folder/b\.h5'
-run -n 2 train --data folder --optimizer sgd --model linear --steps 2 --run runs/r; expect_error 1 'folder/b\.h5'
+fails 1 'folder/b\.h5' info folder
+fails 1 'folder/b\.h5' -n 2 train --data folder --optimizer sgd --model linear --steps 2 --run runs/r
 check "few samples of many classes are data"
-run info few.h5
-expect_status 0; expect_out '21,841 classes'
+succeeds info few.h5
+expect_out '21,841 classes'

@@ -39,31 +39,29 @@ export TREE=$tree
 first=$(newest_checkpoint runs/first)
 
 check "the plan says what is trained and what it takes"
-run train "${tuned[@]}" --dry-run
-expect_status 0; expect_silence
+succeeds train "${tuned[@]}" --dry-run
+expect_silence
 expect_out '^trained: 469 of 989 parameters; frozen: dense_1/\*, dense_2/bias$'
 expect_out 'gradients 2\.2 KiB \+ optimiser 4\.5 KiB '
 expect_out '1 bucket per step \(up to 4 MiB\): 2\.2 KiB$'
 expect_out '^  989 parameters, 179 kFLOP per step over all ranks$'
 
 check "one rank: the frozen tensors stay as they were, and have no state"
-run train "${tuned[@]}" --run runs/one
-expect_status 0; expect_silence
+succeeds train "${tuned[@]}" --run runs/one
+expect_silence
 expect_frozen "$first" "$(newest_checkpoint runs/one)"
-run info "$(newest_checkpoint runs/one)"
-expect_status 0; expect_out '^  frozen         dense_1/\*, dense_2/bias$'
+succeeds info "$(newest_checkpoint runs/one)"
+expect_out '^  frozen         dense_1/\*, dense_2/bias$'
 
 check "three ranks do what one does"
-run -n 3 train "${tuned[@]}" --run runs/three
-expect_status 0
+succeeds -n 3 train "${tuned[@]}" --run runs/three
 expect_frozen "$first" "$(newest_checkpoint runs/three)"
 expect_same_tensors "$(newest_checkpoint runs/one)" "$(newest_checkpoint runs/three)" 12 1e-4
 
 # the_same NAME RANKS OPTION...: equals, bit for bit, the three ranks without these options.
 the_same() {
   check "$1: the same bits"
-  run -n 3 train "${tuned[@]}" "${@:2}" --run "runs/$1"
-  expect_status 0
+  succeeds -n 3 train "${tuned[@]}" "${@:2}" --run "runs/$1"
   expect_frozen "$first" "$(newest_checkpoint "runs/$1")"
   expect_same_tensors "$(newest_checkpoint runs/three)" "$(newest_checkpoint "runs/$1")" 12
 }
@@ -75,8 +73,7 @@ the_same writers --checkpoint-writers 3
 # other NAME OPTION...: the frozen parameters stay.
 other() {
   check "$1"
-  run -n 3 train "${tuned[@]}" "${@:2}" --run "runs/$1"
-  expect_status 0
+  succeeds -n 3 train "${tuned[@]}" "${@:2}" --run "runs/$1"
   expect_frozen "$first" "$(newest_checkpoint "runs/$1")"
 }
 other averages --average-decay 0.9 --evaluate-average
@@ -88,42 +85,36 @@ other ring --transport ring --bucket-size 200
 other wire --transport ring --wire bf16-feedback
 for optimizer in sgd nesterov lars lamb; do
   check "$optimizer"
-  run -n 2 train "${any[@]}" --optimizer $optimizer --weight-decay 0.1 --steps 20 --run "runs/$optimizer"
-  expect_status 0
+  succeeds -n 2 train "${any[@]}" --optimizer $optimizer --weight-decay 0.1 --steps 20 --run "runs/$optimizer"
   expect_frozen "$first" "$(newest_checkpoint "runs/$optimizer")"
 done
 other islands --agree local=5 --islands 3
 
 check "the evaluation of a run that has frozen tensors is that of its checkpoint"
-run eval runs/averages --average --json a.json
-expect_status 0
-run -n 2 eval runs/averages --average --json b.json
-expect_status 0; expect_same a.json b.json
+succeeds eval runs/averages --average --json a.json
+succeeds -n 2 eval runs/averages --average --json b.json
+expect_same a.json b.json
 
 check "a run that goes on repeats the uninterrupted one"
 for n in 1 3; do
-  run -n $n train "${tuned[@]}" --average-decay 0.9 --checkpoint-every 10 --run "runs/whole-$n"
-  expect_status 0
-  run -n $n train "${half[@]}" --average-decay 0.9 --checkpoint-every 10 --steps 10 --run "runs/half-$n"
-  expect_status 0
-  run -n $n train --resume --run "runs/half-$n" --steps 20
-  expect_status 0; expect_out 'continuing after step 10'
+  succeeds -n $n train "${tuned[@]}" --average-decay 0.9 --checkpoint-every 10 --run "runs/whole-$n"
+  succeeds -n $n train "${half[@]}" --average-decay 0.9 --checkpoint-every 10 --steps 10 --run "runs/half-$n"
+  succeeds -n $n train --resume --run "runs/half-$n" --steps 20
+  expect_out 'continuing after step 10'
   expect_same_tensors "$(newest_checkpoint "runs/whole-$n")" "$(newest_checkpoint "runs/half-$n")" 12
 done
 check "islands go on as they were"
 run -n 2 train "${tuned[@]}" --agree local=5 --islands 2 --run runs/islands-whole
 run -n 2 train "${half[@]}" --agree local=5 --islands 2 --steps 10 --run runs/islands-half
-run -n 2 train --resume --run runs/islands-half --steps 20
-expect_status 0
+succeeds -n 2 train --resume --run runs/islands-half --steps 20
 expect_same_tensors "$(newest_checkpoint runs/islands-whole)" "$(newest_checkpoint runs/islands-half)" 12
 check "what thaws lacks its state"
-run train --resume --run runs/half-1 --steps 30 --freeze 'dense_1/*'
-expect_error 1 "has no first_moment/dense_2/bias: it belongs to another network, optimiser or set of options"
+fails 1 "has no first_moment/dense_2/bias: it belongs to another network, optimiser or set of options" \
+  train --resume --run runs/half-1 --steps 30 --freeze 'dense_1/*'
 
 check "--reproducible: the same bits on one and on three ranks"
 for n in 1 3; do
-  run -n $n train "${tuned[@]}" --reproducible --virtual-ranks 6 --average-decay 0.9 --run "runs/reproducible-$n"
-  expect_status 0
+  succeeds -n $n train "${tuned[@]}" --reproducible --virtual-ranks 6 --average-decay 0.9 --run "runs/reproducible-$n"
   expect_frozen "$first" "$(newest_checkpoint "runs/reproducible-$n")"
 done
 expect_same_tensors "$(newest_checkpoint runs/reproducible-1)" "$(newest_checkpoint runs/reproducible-3)" 12
@@ -131,8 +122,7 @@ expect_same_tensors "$(newest_checkpoint runs/reproducible-1)" "$(newest_checkpo
 check "a residual network keeps the running statistics of what is frozen"
 resnet=(train --model resnet --data images.h5 --global-batch 12 --learning-rate 0.01 --progress off)
 must_run "${resnet[@]}" --steps 2 --run runs/images
-run -n 2 "${resnet[@]}" --initialize-from runs/images --steps 3 --freeze 'stem*,stage_1/*,stage_3/block_3/*' --run runs/tuned-images
-expect_status 0
+succeeds -n 2 "${resnet[@]}" --initialize-from runs/images --steps 3 --freeze 'stem*,stage_1/*,stage_3/block_3/*' --run runs/tuned-images
 python3 - "$(newest_checkpoint runs/images)" "$(newest_checkpoint runs/tuned-images)" <<'END' 2>differences || failed "$(tail -n 3 differences)"
 import os, sys
 sys.path.insert(0, os.environ["TREE"] + "/tests/cli")
@@ -147,8 +137,7 @@ for name in (name for name in a if "parameters/" in name):
 END
 
 check "a learning rate of their own"
-run -n 2 train "${options[@]}" --initialize-from runs/first --steps 10 --learning-rate-scale '*=1,dense_1/*=1e-30' --weight-decay 0.1 --run runs/scaled
-expect_status 0
+succeeds -n 2 train "${options[@]}" --initialize-from runs/first --steps 10 --learning-rate-scale '*=1,dense_1/*=1e-30' --weight-decay 0.1 --run runs/scaled
 expect_out '^learning rate of dense_1/\*: that of the schedule times 1e-30$'
 python3 - "$first" "$(newest_checkpoint runs/scaled)" <<'END' 2>differences || failed "$(tail -n 3 differences)"
 import os, sys
@@ -164,20 +153,17 @@ expect grep -qx 'freeze = dense_1/\*,dense_2/bias' runs/one/config.ini
 expect grep -qx 'learning-rate-scale = \*=1,dense_1/\*=1e-30' runs/scaled/config.ini
 
 check "steps of a part are timed"
-run bench step --hidden 64 --freeze 'dense_1/*' --repeat 2
-expect_status 0
+succeeds bench step --hidden 64 --freeze 'dense_1/*' --repeat 2
 
 check "patterns that mean nothing"
-run -n 2 train "${options[@]}" --freeze 'dens_1/*' --run runs/no
-expect_error 2 '--freeze: no tensor is called dens_1/\*; there are dense_1/\*, dense_2/\*, dense_3/\*, dense_1/bias and others'
-run train "${options[@]}" --learning-rate-scale 'layer=2' --run runs/no
-expect_error 2 '--learning-rate-scale: no tensor is called layer; there are '
-run train "${options[@]}" --freeze 'dense*' --run runs/no
-expect_error 2 '--freeze: all parameters are frozen: nothing is left to train'
-run train "${options[@]}" --learning-rate-scale 'dense_1/*=0' --run runs/no
-expect_error 2 '--learning-rate-scale: dense_1/\*=0 has the factor 0: --freeze dense_1/\* says that'
-run train "${options[@]}" --freeze 'dense_1/*' --learning-rate-scale 'dense_1/*=2' --run runs/no
-expect_error 2 '--learning-rate-scale: dense_1/\* names only tensors that are frozen or no weights'
-run "${resnet[@]}" --freeze 'stem/norm/scale' --steps 1 --run runs/no
-expect_error 2 '--freeze: stem/norm/scale is frozen and stem/norm/shift is not: a batch normalisation is frozen as a whole'
+fails 2 '--freeze: no tensor is called dens_1/\*; there are dense_1/\*, dense_2/\*, dense_3/\*, dense_1/bias and others' \
+  -n 2 train "${options[@]}" --freeze 'dens_1/*' --run runs/no
+fails 2 '--learning-rate-scale: no tensor is called layer; there are ' train "${options[@]}" --learning-rate-scale 'layer=2' --run runs/no
+fails 2 '--freeze: all parameters are frozen: nothing is left to train' train "${options[@]}" --freeze 'dense*' --run runs/no
+fails 2 '--learning-rate-scale: dense_1/\*=0 has the factor 0: --freeze dense_1/\* says that' \
+  train "${options[@]}" --learning-rate-scale 'dense_1/*=0' --run runs/no
+fails 2 '--learning-rate-scale: dense_1/\* names only tensors that are frozen or no weights' \
+  train "${options[@]}" --freeze 'dense_1/*' --learning-rate-scale 'dense_1/*=2' --run runs/no
+fails 2 '--freeze: stem/norm/scale is frozen and stem/norm/shift is not: a batch normalisation is frozen as a whole' \
+  "${resnet[@]}" --freeze 'stem/norm/scale' --steps 1 --run runs/no
 expect_no_file runs/no

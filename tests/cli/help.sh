@@ -4,18 +4,18 @@
 launches_one=yes
 
 check "the program's own help"
-run --help
-expect_status 0; expect_silence
+succeeds --help
+expect_silence
 for command in pack train eval "bench step" "bench scale" "bench all-reduce" "bench checkpoint" "bench input" check info export import; do expect_out "$command"; done
 check "version"
-run --version
-expect_status 0; expect_out '^lockstep [0-9]+\.[0-9]+\.[0-9]+$'
+succeeds --version
+expect_out '^lockstep [0-9]+\.[0-9]+\.[0-9]+$'
 
 for command in pack train eval "bench step" "bench scale" "bench all-reduce" "bench checkpoint" "bench input" check info export import; do
   check "help of $command"
   # shellcheck disable=SC2086  # "bench step" is two words
-  run $command --help
-  expect_status 0; expect_silence; expect_out '^Usage: .*lockstep'; expect_out '--'
+  succeeds $command --help
+  expect_silence; expect_out '^Usage: .*lockstep'; expect_out '--'
   expect awk 'length($0) > 110 { exit 1 }' out
 done
 
@@ -27,43 +27,32 @@ for option in data validation model hidden optimizer learning-rate schedule warm
 done
 
 check "help is printed once under several ranks"
-run -n 3 train --help
-expect_status 0
+succeeds -n 3 train --help
 [ "$(grep -c '^Usage' out)" = 1 ] || failed "the help was not printed exactly once"
 
 check "no command"
 run
 expect_status 2; expect_err 'pack'
 check "unknown command, with the nearest"
-run trian
-expect_error 2 "unknown command trian.*train"
+fails 2 "unknown command trian.*train" trian
 for ranks in 1 3; do
   check "unknown option, with the nearest, on $ranks ranks"
-  run -n $ranks train --data nowhere --learning-rat 0.1
-  expect_error 2 "--learning-rat.*--learning-rate"
+  fails 2 "--learning-rat.*--learning-rate" -n $ranks train --data nowhere --learning-rat 0.1
   check "a value that is none, on $ranks ranks"
-  run -n $ranks train --data nowhere --learning-rate fast
-  expect_error 2 "--learning-rate.*fast"
+  fails 2 "--learning-rate.*fast" -n $ranks train --data nowhere --learning-rate fast
   check "a value outside its range, on $ranks ranks"
-  run -n $ranks train --data nowhere --batch 0
-  expect_error 2 "--batch"
+  fails 2 "--batch" -n $ranks train --data nowhere --batch 0
   check "a name that is none of the choices, on $ranks ranks"
-  run -n $ranks train --data nowhere --optimizer adamm
-  expect_error 2 "--optimizer.*adam"
+  fails 2 "--optimizer.*adam" -n $ranks train --data nowhere --optimizer adamm
   check "options that contradict each other, on $ranks ranks"
-  run -n $ranks train --data nowhere --steps 5 --epochs 2
-  expect_error 2 "(--steps.*--epochs|--epochs.*--steps)"
+  fails 2 "(--steps.*--epochs|--epochs.*--steps)" -n $ranks train --data nowhere --steps 5 --epochs 2
 done
 check "batch and global batch contradict each other"
-run train --data nowhere --batch 5 --global-batch 20
-expect_error 2 "--(global-)?batch.*--(global-)?batch"
+fails 2 "--(global-)?batch.*--(global-)?batch" train --data nowhere --batch 5 --global-batch 20
 check "a missing option"
-run train
-expect_error 2 "--data"
+fails 2 "--data" train
 check "unknown key in the configuration file"
 printf 'data = nowhere\nlearning_rat = 0.1\n' >bad.ini
-run train --config bad.ini
-expect_error 2 "bad\.ini.*learning.rat"
+fails 2 "bad\.ini.*learning.rat" train --config bad.ini
 check "configuration file that is not there"
-run -n 2 train --config none.ini
-expect_error 2 "none\.ini"
+fails 2 "none\.ini" -n 2 train --config none.ini

@@ -29,16 +29,15 @@ END
 change() { python3 change.py "$@" || failed "the test's own change"; }
 
 check "what was exported is read, and judged alike"
-run import a.safetensors --out a.h5; expect_status 0; expect_silence
-run info a.h5; expect_status 0
-run eval a.h5 --data data; expect_status 0; tail -n 1 out | sed 's/.*: //' >imported
+succeeds import a.safetensors --out a.h5; expect_silence
+succeeds info a.h5
+succeeds eval a.h5 --data data; tail -n 1 out | sed 's/.*: //' >imported
 run eval runs/a --data data; tail -n 1 out | sed 's/.*: //' >trained; expect_same trained imported
 
 check "weights that are not finite are not imported"
 for value in nan inf -inf; do
   change a.safetensors spoilt.safetensors "b[4:8] = struct.pack('<f', float('$value'))"
-  run import spoilt.safetensors --out spoilt.h5
-  expect_error 1 "spoilt.safetensors: 1 of 213 weights is not finite \(dense_1/bias has the first, $value\)"
+  fails 1 "spoilt.safetensors: 1 of 213 weights is not finite \(dense_1/bias has the first, $value\)" import spoilt.safetensors --out spoilt.h5
   expect_no_file spoilt.h5
 done
 
@@ -46,23 +45,20 @@ done
 check "a checkpoint with such weights: export, predict and eval say it, and eval ends with it"
 spoilt=$tree/tests/io/fixtures/not_finite.h5
 said='not_finite.h5: 1 of 16 weights is not finite \(dense_1/bias has the first, nan\)'
-run export "$spoilt" --out exported.safetensors
-expect_status 0; expect_err "^warning: .*$said"
-run predict "$spoilt" --data small --out predictions.h5
-expect_status 0; expect_err "^warning: .*$said"
-run eval "$spoilt" --data small --json spoilt.json
-expect_error 1 "not_finite.h5: the loss on small is not finite: 1 of 16 weights is not finite"
+succeeds export "$spoilt" --out exported.safetensors
+expect_err "^warning: .*$said"
+succeeds predict "$spoilt" --data small --out predictions.h5
+expect_err "^warning: .*$said"
+fails 1 "not_finite.h5: the loss on small is not finite: 1 of 16 weights is not finite" eval "$spoilt" --data small --json spoilt.json
 expect_no_out 'accuracy'
 [ ! -s spoilt.json ] || failed "a result is written"
-run -n 2 eval "$spoilt" --data small
-expect_error 1 "the loss on small is not finite"
+fails 1 "the loss on small is not finite" -n 2 eval "$spoilt" --data small
 
 # refused HOW [FROM]: with that change it is refused, in a sentence, and the file that was there stays.
 refused() {
   change "${2:-a}.safetensors" changed.safetensors "$1"
   echo kept >kept.h5
-  run import changed.safetensors --out kept.h5 --force
-  expect_error 1 'changed.safetensors: '
+  fails 1 'changed.safetensors: ' import changed.safetensors --out kept.h5 --force
   [ "$(cat kept.h5)" = kept ] || failed "written all the same: $1"
 }
 check "metadata that info or eval would refuse are refused"
@@ -92,5 +88,5 @@ must_run export runs/text --out text.safetensors
 sed -i -e 's/^d = .*//' -e '/^if m.get/,+1d' change.py
 refused "v = json.loads(m['lockstep_vocabulary']); v['texts'].append('X'); v['vocabulary'] += 1; m['lockstep_vocabulary'] = json.dumps(v)" text
 refused "m['lockstep_data'] = m['lockstep_data'].replace('sample', 'simple')" text
-run import text.safetensors --out text.h5; expect_status 0
-run generate text.h5 --prompt to --tokens 2; expect_status 0
+succeeds import text.safetensors --out text.h5
+succeeds generate text.h5 --prompt to --tokens 2

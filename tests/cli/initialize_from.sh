@@ -10,8 +10,8 @@ train=(train --data data --optimizer sgd --validation data/validation --batch 20
 must_run "${train[@]}" --hidden 16,8 --steps 60 --evaluate-every 20 --checkpoint-every 20 --run runs/a
 
 check "all weights are taken: the first validation is that of the other run's best"
-run -n 2 "${train[@]}" --hidden 16,8 --learning-rate 1e-30 --steps 1 --initialize-from runs/a --run runs/b
-expect_status 0; expect_silence
+succeeds -n 2 "${train[@]}" --hidden 16,8 --learning-rate 1e-30 --steps 1 --initialize-from runs/a --run runs/b
+expect_silence
 expect_out "^weights of runs/a/checkpoints/step-[0-9]+.h5 \(step [0-9]+\)$"
 expect_out "^  dense_3/bias +5  the checkpoint's values$"
 run eval runs/a --json a.json
@@ -24,9 +24,8 @@ END
 
 check "the averaged weights, where the other run validated with them"
 must_run "${train[@]}" --hidden 16 --steps 40 --average-decay 0.9 --evaluate-average --run runs/average
-run -n 2 "${train[@]}" --hidden 16 --average-decay 0.9 --evaluate-average --learning-rate 1e-30 --steps 1 \
+succeeds -n 2 "${train[@]}" --hidden 16 --average-decay 0.9 --evaluate-average --learning-rate 1e-30 --steps 1 \
   --initialize-from runs/average --run runs/of-average
-expect_status 0
 expect_out "^averaged weights of runs/average/checkpoints/step-0000000040.h5 \(step 40\)$"
 expect_out "^  dense_2/bias +5  the checkpoint's averaged values$"
 run eval runs/average --json a.json
@@ -40,27 +39,25 @@ END
 done
 
 check "a new last layer for other classes"
-run -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/c
-expect_status 0
+succeeds -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/c
 expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
 expect_out "^  dense_3/weight +8 x 3  new values, as asked for$"
 check "a shape that differs"
-run -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --initialize-from runs/a --run runs/d
-expect_error 1 "dense_3/weight has shape \[8, 5\], this network wants \[8, 3\]; dense_3/bias .*: --reinitialize 'dense_3/\*' leaves that layer new"
+fails 1 "dense_3/weight has shape \[8, 5\], this network wants \[8, 3\]; dense_3/bias .*: --reinitialize 'dense_3/\*' leaves that layer new" \
+  -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --initialize-from runs/a --run runs/d
 proposed=$(own_words | sed -n "s/.*--reinitialize '\([^']*\)'.*/\1/p")
-run -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize "$proposed" --run runs/d
-expect_status 0
+succeeds -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize "$proposed" --run runs/d
 
 check "the network's options are the source's, unless they are given"
 for more in "" "--hidden auto"; do
   # shellcheck disable=SC2086  # words
-  run -n 2 "${train[@]}" $more --steps 1 --initialize-from runs/a --run runs/own
-  expect_status 0; expect_silence
+  succeeds -n 2 "${train[@]}" $more --steps 1 --initialize-from runs/a --run runs/own
+  expect_silence
   expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
   rm -rf runs/own
 done
-run train --data three --steps 1 --batch 20 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/own
-expect_status 0; expect_out "^  dense_1/weight +20 x 16  the checkpoint's values$"; expect_out "^optimiser: adam"
+succeeds train --data three --steps 1 --batch 20 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/own
+expect_out "^  dense_1/weight +20 x 16  the checkpoint's values$"; expect_out "^optimiser: adam"
 
 check "--dry-run and check look at the weights"
 looked=(--data data --validation data/validation --run runs/looked --initialize-from)
@@ -76,8 +73,8 @@ for how in "train --dry-run" check; do
   expect grep -q "no tensor is called dense_9/\*" <(cat out err)
   [ "$status" != 0 ] || failed "exit 0"
 done
-run -n 2 train --dry-run "${looked[@]}" runs/a
-expect_status 0; expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
+succeeds -n 2 train --dry-run "${looked[@]}" runs/a
+expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
 expect_no_file runs/looked
 
 check "inputs and targets are to mean what they did"
@@ -98,8 +95,8 @@ for name, x in (("bytes.h5", images), ("ones.h5", (images / 255).astype("f4"))):
 END
 must_run train --data house.h5 --epochs 4 --progress off --run runs/house
 run eval runs/house --data narrow.h5 --json a.json
-run train --data narrow.h5 --validation narrow.h5 --steps 1 --learning-rate 1e-30 --progress off --initialize-from runs/house --run runs/narrow
-expect_status 0; expect_out "^targets: 1 target to mean 0, deviation 1"
+succeeds train --data narrow.h5 --validation narrow.h5 --steps 1 --learning-rate 1e-30 --progress off --initialize-from runs/house --run runs/narrow
+expect_out "^targets: 1 target to mean 0, deviation 1"
 run eval runs/narrow --json b.json
 python3 - <<'END' || failed "the two evaluations"
 import json
@@ -107,10 +104,9 @@ a, b = (json.loads(open(f).readlines()[-1]) for f in ("a.json", "b.json"))
 assert a["loss"] == b["loss"] and a["mean_absolute_error"] == b["mean_absolute_error"], (a, b)
 END
 check "but where others are asked for, or the last layer is new"
-run train --data narrow.h5 --steps 1 --normalize per-feature --progress off --initialize-from runs/house --run runs/others
-expect_status 0
-run train --data two-narrow.h5 --steps 1 --progress off --initialize-from runs/house --reinitialize 'dense_3/*' --run runs/two
-expect_status 0; expect_out "^targets: 2 targets to mean 0, deviation 1"
+succeeds train --data narrow.h5 --steps 1 --normalize per-feature --progress off --initialize-from runs/house --run runs/others
+succeeds train --data two-narrow.h5 --steps 1 --progress off --initialize-from runs/house --reinitialize 'dense_3/*' --run runs/two
+expect_out "^targets: 2 targets to mean 0, deviation 1"
 cat >means.py <<'END'
 import h5py, json, sys
 def description(file):
@@ -127,31 +123,25 @@ END
 python3 means.py $(for run in house narrow others two; do newest_checkpoint runs/$run; done) >said 2>&1 || failed "$(tail -n 1 said)"
 check "images whose bytes are numbers from 0 to 1 elsewhere"
 must_run train --data ones.h5 --steps 2 --progress off --run runs/ones
-run -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --run runs/bytes
-expect_error 2 "bytes.h5 holds uint8, and the network was trained on float32 of a range that is not known"
-run -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --normalize range --run runs/bytes
-expect_status 0
+fails 2 "bytes.h5 holds uint8, and the network was trained on float32 of a range that is not known" \
+  -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --run runs/bytes
+succeeds -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --normalize range --run runs/bytes
 check "tensors that only one of the two has"
-run "${train[@]}" --hidden 16 --steps 1 --initialize-from runs/a --reinitialize 'dense_2/*' --run runs/e
-expect_status 0
+succeeds "${train[@]}" --hidden 16 --steps 1 --initialize-from runs/a --reinitialize 'dense_2/*' --run runs/e
 expect_out "^  dense_3/bias +5  unused: this network has no such tensor$"
-run "${train[@]}" --hidden 16,8,8 --steps 1 --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/f
-expect_status 0
+succeeds "${train[@]}" --hidden 16,8,8 --steps 1 --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/f
 expect_out "^  dense_4/bias +5  new values: the checkpoint has none$"
 check "nothing fits"
-run "${train[@]}" --hidden 16,8 --steps 1 --initialize-from runs/a --reinitialize '*' --run runs/g
-expect_error 1 "has no tensor that this network wants"
+fails 1 "has no tensor that this network wants" "${train[@]}" --hidden 16,8 --steps 1 --initialize-from runs/a --reinitialize '*' --run runs/g
 check "a pattern that means nothing"
-run -n 2 "${train[@]}" --hidden 16,8 --steps 1 --initialize-from runs/a --reinitialize 'dense_9/*' --run runs/g
-expect_error 2 "--reinitialize: no tensor is called dense_9/\*; there are dense_1/bias, dense_1/weight"
+fails 2 "--reinitialize: no tensor is called dense_9/\*; there are dense_1/bias, dense_1/weight" \
+  -n 2 "${train[@]}" --hidden 16,8 --steps 1 --initialize-from runs/a --reinitialize 'dense_9/*' --run runs/g
 check "what is not there"
-run -n 2 "${train[@]}" --steps 1 --initialize-from nowhere --run runs/g
-expect_error 1 "nowhere: no such checkpoint"
-run "${train[@]}" --steps 1 --reinitialize 'dense_1/*' --run runs/g
-expect_error 2 "reinitialize"
+fails 1 "nowhere: no such checkpoint" -n 2 "${train[@]}" --steps 1 --initialize-from nowhere --run runs/g
+fails 2 "reinitialize" "${train[@]}" --steps 1 --reinitialize 'dense_1/*' --run runs/g
 
 check "a run that goes on does so with its own weights, with the same command line"
-run "${train[@]}" --hidden 16,8 --steps 10 --initialize-from runs/a --resume --run runs/h
-expect_status 0; expect_out "^weights of runs/a/"
-run "${train[@]}" --hidden 16,8 --steps 20 --initialize-from runs/a --resume --run runs/h
-expect_status 0; expect_no_out "^weights of"; expect_out "continuing after step 10"
+succeeds "${train[@]}" --hidden 16,8 --steps 10 --initialize-from runs/a --resume --run runs/h
+expect_out "^weights of runs/a/"
+succeeds "${train[@]}" --hidden 16,8 --steps 20 --initialize-from runs/a --resume --run runs/h
+expect_no_out "^weights of"; expect_out "continuing after step 10"

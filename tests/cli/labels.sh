@@ -38,84 +38,78 @@ must_run train --data integers.h5 "${train[@]}" --run runs/integers
 metric runs/integers train loss >truth
 for labels in column floats floats32 floats-column texts texts-column; do
   check "$labels: the classes of integers, and their very losses"
-  run -n 2 train --data $labels.h5 "${train[@]}" --run runs/$labels
-  expect_status 0
-  run train --data $labels.h5 "${train[@]}" --run runs/$labels-alone
-  expect_status 0
+  succeeds -n 2 train --data $labels.h5 "${train[@]}" --run runs/$labels
+  succeeds train --data $labels.h5 "${train[@]}" --run runs/$labels-alone
   metric runs/$labels-alone train loss >losses; expect_same truth losses
-  run eval runs/$labels --data $labels.h5
-  expect_status 0; expect_out 'accuracy'
+  succeeds eval runs/$labels --data $labels.h5
+  expect_out 'accuracy'
 done
 check "floats that are taken for classes are said to be"
-run train --data floats.h5 "${train[@]}" --run runs/said
-expect_status 0; expect_err 'floats\.h5: y holds whole numbers as floats: taken as labels of classes \(--loss mean-squared-error'
-run info floats.h5
-expect_status 0; expect_out '3 classes|labels of 3'
+succeeds train --data floats.h5 "${train[@]}" --run runs/said
+expect_err 'floats\.h5: y holds whole numbers as floats: taken as labels of classes \(--loss mean-squared-error'
+succeeds info floats.h5
+expect_out '3 classes|labels of 3'
 for labels in booleans booleans-column; do
   check "$labels"
-  run train --data $labels.h5 "${train[@]}" --run runs/$labels
-  expect_status 0; expect_out 'accuracy'
+  succeeds train --data $labels.h5 "${train[@]}" --run runs/$labels
+  expect_out 'accuracy'
 done
 check "MATLAB counts from 1"
-run train --data matlab.h5 "${train[@]}" --run runs/matlab
-expect_status 0; expect_out 'accuracy'
+succeeds train --data matlab.h5 "${train[@]}" --run runs/matlab
+expect_out 'accuracy'
 expect_err 'matlab\.h5: labels begin at 1: the classes below have no samples'
-run train --data floats.h5 "${train[@]}" --run runs/zero
-expect_status 0; ! grep -q 'labels begin at' err || failed "they begin with 0"
+succeeds train --data floats.h5 "${train[@]}" --run runs/zero
+! grep -q 'labels begin at' err || failed "they begin with 0"
 for labels in halves prices distinct negative; do
   check "$labels: numbers to predict"
-  run train --data $labels.h5 "${train[@]}" --run runs/$labels
-  expect_status 0; expect_out 'mean absolute error'
+  succeeds train --data $labels.h5 "${train[@]}" --run runs/$labels
+  expect_out 'mean absolute error'
 done
 check "the user decides: numbers"
-run train --data floats.h5 "${train[@]}" --loss mean-squared-error --run runs/numbers
-expect_status 0; expect_out 'mean absolute error'
-run train --data integers.h5 "${train[@]}" --loss mean-squared-error --run runs/numbers2
-expect_status 0; expect_out 'mean absolute error'
+succeeds train --data floats.h5 "${train[@]}" --loss mean-squared-error --run runs/numbers
+expect_out 'mean absolute error'
+succeeds train --data integers.h5 "${train[@]}" --loss mean-squared-error --run runs/numbers2
+expect_out 'mean absolute error'
 check "the user decides: classes"
-run train --data distinct.h5 "${train[@]}" --loss softmax-cross-entropy --run runs/classes
-expect_status 0; expect_out 'accuracy'
-run train --data halves.h5 "${train[@]}" --loss softmax-cross-entropy --run runs/r
-expect_error 2 'softmax-cross-entropy needs class labels'; expect_no_file runs/r
+succeeds train --data distinct.h5 "${train[@]}" --loss softmax-cross-entropy --run runs/classes
+expect_out 'accuracy'
+fails 2 'softmax-cross-entropy needs class labels' train --data halves.h5 "${train[@]}" --loss softmax-cross-entropy --run runs/r
+expect_no_file runs/r
 check "validation and evaluation take labels as the training did"
-run train --data floats.h5 --validation few.h5 "${train[@]}" --run runs/validated
-expect_status 0
-run eval runs/numbers --data few.h5
-expect_status 0; expect_out 'mean absolute error'
-run eval runs/halves --data floats.h5
-expect_status 0; expect_out 'mean absolute error'
+succeeds train --data floats.h5 --validation few.h5 "${train[@]}" --run runs/validated
+succeeds eval runs/numbers --data few.h5
+expect_out 'mean absolute error'
+succeeds eval runs/halves --data floats.h5
+expect_out 'mean absolute error'
 run eval runs/classes --data halves.h5
 expect_status 2; expect_err 'softmax-cross-entropy needs class labels'
-run train --resume --run runs/numbers --steps 20
-expect_status 0; expect_out 'mean absolute error'
+succeeds train --resume --run runs/numbers --steps 20
+expect_out 'mean absolute error'
 check "a label of 2^63 is told as it is"
-run train --data large.h5 "${train[@]}" --run runs/r
-expect_error 1 'sample 17 has label 9223372036854775808, which is no class number'; expect_no_file runs/r
+fails 1 'sample 17 has label 9223372036854775808, which is no class number' train --data large.h5 "${train[@]}" --run runs/r; expect_no_file runs/r
 
 check "pack has the same rule"
-run pack --x floats-column.h5 --out packed-floats
-expect_status 0; expect_out 'class labels'; expect_out 'classes  3'; expect_out 'holds whole numbers as floats'
-run pack --x texts-column.h5 --out packed-texts
-expect_status 0; expect_out 'classes  3'
+succeeds pack --x floats-column.h5 --out packed-floats
+expect_out 'class labels'; expect_out 'classes  3'; expect_out 'holds whole numbers as floats'
+succeeds pack --x texts-column.h5 --out packed-texts
+expect_out 'classes  3'
 for y in y c; do
-  run pack --x x.npy --y $y.npy --out packed-$y
-  expect_status 0; expect_out "$y\.npy holds whole numbers as floats: taken as labels of classes"; expect_out 'classes  3'
+  succeeds pack --x x.npy --y $y.npy --out packed-$y
+  expect_out "$y\.npy holds whole numbers as floats: taken as labels of classes"; expect_out 'classes  3'
 done
-run -n 2 pack --x x.npy --y y.npy --shards 2 --out packed-two
-expect_status 0
+succeeds -n 2 pack --x x.npy --y y.npy --shards 2 --out packed-two
 python3 -c "
 import h5py, numpy as np
 y = np.concatenate([h5py.File(f'packed-two/shard-0000{i}.h5')['y'][:] for i in range(2)])
 assert y.dtype == 'i4' and (y == np.load('y.npy')).all()" || failed "other labels"
-run pack --x x.npy --y b.npy --out packed-b
-expect_status 0; expect_out 'classes  2'
-run pack --x x.npy --y h.npy --out packed-h
-expect_status 0; expect_out 'numbers to predict'
+succeeds pack --x x.npy --y b.npy --out packed-b
+expect_out 'classes  2'
+succeeds pack --x x.npy --y h.npy --out packed-h
+expect_out 'numbers to predict'
 for input in "--x floats.h5" "--x integers.h5" "--x x.npy --y y.npy" "--x x.npy --y b.npy"; do
   rm -rf packed-numbers
   # shellcheck disable=SC2086  # words
-  run pack $input --regression --out packed-numbers
-  expect_status 0; expect_out 'numbers to predict'
+  succeeds pack $input --regression --out packed-numbers
+  expect_out 'numbers to predict'
 done
-run pack --x large.h5 --out packed-large
-expect_error 1 'label 9223372036854775808'
+fails 1 'label 9223372036854775808' pack --x large.h5 --out packed-large

@@ -125,8 +125,8 @@ for n in 2 3; do
   cmp one.h5 last.h5 || failed "$n ranks"
 done
 rm runs/here/checkpoints/step-0000000030.h5 runs/here/checkpoints/step-0000000020.h5
-run -n 2 train --resume --run runs/here
-expect_status 0; expect_out 'weights of the loss .*: of samples .*; times of classes'
+succeeds -n 2 train --resume --run runs/here
+expect_out 'weights of the loss .*: of samples .*; times of classes'
 cmp one.h5 runs/here/checkpoints/step-0000000030.h5 || failed "the resumed run"
 check "weights belong to their samples where a part is put aside: those of weight 0 teach nothing"
 python3 - <<'END'
@@ -136,8 +136,7 @@ bad = np.random.default_rng(1).random(200) < 0.4
 with h5py.File("line.h5", "w") as f:
     f["x"], f["y"], f["w"] = x, np.where(bad[:, None], 50 - 9 * x, 2 * x), np.where(bad, 0.0, 1.0)
 END
-run -n 2 train --data line.h5 "${network[@]}" --optimizer sgd --learning-rate 0.5 --validation 0.3 --steps 400 --global-batch 200 --sample-weight w --run runs/line
-expect_status 0
+succeeds -n 2 train --data line.h5 "${network[@]}" --optimizer sgd --learning-rate 0.5 --validation 0.3 --steps 400 --global-batch 200 --sample-weight w --run runs/line
 python3 - "$(newest_checkpoint runs/line)" <<'END' || failed "other samples taught"
 import h5py, sys
 found = []
@@ -163,8 +162,8 @@ trained 2 table
 expect_out "table holds a weight for each sample, which is not used: --sample-weight weight does"
 expect python3 compare.py classes.h5 softmax 8 0.5 last.h5
 must_run pack --x table.csv --label-column label --sample-weight w --validation 0.2 --out parts
-run -n 2 train --data parts "${network[@]}" --global-batch 64 --sample-weight weight --run runs/parts
-expect_status 0; expect_out '^weights of the loss .*: of samples 0 to '
+succeeds -n 2 train --data parts "${network[@]}" --global-batch 64 --sample-weight weight --run runs/parts
+expect_out '^weights of the loss .*: of samples 0 to '
 check "weights that are damaged are noticed, and nonsense in the column is"
 cp -r table damaged
 python3 - <<'END'
@@ -177,23 +176,17 @@ with open(name, "r+b") as f:
     f.seek(offset + 9)
     f.write(bytes([byte[0] ^ 1]))
 END
-run -n 2 train --data damaged "${options[@]}" "${steps[@]}" --sample-weight weight --run runs/none
-expect_error 1 "damaged/.*[.]h5: .*weight"
+fails 1 "damaged/.*[.]h5: .*weight" -n 2 train --data damaged "${options[@]}" "${steps[@]}" --sample-weight weight --run runs/none
 sed '5s/^\([^,]*,[^,]*,[^,]*,\)[^,]*/\1-3/' table.csv >bad.csv
-run pack --x bad.csv --label-column label --sample-weight w --out none
-expect_error 1 'bad.csv:5: the weight in column 3 \(w\) is "-3": a weight is a number of 0 or more'
-run pack --x table.csv --sample-weight w --out none
-expect_error 2 "sample-weight.*label-column"
-run pack --x table.csv --label-column label --sample-weight v --out none
-expect_error 1 "table.csv: has no weight column v; it has 8 columns"
+fails 1 'bad.csv:5: the weight in column 3 \(w\) is "-3": a weight is a number of 0 or more' \
+  pack --x bad.csv --label-column label --sample-weight w --out none
+fails 2 "sample-weight.*label-column" pack --x table.csv --sample-weight w --out none
+fails 1 "table.csv: has no weight column v; it has 8 columns" pack --x table.csv --label-column label --sample-weight v --out none
 
 check "what does not go together is refused"
 ranks=2
 refused() {
-  local code=$1 words=$2
-  shift 2
-  run -n $ranks train "${options[@]}" "${steps[@]}" --run runs/none "$@"
-  expect_error "$code" "$words"
+  fails "$1" "$2" -n $ranks train "${options[@]}" "${steps[@]}" --run runs/none "${@:3}"
   ranks=1  # the first on two
   expect_no_file runs/none
 }

@@ -41,16 +41,16 @@ pack_names=(--x-name image --y-name mask)
 plain=(--optimizer sgd --learning-rate 0.5 --normalize none --no-tensorboard --progress off --report-every 1)
 
 check "packed from HDF5 and from NumPy files, with the ignored label in the manifest"
-run pack --x images.h5 "${pack_names[@]}" --ignore-label 255 --shards 3 --out packed
-expect_status 0; expect_silence
+succeeds pack --x images.h5 "${pack_names[@]}" --ignore-label 255 --shards 3 --out packed
+expect_silence
 expect_out 'y uint8 \[6, 5\] \(masks: a class for each position\)'; expect_out '^classes  3$'
-run pack --x x.npy --y y.npy --ignore-label 255 --out arrays
-expect_status 0; expect_out 'masks: a class'; expect_out '^classes  3$'
+succeeds pack --x x.npy --y y.npy --ignore-label 255 --out arrays
+expect_out 'masks: a class'; expect_out '^classes  3$'
 expect grep -q '"ignored_label": 255' arrays/manifest.json
-run pack --x floats.h5 "${pack_names[@]}" --ignore-label 255 --out floats
-expect_status 0; expect_out '^classes  3$'
-run pack --x negative.h5 "${pack_names[@]}" --ignore-label -1 --out negative
-expect_status 0; expect_out '^classes  3$'
+succeeds pack --x floats.h5 "${pack_names[@]}" --ignore-label 255 --out floats
+expect_out '^classes  3$'
+succeeds pack --x negative.h5 "${pack_names[@]}" --ignore-label -1 --out negative
+expect_out '^classes  3$'
 python3 - <<'END' || failed "packed masks"
 import h5py, glob, numpy as np
 want = np.load("y.npy")
@@ -58,11 +58,11 @@ for folder in "packed", "arrays", "floats", "negative":
     y = np.concatenate([h5py.File(f)["y"][:] for f in sorted(glob.glob(folder + "/shard-*.h5"))])
     assert y.dtype == np.uint8 and np.array_equal(y, want), folder
 END
-run info packed
-expect_status 0; expect_out 'y +uint8 \[6, 5\], masks of 3 classes, 255 belongs to none'
+succeeds info packed
+expect_out 'y +uint8 \[6, 5\], masks of 3 classes, 255 belongs to none'
 expect_out "classes of the masks' positions"
-run pack --x images.h5 "${pack_names[@]}" --ignore-label 255 --validation 6 --out split
-expect_status 0; expect grep -q '"ignored_label": 255' split/validation/manifest.json
+succeeds pack --x images.h5 "${pack_names[@]}" --ignore-label 255 --validation 6 --out split
+expect grep -q '"ignored_label": 255' split/validation/manifest.json
 
 # The expected losses: gradient descent on all samples in float64.
 cat >expected.py <<'END'
@@ -97,8 +97,7 @@ for weights in 1,1,1 1,2.5,7 balanced; do
     count=$((count + 1))
     [ "$weights" = 1,1,1 ] || options="$options --class-weight $weights"
     # shellcheck disable=SC2086
-    run -n "$ranks" train $options --model pixels.yaml "${plain[@]}" --global-batch 24 --steps 5 --run "runs/$count"
-    expect_status 0
+    succeeds -n "$ranks" train $options --model pixels.yaml "${plain[@]}" --global-batch 24 --steps 5 --run "runs/$count"
     as_expected "runs/$count" "$weights"
     [[ "$way" != *--reproducible ]] || metric "runs/$count" train loss >"$ranks-$weights"
   done
@@ -107,9 +106,8 @@ done
 
 check "weights have the same bits at any number of ranks with --reproducible, with augmentation, too"
 for n in 1 2 3; do
-  run -n $n train --data packed --model pixels.yaml "${plain[@]}" --augment pad=1,crop=6x5,flip --class-weight balanced --global-batch 7 \
+  succeeds -n $n train --data packed --model pixels.yaml "${plain[@]}" --augment pad=1,crop=6x5,flip --class-weight balanced --global-batch 7 \
     --reproducible --virtual-ranks 7 --epochs 3 --run "runs/same-$n"
-  expect_status 0
   must_run export "runs/same-$n" --checkpoint latest --out "same-$n.safetensors"
 done
 expect cmp same-1.safetensors same-2.safetensors; expect cmp same-1.safetensors same-3.safetensors
@@ -117,16 +115,15 @@ expect cmp same-1.safetensors same-2.safetensors; expect cmp same-1.safetensors 
 check "validations, eval and its report count the same at one to five ranks, as predictions say"
 printf '%s\n' 'name: net' 'network:' '- conv: {channels: 6, kernel: 3, activation: relu}' '- conv: {channels: $outputs, kernel: 1}' >net.yaml
 for n in 1 2 3 5; do
-  run -n $n train --data packed --validation test.h5 "${foreign[@]}" "${plain[@]}" --model net.yaml --global-batch 8 --reproducible \
+  succeeds -n $n train --data packed --validation test.h5 "${foreign[@]}" "${plain[@]}" --model net.yaml --global-batch 8 --reproducible \
     --epochs 6 --checkpoint-every 3 --keep 9 --evaluation-batch 4 --run "runs/net-$n"
-  expect_status 0
   for key in loss accuracy mean_iou; do metric "runs/net-$n" validation $key; done >"curves-$n"
   expect_same curves-1 "curves-$n"
   rm -f report.json
-  run -n $n eval runs/net-1 --report --json report.json
-  expect_status 0; mv report.json "report-$n"; expect_same report-1 "report-$n"
-  run -n $n predict runs/net-1 --data test.h5 "${names[@]}" --out "masks-$n.h5"
-  expect_status 0; expect_silence; expect cmp masks-1.h5 "masks-$n.h5"
+  succeeds -n $n eval runs/net-1 --report --json report.json
+  mv report.json "report-$n"; expect_same report-1 "report-$n"
+  succeeds -n $n predict runs/net-1 --data test.h5 "${names[@]}" --out "masks-$n.h5"
+  expect_silence; expect cmp masks-1.h5 "masks-$n.h5"
 done
 expect grep -qx 'best-by = mean-iou' runs/net-1/config.ini
 run eval runs/net-1 --report
@@ -152,60 +149,50 @@ best=$(metric runs/net-1 validation mean_iou | sort -s -k2,2gr | head -n 1 | cut
 expect test "$(readlink runs/net-1/checkpoints/best)" = "$(printf 'step-%010d.h5' "$best")"
 
 check "a resumed run continues bit for bit"
-run -n 2 train --data packed "${plain[@]}" --model net.yaml --class-weight balanced --global-batch 7 --accumulate 2 --steps 12 \
+succeeds -n 2 train --data packed "${plain[@]}" --model net.yaml --class-weight balanced --global-batch 7 --accumulate 2 --steps 12 \
   --checkpoint-every 5 --keep 9 --run runs/whole
-expect_status 0
-run -n 2 train --resume=runs/whole/checkpoints/step-0000000005.h5 --run runs/rest
-expect_status 0
+succeeds -n 2 train --resume=runs/whole/checkpoints/step-0000000005.h5 --run runs/rest
 metric runs/whole train loss | tail -n 7 >whole; metric runs/rest train loss >rest; expect_same whole rest
 
 check "predictions need no masks; report and info know the run"
 python3 -c "
 import h5py
 with h5py.File('test.h5') as f, h5py.File('images-only.h5', 'w') as g: g['image'] = f['image'][:]"
-run -n 2 predict runs/net-1 --data images-only.h5 --x image --out only.h5
-expect_status 0; expect_silence
+succeeds -n 2 predict runs/net-1 --data images-only.h5 --x image --out only.h5
+expect_silence
 python3 -c "
 import h5py, numpy as np
 a, b = h5py.File('only.h5'), h5py.File('masks-1.h5')
 assert np.array_equal(a['class'][:], b['class'][:]) and 'target' not in a" || failed "predictions without masks"
-run predict runs/net-1 --data test.h5 "${names[@]}" --out x.h5 --csv x.csv
-expect_error 2 "--csv writes a line for each sample, and predictions are masks here"
-run info runs/net-1
-expect_status 0; expect_silence; expect_out 'mean_iou'
-run report runs/net-1 --out page.html
-expect_status 0; expect_silence
+fails 2 "--csv writes a line for each sample, and predictions are masks here" predict runs/net-1 --data test.h5 "${names[@]}" --out x.h5 --csv x.csv
+succeeds info runs/net-1
+expect_silence; expect_out 'mean_iou'
+succeeds report runs/net-1 --out page.html
+expect_silence
 
 check "the ignored label of packed training data holds for files that are read where they are"
-run -n 2 train --data packed --validation test.h5 "${names[@]}" "${plain[@]}" --model net.yaml --global-batch 8 --steps 4 --run runs/knows
-expect_status 0
-run -n 2 eval runs/knows --data test.h5 "${names[@]}"
-expect_status 0; cp out foreign
+succeeds -n 2 train --data packed --validation test.h5 "${names[@]}" "${plain[@]}" --model net.yaml --global-batch 8 --steps 4 --run runs/knows
+succeeds -n 2 eval runs/knows --data test.h5 "${names[@]}"
+cp out foreign
 must_run pack --x test.h5 "${pack_names[@]}" --ignore-label 255 --out packed-test
-run eval runs/knows --data packed-test
-expect_status 0; expect_same <(tail -n 1 foreign) <(tail -n 1 out)
-run predict runs/knows --data test.h5 "${names[@]}" --out knows.h5
-expect_status 0
+succeeds eval runs/knows --data packed-test
+expect_same <(tail -n 1 foreign) <(tail -n 1 out)
+succeeds predict runs/knows --data test.h5 "${names[@]}" --out knows.h5
 
 check "volumes, and series that are called masks"
-run -n 2 train --data volumes.h5 "${foreign[@]}" "${plain[@]}" --model net.yaml --batch 3 --epochs 2 --run runs/volumes
-expect_status 0; expect_silence
+succeeds -n 2 train --data volumes.h5 "${foreign[@]}" "${plain[@]}" --model net.yaml --batch 3 --epochs 2 --run runs/volumes
+expect_silence
 sed 's/^network:/inputs: {signal: [any, any]}\n&/' net.yaml >series.yaml
-run -n 2 train --data series.h5 "${foreign[@]}" "${plain[@]}" --model series.yaml --loss softmax-cross-entropy --batch 3 --epochs 2 --run runs/series
-expect_status 0; expect_silence
-run pack --x series.h5 "${pack_names[@]}" --mask --ignore-label 255 --out series
-expect_status 0; expect_out 'masks: a class'
-run -n 2 train --data series --validation series "${plain[@]}" --model series.yaml --batch 3 --epochs 2 --run runs/packed-series
-expect_status 0; expect_silence
+succeeds -n 2 train --data series.h5 "${foreign[@]}" "${plain[@]}" --model series.yaml --loss softmax-cross-entropy --batch 3 --epochs 2 --run runs/series
+expect_silence
+succeeds pack --x series.h5 "${pack_names[@]}" --mask --ignore-label 255 --out series
+expect_out 'masks: a class'
+succeeds -n 2 train --data series --validation series "${plain[@]}" --model series.yaml --batch 3 --epochs 2 --run runs/packed-series
+expect_silence
 
 check "what is refused, in one sentence"
 printf '%s\n' 'name: net' 'network:' '- conv: {channels: 6, kernel: 3}' >six.yaml
-refused() {
-  local code=$1 words=$2
-  shift 2
-  run -n 2 train "${plain[@]}" --steps 4 --run runs/none "$@"
-  expect_error "$code" "$words"
-}
+refused() { fails "$1" "$2" -n 2 train "${plain[@]}" --steps 4 --run runs/none "${@:3}"; }
 refused 2 "the network's output is 6 x 5 x 3 of each sample, and masks of 3 x 3 with 3 classes ask for 3 x 3 x 3" \
   --data wrong.h5 "${names[@]}" --model net.yaml
 refused 2 'masks of 6 x 5 with 3 classes ask for 6 x 5 x 3: end with `conv: \{channels: \$outputs, kernel: 1\}`' --data packed --model six.yaml
@@ -229,9 +216,7 @@ with h5py.File('wrong.h5') as f, h5py.File('nothing.h5', 'w') as g:
     for name in f: g[name] = f[name][()] if f[name].dtype.kind == 'f' else numpy.full(f[name].shape, 255, 'u1')"
 refused 1 'nothing.h5: all positions of [a-z]+ have the ignored label 255: there is nothing to learn or to judge' \
   --data nothing.h5 "${names[@]}" --ignore-label 255 --model net.yaml
-run eval runs/net-1 --data classes.h5 "${names[@]}"
-expect_error '1|2' "classes.h5"
-run pack --x images.h5 "${pack_names[@]}" --mask --regression --out none
-expect_error 2 "--mask and --regression"
-run pack --x images.h5 "${pack_names[@]}" --out none
-expect_status 0; expect_out '^classes  256$'
+fails '1|2' "classes.h5" eval runs/net-1 --data classes.h5 "${names[@]}"
+fails 2 "--mask and --regression" pack --x images.h5 "${pack_names[@]}" --mask --regression --out none
+succeeds pack --x images.h5 "${pack_names[@]}" --out none
+expect_out '^classes  256$'

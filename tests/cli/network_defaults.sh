@@ -34,8 +34,8 @@ PYTHON
 # beats MODEL DATA EPOCHS: with nothing but defaults, validation is better than a constant.
 beats() {
   check "$1 on $2 with its defaults is better than a constant"
-  run train --data $2.h5 --validation 0.25 --model $1 --epochs $3 --evaluate-every -1 --progress off --run runs/$1-$2
-  expect_status 0; expect_out '^  to beat: a constant'
+  succeeds train --data $2.h5 --validation 0.25 --model $1 --epochs $3 --evaluate-every -1 --progress off --run runs/$1-$2
+  expect_out '^  to beat: a constant'
   ! own_words | grep -q 'is no better than' || failed "it is worse"
 }
 beats mlp volumes 20
@@ -47,7 +47,7 @@ beats cnn bright 10
 beats cnn spectra 10
 beats cnn spectra_numbers 6
 
-plan() { run train --data $2.h5 --model $1 --dry-run; expect_status 0; }
+plan() { succeeds train --data $2.h5 --model $1 --dry-run; }
 check "numbers are learnt with Adam from samples that nothing changes, and the plan says what was left out"
 plan resnet volumes
 expect_out '^optimiser: adam,'; expect_out 'augmentation none$'; expect_out '^learning rate: cosine, 0.001 to 0'
@@ -57,8 +57,8 @@ plan cnn spectra_numbers
 expect_out '^optimiser: adam,'; expect_out '^learning rate: constant, 0.001$'
 
 check "what the user gives stays"
-run train --data volumes.h5 --model resnet --dry-run --optimizer sgd --augment flip
-expect_status 0; expect_out '^optimiser: sgd'; expect_out 'augmentation flip$'; expect_out '^learning rate: .*0\.1 to 0'
+succeeds train --data volumes.h5 --model resnet --dry-run --optimizer sgd --augment flip
+expect_out '^optimiser: sgd'; expect_out 'augmentation flip$'; expect_out '^learning rate: .*0\.1 to 0'
 
 check "volumes have one mean and deviation, channels one each"
 plan mlp volumes

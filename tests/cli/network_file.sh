@@ -12,8 +12,8 @@ expect_file net.yaml
 common=(--data data --model net.yaml --report-every 1 --no-tensorboard --progress off --seed 3)
 
 check "its options and defaults are in the help"
-run train --model net.yaml --help
-expect_status 0; expect_silence
+succeeds train --model net.yaml --help
+expect_silence
 expect_out 'Network two_branches: a residual'
 expect_out '--width N +numbers in each branch \[16\]'
 expect_out '--dropout X .*\[0\]'
@@ -22,23 +22,21 @@ expect_out '--weight-init SCHEME'
 ! grep -q -- '^  --hidden' out || failed "options of other networks are in its help"
 
 check "info shows it without data"
-run info net.yaml --features 20 --outputs 5 --width 8
-expect_status 0; expect_silence
+succeeds info net.yaml --features 20 --outputs 5 --width 8
+expect_silence
 expect_out 'net.yaml: network two_branches: a residual'; expect_out 'samples +20 numbers -> 5 outputs'
 expect_out 'options .*width 8'; expect_out 'training +optimizer momentum, learning-rate 0.05'
 expect_out 'begin/wide +20 -> 8, relu +168'; expect_out '[0-9,]+ parameters \('
-run info net.yaml --width none
-expect_error 2 "--width: none is not a whole number"
-run info net.yaml --help
-expect_status 0; expect_out '--width N +numbers in each branch'
-run info nowhere.yaml
-expect_error 1 "nowhere.yaml: there is no such file"
-run info "$tree/model/networks/resnet.yaml" --image 32x32x3 --depth 56
-expect_status 0; expect_out '853,018 parameters'; expect_out 'stage_3/block_9'
+fails 2 "--width: none is not a whole number" info net.yaml --width none
+succeeds info net.yaml --help
+expect_out '--width N +numbers in each branch'
+fails 1 "nowhere.yaml: there is no such file" info nowhere.yaml
+succeeds info "$tree/model/networks/resnet.yaml" --image 32x32x3 --depth 56
+expect_out '853,018 parameters'; expect_out 'stage_3/block_9'
 
 check "the plan shows its operations"
-run train "${common[@]}" --width 8 --blocks 3 --dry-run
-expect_status 0; expect_silence
+succeeds train "${common[@]}" --width 8 --blocks 3 --dry-run
+expect_silence
 expect_out 'begin/wide +20 -> 8, relu'
 expect_out 'block_3/dense_2 +8 -> 8'
 expect_out 'head +8 -> 5'
@@ -46,8 +44,8 @@ run -n 2 check "${common[@]}" --width 8 --run runs/none --seconds 0.2
 expect_status '0|1'; expect_out 'memory +ok'
 
 check "it is trained on two ranks"
-run -n 2 train "${common[@]}" --global-batch 40 --width 12 --dropout 0.1 --epochs 2 --checkpoint-every 10 --keep 9 --run runs/a
-expect_status 0; expect_silence
+succeeds -n 2 train "${common[@]}" --global-batch 40 --width 12 --dropout 0.1 --epochs 2 --checkpoint-every 10 --keep 9 --run runs/a
+expect_silence
 metric runs/a train loss >curve
 [ "$(wc -l <curve)" = 30 ] || failed "30 steps expected"
 awk 'NR <= 3 { first += $2 } NR > 27 { last += $2 } END { exit !(last < first) }' curve || failed "the loss does not fall"
@@ -59,41 +57,36 @@ expect_same net.yaml runs/a/network.yaml
 
 check "from now on nothing needs the file"
 mv net.yaml kept.yaml
-run -n 3 train --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/b
-expect_status 0
-metric runs/b train loss | paste <(tail -n 20 curve) - |
-  awk '{ d = $2 - $4; if (d < 0) d = -d; if (!(d <= 1e-4 * $2)) bad = 1 } END { exit bad || NR != 20 }' ||
-  failed "the curves differ"
+succeeds -n 3 train --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/b
+expect_near <(tail -n 20 curve) <(metric runs/b train loss) 1e-4 20
 expect_same kept.yaml runs/b/network.yaml
-run eval runs/a
-expect_status 0; expect_silence; cp out alone
-run -n 3 eval runs/a
-expect_status 0; expect_same alone out
-run predict runs/a --data data/test --out predictions.h5
-expect_status 0; expect_silence
-run info runs/a
-expect_status 0; expect_silence; expect_out 'width 12'
-run info "$(newest_checkpoint runs/a)"
-expect_status 0; expect_out 'network +20 -> 5: two_branches 20-5 [0-9a-f]{16}'
-run report runs/a --out page.html
-expect_status 0; expect_silence
+succeeds eval runs/a
+expect_silence; cp out alone
+succeeds -n 3 eval runs/a
+expect_same alone out
+succeeds predict runs/a --data data/test --out predictions.h5
+expect_silence
+succeeds info runs/a
+expect_silence; expect_out 'width 12'
+succeeds info "$(newest_checkpoint runs/a)"
+expect_out 'network +20 -> 5: two_branches 20-5 [0-9a-f]{16}'
+succeeds report runs/a --out page.html
+expect_silence
 
 check "its weights go out and come back"
-run export runs/a --out a.safetensors
-expect_status 0
-run import a.safetensors --out a.h5
-expect_status 0; expect_out 'two_branches'
+succeeds export runs/a --out a.safetensors
+succeeds import a.safetensors --out a.h5
+expect_out 'two_branches'
 must_run export a.h5 --out again.safetensors
 expect cmp a.safetensors again.safetensors
-run eval a.h5 --data data/test
-expect_status 0
-run export runs/a --out a.onnx
-expect_status 0; expect_file a.onnx
+succeeds eval a.h5 --data data/test
+succeeds export runs/a --out a.onnx
+expect_file a.onnx
 
 check "a new run begins with its weights, some of them frozen"
 cp kept.yaml net.yaml
-run train "${common[@]}" --initialize-from runs/a --freeze 'begin/*,block_1/*' --steps 3 --run runs/tuned
-expect_status 0; expect_silence
+succeeds train "${common[@]}" --initialize-from runs/a --freeze 'begin/*,block_1/*' --steps 3 --run runs/tuned
+expect_silence
 expect grep -qx "width = 12" runs/tuned/config.ini
 python3 - "$tree" <<'END' || failed "what is frozen"
 import sys
@@ -109,30 +102,29 @@ END
 
 check "a resumed run keeps its network and says that the file differs"
 sed -i 's/^  blocks: {default: 2/  blocks: {default: 3/; s/residual multilayer/changed multilayer/' net.yaml
-run train --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/c
-expect_status 0; expect_err "net.yaml differs from the network of the run, which stays as it was"
-run train --model net.yaml --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/d --steps 12
-expect_status 0; expect_err "net.yaml differs from the network of the run"
+succeeds train --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/c
+expect_err "net.yaml differs from the network of the run, which stays as it was"
+succeeds train --model net.yaml --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/d --steps 12
+expect_err "net.yaml differs from the network of the run"
 expect_same kept.yaml runs/d/network.yaml
-run -n 2 train --resume --run runs/a --epochs 3 --model net.yaml
-expect_status 0; expect_err "net.yaml differs from the network of the run"
+succeeds -n 2 train --resume --run runs/a --epochs 3 --model net.yaml
+expect_err "net.yaml differs from the network of the run"
 cp kept.yaml net.yaml
 
 check "a changed copy in the run's folder changes nothing"
 sed -i 's/dropout: \$dropout, //' runs/a/network.yaml
-run train --resume --run runs/a --epochs 4
-expect_status 0; expect_same kept.yaml runs/a/network.yaml
+succeeds train --resume --run runs/a --epochs 4
+expect_same kept.yaml runs/a/network.yaml
 rm runs/a/network.yaml
-run train --resume --run runs/a --epochs 5
-expect_status 0; expect_same kept.yaml runs/a/network.yaml
+succeeds train --resume --run runs/a --epochs 5
+expect_same kept.yaml runs/a/network.yaml
 
 check "another network is not resumed"
 run train --model mlp --resume=runs/a/checkpoints/step-0000000010.h5 --run runs/e
 expect_status '1|2'; expect_err 'network'
 
 check "its configuration makes the same run again"
-run train --config runs/a/config.ini --run runs/again --steps 2
-expect_status 0
+succeeds train --config runs/a/config.ini --run runs/again --steps 2
 head -n 2 curve >two; metric runs/again train loss | awk '{ print $1 }' >steps
 [ "$(wc -l <steps)" = 2 ] || failed "two steps expected"
 
@@ -151,17 +143,13 @@ printf '%s\n' 'name: probe' 'network:' '- conv: {channels: 6, kernel: 3, stride:
   '- conv: {channels: 6, kernel: 3, activation: relu}' '- max-pool: 2' '- global-average' '- dense: $outputs' >volumes.yaml
 sed 's/^network:/inputs: {x: [any, any]}\nnetwork:/' volumes.yaml >series.yaml
 for data in series volumes; do
-  run -n 2 train $data.h5 --model $data.yaml --optimizer adam --learning-rate 0.02 --global-batch 24 --epochs 8 --seed 2 \
+  succeeds -n 2 train $data.h5 --model $data.yaml --optimizer adam --learning-rate 0.02 --global-batch 24 --epochs 8 --seed 2 \
     --no-tensorboard --progress off --run runs/$data
-  expect_status 0
-  run -n 3 eval runs/$data --data $data.h5
-  expect_status 0
+  succeeds -n 3 eval runs/$data --data $data.h5
   accuracy=$(grep -o 'accuracy [0-9.]*' out | tail -n 1 | cut -d ' ' -f 2)
   awk -v a="$accuracy" 'BEGIN { exit !(a > 95) }' || failed "$data: accuracy $accuracy"
-  run predict runs/$data --data $data.h5 --out $data-predicted.h5
-  expect_status 0
-  run train --resume --run runs/$data --epochs 9
-  expect_status 0
+  succeeds predict runs/$data --data $data.h5 --out $data-predicted.h5
+  succeeds train --resume --run runs/$data --epochs 9
 done
 run train series.h5 --model volumes.yaml --run runs/none --dry-run
 expect_out 'conv_1 +40x3x1 -> 20x2x6'
@@ -174,32 +162,29 @@ must_run pack --format text --tokenizer char --x corpus.txt --out text
 for model in gpt lstm; do
   cp "$tree/model/networks/$model.yaml" copy.yaml
   for from in $model copy.yaml; do
-    run -n 2 train text --model $from --steps 6 --global-batch 8 --report-every 1 --seed 3 --no-tensorboard --progress off \
+    succeeds -n 2 train text --model $from --steps 6 --global-batch 8 --report-every 1 --seed 3 --no-tensorboard --progress off \
       --run runs/$from.$model
-    expect_status 0
     metric runs/$from.$model train loss >curve.$from
   done
   expect_same curve.$model curve.copy.yaml
   rm copy.yaml
-  run generate runs/copy.yaml.$model --prompt "the " --tokens 20 --seed 9
-  expect_status 0; cp out written
+  succeeds generate runs/copy.yaml.$model --prompt "the " --tokens 20 --seed 9
+  cp out written
   run generate runs/$model.$model --prompt "the " --tokens 20 --seed 9
   expect_same written out
 done
 
 check "it is swept over its own options"
 printf '%s\n' '--width 4' '--width 8 --dropout 0.2' '--model mlp --hidden 8' >settings.txt
-run sweep settings.txt "${common[@]}" --steps 4 --run runs/s
-expect_status 0
+succeeds sweep settings.txt "${common[@]}" --steps 4 --run runs/s
 expect grep -qx 'width = 8' runs/s/2/config.ini
 expect grep -qx 'model = mlp' runs/s/3/config.ini
 printf '%s\n' '--widht 4' >settings.txt
-run sweep settings.txt "${common[@]}" --steps 4 --run runs/wrong
-expect_error 2 "settings.txt, setting 1 .*unknown option --widht; did you mean --width"
+fails 2 "settings.txt, setting 1 .*unknown option --widht; did you mean --width" sweep settings.txt "${common[@]}" --steps 4 --run runs/wrong
 
 check "it is drawn"
-run info net.yaml --features 20 --outputs 5 --svg net.svg
-expect_status 0; expect_silence; expect_out 'net.svg: a picture of it'
+succeeds info net.yaml --features 20 --outputs 5 --svg net.svg
+expect_silence; expect_out 'net.svg: a picture of it'
 python3 - <<'END' || failed "the picture"
 import xml.etree.ElementTree
 root = xml.etree.ElementTree.parse("net.svg").getroot()
@@ -210,12 +195,10 @@ places = {(box.get("x"), box.get("y")) for box in boxes}
 assert len(places) == len(boxes) > 10, "boxes lie on each other"
 assert len({x for x, y in places}) > 1, "branches lie side by side"
 END
-run info runs/a --svg net.svg
-expect_error 2 "--svg draws a network: name its file"
+fails 2 "--svg draws a network: name its file" info runs/a --svg net.svg
 
 check "its steps are timed without data"
-run bench step --model net.yaml --width 4 --features 20 --outputs 5 --batch 4 --warmup 1 --repeat 2
-expect_status 0
+succeeds bench step --model net.yaml --width 4 --features 20 --outputs 5 --batch 4 --warmup 1 --repeat 2
 
 check "images: branches side by side, evaluated, exported"
 python3 - <<'END' || exit 1
@@ -235,34 +218,25 @@ network:
   - flatten
   - dense: $outputs
 END
-run train --data images.h5 --model inception.yaml --global-batch 8 --steps 6 --run runs/i
-expect_status 0
-run -n 2 eval runs/i --data images.h5
-expect_status 0; cp out two
+succeeds train --data images.h5 --model inception.yaml --global-batch 8 --steps 6 --run runs/i
+succeeds -n 2 eval runs/i --data images.h5
+cp out two
 run eval runs/i --data images.h5
 expect_same two out
-run export runs/i --out i.onnx
-expect_status 0
+succeeds export runs/i --out i.onnx
 
 check "wrong use of options"
-run train "${common[@]}" --widht 5
-expect_error 2 "unknown option --widht; did you mean --width"
-run train "${common[@]}" --width 0
-expect_error 2 "--width: 0 must be at least 1"
-run train --data data --model mlp --width 5
-expect_error 2 "--width has an effect only with --model gpt"
-run train --data data --model nte.yaml
-expect_error 2 "--model: nte.yaml cannot be read"
-run train --data data --model ntes
-expect_error 2 "--model: ntes is not one of cnn, gpt, linear, lstm, mlp and resnet"
-run train --data data --model ./data
-expect_error 2 "--model: ./data cannot be read"
+fails 2 "unknown option --widht; did you mean --width" train "${common[@]}" --widht 5
+fails 2 "--width: 0 must be at least 1" train "${common[@]}" --width 0
+fails 2 "--width has an effect only with --model gpt" train --data data --model mlp --width 5
+fails 2 "--model: nte.yaml cannot be read" train --data data --model nte.yaml
+fails 2 "--model: ntes is not one of cnn, gpt, linear, lstm, mlp and resnet" train --data data --model ntes
+fails 2 "--model: ./data cannot be read" train --data data --model ./data
 
 # wrong LINE-PATTERN REPLACEMENT MESSAGE: on two ranks, exit 2 from each and one sentence
 wrong() {
   sed "s/$1/$2/" kept.yaml >net.yaml
-  run -n 2 train "${common[@]}" --run runs/wrong
-  expect_error 2 "$3"
+  fails 2 "$3" -n 2 train "${common[@]}" --run runs/wrong
   expect_no_file runs/wrong
 }
 check "a layer that is none"
@@ -283,12 +257,10 @@ wrong 'batch: 32' 'batch: many' 'batch of two_branches: many is not a whole numb
 check "ranks that read different files end together"
 cp kept.yaml net.yaml
 mkdir -p other && sed 's/activation: tanh/activation: sigmoid/' kept.yaml >other/net.yaml
-cat >each <<'END'
-#!/bin/bash
+script each <<'END'
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
 [ "$rank" = 0 ] || { cd other; ln -sfn ../data data; }
 exec "$@"
 END
-chmod +x each
 run -n 2 -w ./each train "${common[@]}" --run "$PWD/runs/differ"
 expect_status '[12]'; expect_err 'text of the network'

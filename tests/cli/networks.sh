@@ -27,20 +27,12 @@ resnet="--model resnet --depth 20 --data images.h5 --validation images.h5 --augm
 lstm="--model lstm --data text --layers 2 --hidden 16 --unroll 6 --dropout 0.2 --learning-rate 0.5"
 gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --dropout 0.1"
 
-# close_to_one CURVE: no loss differs from the single rank's by more than 1e-4, relatively.
-close_to_one() {
-  paste curve.one "$1" | awk '
-    { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= 1e-4 * $2)) { print "step " $1 ": " $2 " " $4; bad = 1 } }
-    END { exit bad || NR == 0 }' >differences || failed "$(head -n 3 differences)"
-}
-
 for network in cnn resnet lstm gpt; do
   common="${!network} --global-batch 12 --evaluation-batch 8 --report-every 1 --no-tensorboard --seed 3"
   [ $network = resnet ] && common+=" --learning-rate 0.02"
 
   check "$network learns something on one rank"
-  run train $common --steps 10 --checkpoint-every 4 --keep 9 --run $network-1
-  expect_status 0
+  succeeds train $common --steps 10 --checkpoint-every 4 --keep 9 --run $network-1
   metric $network-1 train loss >curve.one
   [ "$(wc -l <curve.one)" = 10 ] || failed "10 steps expected"
   awk 'NR <= 3 { first += $2 } NR > 7 { last += $2 } END { exit !(last < first) }' curve.one ||
@@ -48,39 +40,35 @@ for network in cnn resnet lstm gpt; do
 
   for n in 2 4; do
     check "$network on $n ranks: the same curve"
-    run -n $n train $common --steps 10 --run $network-$n
-    expect_status 0
+    succeeds -n $n train $common --steps 10 --run $network-$n
     metric $network-$n train loss >curve
-    close_to_one curve
+    expect_near curve.one curve 1e-4
   done
 
   check "$network in two micro-steps: the same curve"
-  run -n 2 train $common --steps 10 --accumulate 2 --run $network-accumulate
-  expect_status 0
+  succeeds -n 2 train $common --steps 10 --accumulate 2 --run $network-accumulate
   metric $network-accumulate train loss >curve
   # Batch statistics belong to a micro-step: the curve differs there.
-  [ $network = resnet ] || close_to_one curve
+  [ $network = resnet ] || expect_near curve.one curve 1e-4
 
   check "$network resumes bit for bit, with the same evaluation"
-  run train $common --steps 10 --resume=$network-1/checkpoints/step-0000000004.h5 --run $network-again
-  expect_status 0
+  succeeds train $common --steps 10 --resume=$network-1/checkpoints/step-0000000004.h5 --run $network-again
   metric $network-again train loss >curve
   tail -n 6 curve.one | expect_same - curve
   metric $network-again validation loss | tail -n 1 >again
   metric $network-1 validation loss | tail -n 1 | expect_same - again
 
   check "$network: the same evaluation at any number of ranks"
-  run eval $network-1
-  expect_status 0; cp out alone
+  succeeds eval $network-1
+  cp out alone
   for n in 2 3; do
-    run -n $n eval $network-1
-    expect_status 0; expect_same alone out
+    succeeds -n $n eval $network-1
+    expect_same alone out
   done
 done
 
 check "batch norm without --sync-batch-norm takes each rank's own statistics: another curve, the same on all ranks"
-run -n 2 train ${resnet/--sync-batch-norm/} --learning-rate 0.02 --seed 3 --evaluation-batch 8 --global-batch 12 --steps 4 --report-every 1 --run own-statistics
-expect_status 0
+succeeds -n 2 train ${resnet/--sync-batch-norm/} --learning-rate 0.02 --seed 3 --evaluation-batch 8 --global-batch 12 --steps 4 --report-every 1 --run own-statistics
 metric own-statistics train loss >curve
 metric resnet-2 train loss >synchronised
 head -n 4 curve | cmp -s - <(head -n 4 synchronised) && failed "the curves should differ"
@@ -96,12 +84,11 @@ expect_status 1
 expect_err "not finite"
 
 check "a language model resumes at another number of ranks, its state with the sequences it belongs to"
-run -n 3 train $lstm --global-batch 12 --report-every 1 --no-tensorboard --seed 3 --evaluation-batch 8 --steps 10 \
+succeeds -n 3 train $lstm --global-batch 12 --report-every 1 --no-tensorboard --seed 3 --evaluation-batch 8 --steps 10 \
   --resume=lstm-1/checkpoints/step-0000000004.h5 --run lstm-other
-expect_status 0
 metric lstm-1 train loss >curve.one
 { head -n 4 curve.one; metric lstm-other train loss; } >curve
-close_to_one curve
+expect_near curve.one curve 1e-4
 
 check "another global batch in the middle of an epoch are refused"
 run train $lstm --global-batch 6 --seed 3 --steps 10 --resume=lstm-1/checkpoints/step-0000000004.h5 --run lstm-other
@@ -110,8 +97,8 @@ expect_err "12 sequences.*give the --global-batch"
 
 for network in lstm gpt; do
   check "generate: the same seed, the same text; $network"
-  run generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 9
-  expect_status 0; cp out first
+  succeeds generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 9
+  cp out first
   expect_out "^the "
   [ "$(tr -d '\n' <first | wc -c)" -ge 40 ] || failed "too short"
   run generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 9
@@ -126,8 +113,7 @@ expect_out "perplexity .*bits per byte .* tokens"
 grep -q '"perplexity":.*"bits_per_byte":' eval.json || failed "eval.json lacks them: $(cat eval.json)"
 
 check "usual options of a network are in the configuration; given ones win"
-run train --model cnn --data images.h5 --augment none --normalize per-image --steps 1 --run defaults
-expect_status 0
+succeeds train --model cnn --data images.h5 --augment none --normalize per-image --steps 1 --run defaults
 for line in "average-decay = 0.9999" "l2 = 0.004" "schedule = exponential" "augment = none"; do
   grep -qx "$line" defaults/config.ini || failed "config.ini lacks: $line"
 done

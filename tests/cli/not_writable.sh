@@ -6,11 +6,7 @@
 pack_small data
 mkdir closed; chmod 555 closed
 chmod 755 "$work"
-cat >as_nobody <<'END'
-#!/bin/sh
-exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
-END
-chmod +x as_nobody
+script as_nobody 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
 as_user=()
 if [ "$(id -u)" = 0 ]; then
   as_user=(-u ./as_nobody)
@@ -19,15 +15,11 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 check "pack"
-run "${as_user[@]}" pack --format synthetic --samples 50 --out closed/data
-expect_error 1 'closed'; expect_no_file closed/data
+fails 1 'closed' "${as_user[@]}" pack --format synthetic --samples 50 --out closed/data; expect_no_file closed/data
 check "the run folder"
-run "${as_user[@]}" train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run
-expect_error 1 'closed/run'; expect_no_file closed/run
+fails 1 'closed/run' "${as_user[@]}" train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run; expect_no_file closed/run
 check "the run folder, 2 ranks"
-run "${as_user[@]}" -n 2 train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run
-expect_error 1 'closed/run'; expect_no_file closed/run
+fails 1 'closed/run' "${as_user[@]}" -n 2 train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run; expect_no_file closed/run
 check "data that one may not read"
 chmod 000 data/shard-00001.h5
-run "${as_user[@]}" -n 2 train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run
-expect_error 1 'shard-00001\.h5.*[Pp]ermission'
+fails 1 'shard-00001\.h5.*[Pp]ermission' "${as_user[@]}" -n 2 train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run

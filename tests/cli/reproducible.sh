@@ -33,11 +33,11 @@ check "the same file where four ranks stop and three go on"
 train_to one.h5 1 $mlp --reproducible --checkpoint-every 50
 train_to many.h5 4 $mlp --reproducible --checkpoint-every 50
 rm runs/here/checkpoints/step-0000000200.h5 runs/here/checkpoints/step-0000000150.h5
-run -n 3 train $mlp --reproducible --checkpoint-every 50 --resume --run runs/here
-expect_status 0; expect_out 'continuing after step 100'
+succeeds -n 3 train $mlp --reproducible --checkpoint-every 50 --resume --run runs/here
+expect_out 'continuing after step 100'
 expect cmp one.h5 runs/here/checkpoints/step-0000000200.h5
-run info one.h5
-expect_status 0; expect_out 'on any number of ranks'
+succeeds info one.h5
+expect_out 'on any number of ranks'
 
 cnn="--model cnn --data images.h5 --augment crop=16,flip --learning-rate 0.01"
 resnet="--model resnet --depth 20 --data images.h5 --augment pad=2,crop=16,flip --learning-rate 0.02"
@@ -53,18 +53,17 @@ for network in cnn resnet lstm gpt; do
   done
   check "$network: the same file where four ranks stop and three go on"
   rm runs/here/checkpoints/step-0000000006.h5
-  run -n 3 train $options --resume --run runs/here
-  expect_status 0; expect_out 'continuing after step 3'
+  succeeds -n 3 train $options --resume --run runs/here
+  expect_out 'continuing after step 3'
   expect cmp one.h5 runs/here/checkpoints/step-0000000006.h5
 done
 
 check "the parts of a run stay what they were, on more ranks, too"
 train_to one.h5 1 $mlp --reproducible --virtual-ranks 6 --checkpoint-every 100
 rm runs/here/checkpoints/step-0000000200.h5
-run -n 4 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
-expect_status 0; expect_out 'in 6 virtual ranks'
-run -n 8 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
-expect_error 2 '--reproducible: a step of 70 samples in 6 parts on 8 ranks'
+succeeds -n 4 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
+expect_out 'in 6 virtual ranks'
+fails 2 '--reproducible: a step of 70 samples in 6 parts on 8 ranks' -n 8 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
 
 check "the parts of a small step are as many on any number of ranks; more ranks than those are refused"
 small="--data data --hidden 8 --reproducible --global-batch 10 --steps 20"
@@ -72,25 +71,23 @@ train_to one.h5 1 $small
 expect_out 'in 6 virtual ranks'
 train_to many.h5 5 $small
 expect cmp one.h5 many.h5
-run -n 8 train $small --run runs/refused
-expect_error 2 '--reproducible: a step of 10 samples in 6 parts on 8 ranks: every rank needs a part: give fewer ranks, or --virtual-ranks 10 '
+fails 2 '--reproducible: a step of 10 samples in 6 parts on 8 ranks: every rank needs a part: give fewer ranks, or --virtual-ranks 10 ' \
+  -n 8 train $small --run runs/refused
 train_to one.h5 1 $small --virtual-ranks 10
 train_to many.h5 8 $small --virtual-ranks 10
 expect cmp one.h5 many.h5
-run -n 8 train --data data --reproducible --global-batch 4 --steps 5 --run runs/refused
-expect_error 2 'in 3 parts on 8 ranks: .*give a larger --global-batch or fewer ranks'
+fails 2 'in 3 parts on 8 ranks: .*give a larger --global-batch or fewer ranks' \
+  -n 8 train --data data --reproducible --global-batch 4 --steps 5 --run runs/refused
 
 check "a number that is not finite is found in its virtual rank"
 run -n 3 train --data data --optimizer sgd --learning-rate 1e30 --reproducible --global-batch 70 --steps 5 --run runs/spoilt
 expect_status 1; expect_err 'is not finite: .* in micro-step 1 of 8'
 
 check "what would depend on the number of ranks is refused"
-run -n 2 train --data data --reproducible --run runs/refused
-expect_error 2 '--reproducible needs --global-batch'
-refused() { run train --data data --run runs/refused "${@:2}"; expect_error 2 "$1"; }
+fails 2 '--reproducible needs --global-batch' -n 2 train --data data --reproducible --run runs/refused
+refused() { fails 2 "$1" train --data data --run runs/refused "${@:2}"; }
 refused '--reproducible does not go with --shard-optimizer' --reproducible --global-batch 70 --shard-optimizer --optimizer adam
 refused '--reproducible does not go with --wire bf16' --reproducible --global-batch 70 --wire bf16
 refused '--accumulate has no meaning with --reproducible' --reproducible --global-batch 70 --accumulate 2
 refused 'in 100 parts on 1 rank' --reproducible --global-batch 70 --virtual-ranks 100
-run train $resnet --sync-batch-norm --global-batch 14 --reproducible --run runs/refused
-expect_error 2 '--reproducible does not go with --sync-batch-norm'
+fails 2 '--reproducible does not go with --sync-batch-norm' train $resnet --sync-batch-norm --global-batch 14 --reproducible --run runs/refused

@@ -86,29 +86,26 @@ made 1 classes.h5 "${small[@]}"
 metric runs/here train loss >alone
 made 3 classes.h5 "${small[@]}"
 metric runs/here train loss >three
-paste alone three | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-5 * $2) exit 1 }' || failed "the curves differ"
+expect_near alone three 1e-5
 resumes_with_its_bytes 3 10 30
 check "whoever resumes a run may draw otherwise, and is told so"
 rm -r runs/here/checkpoints/step-0000000030.h5
-run -n 2 train --resume --run runs/here --sampling uniform
-expect_status 0; expect_no_out '^sampling:'
+succeeds -n 2 train --resume --run runs/here --sampling uniform
+expect_no_out '^sampling:'
 expect_out 'sampling' || expect_err 'sampling'
 
 check "what the checkpoint says of itself"
 made 1 classes.h5 "${small[@]}"
-run info runs/here/checkpoints/step-0000000030.h5
-expect_status 0; expect_out '^  sampling       balanced$'
-run report runs/here --out here.html
-expect_status 0; grep -q sampling here.html || failed "the report does not say it"
+succeeds info runs/here/checkpoints/step-0000000030.h5
+expect_out '^  sampling       balanced$'
+succeeds report runs/here --out here.html
+grep -q sampling here.html || failed "the report does not say it"
 
 check "what does not go together is refused"
 ranks=2
 refused() {
-  local words=$1
-  shift
-  run -n $ranks train "${network[@]}" --steps 3 --run runs/none "$@"
+  fails 2 "$1" -n $ranks train "${network[@]}" --steps 3 --run runs/none "${@:2}"
   ranks=1  # the first on two
-  expect_error 2 "$words"
   expect_no_file runs/none
 }
 for _ in $(seq 60); do echo "the cat sat on a mat and the dog saw no cat"; done >corpus.txt
@@ -117,7 +114,6 @@ refused "--sampling balanced needs samples of which each has one class, and the 
 refused "--sampling balanced needs samples of which each has one class, and the data hold labels, any of which" --data labels.h5 --sampling balanced
 refused "--sampling balanced: 1 of the 4 classes has no training sample that could be drawn \(1\): pack the data" --data gap.h5 --sampling balanced
 refused "--sampling balanced: the training data have 300 samples of 300 classes: an epoch would not draw 2 of each" --data many.h5 --sampling balanced
-run -n 2 train --data text --model lstm --hidden 4 --unroll 5 --global-batch 3 --steps 3 --sampling balanced --run runs/none
-expect_error 2 "--sampling balanced needs samples of classes, and the data are a corpus of tokens"
-run -n 2 train --data gap.h5 "${network[@]}" --steps 3 --sampling balanced --dry-run
-expect_error 2 "has no training sample that could be drawn"
+fails 2 "--sampling balanced needs samples of classes, and the data are a corpus of tokens" \
+  -n 2 train --data text --model lstm --hidden 4 --unroll 5 --global-batch 3 --steps 3 --sampling balanced --run runs/none
+fails 2 "has no training sample that could be drawn" -n 2 train --data gap.h5 "${network[@]}" --steps 3 --sampling balanced --dry-run

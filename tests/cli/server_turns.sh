@@ -14,19 +14,16 @@ beyond() { [ "$(grep -c '^ *step ' out)" -gt "$1" ]; }
 
 if unshare -U --map-root-user --uts true 2>/dev/null && mpirun --version 2>/dev/null | grep -q "Open MPI"; then
   # Rank FAR takes itself for another host: what it says comes through MPI, and what the others say through memory.
-  cat >far <<'END'
-#!/bin/sh
+  script far <<'END'
 [ "$OMPI_COMM_WORLD_RANK" = "$FAR" ] || exec "$@"
 exec unshare -U --map-root-user --uts sh -c 'hostname far; exec "$0" "$@"' "$@"
 END
-  chmod +x far
   export FAR=6
   # A message of a megabyte needs the two cores that the others compute on.
   for way in "32 75" "512,512 12"; do
     read -r hidden least <<<"$way"
     check "a worker of another host is heard in its turn: hidden layers of $hidden"
-    run -n 8 -w ./far train $base --hidden $hidden --optimizer sgd --steps 150 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/far --force
-    expect_status 0
+    succeeds -n 8 -w ./far train $base --hidden $hidden --optimizer sgd --steps 150 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/far --force
     # shellcheck disable=SC2046  # numbers
     set -- $(counts accepted)
     [ $((7 * 150)) = "$(sum "$@")" ] || failed "accepted: $*"
@@ -106,38 +103,35 @@ check "gradients of no sample, as in the last and smaller step of an epoch, are 
 run -n 4 train --data data --hidden 8 --epochs 2 --global-batch 599 --learning-rate 0.003 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/last
 # Every second turn of two of the three workers is empty: 4 of 12 with equal turns, at most half of them with unequal ones.
 expect_status 0; expect_out 'gradients accepted, rank by rank: .*; [1-6] of them of no sample'
-run -n 4 train --data data --hidden 8 --epochs 2 --global-batch 599 --learning-rate 0.003 --evaluate-every -1 --checkpoint-every -1 --agree async --staleness 0 --run runs/sums
-expect_status 0; expect_out 'gradients accepted, rank by rank: 4 4 4; dropped: 0 0 0; 4 of them of no sample'
+succeeds -n 4 train --data data --hidden 8 --epochs 2 --global-batch 599 --learning-rate 0.003 --evaluate-every -1 --checkpoint-every -1 --agree async --staleness 0 --run runs/sums
+expect_out 'gradients accepted, rank by rank: 4 4 4; dropped: 0 0 0; 4 of them of no sample'
 
 check "what is said of the gradients is of all of them, also of those before a roll-back"
-run -n 4 train --data data --hidden 16 --global-batch 60 --steps 60 --evaluate-every 20 --checkpoint-every 10 --optimizer momentum --momentum 0.5 \
+succeeds -n 4 train --data data --hidden 16 --global-batch 60 --steps 60 --evaluate-every 20 --checkpoint-every 10 --optimizer momentum --momentum 0.5 \
   --learning-rate 1e30 --roll-back 2 --roll-back-factor 1e-31 --agree async --run runs/back
-expect_status 0; expect_err 'Going back to'
+expect_err 'Going back to'
 late=$(sed -nE 's/^staleness .*gradients\): (.*)/\1/p' out | grep -oE '[0-9]+(,|$)' | tr -d ,)
 # shellcheck disable=SC2046,SC2086  # numbers
 [ "$(sum $(counts accepted))" = "$(sum $late)" ] || failed "accepted $(counts accepted), and by staleness $late"
 
 check "a run that compensated gradients for their delay goes on without it where one says so"
-run -n 3 train $base --hidden 8 --steps 10 --agree async --stale-rate scale --run runs/older
-expect_status 0
+succeeds -n 3 train $base --hidden 8 --steps 10 --agree async --stale-rate scale --run runs/older
 sed -i 's/^stale-rate = scale$/stale-rate = compensate\ncompensation = 0.04/' runs/older/config.ini
-run -n 3 train --resume --run runs/older --steps 20
-expect_error 2 'config.ini: this run compensated its gradients for their delay .*which is gone: give --stale-rate keep or scale'
-run -n 3 train --resume --run runs/older --steps 20 --stale-rate keep
-expect_status 0; expect_out 'continuing after step 10'
+fails 2 'config.ini: this run compensated its gradients for their delay .*which is gone: give --stale-rate keep or scale' \
+  -n 3 train --resume --run runs/older --steps 20
+succeeds -n 3 train --resume --run runs/older --steps 20 --stale-rate keep
+expect_out 'continuing after step 10'
 
 if ! sanitized && mpirun --version 2>/dev/null | grep -q "Open MPI"; then
   check "no two threads of a rank are inside MPI at once, heartbeats included"
   # shellcheck disable=SC2046  # words
   ${CXX:-c++} -std=c++20 -O1 -shared -fPIC -DOMPI_SKIP_MPICXX $(mpicc --showme:compile) -o overlaps.so "$tree/tests/mpi/overlaps/mpi_overlaps.cpp" -ldl || exit 1
-  printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/overlaps.so" >preloaded
-  chmod +x preloaded
+  script preloaded "LD_PRELOAD=$work/overlaps.so exec \"\$@\""
   export LOCKSTEP_MPI_OVERLAPS=$work/overlaps
   for mode in quorum=2 "async --servers shared"; do
     rm -f overlaps
-    run -n 3 -w ./preloaded train $base --hidden 32 --optimizer sgd --steps 60 --evaluate-every -1 --checkpoint-every -1 --report-every 10 --deadline 1 \
+    succeeds -n 3 -w ./preloaded train $base --hidden 32 --optimizer sgd --steps 60 --evaluate-every -1 --checkpoint-every -1 --report-every 10 --deadline 1 \
       --agree $mode --transport ring --run runs/overlaps --force
-    expect_status 0
     [ "$(grep -cE '^calls [0-9]{3,} overlaps 0$' overlaps)" = 3 ] || failed "$mode: $(cat overlaps)"
   done
 fi

@@ -23,20 +23,19 @@ if [ "$form" != more ]; then
     check "with everybody in every sum the weights have the bits of --agree all: $optimizer"
     train="$base --steps 40 --optimizer $optimizer"
     rm -rf runs
-    run -n 3 train $train --run runs/all
-    expect_status 0
-    run -n 3 train $train --agree quorum=3 --run runs/quorum
-    expect_status 0; expect_out 'mean of the first 3 of 3 gradients'
+    succeeds -n 3 train $train --run runs/all
+    succeeds -n 3 train $train --agree quorum=3 --run runs/quorum
+    expect_out 'mean of the first 3 of 3 gradients'
     same_weights runs/all runs/quorum
-    run -n 4 train $train --agree async --staleness 0 --run runs/one
-    expect_status 0; expect_out 'rank 3 keeps the parameters, 3 ranks train'
+    succeeds -n 4 train $train --agree async --staleness 0 --run runs/one
+    expect_out 'rank 3 keeps the parameters, 3 ranks train'
     same_weights runs/all runs/one
     case $optimizer in *clip*) continue ;; esac  # several servers sum the squares of the norm in another order
-    run -n 5 train $train --agree async --staleness 0 --servers 2 --run runs/two
-    expect_status 0; expect_out 'ranks 3 to 4 keep 1/2 of the parameters each'
+    succeeds -n 5 train $train --agree async --staleness 0 --servers 2 --run runs/two
+    expect_out 'ranks 3 to 4 keep 1/2 of the parameters each'
     same_weights runs/all runs/two
-    run -n 3 train $train --agree quorum=3 --servers shared --run runs/shared
-    expect_status 0; expect_out 'every rank keeps 1/3'
+    succeeds -n 3 train $train --agree quorum=3 --servers shared --run runs/shared
+    expect_out 'every rank keeps 1/3'
     same_weights runs/all runs/shared
   done
   ! same_tensors "$(newest_checkpoint runs/all)" "$(find runs/all/checkpoints -name 'step-*' | sort | head -n 1)" 4 || failed "the comparison sees no difference"
@@ -45,11 +44,10 @@ if [ "$form" != more ]; then
     check "a resumed run of sums has the bits of one that was not stopped, and goes on as --agree all: $transport"
     train="$base --optimizer adam --agree async --staleness 0 --transport $transport"
     rm -rf runs
-    run -n 3 train $train --steps 70 --checkpoint-every 35 --run runs/here
-    expect_status 0
+    succeeds -n 3 train $train --steps 70 --checkpoint-every 35 --run runs/here
     resumes_with_its_bytes 3 35 70
-    run -n 2 train $base --optimizer adam --steps 80 --agree all --resume --run runs/here
-    expect_status 0; expect_out 'continuing after step 70'; expect_out 'done at step 80'
+    succeeds -n 2 train $base --optimizer adam --steps 80 --agree all --resume --run runs/here
+    expect_out 'continuing after step 70'; expect_out 'done at step 80'
   done
 fi
 in_short_form && exit
@@ -58,8 +56,8 @@ mapfile -t modes < <(some 3 "async --servers shared" "async --stale-rate scale" 
 for mode in "${modes[@]}"; do
   check "every gradient is an update, as many as there are workers make a step, and it learns: $mode"
   rm -rf runs
-  run -n 4 train $base --optimizer adam --steps 60 --evaluate-every 25 --agree $mode --run runs/each
-  expect_status 0; expect_out 'validation at step 25:'; expect_out 'validation at step 50:'; expect_out 'done at step 60'
+  succeeds -n 4 train $base --optimizer adam --steps 60 --evaluate-every 25 --agree $mode --run runs/each
+  expect_out 'validation at step 25:'; expect_out 'validation at step 50:'; expect_out 'done at step 60'
   expect_out 'staleness \(updates in between: gradients\): 0: '
   accepted=$(counts accepted)
   [ "$(sum $accepted)" = $((60 * $(wc -w <<<"$accepted"))) ] || failed "accepted: $accepted"
@@ -72,11 +70,10 @@ in_long_form && modes+=("async --servers shared" "quorum=2")
 for mode in "${modes[@]}" "quorum=3 --servers shared"; do  # the next cases go on with the last
   rm -rf runs
   train="$base --optimizer adam --steps 200 --evaluate-every 90 --agree $mode"
-  run -n 4 train $train --run runs/first
-  expect_status 0
+  succeeds -n 4 train $train --run runs/first
   check "the order of the gradients is recorded, and a replay has the bits: $mode"
-  run -n 4 train $train --replay runs/first/arrivals-0 --run runs/again
-  expect_status 0; expect_out 'done at step 200'
+  succeeds -n 4 train $train --replay runs/first/arrivals-0 --run runs/again
+  expect_out 'done at step 200'
   ! grep -q 'record ends' err || failed "a whole record is said to end early"
   same_weights runs/first runs/again
   for record in runs/first/arrivals-0*; do expect_same "$record" "runs/again/${record##*/}"; done
@@ -84,8 +81,7 @@ for mode in "${modes[@]}" "quorum=3 --servers shared"; do  # the next cases go o
     *"servers shared") expect_no_file runs/first/arrivals-0.4; [[ $mode = quorum* ]] || expect_file runs/first/arrivals-0.3 ;;
     *"servers 2")
       rm runs/first/arrivals-0.1
-      run -n 4 train $train --replay runs/first/arrivals-0 --run runs/other
-      expect_error 1 '--replay runs/first/arrivals-0.1: there is no such file'
+      fails 1 '--replay runs/first/arrivals-0.1: there is no such file' -n 4 train $train --replay runs/first/arrivals-0 --run runs/other
       ;;
     async)
       python3 - runs/first/arrivals-0 odd <<'END'
@@ -98,44 +94,39 @@ value = 2166136261
 for byte in kept: value = (value ^ byte) * 16777619 & 0xffffffff
 open(sys.argv[2], "wb").write(kept + struct.pack("<II", 0xffffffff, value))
 END
-      run -n 4 train $train --replay odd --run runs/other
-      expect_error 1 '--replay odd: it ends after 100 gradients, in the middle of a step of 3 workers: take the record of a whole run'
+      fails 1 '--replay odd: it ends after 100 gradients, in the middle of a step of 3 workers: take the record of a whole run' \
+        -n 4 train $train --replay odd --run runs/other
       ;;
   esac
 done
 check "a record that ends early, as that of a killed run, is said to"
 size=$(stat -c %s runs/first/arrivals-0)
 head -c $((size - size / 2 / 8 * 8)) runs/first/arrivals-0 >half
-run -n 4 train $train --replay half --run runs/half
-expect_status 0; expect_out 'done at step 200'
+succeeds -n 4 train $train --replay half --run runs/half
+expect_out 'done at step 200'
 expect_err '--replay .*half: its record ends at step [0-9]+, and this run at step 200: in the steps after it gradients count as they come'
 cp runs/first/checkpoints/step-0000000200.h5 at200.h5
 check "a resumed run has a record of its own, and a run folder that begins anew has none of before"
-run -n 4 train --resume --run runs/first --steps 230
-expect_status 0; expect_file runs/first/arrivals-200; expect_file runs/first/arrivals-0
+succeeds -n 4 train --resume --run runs/first --steps 230
+expect_file runs/first/arrivals-200; expect_file runs/first/arrivals-0
 cp -r runs/first runs/kept
-run -n 4 train $train --run runs/kept --force
-expect_status 0; expect_no_file runs/kept/arrivals-200; expect_file runs/kept/arrivals-0
+succeeds -n 4 train $train --run runs/kept --force
+expect_no_file runs/kept/arrivals-200; expect_file runs/kept/arrivals-0
 check "a resumed run is repeated from where it was resumed"
 rm runs/again/checkpoints/*
 cp at200.h5 runs/again/checkpoints/step-0000000200.h5
-run -n 4 train --resume --run runs/again --steps 230 --replay runs/first/arrivals-200
-expect_status 0; expect_out 'continuing after step 200'; expect_out 'done at step 230'
+succeeds -n 4 train --resume --run runs/again --steps 230 --replay runs/first/arrivals-200
+expect_out 'continuing after step 200'; expect_out 'done at step 230'
 same_weights runs/first runs/again
 expect_same runs/first/arrivals-200 runs/again/arrivals-200
-run -n 4 train --resume --run runs/again --steps 240 --replay runs/first/arrivals-200
-expect_error 1 'it begins after update 200, and this run after 230'
+fails 1 'it begins after update 200, and this run after 230' -n 4 train --resume --run runs/again --steps 240 --replay runs/first/arrivals-200
 check "a record of another run is refused"
-run -n 3 train $train --replay runs/first/arrivals-0 --run runs/other
-expect_error 1 'it is of 4 workers in sums, and this run has 3 in sums'
+fails 1 'it is of 4 workers in sums, and this run has 3 in sums' -n 3 train $train --replay runs/first/arrivals-0 --run runs/other
 head -c 30 runs/first/arrivals-0 >cut
-run -n 4 train $train --replay cut --run runs/other
-expect_error 1 'this is no record of arrivals'
+fails 1 'this is no record of arrivals' -n 4 train $train --replay cut --run runs/other
 python3 -c 'import sys; b = bytearray(open("runs/first/arrivals-0", "rb").read()); b[-12] ^= 1; open("bent", "wb").write(b)'
-run -n 4 train $train --replay bent --run runs/other
-expect_error 1 '--replay bent: damaged (at|before) byte [0-9]+'
-run -n 2 train $base --agree local=5 --replay cut --run runs/other
-expect_error 2 '--replay has an effect only with --agree quorum=RANKS or async'
+fails 1 '--replay bent: damaged (at|before) byte [0-9]+' -n 4 train $train --replay bent --run runs/other
+fails 2 '--replay has an effect only with --agree quorum=RANKS or async' -n 2 train $base --agree local=5 --replay cut --run runs/other
 
 python3 -c 'import random; random.seed(1); print(*(f"word{int(random.expovariate(0.01)) % 1500}" for _ in range(12000)))' >words.txt
 must_run pack --format text --tokenizer word --x words.txt --validation 0.1 --out words
@@ -154,27 +145,22 @@ for network in "${networks[@]}"; do
   check "language models have the bits of --agree all, of embeddings travel the rows that a batch meets: ${network%% *}"
   rm -rf runs
   sgd="--optimizer sgd --learning-rate 0.1"
-  run -n 3 train $words $sgd --run runs/all
-  expect_status 0
+  succeeds -n 3 train $words $sgd --run runs/all
   for mode in "4 quorum=3 --servers 1" "4 async --staleness 0" "5 async --staleness 0 --servers 2"; do
-    run -n "${mode%% *}" train $words $sgd --agree ${mode#* } --transport ring --run runs/agree --force  # without messages nothing travels
-    expect_status 0
+    succeeds -n "${mode%% *}" train $words $sgd --agree ${mode#* } --transport ring --run runs/agree --force  # without messages nothing travels
     same_weights runs/all runs/agree
     bytes_per_gradient | awk '{ exit !($2 > 0.4 * $1 && $2 < 0.7 * $1) }' || failed "$mode: bytes $(bytes_per_gradient)"
   done
   run -n 4 train $words --optimizer adam --agree quorum=3 --servers 1 --transport ring --run runs/agree --force  # moves all rows ever met
   bytes_per_gradient | awk '{ exit !($2 > 0.6 * $1 && $2 < 0.95 * $1) }' || failed "adam: bytes $(bytes_per_gradient)"
   check "and go on with the state of their sequences: ${network%% *}"
-  run -n 4 train $words $sgd --agree async --staleness 0 --checkpoint-every 20 --run runs/here
-  expect_status 0
+  succeeds -n 4 train $words $sgd --agree async --staleness 0 --checkpoint-every 20 --run runs/here
   rm runs/here/checkpoints/step-0000000030.h5
-  run -n 4 train --resume --run runs/here
-  expect_status 0; expect_out 'continuing after step 20'
+  succeeds -n 4 train --resume --run runs/here
+  expect_out 'continuing after step 20'
   same_weights runs/all runs/here
-  run -n 4 train $words $sgd --agree quorum=2 --run runs/late
-  expect_status 0
-  run -n 4 train $words $sgd --agree async --servers shared --run runs/each
-  expect_status 0
+  succeeds -n 4 train $words $sgd --agree quorum=2 --run runs/late
+  succeeds -n 4 train $words $sgd --agree async --servers shared --run runs/each
 done
 
 check "staleness bounds how far ranks are apart"
@@ -283,8 +269,8 @@ for mode in "${modes[@]}"; do
     [ "$(grep -c 'has died' err)" = 1 ] || failed "said $(grep -c 'has died' err) times"
   done
   step=$(newest_checkpoint runs/dies) && step=${step##*step-} && step=$((10#${step%.h5}))
-  run -n 3 train --resume --run runs/dies --evaluate-every -1 --checkpoint-every -1 --agree ${mode/quorum=3/quorum=2} --steps $((step + 5))
-  expect_status 0; expect_out "done at step $((step + 5)) "
+  succeeds -n 3 train --resume --run runs/dies --evaluate-every -1 --checkpoint-every -1 --agree ${mode/quorum=3/quorum=2} --steps $((step + 5))
+  expect_out "done at step $((step + 5)) "
 done
 
 check "two that die together are named, and one that is stopped meanwhile is waited for"
@@ -308,8 +294,7 @@ expect_err "rank 4 \(host .*, pid ${pids[1]}\) has died; 3 ranks go on without i
 
 check "a replay cannot do without one"
 rm -rf runs
-run -n 4 train $base --optimizer adam --steps 100 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/first
-expect_status 0
+succeeds -n 4 train $base --optimizer adam --steps 100 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/first
 start -n 4 train $base --optimizer adam --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree async --replay runs/first/arrivals-0 --report-every 50 --run runs/again
 wait_for 90 grep -q '^ *step ' out
 kill -9 "$(rank 1)"
@@ -340,8 +325,8 @@ for victim in "${victims[@]}"; do
   [ "$status" != 0 ] || failed "it ended with 0"
   expect_err "rank ${victim##* } \(host .*, pid $pid\)"
   step=$(newest_checkpoint runs/server) && step=${step##*step-} && step=$((10#${step%.h5}))
-  run -n 4 train --agree $mode --resume --run runs/server --steps $((step + 20))
-  expect_status 0; expect_out "done at step $((step + 20)) "
+  succeeds -n 4 train --agree $mode --resume --run runs/server --steps $((step + 20))
+  expect_out "done at step $((step + 20)) "
 done
 
 check "a gradient that is not finite ends the job before the update"
@@ -349,7 +334,7 @@ run -n 3 train --data data --hidden 32 --global-batch 60 --optimizer sgd --learn
 expect_status 1; expect_err 'is not finite'
 
 check "contradictions are one sentence before anything starts"
-refused() { run ${ranks:+-n $ranks} train $base --run runs/refused "${@:2}"; expect_error 2 "$1"; }
+refused() { fails 2 "$1" ${ranks:+-n $ranks} train $base --run runs/refused "${@:2}"; }
 ranks=2  # these depend on it; tests/app/options has those of the words alone
 refused '--agree quorum=3 of 2 ranks: there are never so many' --agree quorum=3
 refused '--agree quorum=2 of 1 worker' --agree quorum=2 --servers 1

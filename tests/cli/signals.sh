@@ -13,10 +13,9 @@ stopped_well() {
   local step
   step=$(sed -n 's/.*stopped at step \([0-9]*\) .*/\1/p' out)
   expect_file "$(printf 'runs/%s/checkpoints/step-%010d.h5' "$run" "$step")"
-  run info "$(newest_checkpoint runs/$run)"
-  expect_status 0
-  run "${options[@]}" --steps $((step + 10)) --run runs/$run --resume
-  expect_status 0; expect_out "continuing after step"
+  succeeds info "$(newest_checkpoint runs/$run)"
+  succeeds "${options[@]}" --steps $((step + 10)) --run runs/$run --resume
+  expect_out "continuing after step"
 }
 
 for signal in TERM INT USR1 HUP; do
@@ -135,8 +134,7 @@ start -n 2 "${endless[@]}" --run runs/$run
 wait_for 20 grep -q '^ *step ' out && kill -TERM "$(pgrep -P "$job" -x mpirun)"
 finish 20
 [ "$status" != 0 ] || failed "exit 0"
-run info "$(newest_checkpoint runs/$run)"
-expect_status 0
+succeeds info "$(newest_checkpoint runs/$run)"
 
 check "a second INT ends at once"
 start "${endless[@]}" --run runs/twice
@@ -173,15 +171,13 @@ for signal in TERM USR1; do  # a second INT ends even a run that is writing its 
 done
 
 # A signal before the first line of a program waits, blocked, until the program takes it.
-cat >signalled <<'END'
-#!/usr/bin/env python3
+python_script signalled <<'END'
 import os, signal, sys
 if os.environ.get("OMPI_COMM_WORLD_RANK", "1") == "1":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     os.kill(os.getpid(), signal.SIGTERM)
 os.execvp(sys.argv[1], sys.argv[1:])
 END
-chmod +x signalled
 # stopped_at_once: judges the stop of the run in runs/$run before its first step.
 stopped_at_once() {
   expect_status 75; expect_out 'stopped on request.* before the first step'; expect_no_file runs/$run

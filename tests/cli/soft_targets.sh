@@ -68,8 +68,8 @@ for way in "1 0 --data train.h5" "3 0 --data packed" "5 0 --data train.h5 --accu
   check "the losses of float64: $ranks ranks $options"
   count=$((count + 1))
   # shellcheck disable=SC2086
-  run -n "$ranks" train $options --validation test.h5 "${plain[@]}" --steps 5 --run runs/$count
-  expect_status 0; expect_out 'loss: soft-cross-entropy'
+  succeeds -n "$ranks" train $options --validation test.h5 "${plain[@]}" --steps 5 --run runs/$count
+  expect_out 'loss: soft-cross-entropy'
   as_expected runs/$count "$smoothing"
   [[ "$options" != *--reproducible ]] || metric runs/$count train loss >"same-$ranks"
 done
@@ -79,10 +79,9 @@ check "validation, eval, predictions and the constant"
 python3 expected.py 0 >wanted
 for n in 1 2; do
   rm -f one.json p.h5
-  run -n $n eval runs/1 --report --json one.json
-  expect_status 0; expect_out '^class +samples +precision'
-  run -n $n predict runs/1 --data test.h5 --out p.h5
-  expect_status 0
+  succeeds -n $n eval runs/1 --report --json one.json
+  expect_out '^class +samples +precision'
+  succeeds -n $n predict runs/1 --data test.h5 --out p.h5
   python3 - <<'END' || failed "what eval and predict say"
 import h5py, json, numpy as np
 loss, accuracy, constant_loss, constant_accuracy = map(float, open("judged").read().split())
@@ -96,33 +95,29 @@ with h5py.File("p.h5") as f, h5py.File("test.h5") as t:
     assert np.array_equal(f["class"][:], f["scores"][:].argmax(1)) and (f["class"][:] == f["target"][:]).mean() == accuracy
 END
 done
-run train --data train.h5 --validation test.h5 "${plain[@]}" --best-by f1-macro --steps 2 --run runs/f1
-expect_status 0; expect_out 'F1 \(macro\)'
+succeeds train --data train.h5 --validation test.h5 "${plain[@]}" --best-by f1-macro --steps 2 --run runs/f1
+expect_out 'F1 \(macro\)'
 
 check "a network of probabilities goes to ONNX with them, and resumes"
-run export runs/1 --format onnx --out p.onnx
-expect_status 0
-run train --resume --run runs/1 --steps 7
-expect_status 0; expect_out 'continuing after step 5'
+succeeds export runs/1 --format onnx --out p.onnx
+succeeds train --resume --run runs/1 --steps 7
+expect_out 'continuing after step 5'
 
 check "a run does not go on with a loss of another metric"
 for n in 1 3; do
-  run -n $n train --resume --run runs/1 --steps 9 --loss mean-squared-error
-  expect_error 2 "the checkpoint's outputs mean something else: it learnt by soft-cross-entropy, and --loss mean-squared-error has another metric"
+  fails 2 "the checkpoint's outputs mean something else: it learnt by soft-cross-entropy, and --loss mean-squared-error has another metric" \
+    -n $n train --resume --run runs/1 --steps 9 --loss mean-squared-error
 done
 
 check "probabilities with few digits are accepted"
-run train --data rounded.h5 "${plain[@]}" --steps 1 --run runs/rounded
-expect_status 0
+succeeds train --data rounded.h5 "${plain[@]}" --steps 1 --run runs/rounded
 
 # refused TEXT OPTION...: at one and three ranks.
 refused() {
-  local text=$1 n
-  shift
+  local n
   for n in 1 3; do
-    check "$text, $n ranks"
-    run -n $n train "${plain[@]}" --steps 1 --run runs/refused "$@"
-    expect_error 2 "$text"
+    check "$1, $n ranks"
+    fails 2 "$1" -n $n train "${plain[@]}" --steps 1 --run runs/refused "${@:2}"
   done
 }
 refused 'more.h5: the targets of sample 41 sum to 1\.7, and soft-cross-entropy needs probabilities' --data more.h5
@@ -130,5 +125,4 @@ refused 'negative.h5: the targets of sample 17 go down to -0\.25, and soft-cross
 refused 'more.h5: the targets of sample 41 sum to 1\.7' --data train.h5 --validation more.h5
 refused 'needs a probability for each of two classes or more, and the data hold class labels: --loss softmax-cross-entropy' --data packed-classes
 refused 'needs a probability for each of two classes or more, and the data hold one number' --data one.h5
-run eval runs/1 --data more.h5
-expect_error 2 'more.h5: the targets of sample 41 sum to 1\.7'
+fails 2 'more.h5: the targets of sample 41 sum to 1\.7' eval runs/1 --data more.h5

@@ -10,8 +10,7 @@ ${CC:-cc} -shared -fPIC -O1 -o stalling_files.so "$tree/tests/support/stalling_f
 # Sanitizers must be loaded first unless told otherwise.
 export STALLED_FILES=$work/control ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-}:report_thread_leaks=0"  # a thread stuck in a file cannot be joined
-printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/stalling_files.so" >preloaded
-chmod +x preloaded
+script preloaded "LD_PRELOAD=$work/stalling_files.so exec \"\$@\""
 
 # Deadlines in seconds: a healthy step may take two, beside other tests or with sanitizers.
 deadline=6 io_deadline=9

@@ -34,8 +34,7 @@ expect_status 0
 expect grep -q $'\r' out
 
 check "two ranks are told where one would be faster, with figures"
-run -n 2 train --data data --hidden 4 --batch 2 --steps 400 --transport ring --progress off --run runs/f
-expect_status 0
+succeeds -n 2 train --data data --hidden 4 --batch 2 --steps 400 --transport ring --progress off --run runs/f
 if grep -q '^one rank would be faster' out; then
   expect_out '^one rank would be faster: about [0-9.e-]+ ms for a step, .* these took [0-9.e-]+ ms, of which [0-9.e-]+ ms went into'
 fi
@@ -50,15 +49,14 @@ import h5py, numpy
 with h5py.File("own.h5", "w") as f:
     f["x"], f["y"] = numpy.random.rand(60, 5).astype("f4"), numpy.arange(60, dtype="i4") % 3
 PYTHON
-run train --data own.h5 --hidden 4 --batch 4 --steps 4 --progress off --run runs/h
-expect_status 0; expect_no_out 'checksums of'
+succeeds train --data own.h5 --hidden 4 --batch 4 --steps 4 --progress off --run runs/h
+expect_no_out 'checksums of'
 run train --data data --hidden 4 --batch 4 --steps 4 --progress off --run runs/i
 expect_out '^checksums of .* verified'
 
 check "a file behind mpirun gets whole lines, also where shells stand between"
-printf '#!/bin/sh\n"$@"\n' >between
-chmod +x between
+script between '"$@"'
 for agree in "" "--agree quorum=2"; do
-  run -n 2 -w ./between train --data data --hidden 8 --batch 20 --epochs 2 --progress off $agree --run "runs/between$agree"
-  expect_status 0; expect_out '^checkpoint .*  in .*without training$'; expect_out '^done at step .* checkpoint .*\.h5$'
+  succeeds -n 2 -w ./between train --data data --hidden 8 --batch 20 --epochs 2 --progress off $agree --run "runs/between$agree"
+  expect_out '^checkpoint .*  in .*without training$'; expect_out '^done at step .* checkpoint .*\.h5$'
 done
