@@ -1,12 +1,15 @@
 // Compares every operation on images at every precision with the float64 reference: windows with odd sizes and padding,
 // fresh random inputs, poisoned outputs.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "gpu/twins.hpp"
+#include "model/channel_calls.hpp"
 
 namespace lockstep::model::test {
 namespace {
@@ -18,6 +21,7 @@ struct ConvolutionCase {
   ImageShape in;
   std::int64_t out_channels;
   Sliding window;
+  std::int64_t groups = 1;
 };
 
 /// Those of the networks, small; then odd ones.
@@ -41,6 +45,9 @@ std::vector<ConvolutionCase> convolutions() {
     cases.push_back({33, {8, 8, 64}, 64, even_padding(3, 2, 1)});
     cases.push_back({2, {24, 24, 64}, 64, same_padding({24, 24, 64}, 5, 1)});
   }
+  for (const Convolution& any : convolutions_of_any_windows()) {
+    cases.push_back({3, any.in, any.out.channels, any.window, any.groups});
+  }
   return cases;
 }
 
@@ -49,11 +56,10 @@ TEST_P(Images, Convolution) {
     const Activation activation = random_.pick<Activation>({Activation::none, Activation::relu, Activation::tanh});
     const Accumulate accumulate = random_.coin() ? Accumulate::yes : Accumulate::no;
     const bool biased = random_.coin(), wants_d_x = random_.generator()() % 4 != 0;
-    SCOPED_TRACE(fmt::format("batch {}, {} x {} x {} -> {} channels, window {} x {}, stride {}, {}{}{}{}", at.batch,
-                             at.in.height, at.in.width, at.in.channels, at.out_channels, at.window.height.size,
-                             at.window.width.size, at.window.height.stride, name_of(activation), biased ? ", bias" : "",
-                             wants_d_x ? "" : ", no d_x", accumulate == Accumulate::yes ? ", accumulating" : ""));
-    const Convolution shape{at.in, slide(at.in, at.window, at.out_channels), at.window};
+    const Convolution shape{at.in, slide(at.in, at.window, at.out_channels), at.window, at.groups};
+    SCOPED_TRACE(fmt::format("batch {}, {}, {}{}{}{}", at.batch, to_string(shape), name_of(activation),
+                             biased ? ", bias" : "", wants_d_x ? "" : ", no d_x",
+                             accumulate == Accumulate::yes ? ", accumulating" : ""));
     const std::int64_t patch = shape.patch(), pixels = at.batch * shape.out.pixels();
     const Twin x = activations(at.batch, at.in.elements());
     const Twin w = activations(patch, at.out_channels, 2 / std::sqrt(static_cast<double>(patch)));
@@ -90,7 +96,7 @@ TEST_P(Images, Convolution) {
 // A device that cannot add writes the gradient.
 TEST_P(Images, AddedImageGradient) {
   for (const ConvolutionCase& at : convolutions()) {
-    if (at.window.height.size > 1 || at.window.height.stride > 1) continue;
+    if (at.window.positions() > 1 || at.window.height.stride > 1 || at.groups > 1 || at.in.depth > 1) continue;
     const Convolution shape{at.in, slide(at.in, at.window, at.out_channels), at.window};
     const bool adds = device_->images().adds_image_gradient(shape);
     EXPECT_TRUE(adds || subject().backend != "cuda");
@@ -133,12 +139,11 @@ TEST_P(Images, MaxPool) {
     Sliding window;
   };
   const ImageShape cifar{24, 24, 64}, odd{9, 7, 5};
-  for (const Case& at : std::vector<Case>{{2, cifar, same_padding(cifar, 3, 2)},
-                                          {3, odd, same_padding(odd, 3, 2)},
-                                          {2, {16, 16, 8}, even_padding(3, 2, 1)},
-                                          {4, {8, 8, 16}, even_padding(2, 2, 0)},
-                                          {1, {4, 4, 1}, even_padding(4, 1, 0)},
-                                          {2, {17, 16, 3}, even_padding(16, 1, 0)}}) {
+  std::vector<Case> cases{{2, cifar, same_padding(cifar, 3, 2)},   {3, odd, same_padding(odd, 3, 2)},
+                          {2, {16, 16, 8}, even_padding(3, 2, 1)}, {4, {8, 8, 16}, even_padding(2, 2, 0)},
+                          {1, {4, 4, 1}, even_padding(4, 1, 0)},   {2, {17, 16, 3}, even_padding(16, 1, 0)}};
+  for (const Pool& any : pools_of_any_windows()) cases.push_back({2, any.in, any.window});
+  for (const Case& at : cases) {
     SCOPED_TRACE(fmt::format("batch {}, {} x {} x {}, window {}, stride {}", at.batch, at.in.height, at.in.width,
                              at.in.channels, at.window.height.size, at.window.height.stride));
     const Pool shape{at.in, slide(at.in, at.window, at.in.channels), at.window};
@@ -159,6 +164,29 @@ TEST_P(Images, MaxPool) {
     expect_equal(y, "y");
     expect_equal(chosen, "which");
     expect_close(d_x, "d_x");
+  }
+}
+
+TEST_P(Images, PoolsAndPassesOverChannels) {
+  int count = 0;
+  for (const ChannelCall& call : channel_calls()) {
+    std::vector<Twin> twins;
+    for (const ChannelOperand& operand : call.operands) {
+      twins.push_back(operand.holds == ChannelOperand::sums ? poison(Holds::sums, operand.rows, operand.columns)
+                      : operand.holds == ChannelOperand::master
+                          ? numbers(Holds::statistics, operand.rows, operand.columns)
+                          : activations(operand.rows, operand.columns));
+    }
+    both([&](Backend& backend, const auto& of) {
+      std::vector<Tensor> tensors;
+      std::ranges::transform(twins, std::back_inserter(tensors), of);
+      call.run(backend.images(), tensors);
+    });
+    for (std::size_t i = 0; i < twins.size(); ++i) {
+      if (call.operands[i].holds == ChannelOperand::sums) continue;
+      expect_close(twins[i], fmt::format("{}, call {}, operand {}", call.what, count, i), 0.05, 2);
+    }
+    ++count;
   }
 }
 

@@ -46,19 +46,21 @@ TEST_P(Sequences, TokensAmongNumbers) {
 
 TEST_P(Sequences, Embedding) {
   struct Case {
-    std::int64_t samples, positions, vocabulary, width;
+    std::int64_t rows, positions, vocabulary, width;
     bool placed;
   };
-  for (const Case& at : std::vector<Case>{{2, 64, 65, 128, true},
-                                          {3, 5, 7, 3, true},
-                                          {20, 35, 2, 64, false},
-                                          {4, 100, 5003, 48, true},
+  for (const Case& at : std::vector<Case>{{128, 64, 65, 128, true},
+                                          {15, 5, 7, 3, true},
+                                          {700, 35, 2, 64, false},
+                                          {400, 100, 5003, 48, true},
                                           {1, 1, 1, 1, false},
-                                          {8, 130, 11, 257, false}}) {
+                                          {1040, 130, 11, 257, false},
+                                          {0, 5, 6, 24, true},
+                                          {3, 5, 6, 24, true},  // less than a sample
+                                          {33, 5, 6, 24, true}}) {
     const Accumulate accumulate = either();
-    SCOPED_TRACE(
-        fmt::format("{} samples of {} positions, {} words of {}", at.samples, at.positions, at.vocabulary, at.width));
-    const std::int64_t rows = at.samples * at.positions;
+    SCOPED_TRACE(fmt::format("{} rows, {} positions, {} words of {}", at.rows, at.positions, at.vocabulary, at.width));
+    const std::int64_t rows = at.rows;
     const Twin words = tokens(rows, 1, at.vocabulary), table = activations(at.vocabulary, at.width);
     const Twin places = at.placed ? activations(at.positions, at.width) : Twin();
     const Twin y = poison(Holds::activations, rows, at.width), d_y = activations(rows, at.width);
@@ -78,7 +80,7 @@ TEST_P(Sequences, Project) {
   struct Case {
     std::int64_t rows, vocabulary, width;
   };
-  for (const Case& at : {Case{64, 65, 128}, {7, 3, 5}, {33, 1001, 48}, {1, 1, 1}, {100, 10, 257}}) {
+  for (const Case& at : {Case{64, 65, 128}, {7, 3, 5}, {33, 1001, 48}, {1, 1, 1}, {100, 10, 257}, {0, 19, 12}}) {
     const Accumulate accumulate = either();
     SCOPED_TRACE(fmt::format("{} rows, {} words of {}", at.rows, at.vocabulary, at.width));
     const double fan = std::sqrt(static_cast<double>(at.width));
@@ -96,6 +98,21 @@ TEST_P(Sequences, Project) {
   }
 }
 
+TEST_P(Sequences, BatchedProduct) {
+  for (const std::int64_t count : {0, 3}) {
+    for (const bool turned : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} pairs{}", count, turned ? ", transposed" : ""));
+      const ::lockstep::model::BatchedProduct shape{
+          .count = count, .rows = 5, .inner = 7, .columns = 6, .a_transposed = turned, .b_transposed = turned};
+      const Twin a = turned ? activations(count * 7, 5) : activations(count * 5, 7);
+      const Twin b = turned ? activations(count * 6, 7) : activations(count * 7, 6);
+      const Twin c = poison(Holds::activations, count * 5, 6);
+      both([&](Backend& backend, const auto& of) { backend.sequences().batched_product(shape, of(a), of(b), of(c)); });
+      expect_close(c, "c");
+    }
+  }
+}
+
 TEST_P(Sequences, LayerNorm) {
   enum class Residual { none, apart, in_place };
   struct Case {
@@ -108,7 +125,8 @@ TEST_P(Sequences, LayerNorm) {
                                           {40, 384, Residual::none},
                                           {1, 33, Residual::none},
                                           {700, 64, Residual::apart},
-                                          {5, 2049, Residual::in_place}}) {
+                                          {5, 2049, Residual::in_place},
+                                          {0, 40, Residual::apart}}) {
     const Accumulate accumulate = either();
     const bool past = random_.coin(), over = random_.coin();
     SCOPED_TRACE(fmt::format("[{}, {}], residual {}{}{}", at.rows, at.width, static_cast<int>(at.residual),
@@ -162,7 +180,7 @@ TEST_P(Sequences, LayerNorm) {
 }
 
 TEST_P(Sequences, Gelu) {
-  for (const auto& [rows, width] : {std::pair{64, 512}, {3, 7}, {1, 1}, {257, 33}, {40, 3072}}) {
+  for (const auto& [rows, width] : {std::pair{64, 512}, {3, 7}, {1, 1}, {257, 33}, {40, 3072}, {0, 40}}) {
     for (const bool biased : {false, true}) {
       const Accumulate accumulate = either();
       SCOPED_TRACE(fmt::format("[{}, {}]{}", rows, width, biased ? ", bias" : ""));
@@ -237,8 +255,12 @@ TEST_P(Sequences, Dropout) {
     std::int64_t samples, positions, columns;
     float rate;
   };
-  for (const Case& at :
-       {Case{12, 64, 128, 0.2f}, {3, 5, 7, 0.5f}, {20, 35, 33, 0.1f}, {2, 1, 1001, 0.9f}, {4, 3, 8, 0.0f}}) {
+  for (const Case& at : {Case{12, 64, 128, 0.2f},
+                         {3, 5, 7, 0.5f},
+                         {20, 35, 33, 0.1f},
+                         {2, 1, 1001, 0.9f},
+                         {4, 3, 8, 0.0f},
+                         {0, 5, 6, 0.4f}}) {
     for (const RowOrder order : {RowOrder::sample_major, RowOrder::time_major}) {
       for (const bool in_place : {false, true}) {
         SCOPED_TRACE(fmt::format("{} samples of {} positions, {} columns, rate {}{}{}", at.samples, at.positions,
@@ -248,7 +270,8 @@ TEST_P(Sequences, Dropout) {
                                               .stream = kFirstDropoutStream + static_cast<std::uint32_t>(at.samples),
                                               .order = order,
                                               .first_position = at.samples % 4};
-        const Twin x = activations(at.samples * at.positions, at.columns), sample_keys = keys(at.samples);
+        const Twin x = activations(at.samples * at.positions, at.columns);
+        const Twin sample_keys = at.rate > 0 ? keys(at.samples) : Twin();
         const Twin y = in_place ? x : poison(Holds::activations, at.samples * at.positions, at.columns);
         both([&](Backend& backend, const auto& of) {
           backend.sequences().dropout(of(x), of(sample_keys), rule, of(y));
@@ -352,6 +375,86 @@ TEST_P(Sequences, AttentionOfManySamples) {
   EXPECT_TRUE(is_within(relative_error(together, alone, 0), limit_of(precision_)));
 }
 
+TEST_P(Sequences, AttentionWithMasks) {
+  for (const std::int64_t head_size : {20, 64}) {  // 64: tensor cores without a mask
+    for (const bool causal : {true, false}) {
+      SCOPED_TRACE(fmt::format("heads of {}{}", head_size, causal ? ", documents" : ", lengths"));
+      const ::lockstep::model::Attention shape{
+          .context = 45, .heads = 2, .head_size = head_size, .dropout = {}, .causal = causal};
+      const std::int64_t rows = 3 * shape.context, width = shape.width();
+      std::vector<std::int32_t> place_of(static_cast<std::size_t>(rows));
+      for (std::size_t i = 0; i < place_of.size(); ++i) place_of[i] = static_cast<std::int32_t>(i % 45 % 34);
+      const Twin places = causal ? indices(rows, 1, place_of) : Twin();
+      const Twin lengths = causal ? Twin() : indices(3, 1, {0, 33, 90});
+      const Twin joint = activations(rows, 3 * width), y = poison(Holds::activations, rows, width);
+      const Twin log_sums = poison(Holds::statistics, 6, shape.context);
+      both([&](Backend& backend, const auto& of) {
+        backend.sequences().attention_forward(shape, {.joint = of(joint),
+                                                      .mask = {.places = of(places), .lengths = of(lengths)},
+                                                      .y = of(y),
+                                                      .log_sums = of(log_sums)});
+      });
+      expect_close(y, "y");
+      const Twin given_y = settled(y), d_y = activations(rows, width);
+      const Twin d_joint = poison(Holds::activations, rows, 3 * width);
+      both([&](Backend& backend, const auto& of) {
+        backend.sequences().attention_backward(shape, {.joint = of(joint),
+                                                       .mask = {.places = of(places), .lengths = of(lengths)},
+                                                       .y = of(given_y),
+                                                       .log_sums = of(log_sums),
+                                                       .d_y = of(d_y),
+                                                       .d_joint = of(d_joint)});
+      });
+      expect_close(d_joint, "d_joint", 0.05, 2);
+    }
+  }
+}
+
+TEST_P(Sequences, DocumentsAreKeptApart) {
+  for (const RowOrder order : {RowOrder::sample_major, RowOrder::time_major}) {
+    const Twin words = tokens(3, 45, 40), places = poison(Holds::tokens, 3, 45);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().places_in_documents(of(words), {.separator = 8, .order = order}, of(places));
+    });
+    expect_equal(places, "places");
+    if (order == RowOrder::time_major) continue;
+    const Twin table = activations(80, 24), positions = activations(45, 24), y = poison(Holds::activations, 135, 24);
+    const Twin d_y = activations(135, 24), d_positions = gradient(Accumulate::no, 45, 24);
+    both([&](Backend& backend, const auto& of) {
+      const Tensor place_of = of(places).reshaped(135, 1);
+      backend.sequences().embedding_forward(of(words).reshaped(135, 1), of(table), of(positions), of(y), place_of);
+      backend.sequences().embedding_backward(place_of, of(d_y), Accumulate::no, of(d_positions), {});
+    });
+    expect_close(y, "y");
+    expect_close(d_positions, "d_positions");
+  }
+}
+
+TEST_P(Sequences, PaddedSeries) {
+  for (const auto pool : {PaddedSeries::Pool::mean, PaddedSeries::Pool::max, PaddedSeries::Pool::last}) {
+    SCOPED_TRACE(static_cast<int>(pool));
+    const ::lockstep::model::PaddedSeries series{.steps = 6, .pool = pool};
+    const Twin lengths = indices(4, 1, {0, 1, 4, 9});
+    const Twin x = activations(24, 35), y = poison(Holds::activations, 4, 35), d_y = activations(4, 35);
+    const Twin d_x = poison(Holds::activations, 24, 35), carried = activations(24, 35);
+    const Twin inside = poison(Holds::tokens, 24, 1), behind = poison(Holds::tokens, 24, 1);
+    both([&](Backend& backend, const auto& of) {
+      SequenceOperations& operations = backend.sequences();
+      operations.pool_series_forward(series, of(x), of(lengths), of(y));
+      operations.pool_series_backward(series, of(x), of(lengths), of(d_y), of(d_x));
+      operations.padded_rows(of(lengths), PaddedRows::inside, of(inside));
+      operations.padded_rows(of(lengths), PaddedRows::behind_the_last, of(behind));
+      operations.carry_rows(of(x), of(inside), Accumulate::yes, of(carried));
+      operations.carry_rows(of(carried), of(behind), Accumulate::no, of(carried));
+    });
+    expect_close(y, "y");
+    expect_close(d_x, "d_x");
+    expect_close(carried, "carried");
+    expect_equal(inside, "rows inside");
+    expect_equal(behind, "rows behind the last");
+  }
+}
+
 /// The same bits twice.
 TEST_P(Sequences, AttentionRepeats) {
   for (const bool by_library : {true, false}) {
@@ -381,13 +484,15 @@ TEST_P(Sequences, AttentionRepeats) {
 TEST_P(Sequences, Lstm) {
   struct Case {
     std::int64_t steps, sequences, hidden;
+    bool documents = false;
   };
-  std::vector<Case> cases{{5, 20, 64}, {1, 1, 1}, {3, 7, 33}, {12, 4, 100}, {2, 129, 16}, {35, 2, 40}};
+  std::vector<Case> cases{{5, 20, 64}, {1, 1, 1},   {3, 7, 33},  {12, 4, 100}, {2, 129, 16},     {35, 2, 40},
+                          {3, 0, 4},   {6, 8, 128}, {2, 3, 130}, {6, 9, 34},   {5, 7, 20, true}, {5, 7, 130, true}};
   if (!subject().quick) cases.push_back({4, 70, 520});
   for (const Case& at : cases) {
-    const std::int64_t steps_of_part = random_.coin() ? at.steps : 4;
-    SCOPED_TRACE(fmt::format("{} steps of {} sequences, {} hidden, {} steps of a call back", at.steps, at.sequences,
-                             at.hidden, steps_of_part));
+    const std::int64_t steps_of_part = at.documents ? at.steps : random_.pick<std::int64_t>({at.steps, 4, 1});
+    SCOPED_TRACE(fmt::format("{} steps of {} sequences, {} hidden, {} steps of a call back{}", at.steps, at.sequences,
+                             at.hidden, steps_of_part, at.documents ? ", documents" : ""));
     const ::lockstep::model::Lstm shape{.steps = at.steps, .sequences = at.sequences, .hidden = at.hidden};
     const std::int64_t rows = at.steps * at.sequences;
     const double fan = std::sqrt(static_cast<double>(at.hidden));
@@ -401,9 +506,13 @@ TEST_P(Sequences, Lstm) {
     };
     const Twin gates = activations(rows, 4 * at.hidden, 2), cells = state(), hidden = state();
     const Twin recurrent = activations(at.hidden, 4 * at.hidden, 1 / fan);
+    const Twin places = at.documents ? tokens(rows, 1, 3) : Twin();
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().lstm_forward(
-          shape, {.gates = of(gates), .recurrent = of(recurrent), .cells = of(cells), .hidden = of(hidden)});
+      backend.sequences().lstm_forward(shape, {.gates = of(gates),
+                                               .recurrent = of(recurrent),
+                                               .cells = of(cells),
+                                               .hidden = of(hidden),
+                                               .places = of(places)});
     });
     const double slack = 2;  // each step reads rounded results of the preceding one
     expect_close(gates, "gates", 0.05, slack);
@@ -418,21 +527,26 @@ TEST_P(Sequences, Lstm) {
                               .recurrent = of(recurrent),
                               .cells = of(given_cells),
                               .d_hidden = of(d_hidden),
-                              .d_cell = of(d_cell)},
+                              .d_cell = of(d_cell),
+                              .places = of(places)},
                              steps_of_part);
     });
     expect_close(given_gates, "gradients before the gates", 0.01, slack);
+    expect_close(d_cell, "d_cell", 0.01, slack);
   }
 }
 
 TEST_P(Sequences, Gru) {
   struct Case {
     std::int64_t steps, sequences, hidden;
+    bool documents = false;
   };
-  std::vector<Case> cases{{5, 20, 64}, {1, 1, 1}, {3, 7, 33}, {12, 4, 100}, {2, 129, 16}, {35, 2, 40}, {4, 9, 128}};
+  std::vector<Case> cases{{5, 20, 64}, {1, 1, 1},   {3, 7, 33},  {12, 4, 100}, {2, 129, 16},     {35, 2, 40},
+                          {3, 0, 4},   {4, 9, 128}, {2, 3, 130}, {6, 9, 34},   {5, 7, 20, true}, {5, 7, 130, true}};
   if (!subject().quick) cases.push_back({4, 70, 520});
   for (const Case& at : cases) {
-    SCOPED_TRACE(fmt::format("{} steps of {} sequences, {} hidden", at.steps, at.sequences, at.hidden));
+    SCOPED_TRACE(fmt::format("{} steps of {} sequences, {} hidden{}", at.steps, at.sequences, at.hidden,
+                             at.documents ? ", documents" : ""));
     const ::lockstep::model::Gru shape{.steps = at.steps, .sequences = at.sequences, .hidden = at.hidden};
     const std::int64_t rows = at.steps * at.sequences;
     const double fan = std::sqrt(static_cast<double>(at.hidden));
@@ -442,12 +556,14 @@ TEST_P(Sequences, Gru) {
     const Twin gates = activations(rows, 3 * at.hidden, 2), products = poison(Holds::activations, rows, 3 * at.hidden);
     const Twin hidden = given(Holds::activations, (at.steps + 1) * at.sequences, at.hidden, states);
     const Twin recurrent = activations(at.hidden, 3 * at.hidden, 1 / fan), bias = activations(1, 3 * at.hidden);
+    const Twin places = at.documents ? tokens(rows, 1, 3) : Twin();
     both([&](Backend& backend, const auto& of) {
       backend.sequences().gru_forward(shape, {.gates = of(gates),
                                               .recurrent = of(recurrent),
                                               .bias = of(bias),
                                               .products = of(products),
-                                              .hidden = of(hidden)});
+                                              .hidden = of(hidden),
+                                              .places = of(places)});
     });
     const double slack = 2;  // each step reads rounded results of the preceding one
     expect_close(gates, "gates", 0.05, slack);
@@ -460,7 +576,8 @@ TEST_P(Sequences, Gru) {
                                                .recurrent = of(recurrent),
                                                .products = of(back),
                                                .hidden = of(given_hidden),
-                                               .d_hidden = of(d_hidden)});
+                                               .d_hidden = of(d_hidden),
+                                               .places = of(places)});
     });
     expect_close(given_gates, "gradients before the gates", 0.01, slack);
     expect_close(back, "gradients of the products", 0.01, slack);

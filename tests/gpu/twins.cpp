@@ -80,8 +80,8 @@ Twin Twins::given(Holds holds, std::int64_t rows, std::int64_t columns, const st
   return {*device_, holds, rows, columns, values};
 }
 
-Twin Twins::tokens(std::int64_t rows, std::int64_t columns, std::int64_t vocabulary) {
-  return {*device_, ElementType::int32, rows, columns, bytes_of(random_.labels(rows * columns, vocabulary))};
+Twin Twins::indices(std::int64_t rows, std::int64_t columns, const std::vector<std::int32_t>& values) {
+  return {*device_, ElementType::int32, rows, columns, bytes_of(values)};
 }
 
 Twin Twins::keys(std::int64_t samples) {

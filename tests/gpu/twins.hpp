@@ -54,7 +54,10 @@ class Twins : public testing::TestWithParam<Precision> {
   /// An operation's output, written or added to.
   Twin gradient(Accumulate accumulate, std::int64_t rows, std::int64_t columns);
   Twin given(Holds holds, std::int64_t rows, std::int64_t columns, const std::vector<float>& values);
-  Twin tokens(std::int64_t rows, std::int64_t columns, std::int64_t vocabulary);
+  Twin indices(std::int64_t rows, std::int64_t columns, const std::vector<std::int32_t>& values);
+  Twin tokens(std::int64_t rows, std::int64_t columns, std::int64_t vocabulary) {
+    return indices(rows, columns, random_.labels(rows * columns, vocabulary));
+  }
   Twin keys(std::int64_t samples);
   /// The exact result, rounded to the device's type, for both. So errors of one operation do not count for the next,
   /// and both are on the same side of a relu's corner.

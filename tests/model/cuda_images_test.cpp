@@ -4,12 +4,10 @@
 
 #include <optional>
 
-#include "model/channel_calls.hpp"
 #include "model/cuda/convolution_by_gemm.hpp"
 #include "model/kernel_harness.hpp"
 #include "model/plain_product.hpp"
 #include "model/reference/reference_images.hpp"
-#include "model/window_shapes.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -181,55 +179,6 @@ TEST(CudaImages, ConvolvesAsTheReference) {
   behaviour = Library::absent;
 }
 
-TEST(CudaImages, ConvolvesAnyWindowAsTheReference) {
-  for (const Library each : {Library::absent, Library::convolves}) {
-    behaviour = each;
-    for (const ElementType type : kTypes) {
-      Subject subject(type);
-      for (const Convolution& shape : model::test::convolutions_of_any_windows()) {
-        expect_convolution(subject, type, shape, 3, Activation::relu, true, Accumulate::yes);
-        expect_convolution(subject, type, shape, 1, Activation::none, false, Accumulate::no);
-        expect_convolution(subject, type, shape, 0, Activation::none, true, Accumulate::no);
-      }
-    }
-  }
-  behaviour = Library::absent;
-}
-
-TEST(CudaImages, PoolsAndPassesOverChannelsAreThoseOfTheReference) {
-  for (const ElementType type : kTypes) {
-    Subject subject(type);
-    int count = 0;
-    for (const model::test::ChannelCall& call : model::test::channel_calls()) {
-      Tensors t(0);
-      std::vector<Tensor> given, exact;
-      std::vector<GuardedTensor*> guarded;
-      std::vector<Doubles> values;
-      values.reserve(call.operands.size());
-      for (const model::test::ChannelOperand& operand : call.operands) {
-        const bool sums = operand.holds == model::test::ChannelOperand::sums;
-        const ElementType of = sums                                                   ? ElementType::float64
-                               : operand.holds == model::test::ChannelOperand::master ? ElementType::float32
-                                                                                      : type;
-        guarded.push_back(&t.add_filled(fmt::format("operand {}", given.size()), of, operand.rows, operand.columns));
-        given.push_back(guarded.back()->tensor());
-        values.push_back(guarded.back()->values());
-        exact.push_back(view(values.back(), given.back()));
-      }
-      call.run(*subject, given);
-      ReferenceImages reference;
-      call.run(reference, exact);
-      for (std::size_t i = 0; i < given.size(); ++i) {
-        if (call.operands[i].holds == model::test::ChannelOperand::sums) continue;
-        expect_close(guarded[i]->values(), values[i], 2 * tolerance(type),
-                     fmt::format("{}, call {}, operand {}, {}", call.what, count, i, name_of(type)));
-      }
-      t.expect_guards();
-      ++count;
-    }
-  }
-}
-
 TEST(CudaImages, ForgetsRecordingsBeforePatchesMove) {
   Subject subject(ElementType::float32);
   const Convolution small = convolution(4, 4, 4, 3, 1), large = convolution(8, 4, 4, 3, 1);
@@ -254,62 +203,6 @@ TEST(CudaImages, SaysWhatConvolves) {
   EXPECT_EQ((*Subject(ElementType::float32)).description(), "convolutions by products")
       << "the library is for bfloat16";
   behaviour = Library::absent;
-}
-
-/// The other operations: each passes its arguments to its kernel correctly.
-TEST(CudaImages, PassesEverythingElseOn) {
-  for (const ElementType type : kTypes) {
-    Subject subject(type);
-    Tensors t(0);
-    const BatchNorm norm{.channels = 8, .relu = true};
-    GuardedTensor& x = t.add_filled("x", type, 3, 80);
-    GuardedTensor& residual = t.add_filled("residual", type, 3, 80);
-    GuardedTensor& scale = t.add_filled("scale", type, 1, 8);
-    GuardedTensor& shift = t.add_filled("shift", type, 1, 8);
-    GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 17);
-    GuardedTensor& mean = t.add("mean", ElementType::float32, 1, 8);
-    GuardedTensor& inverse = t.add("inverse", ElementType::float32, 1, 8);
-    GuardedTensor& y = t.add("y", type, 3, 80);
-    Doubles r_x = x.values(), r_residual = residual.values(), r_scale = scale.values(), r_shift = shift.values();
-    Doubles r_sums(17), r_mean(8), r_inverse(8), r_y(240);
-    ReferenceImages reference;
-    (*subject).batch_norm_sums(norm, x.tensor(), sums.tensor());
-    (*subject).batch_norm_forward(norm, {.x = x.tensor(),
-                                         .sums = sums.tensor(),
-                                         .scale = scale.tensor(),
-                                         .shift = shift.tensor(),
-                                         .residual = residual.tensor(),
-                                         .mean = mean.tensor(),
-                                         .inverse = inverse.tensor(),
-                                         .y = y.tensor()});
-    reference.batch_norm_sums(norm, view(r_x, x.tensor()), view(r_sums, sums.tensor()));
-    reference.batch_norm_forward(norm, {.x = view(r_x, x.tensor()),
-                                        .sums = view(r_sums, sums.tensor()),
-                                        .scale = view(r_scale, scale.tensor()),
-                                        .shift = view(r_shift, shift.tensor()),
-                                        .residual = view(r_residual, residual.tensor()),
-                                        .mean = view(r_mean, mean.tensor()),
-                                        .inverse = view(r_inverse, inverse.tensor()),
-                                        .y = view(r_y, y.tensor())});
-    expect_close(y.values(), r_y, tolerance(type), "y");
-
-    const ImageShape in{2, 5, 8};
-    GuardedTensor& average = t.add("average", type, 3, 8);
-    Doubles r_average(24);
-    (*subject).global_average_forward(in, x.tensor(), average.tensor());
-    reference.global_average_forward(in, view(r_x, x.tensor()), view(r_average, average.tensor()));
-    expect_close(average.values(), r_average, tolerance(type), "average");
-
-    const Augmentation spec{.in = in, .out = in, .shift = {1, 2, 3, 4}};
-    GuardedTensor& images = t.add("images", ElementType::uint8, 3, 80);
-    for (std::size_t i = 0; i < images.count(); ++i) images.set(i, static_cast<double>(i));
-    GuardedTensor& out = t.add("out", type, 3, 80);
-    Doubles r_out(240);
-    (*subject).augment(images.tensor(), {}, spec, out.tensor());
-    reference.augment(images.tensor(), {}, spec, view(r_out, out.tensor()));
-    expect_close(out.values(), r_out, tolerance(type), "augmented");
-    t.expect_guards();
-  }
 }
 
 }  // namespace

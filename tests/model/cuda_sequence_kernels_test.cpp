@@ -589,7 +589,7 @@ TEST(GruSteps, MatchTheFormulas) {
   }
 }
 
-/// A whole layer runs in every order of its block's threads; cuda_sequences_test.cpp judges what it computes.
+/// A whole layer runs in every order of its block's threads; gpu/sequence_operations_test.cpp judges what it computes.
 TEST(RecurrentLayers, MakeTheSameBitsInEveryOrder) {
   struct LayerSize {
     std::int64_t steps, sequences, units;

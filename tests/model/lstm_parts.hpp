@@ -8,7 +8,8 @@
 
 namespace lockstep::model::test {
 
-/// `whole`: operands of all steps. `operations`: SequenceOperations, or a type with the same lstm_backward().
+/// `whole`: operands of all steps, in one part if they have places. `operations`: SequenceOperations, or a type with
+/// the same lstm_backward().
 template <class Operations>
 void lstm_backward_in_parts(Operations& operations, const Lstm& shape, const LstmBackwardOperands& whole,
                             std::int64_t steps_of_part) {
@@ -24,7 +25,8 @@ void lstm_backward_in_parts(Operations& operations, const Lstm& shape, const Lst
                                     .cells = rows(whole.cells, first, count + 1),
                                     .d_hidden = rows(whole.d_hidden, first, count),
                                     .d_cell = whole.d_cell,
-                                    .gates_after = end < shape.steps ? rows(whole.gates, end, 1) : Tensor{}});
+                                    .gates_after = end < shape.steps ? rows(whole.gates, end, 1) : Tensor{},
+                                    .places = whole.places});
     end = first;
   }
 }

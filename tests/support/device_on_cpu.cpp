@@ -65,7 +65,6 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
                       plain_matmul(stream, left, a_turned, right, b_turned, accumulate, to);
                     });
 }
-bool Matmul::multiply_in_parts(cudaStream_t, const Tensor&, const Tensor&, int, const Tensor&) { return false; }
 bool Matmul::multiply_with_bias(cudaStream_t, const Operand&, const Operand&, const Tensor&, const Tensor&) {
   return false;
 }
