@@ -1,13 +1,12 @@
-// Compares the kernels of attention on the host with loops in float64 that make the whole matrix of probabilities:
-// contexts that are no multiple of a tile, head sizes for plain arithmetic and for tensor cores, with and without
-// dropout.
+// Compares the kernels of attention on the host with the float64 reference: contexts that are no multiple of a tile,
+// head sizes for plain arithmetic and for tensor cores, with and without dropout.
 #include <algorithm>
 
 #include "model/cuda/kernels/flash_attention.cuh"
 #include "model/cuda/kernels/sequence_kernels.hpp"
 #include "model/cuda/kernels/tensor_cores.cuh"
-#include "model/formulas/dropout.hpp"
 #include "model/kernel_harness.hpp"
+#include "model/reference/reference_sequences.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -29,52 +28,21 @@ struct Results {
   std::vector<double> y, log_sums, d_joint;
 };
 
-/// The direct computation: all probabilities of a head at once.
-Results expected_of(const Case& each, const std::vector<double>& joint, const std::vector<double>& d_y) {
-  const auto context = static_cast<std::size_t>(each.context), head_size = static_cast<std::size_t>(each.head_size);
-  const std::size_t width = static_cast<std::size_t>(each.heads) * head_size;
-  const double scale = 1 / std::sqrt(static_cast<double>(head_size));
-  const auto numbers = formulas::dropout_numbers({.rate = each.rate, .stream = 19});
-  Results out{std::vector<double>(d_y.size()), {}, std::vector<double>(joint.size())};
-  for (std::size_t pair = 0; pair < static_cast<std::size_t>(each.samples * each.heads); ++pair) {
-    const std::size_t sample_number = pair / static_cast<std::size_t>(each.heads);
-    const std::size_t head = pair % static_cast<std::size_t>(each.heads);
-    const auto at = [&](std::size_t row, std::size_t part) {
-      return ((sample_number * context + row) * 3 + part) * width + head * head_size;
-    };
-    const auto at_y = [&](std::size_t row) { return (sample_number * context + row) * width + head * head_size; };
-    for (std::size_t i = 0; i < context; ++i) {
-      const std::size_t keys = each.causal ? i + 1 : context;
-      std::vector<double> weights(keys), factors(keys, 1.0), gradients(keys);
-      double greatest = -kInfinity, total = 0, delta = 0;
-      for (std::size_t j = 0; j < keys; ++j) {
-        for (std::size_t d = 0; d < head_size; ++d) weights[j] += joint[at(i, 0) + d] * joint[at(j, 1) + d] * scale;
-        greatest = std::max(greatest, weights[j]);
-      }
-      for (double& weight : weights) total += weight = std::exp(weight - greatest);
-      out.log_sums.push_back(greatest + std::log(total));
-      for (std::size_t j = 0; j < keys; ++j) {
-        weights[j] /= total;
-        if (each.rate > 0) {
-          factors[j] = static_cast<double>(formulas::dropout_element(
-              numbers, key_of(static_cast<std::int64_t>(sample_number)), (head * context + i) * context + j));
-        }
-        for (std::size_t d = 0; d < head_size; ++d) {
-          out.y[at_y(i) + d] += weights[j] * factors[j] * joint[at(j, 2) + d];
-          gradients[j] += factors[j] * d_y[at_y(i) + d] * joint[at(j, 2) + d];
-          out.d_joint[at(j, 2) + d] += weights[j] * factors[j] * d_y[at_y(i) + d];
-        }
-        delta += weights[j] * gradients[j];
-      }
-      for (std::size_t j = 0; j < keys; ++j) {
-        const double gradient = weights[j] * (gradients[j] - delta) * scale;
-        for (std::size_t d = 0; d < head_size; ++d) {
-          out.d_joint[at(i, 0) + d] += gradient * joint[at(j, 1) + d];
-          out.d_joint[at(j, 1) + d] += gradient * joint[at(i, 0) + d];
-        }
-      }
-    }
-  }
+Results expected_of(const Attention& shape, std::int64_t samples, std::vector<double> joint, std::vector<double> d_y,
+                    const Tensor& keys) {
+  using model::test::view;
+  const std::int64_t rows = samples * shape.context, width = shape.width();
+  Results out{d_y, std::vector<double>(static_cast<std::size_t>(rows * shape.heads)), joint};
+  const Tensor in = view(joint, rows, 3 * width), y = view(out.y, rows, width);
+  const Tensor log_sums = view(out.log_sums, samples * shape.heads, shape.context);
+  ReferenceSequences reference;
+  reference.attention_forward(shape, {.joint = in, .dropout_keys = keys, .y = y, .log_sums = log_sums});
+  reference.attention_backward(shape, {.joint = in,
+                                       .dropout_keys = keys,
+                                       .y = y,
+                                       .log_sums = log_sums,
+                                       .d_y = view(d_y, rows, width),
+                                       .d_joint = view(out.d_joint, rows, 3 * width)});
   return out;
 }
 
@@ -118,7 +86,8 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
                            t.add("deltas", ElementType::float32, sums.rows, sums.columns).tensor());
       },
       [&](Tensors& t) {
-        const Results expected = expected_of(each, t["joint"].values(), t["d_y"].values());
+        const Tensor keys = each.rate > 0 ? t["keys"].tensor() : Tensor{};
+        const Results expected = expected_of(shape, each.samples, t["joint"].values(), t["d_y"].values(), keys);
         const double tolerated = type == ElementType::bfloat16 ? 1e-2 : 2e-5;
         expect_close(t["y"].values(), expected.y, tolerated, what);
         expect_close(t["log_sums"].values(), expected.log_sums, 1e-5, what);

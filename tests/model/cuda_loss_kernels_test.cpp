@@ -1,7 +1,8 @@
-// Compares kernels of the losses on the host with loops in float64.
+// Compares kernels of the losses on the host with the float64 reference.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -9,20 +10,84 @@
 
 #include "model/cuda/kernels/kernels.hpp"
 #include "model/kernel_harness.hpp"
+#include "model/reference/reference_backend.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
 
 using namespace test;
 
-struct Rows {
+/// A loss of logits, or predictions, on the host. Columns beyond the classes are padding.
+struct LossCase {
+  std::string what;
+  ElementType type;
   std::int64_t rows, classes, padding = 0;
+  double spread = 1;  ///< greatest of the logits
+  LossOptions options = {};
+  bool weighted = false;
+  double loss_error = 1e-6, metric_error = 0;  ///< as shares
+  double floor = 1e-30;                        ///< error of a gradient's norm
+  std::size_t orders = 3;
 };
+
+/// given(t) adds the labels or targets, "given"; kernel(t, z, y, options, sums) and judge(backend, z, y, options, sums)
+/// compute the loss.
+template <class Given, class Kernel, class Judge>
+void expect_loss(const LossCase& at, const Given& given, const Kernel& kernel, const Judge& judge) {
+  const std::size_t shift = static_cast<std::size_t>(at.rows) % 2;
+  const std::string what = shape_name(at.what.c_str(), at.type, at.rows, at.classes, shift) +
+                           fmt::format(" smoothing {}, {} columns of padding", at.options.smoothing, at.padding);
+  const auto options_with = [&](Tensors& t) {
+    LossOptions options = at.options;
+    if (at.weighted) options.weights = t["weights"].tensor();
+    return options;
+  };
+  std::vector<double> z;
+  in_every_order(
+      shift,
+      [&](Tensors& t) {
+        t.add_filled("logits", at.type, at.rows, at.classes + at.padding, at.spread);
+        set_all(t.add("weights", ElementType::float32, at.rows, 1), model::test::weights(at.rows));
+        given(t);
+        z = t["logits"].values();
+        set_all(t.add("sums", ElementType::float64, 1, 3), std::array{3, 5, 7});
+        kernel(t, t["logits"].tensor(), t["given"].tensor(), options_with(t), t["sums"].tensor());
+      },
+      [&](Tensors& t) {
+        const auto is_padding = [&](std::size_t i) {
+          return static_cast<std::int64_t>(i) % (at.classes + at.padding) >= at.classes;
+        };
+        std::vector<double> got, expected, sums{3, 5, 7};
+        for (std::size_t i = 0; i < z.size(); ++i) {
+          const double after = t["logits"].get(i);
+          if (is_padding(i)) {
+            EXPECT_EQ(after, at.options.want_gradient ? 0 : z[i]) << what << ", padding";
+          } else {
+            got.push_back(after);
+            expected.push_back(z[i]);
+          }
+        }
+        ReferenceBackend reference;
+        std::invoke(judge, reference, model::test::view(expected, at.rows, at.classes), t["given"].tensor(),
+                    options_with(t), model::test::view(sums, 1, 3));
+        EXPECT_NEAR(t["sums"].get(0), sums[0], at.loss_error * std::abs(sums[0])) << what;
+        for (const std::size_t i : {1, 2}) EXPECT_NEAR(t["sums"].get(i), sums[i], at.metric_error * sums[i]) << what;
+        if (at.options.want_gradient) {
+          expect_close(got, expected, tolerance(at.type), what, at.floor);
+        } else {
+          ASSERT_EQ(got, expected) << what;
+        }
+      },
+      at.orders);
+}
 
 /// Shared memory of a block on Hopper, which reads a long row of bf16 once. 0: every device.
 constexpr std::size_t kHopper = 227 * 1024;
 
 TEST(SoftmaxCrossEntropy, MatchesFloat64) {
+  struct Rows {
+    std::int64_t rows, classes, padding = 0;
+  };
   std::vector<Rows> all;
   for (const std::int64_t rows : {0, 1, 3, 33}) {
     for (const std::int64_t classes : {1, 2, 10, 31, 32, 33, 128, 129}) all.push_back({rows, classes});
@@ -34,7 +99,7 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
     all.push_back(each);
   }
   for (const ElementType type : kTypes) {
-    for (const auto [rows, classes, padding] : all) {
+    for (const auto& [rows, classes, padding] : all) {
       for (const auto& [want_gradient, smoothing, shared_bytes] : {std::tuple{true, 0.0f, kHopper},
                                                                    {true, 0.1f, kHopper},
                                                                    {false, 0.0f, kHopper},
@@ -46,77 +111,39 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
         const bool goes_round = smoothing == 0 && (padding > 0 ? type == ElementType::bfloat16 && shared_bytes > 0
                                                                : type == ElementType::float32 && want_gradient);
         if (rows > 1024 && !goes_round) continue;
-        const std::size_t shift = static_cast<std::size_t>(rows) % 2;
-        const std::string what = shape_name("softmax", type, rows, classes, shift) +
-                                 fmt::format(" smoothing {}, {} columns of padding", smoothing, padding);
-        const auto columns = static_cast<std::size_t>(classes + padding);
-        const double scale = 0.125, of_each = double{smoothing} / static_cast<double>(classes);
-        std::vector<double> z;
         const auto labels = model::test::labels(rows, classes);
-        in_every_order(
-            shift,
-            [&, rows = rows, classes = classes, padding = padding, want_gradient = want_gradient, smoothing = smoothing,
-             shared_bytes = shared_bytes](Tensors& t) {
-              GuardedTensor& logits = t.add_filled("logits", type, rows, classes + padding, 8);
-              GuardedTensor& answers = t.add("labels", ElementType::int32, rows, 1);
-              for (std::size_t b = 0; b < answers.count(); ++b) answers.set(b, labels[b]);
+        const std::size_t columns = static_cast<std::size_t>(classes + padding), shared = shared_bytes,
+                          count = static_cast<std::size_t>(classes);
+        const double scale = 0.125;
+        expect_loss(
+            {.what = "softmax",
+             .type = type,
+             .rows = rows,
+             .classes = classes,
+             .padding = padding,
+             .spread = 8,
+             .options = {.scale = scale,
+                         .want_gradient = want_gradient,
+                         .smoothing = smoothing,
+                         .classes = padding > 0 ? classes : 0},
+             // The gradient of a probability near 1 is a difference with no more digits than fp32 has for 1.
+             .floor = 1.2e-7 * scale * std::sqrt(static_cast<double>(rows)),
+             .orders = rows > 1024 ? std::size_t{2} : 3},
+            [&](Tensors& t) {
+              set_all(t.add("given", ElementType::int32, static_cast<std::int64_t>(labels.size()), 1), labels);
+              GuardedTensor& logits = t["logits"];
               // Every third row is right, every fourth has its greatest logit twice.
-              for (std::size_t b = 0; b < answers.count(); ++b) {
-                const std::size_t row = b * columns;
-                for (auto o = static_cast<std::size_t>(classes); o < columns; ++o) logits.set(row + o, 100);
-                const auto label = static_cast<std::size_t>(labels[b]);
-                if (b % 3 == 0) logits.set(row + label, 9);
-                if (b % 4 == 0) logits.set(row + static_cast<std::size_t>(classes) - 1, 9);
-              }
-              z = logits.values();
-              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
-              sums.set(0, 3);
-              sums.set(1, 5);
-              sums.set(2, 7);
-              softmax_cross_entropy(nullptr, logits.tensor(), answers.tensor(),
-                                    {.scale = scale,
-                                     .want_gradient = want_gradient,
-                                     .smoothing = smoothing,
-                                     .classes = padding > 0 ? classes : 0},
-                                    sums.tensor(), t.scratch(0), shared_bytes);
-            },
-            [&, classes = classes, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
-              double loss = 3, metric = 5, top5 = 7;
-              std::vector<double> expected = z;
               for (std::size_t b = 0; b < labels.size(); ++b) {
-                const auto row = std::span(z).subspan(b * columns, static_cast<std::size_t>(classes));
-                const auto label = static_cast<std::size_t>(labels[b]);
-                const auto greatest = std::ranges::max_element(row);
-                double total = 0;
-                for (const double v : row) total += std::exp(v - *greatest);
-                metric += static_cast<std::size_t>(greatest - row.begin()) == label ? 1 : 0;
-                int before = 0;
-                for (std::size_t o = 0; o < row.size(); ++o) {
-                  const double target = (o == label ? 1 - double{smoothing} : 0) + of_each;
-                  if (target != 0) loss += target * (std::log(total) + *greatest - row[o]);
-                  before += row[o] > row[label] || (row[o] == row[label] && o < label) ? 1 : 0;
-                  if (want_gradient) {
-                    expected[b * columns + o] = (std::exp(row[o] - *greatest) / total - target) * scale;
-                  }
-                }
-                for (std::size_t o = row.size(); want_gradient && o < columns; ++o) {
-                  expected[b * columns + o] = 0;
-                  EXPECT_EQ(t["logits"].get(b * columns + o), 0) << what;
-                }
-                if (!want_gradient && before < 5) top5 += 1;
-              }
-              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * std::abs(loss)) << what;
-              EXPECT_EQ(t["sums"].get(1), metric) << what;
-              EXPECT_EQ(t["sums"].get(2), top5) << what;
-              if (!want_gradient) {
-                ASSERT_EQ(t["logits"].values(), expected) << what;
-              } else {
-                // The gradient of a probability near 1 is a difference with no more digits than fp32 has for 1.
-                const double floor = 1.2e-7 * scale * std::sqrt(static_cast<double>(labels.size()));
-                expect_close(t["logits"].values(), expected, tolerance(type), what, floor);
+                const std::size_t row = b * columns;
+                for (std::size_t o = count; o < columns; ++o) logits.set(row + o, 100);
+                if (b % 3 == 0) logits.set(row + static_cast<std::size_t>(labels[b]), 9);
+                if (b % 4 == 0) logits.set(row + count - 1, 9);
               }
             },
-            rows > 1024 ? 2 : 3);
+            [&](Tensors& t, const Tensor& z, const Tensor& y, const LossOptions& options, const Tensor& sums) {
+              softmax_cross_entropy(nullptr, z, y, options, sums, t.scratch(0), shared);
+            },
+            &Backend::softmax_cross_entropy);
       }
     }
   }
@@ -213,6 +240,9 @@ TEST(SoftmaxCrossEntropy, SpecialValues) {
 }
 
 TEST(SoftCrossEntropy, MatchesFloat64) {
+  struct Rows {
+    std::int64_t rows, classes, padding = 0;
+  };
   std::vector<Rows> all;
   for (const std::int64_t rows : {1, 3, 33}) {
     for (const std::int64_t classes : {2, 10, 31, 32, 33, 129}) all.push_back({rows, classes});
@@ -221,78 +251,32 @@ TEST(SoftCrossEntropy, MatchesFloat64) {
     all.push_back(each);
   }
   for (const ElementType type : kTypes) {
-    for (const auto [rows, classes, padding] : all) {
-      if (padding > 0 && type == ElementType::float32) continue;  // has no padding
+    for (const Rows& at : all) {
+      if (at.padding > 0 && type == ElementType::float32) continue;  // has no padding
       for (const auto& [want_gradient, smoothing, weighted] :
            {std::tuple{true, 0.0f, false}, {true, 0.1f, true}, {false, 0.0f, true}, {false, 0.2f, false}}) {
         // These cases are about grids that wrap around.
-        if (rows > 1024 && weighted != (type == ElementType::float32)) continue;
-        const std::size_t shift = static_cast<std::size_t>(rows) % 2;
-        const std::string what = shape_name("soft", type, rows, classes, shift) + fmt::format(" padding {}", padding);
-        const auto columns = static_cast<std::size_t>(classes + padding), count = static_cast<std::size_t>(classes);
-        const double scale = 0.125, soft = double{smoothing};
-        const auto target = model::test::probabilities(rows, classes);
-        const auto weight = model::test::weights(rows);
-        std::vector<double> z;
-        in_every_order(
-            shift,
-            [&, rows = rows, classes = classes, padding = padding, want_gradient = want_gradient, smoothing = smoothing,
-             weighted = weighted](Tensors& t) {
-              GuardedTensor& logits = t.add_filled("logits", type, rows, classes + padding, 8);
-              GuardedTensor& targets = t.add("targets", ElementType::float32, rows, classes);
-              GuardedTensor& weights = t.add("weights", ElementType::float32, rows, 1);
-              for (std::size_t i = 0; i < targets.count(); ++i) targets.set(i, static_cast<double>(target[i]));
-              for (std::size_t i = 0; i < weights.count(); ++i) weights.set(i, static_cast<double>(weight[i]));
-              z = logits.values();
-              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
-              sums.set(0, 3);
-              sums.set(1, 5);
-              sums.set(2, 7);
-              soft_cross_entropy(nullptr, logits.tensor(), targets.tensor(),
-                                 {.scale = scale,
-                                  .want_gradient = want_gradient,
-                                  .smoothing = smoothing,
-                                  .weights = weighted ? weights.tensor() : Tensor{}},
-                                 sums.tensor(), t.scratch(0));
+        if (at.rows > 1024 && weighted != (type == ElementType::float32)) continue;
+        const double scale = 0.125, elements = static_cast<double>(at.rows * (at.classes + at.padding));
+        expect_loss(
+            {.what = "soft",
+             .type = type,
+             .rows = at.rows,
+             .classes = at.classes,
+             .padding = at.padding,
+             .spread = 8,
+             .options = {.scale = scale, .want_gradient = want_gradient, .smoothing = smoothing},
+             .weighted = weighted,
+             .floor = 1.2e-7 * scale * std::sqrt(elements),
+             .orders = at.rows > 1024 ? std::size_t{2} : 3},
+            [&](Tensors& t) {
+              set_all(t.add("given", ElementType::float32, at.rows, at.classes),
+                      model::test::probabilities(at.rows, at.classes));
             },
-            [&, want_gradient = want_gradient, weighted = weighted](Tensors& t) {
-              double loss = 3, metric = 5, top5 = 7;
-              std::vector<double> expected = z;
-              for (std::size_t b = 0; b < z.size() / columns; ++b) {
-                const auto row = std::span(z).subspan(b * columns, count);
-                const auto own = std::span(target).subspan(b * count, count);
-                const auto label = static_cast<std::size_t>(std::ranges::max_element(own) - own.begin());
-                const double greatest = *std::ranges::max_element(row);
-                const double factor = weighted ? static_cast<double>(weight[b]) : 1;
-                double total = 0, sum = 0;
-                int before = 0;
-                const auto wanted = [&](std::size_t o) {
-                  return (1 - soft) * static_cast<double>(own[o]) + soft / static_cast<double>(count);
-                };
-                for (const double v : row) total += std::exp(v - greatest);
-                for (std::size_t o = 0; o < count; ++o) {
-                  sum += wanted(o);
-                  loss += factor * wanted(o) * (std::log(total) + greatest - row[o]);
-                  before += row[o] > row[label] || (row[o] == row[label] && o < label) ? 1 : 0;
-                }
-                metric += before == 0 ? 1 : 0;
-                top5 += !want_gradient && before < 5 ? 1 : 0;
-                for (std::size_t o = 0; want_gradient && o < columns; ++o) {
-                  expected[b * columns + o] =
-                      o < count ? (std::exp(row[o] - greatest) / total * sum - wanted(o)) * scale * factor : 0;
-                }
-              }
-              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * std::abs(loss)) << what;
-              EXPECT_EQ(t["sums"].get(1), metric) << what;
-              EXPECT_EQ(t["sums"].get(2), top5) << what;
-              if (!want_gradient) {
-                ASSERT_EQ(t["logits"].values(), expected) << what;
-              } else {
-                const double floor = 1.2e-7 * scale * std::sqrt(static_cast<double>(z.size()));
-                expect_close(t["logits"].values(), expected, tolerance(type), what, floor);
-              }
+            [](Tensors& t, const Tensor& z, const Tensor& y, const LossOptions& options, const Tensor& sums) {
+              soft_cross_entropy(nullptr, z, y, options, sums, t.scratch(0));
             },
-            rows > 1024 ? 2 : 3);
+            &Backend::soft_cross_entropy);
       }
     }
   }
@@ -303,80 +287,35 @@ TEST(SoftDice, MatchesFloat64) {
     std::int64_t samples, positions, classes, padding = 0;
   };
   for (const ElementType type : kTypes) {
-    for (const auto [samples, positions, classes, padding] :
-         {Masks{1, 1, 2}, Masks{3, 5, 3}, Masks{2, 300, 1}, Masks{2, 700, 4}, Masks{1, 9000, 3}, Masks{257, 2, 2},
-          Masks{2, 40, 33}, Masks{2, 20, 300}, Masks{3, 17, 5, 3}}) {
+    for (const Masks& at : {Masks{1, 1, 2}, Masks{3, 5, 3}, Masks{2, 300, 1}, Masks{2, 700, 4}, Masks{1, 9000, 3},
+                            Masks{257, 2, 2}, Masks{2, 40, 33}, Masks{2, 20, 300}, Masks{3, 17, 5, 3}}) {
       for (const bool want_gradient : {true, false}) {
         // This case is about the sum over more samples than a block has threads.
-        if (samples > 256 && (type != ElementType::float32 || !want_gradient)) continue;
-        const std::int64_t rows = samples * positions;
-        const std::size_t shift = static_cast<std::size_t>(rows) % 2;
-        const std::string what = shape_name("Dice", type, rows, classes, shift);
-        const auto columns = static_cast<std::size_t>(classes + padding), count = static_cast<std::size_t>(classes);
-        auto answers = model::test::labels(rows, classes);
+        if (at.samples > 256 && (type != ElementType::float32 || !want_gradient)) continue;
+        const std::int64_t rows = at.samples * at.positions;
+        auto answers = model::test::labels(rows, at.classes);
         for (std::size_t i = 1; i < answers.size(); i += 4) answers[i] = kNoClass;
-        const double scale = 0.125;
-        std::vector<double> z;
-        in_every_order(
-            shift,
-            [&, samples = samples, classes = classes, padding = padding](Tensors& t) {
-              GuardedTensor& logits = t.add_filled("logits", type, rows, classes + padding, 4);
-              GuardedTensor& labels = t.add("labels", ElementType::int32, rows, 1);
-              for (std::size_t i = 0; i < answers.size(); ++i) labels.set(i, answers[i]);
-              z = logits.values();
-              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
-              GuardedTensor& work = t.add("work", ElementType::float64, samples, dice_work(classes));
-              for (std::size_t i = 0; i < 3; ++i) sums.set(i, 3);
-              soft_dice(nullptr, logits.tensor(), labels.tensor(),
-                        {.scale = scale, .want_gradient = want_gradient, .classes = classes}, work.tensor(),
-                        sums.tensor());
+        expect_loss(
+            {.what = "Dice",
+             .type = type,
+             .rows = rows,
+             .classes = at.classes,
+             .padding = at.padding,
+             .spread = 4,
+             .options = {.scale = 0.125, .want_gradient = want_gradient, .classes = at.classes},
+             .floor = 1e-7,
+             .orders = at.samples > 256 ? std::size_t{2} : 3},
+            [&](Tensors& t) {
+              set_all(t.add("given", ElementType::int32, rows, 1), answers);
+              t.add("work", ElementType::float64, at.samples, dice_work(at.classes));
             },
-            [&, samples = samples, positions = positions](Tensors& t) {
-              double loss = 3, right = 3;
-              std::vector<double> expected = z;
-              const auto each = static_cast<std::size_t>(positions);
-              const auto per_class = static_cast<double>(positions) / static_cast<double>(count);
-              for (std::size_t sample = 0; sample < static_cast<std::size_t>(samples); ++sample) {
-                std::vector<double> p(each * count), common(count), sizes(count);
-                for (std::size_t i = 0; i < each; ++i) {
-                  const std::size_t row = sample * each + i;
-                  if (answers[row] == kNoClass) continue;
-                  const auto own = std::span(z).subspan(row * columns, count);
-                  const auto greatest = std::ranges::max_element(own);
-                  double total = 0;
-                  for (const double v : own) total += std::exp(v - *greatest);
-                  for (std::size_t c = 0; c < count; ++c) {
-                    const bool is_label = answers[row] == static_cast<std::int32_t>(c);
-                    p[i * count + c] = std::exp(own[c] - *greatest) / total;
-                    sizes[c] += p[i * count + c] + (is_label ? 1 : 0);
-                    common[c] += is_label ? p[i * count + c] : 0;
-                  }
-                  right += greatest - own.begin() == answers[row] ? 1 : 0;
-                }
-                for (std::size_t c = 0; c < count; ++c) loss += per_class * (1 - (2 * common[c] + 1) / (sizes[c] + 1));
-                for (std::size_t i = 0; want_gradient && i < each; ++i) {
-                  const std::size_t row = sample * each + i;
-                  const auto slope = [&](std::size_t c) {
-                    const double t_c = answers[row] == static_cast<std::int32_t>(c) ? 1 : 0, whole = sizes[c] + 1;
-                    return -per_class * (2 * t_c * whole - (2 * common[c] + 1)) / (whole * whole);
-                  };
-                  double mean = 0;
-                  for (std::size_t c = 0; c < count; ++c) mean += slope(c) * p[i * count + c];
-                  for (std::size_t c = 0; c < columns; ++c) {
-                    expected[row * columns + c] = c < count ? p[i * count + c] * (slope(c) - mean) * scale : 0;
-                  }
-                }
-              }
-              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * loss) << what;
-              EXPECT_EQ(t["sums"].get(1), right) << what;
-              EXPECT_EQ(t["sums"].get(2), 3) << what;
-              if (!want_gradient) {
-                ASSERT_EQ(t["logits"].values(), expected) << what;
-              } else {
-                expect_close(t["logits"].values(), expected, tolerance(type), what, 1e-7);
-              }
+            [](Tensors& t, const Tensor& z, const Tensor& y, const LossOptions& options, const Tensor& sums) {
+              soft_dice(nullptr, z, y, options, t["work"].tensor(), sums);
             },
-            samples > 256 ? 2 : 3);
+            [&](Backend& reference, const Tensor& z, const Tensor& y, const LossOptions& options, const Tensor& sums) {
+              std::vector<double> work(static_cast<std::size_t>(at.samples * dice_work(at.classes)));
+              reference.soft_dice(z, y, options, model::test::view(work, at.samples, dice_work(at.classes)), sums);
+            });
       }
     }
   }
@@ -391,42 +330,28 @@ TEST(CombineLosses, AddsEachTimesItsShare) {
   EXPECT_EQ(sums.values(), (std::vector<double>{10 + 2 * 1 + 0.5 * 4, 12, 13 + 0.5 * 5, 11, 14}));
 }
 
-TEST(MeanSquaredError, MatchesFloat64) {
+TEST(MeanError, MatchesFloat64) {
   for (const ElementType type : kTypes) {
-    for (const auto& [rows, outputs] : shapes()) {
-      for (const bool want_gradient : {true, false}) {
-        const std::size_t shift = static_cast<std::size_t>(rows + outputs) % 2;
-        const std::string what = shape_name("squared error", type, rows, outputs, shift);
-        std::vector<double> p, target;
-        in_every_order(
-            shift,
-            [&](Tensors& t) {
-              GuardedTensor& predictions = t.add_filled("predictions", type, rows, outputs);
-              GuardedTensor& targets = t.add_filled("targets", ElementType::float32, rows, outputs);
-              p = predictions.values();
-              target = targets.values();
-              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
-              sums.set(0, 3);
-              sums.set(1, 5);
-              sums.set(2, 7);
-              mean_error(nullptr, predictions.tensor(), targets.tensor(),
-                         {.scale = 0.25, .want_gradient = want_gradient}, sums.tensor(), t.scratch(0));
+    for (const auto& [each_rows, each_outputs] : shapes()) {
+      const std::int64_t rows = each_rows, outputs = each_outputs;
+      for (const auto& [of_error, want_gradient, spread] : {std::tuple{ErrorLoss::squared, true, 1},
+                                                            {ErrorLoss::squared, false, 1},
+                                                            {ErrorLoss::absolute, true, 3},
+                                                            {ErrorLoss::huber, true, 3}}) {
+        expect_loss(
+            {.what = fmt::format("error {}", static_cast<int>(of_error)),
+             .type = type,
+             .rows = rows,
+             .classes = outputs,
+             .spread = static_cast<double>(spread),
+             .options = {.scale = 0.25, .want_gradient = want_gradient, .of_error = of_error},
+             .loss_error = 1e-12,
+             .metric_error = 1e-12},
+            [&](Tensors& t) { t.add_filled("given", ElementType::float32, rows, outputs); },
+            [](Tensors& t, const Tensor& x, const Tensor& y, const LossOptions& options, const Tensor& sums) {
+              mean_error(nullptr, x, y, options, sums, t.scratch(0));
             },
-            [&](Tensors& t) {
-              const auto count = static_cast<double>(outputs);
-              double loss = 3, metric = 5;
-              std::vector<double> expected = p;
-              for (std::size_t i = 0; i < p.size(); ++i) {
-                const double error = p[i] - target[i];
-                loss += error * error / count;
-                metric += std::abs(error) / count;
-                if (want_gradient) expected[i] = 2 * error / count * 0.25;
-              }
-              EXPECT_NEAR(t["sums"].get(0), loss, 1e-12 * loss) << what;
-              EXPECT_NEAR(t["sums"].get(1), metric, 1e-12 * metric) << what;
-              EXPECT_EQ(t["sums"].get(2), 7) << what;
-              expect_close(t["predictions"].values(), expected, want_gradient ? tolerance(type) : 0, what);
-            });
+            &Backend::mean_error);
       }
     }
   }
@@ -434,83 +359,24 @@ TEST(MeanSquaredError, MatchesFloat64) {
 
 TEST(BinaryCrossEntropy, MatchesFloat64) {
   for (const ElementType type : kTypes) {
-    for (const auto& [rows, labels] : shapes()) {
+    for (const auto& [each_rows, each_labels] : shapes()) {
+      const std::int64_t rows = each_rows, labels = each_labels;
       for (const auto& [want_gradient, smoothing] : {std::pair{true, 0.0f}, {true, 0.25f}, {false, 0.0f}}) {
-        const std::size_t shift = static_cast<std::size_t>(rows + labels) % 2;
-        const std::string what = shape_name("binary cross-entropy", type, rows, labels, shift);
-        std::vector<double> z, target;
-        in_every_order(
-            shift,
-            [&, rows = rows, labels = labels, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
-              GuardedTensor& logits = t.add_filled("logits", type, rows, labels, 6);
-              GuardedTensor& targets = t.add("targets", ElementType::float32, rows, labels);
-              const auto there = model::test::binary(rows * labels);
-              for (std::size_t i = 0; i < targets.count(); ++i) targets.set(i, static_cast<double>(there[i]));
-              z = logits.values();
-              target = targets.values();
-              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
-              sums.set(0, 3);
-              sums.set(1, 5);
-              sums.set(2, 7);
-              binary_cross_entropy(nullptr, logits.tensor(), targets.tensor(),
-                                   {.scale = 0.25, .want_gradient = want_gradient, .smoothing = smoothing},
-                                   sums.tensor(), t.scratch(0));
+        expect_loss(
+            {.what = "binary cross-entropy",
+             .type = type,
+             .rows = rows,
+             .classes = labels,
+             .spread = 6,
+             .options = {.scale = 0.25, .want_gradient = want_gradient, .smoothing = smoothing},
+             .metric_error = 1e-12},
+            [&](Tensors& t) {
+              set_all(t.add("given", ElementType::float32, rows, labels), model::test::binary(rows * labels));
             },
-            [&, labels = labels, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
-              const auto count = static_cast<double>(labels), soft = static_cast<double>(smoothing);
-              double loss = 3, right = 5, found = 7;
-              std::vector<double> expected = z;
-              for (std::size_t i = 0; i < z.size(); ++i) {
-                const double wanted = target[i] * (1 - soft) + soft / 2, said = 1 / (1 + std::exp(-z[i]));
-                loss -= (wanted * std::log(said) + (1 - wanted) * std::log(1 - said)) / count;
-                right += (z[i] > 0) == (target[i] == 1) ? 1 / count : 0;
-                found += z[i] > 0 && target[i] == 1 ? 1 / count : 0;
-                if (want_gradient) expected[i] = (said - wanted) / count * 0.25;
-              }
-              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * loss) << what;
-              EXPECT_NEAR(t["sums"].get(1), right, 1e-12 * right) << what;
-              EXPECT_NEAR(t["sums"].get(2), found, 1e-12 * found) << what;
-              expect_close(t["logits"].values(), expected, want_gradient ? tolerance(type) : 0, what);
-            });
-      }
-    }
-  }
-}
-
-TEST(MeanError, OtherErrorsMatchFloat64) {
-  for (const ElementType type : kTypes) {
-    for (const auto& [rows, outputs] : shapes()) {
-      for (const ErrorLoss of_error : {ErrorLoss::absolute, ErrorLoss::huber}) {
-        const std::size_t shift = static_cast<std::size_t>(rows + outputs) % 2;
-        const std::string what = shape_name("error", type, rows, outputs, shift);
-        std::vector<double> p, target;
-        in_every_order(
-            shift,
-            [&, rows = rows, outputs = outputs](Tensors& t) {
-              GuardedTensor& predictions = t.add_filled("predictions", type, rows, outputs, 3);
-              GuardedTensor& targets = t.add_filled("targets", ElementType::float32, rows, outputs);
-              p = predictions.values();
-              target = targets.values();
-              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
-              for (std::size_t i = 0; i < 3; ++i) sums.set(i, 3);
-              mean_error(nullptr, predictions.tensor(), targets.tensor(),
-                         {.scale = 0.25, .want_gradient = true, .of_error = of_error}, sums.tensor(), t.scratch(0));
+            [](Tensors& t, const Tensor& z, const Tensor& y, const LossOptions& options, const Tensor& sums) {
+              binary_cross_entropy(nullptr, z, y, options, sums, t.scratch(0));
             },
-            [&, outputs = outputs](Tensors& t) {
-              const auto count = static_cast<double>(outputs);
-              double loss = 3, metric = 3;
-              std::vector<double> expected = p;
-              for (std::size_t i = 0; i < p.size(); ++i) {
-                const double error = p[i] - target[i], size = std::abs(error);
-                const bool within = of_error == ErrorLoss::huber && size <= 1;
-                loss += (of_error == ErrorLoss::absolute ? size : within ? error * error / 2 : size - 0.5) / count;
-                metric += size / count;
-                expected[i] = (within ? error : error > 0 ? 1 : error < 0 ? -1 : 0) / count * 0.25;
-              }
-              EXPECT_NEAR(t["sums"].get(0), loss, 1e-12 * loss) << what;
-              EXPECT_NEAR(t["sums"].get(1), metric, 1e-12 * metric) << what;
-              expect_close(t["predictions"].values(), expected, tolerance(type), what);
-            });
+            &Backend::binary_cross_entropy);
       }
     }
   }

@@ -51,6 +51,13 @@ inline std::vector<std::pair<std::int64_t, std::int64_t>> shapes() {
   return all;
 }
 
+/// Sets the elements from the first on.
+template <class Values>
+void set_all(GuardedTensor& tensor, const Values& values) {
+  std::size_t i = 0;
+  for (const auto value : values) tensor.set(i++, static_cast<double>(value));
+}
+
 /// The tensors of one call by name, so that a failure can name the wrong one.
 class Tensors {
  public:
