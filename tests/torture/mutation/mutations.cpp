@@ -99,46 +99,13 @@ void pile_up(std::string& bytes, Random& random) {
 }  // namespace
 
 std::string mutated(std::string bytes, std::string_view other, Random& random) {
+  using Change = void (*)(std::string&, Random&);
+  constexpr Change kChanges[] = {flip_bit, flip_bit, flip_bit, set_byte, set_number, set_number, set_digits,
+                                 truncate, extend,   erase,    fill,     repeat,     pile_up};
   const std::size_t changes = 1 + below(4, random);
   for (std::size_t i = 0; i < changes && !bytes.empty(); ++i) {
-    switch (below(14, random)) {
-      case 0:
-      case 1:
-      case 2:
-        flip_bit(bytes, random);
-        break;
-      case 3:
-        set_byte(bytes, random);
-        break;
-      case 4:
-      case 5:
-        set_number(bytes, random);
-        break;
-      case 6:
-        set_digits(bytes, random);
-        break;
-      case 7:
-        truncate(bytes, random);
-        break;
-      case 8:
-        extend(bytes, random);
-        break;
-      case 9:
-        erase(bytes, random);
-        break;
-      case 10:
-        fill(bytes, random);
-        break;
-      case 11:
-        repeat(bytes, random);
-        break;
-      case 12:
-        pile_up(bytes, random);
-        break;
-      default:
-        splice(bytes, other, random);
-        break;
-    }
+    const std::size_t which = below(std::size(kChanges) + 1, random);
+    which < std::size(kChanges) ? kChanges[which](bytes, random) : splice(bytes, other, random);
   }
   return bytes;
 }
