@@ -214,14 +214,12 @@ END
 for expected in *.expected.npz; do
   name=${expected%.expected.npz}
   check "$name.h5 holds what h5py reads"
-  run pack --x "$name.h5" --out "packed_$name"
-  expect_status 0
+  succeeds pack --x "$name.h5" --out "packed_$name"
   expect python3 same.py "packed_$name" "$expected" 1e-7
 done
 check "training reads these numbers, too"
 for name in linked virtual block; do
-  run -n 2 train "$name.h5" --optimizer sgd --model linear --no-shuffle --steps 6 --report-every 1 --run "runs/$name"
-  expect_status 0
+  succeeds -n 2 train "$name.h5" --optimizer sgd --model linear --no-shuffle --steps 6 --report-every 1 --run "runs/$name"
   metric "runs/$name" train loss >"$name.loss"
 done
 expect_same linked.loss virtual.loss; expect_same linked.loss block.loss
@@ -229,16 +227,13 @@ expect_same linked.loss virtual.loss; expect_same linked.loss block.loss
 # refused FILE REGEX: info and train refuse it and leave nothing behind.
 refused() {
   check "$1.h5 is refused"
-  run info "$1.h5"
-  expect_error 1 "$1\\.h5.*$2"
+  fails 1 "$1\\.h5.*$2" info "$1.h5"
   refused_by_train "$1" "$2"
 }
 refused_by_train() {
-  run -n 2 train "$1.h5" --optimizer sgd --model linear --steps 2 --run runs/r
-  expect_error 1 "$1\\.h5.*$2"
+  fails 1 "$1\\.h5.*$2" -n 2 train "$1.h5" --optimizer sgd --model linear --steps 2 --run runs/r
   expect_no_file runs/r
-  run pack --x "$1.h5" --out packed
-  expect_error 1 "$1\\.h5.*$2"
+  fails 1 "$1\\.h5.*$2" pack --x "$1.h5" --out packed
   expect_no_file packed
 }
 refused half 'not all of x was written: 3 of its 6 chunks were never written, within samples 30 to 59 of 60'
@@ -275,40 +270,32 @@ refused dangling_soft 'x is a link to /data/x, which is not there'
 refused dangling_alone 'has no dataset x; it holds samples, which is a link to /data/x, which is not there'
 
 check "on two ranks, and by pack"
-run -n 2 train half.h5 --optimizer sgd --model linear --steps 2 --run runs/r
-expect_error 1 'half\.h5: not all of x was written'
+fails 1 'half\.h5: not all of x was written' -n 2 train half.h5 --optimizer sgd --model linear --steps 2 --run runs/r
 expect_no_file runs/r
 for name in half v_hole holes; do
-  run pack --x $name.h5 --out packed
-  expect_error 1 "$name\.h5"
+  fails 1 "$name\.h5" pack --x $name.h5 --out packed
   expect_no_file packed
 done
 
 check "what nobody wrote is data where the user says so"
 for name in half corner nothing half_labels half_names half_fixed v_hole v_renamed v_half; do
-  run info "$name.h5" --allow-fill
-  expect_status 0
-  run train "$name.h5" --allow-fill --optimizer sgd --model linear --steps 2 --run "runs/$name"
-  expect_status 0
+  succeeds info "$name.h5" --allow-fill
+  succeeds train "$name.h5" --allow-fill --optimizer sgd --model linear --steps 2 --run "runs/$name"
 done
-run eval runs/half --data half.h5
-expect_status 0
+succeeds eval runs/half --data half.h5
 must_run train linked.h5 --optimizer sgd --model linear --steps 2 --run runs/whole
-run eval runs/whole --data half.h5
-expect_error 1 'half\.h5'
-run eval runs/whole --data half.h5 --allow-fill
-expect_status 0
-run pack --x half.h5 --allow-fill --out packed_half
-expect_status 0
+fails 1 'half\.h5' eval runs/whole --data half.h5
+succeeds eval runs/whole --data half.h5 --allow-fill
+succeeds pack --x half.h5 --allow-fill --out packed_half
 
 # missing FILE REFUSAL INFO DROPPED
 missing() {
   check "$1.h5: a missing number"
   refused_by_train "$1" "$2"
-  run info "$1.h5"
-  expect_status 0; expect_out "$3"
-  run pack --x "$1.h5" --missing drop --out "dropped_$1"
-  expect_status 0; expect_out "$4"
+  succeeds info "$1.h5"
+  expect_out "$3"
+  succeeds pack --x "$1.h5" --missing drop --out "dropped_$1"
+  expect_out "$4"
 }
 missing holes 'sample 7 of x holds -32767, its _FillValue' 'missing  2 of 360 numbers' '2 of 60 samples miss a number and are left out'
 missing netcdf 'sample 5 of x holds 9\.9692[0-9]*e\+36, its netCDF fill value' 'missing  1 of 360' '1 of 60 samples'
@@ -322,8 +309,8 @@ check "numbers that are scaled"
 run info scaled.h5
 expect_out 'int16 as float64: scale_factor 0\.001 and add_offset 1\.5 applied'
 check "missing numbers that are filled"
-run pack --x holes.h5 --missing mean --out filled
-expect_status 0; expect_out '2 missing numbers get the mean'
+succeeds pack --x holes.h5 --missing mean --out filled
+expect_out '2 missing numbers get the mean'
 cat >filled.py <<'END'
 import h5py, numpy as np
 x = h5py.File("holes.h5")["x"][...].astype("f8") * 0.5
@@ -334,13 +321,12 @@ assert np.allclose(h5py.File("filled/shard-00000.h5")["x"][...], x)
 assert h5py.File("dropped_holes/shard-00000.h5")["x"].shape == (58, 6)
 END
 expect python3 filled.py
-run pack --x label_hole.h5 --missing mean --out guessed
-expect_error 1 'label_hole\.h5: sample 9 misses its label, which is never guessed'
+fails 1 'label_hole\.h5: sample 9 misses its label, which is never guessed' pack --x label_hole.h5 --missing mean --out guessed
 
 check "a folder with a master file and its parts is not read twice"
 mkdir family; cp part.h5 family/part.h5; cp virtual.h5 family/all.h5
-run info family
-expect_status 0; expect_out '60 samples'; expect_err 'part\.h5 holds the data that other files of the folder show as theirs'
+succeeds info family
+expect_out '60 samples'; expect_err 'part\.h5 holds the data that other files of the folder show as theirs'
 rm family/all.h5
 python3 - <<'END'
 import h5py
@@ -349,10 +335,9 @@ with h5py.File("family/z_master.h5", "w") as f:
 with h5py.File("family/raw_part.h5", "w") as f, h5py.File("part.h5") as g:
     f["counts"], f["kinds"] = g["x"][...], g["y"][...]
 END
-run info family
-expect_status 0; expect_out '120 samples'
-run -n 2 train family --optimizer sgd --model linear --steps 2 --run runs/family
-expect_status 0
+succeeds info family
+expect_out '120 samples'
+succeeds -n 2 train family --optimizer sgd --model linear --steps 2 --run runs/family
 
 check "a source that goes away during a run ends it"
 mkdir going; cp virtual.h5 part.h5 going/

@@ -44,8 +44,7 @@ common=(--model read.yaml --x series,length --y y --normalize none --normalize-t
 
 check "what stands behind the end of a series does not matter"
 for data in clean dirty; do
-  run -n 2 train $data.h5 "${common[@]}" --global-batch 120 --steps 8 --report-every 1 --run runs/$data
-  expect_status 0
+  succeeds -n 2 train $data.h5 "${common[@]}" --global-batch 120 --steps 8 --report-every 1 --run runs/$data
   must_run predict runs/$data --data $data.h5 --out $data-out.h5
 done
 expect_same <(metric runs/clean train loss) <(metric runs/dirty train loss)
@@ -113,24 +112,18 @@ fi
 
 check "all numbers of ranks give one run, and a resumed one is the same"
 for n in 1 3; do
-  run -n $n train dirty.h5 "${common[@]}" --validation 0.25 --global-batch 30 --epochs 3 --reproducible --run runs/on$n
-  expect_status 0
+  succeeds -n $n train dirty.h5 "${common[@]}" --validation 0.25 --global-batch 30 --epochs 3 --reproducible --run runs/on$n
 done
 expect_same <(metric runs/on1 train loss) <(metric runs/on3 train loss)
-run -n 2 train dirty.h5 "${common[@]}" --validation 0.25 --global-batch 30 --epochs 1 --reproducible --run runs/half
-expect_status 0
-run -n 2 train --resume --run runs/half --epochs 3
-expect_status 0
+succeeds -n 2 train dirty.h5 "${common[@]}" --validation 0.25 --global-batch 30 --epochs 1 --reproducible --run runs/half
+succeeds -n 2 train --resume --run runs/half --epochs 3
 expect_same <(metric runs/on1 validation loss | tail -n 1) <(metric runs/half validation loss | tail -n 1)
-run train dirty.h5 "${common[@]}" --steps 3 --precision bf16 --bf16-unit emulated-amx --run runs/bf16
-expect_status 0
+succeeds train dirty.h5 "${common[@]}" --steps 3 --precision bf16 --bf16-unit emulated-amx --run runs/bf16
 must_run pack --x dirty.h5 --x-name series,length --y-name y --out packed
-run eval runs/six --data packed
-expect_status 0
+succeeds eval runs/six --data packed
 
 check "the exported graph reads lengths, too"
-run export runs/six --out read.onnx
-expect_status 0
+succeeds export runs/six --out read.onnx
 if peer=$(peer_python onnx onnxruntime h5py numpy); then
   "$peer" - <<'END' >out 2>err || failed "onnxruntime computes something else"
 import h5py, onnx, onnxruntime
@@ -147,14 +140,13 @@ check "lengths that are none, on all ranks; layers that cannot have them"
 for n in 1 3; do
   for data in long negative half; do
     case $data in long) held=10 ;; negative) held=-1 ;; half) held=2.5 ;; esac
-    run -n $n train $data.h5 "${common[@]}" --global-batch 120 --steps 3 --run runs/no-$data$n
-    expect_error 1 "$data.h5: length holds $held, and the length of a series of 9 steps is a whole number from 0 to 9"
+    fails 1 "$data.h5: length holds $held, and the length of a series of 9 steps is a whole number from 0 to 9" \
+      -n $n train $data.h5 "${common[@]}" --global-batch 120 --steps 3 --run runs/no-$data$n
   done
 done
 refused() {  # MESSAGE LAYER...
   printf '%s\n' 'name: no' 'inputs: {series: [any, any], length: [any]}' 'network:' "${@:2}" '- flatten' '- dense: $outputs' >no.yaml
-  run train clean.h5 "${common[@]/read.yaml/no.yaml}" --steps 1 --run runs/no
-  expect_error 2 "$1"
+  fails 2 "$1" train clean.h5 "${common[@]/read.yaml/no.yaml}" --steps 1 --run runs/no
 }
 refused "reads 5 steps, and lengths of up to 9" '- conv: {channels: 3, kernel: 2, stride: 2, from: series}' '- lstm: {units: 2, lengths: length}'
 refused "lengths: the name of an input belongs here" '- lstm: {units: 2, from: series, lengths: series}' '- flatten: {from: length, name: l}' '- concatenate: {from: [lstm_1, l]}'

@@ -108,9 +108,8 @@ for net in "dice 0 1" "both 1 0.5"; do
     check "$name: the losses of float64, $ranks ranks $data"
     count=$((count + 1))
     # shellcheck disable=SC2086
-    run -n "$ranks" train $data --validation masks-test.h5 "${foreign[@]}" "${options[@]}" "${plain[@]}" "${rate[@]}" --global-batch 24 --steps 5 \
+    succeeds -n "$ranks" train $data --validation masks-test.h5 "${foreign[@]}" "${options[@]}" "${plain[@]}" "${rate[@]}" --global-batch 24 --steps 5 \
       --evaluate-every 5 --evaluation-batch 4 --run "runs/$count"
-    expect_status 0
     python3 compare.py "runs/$count" "${keys[@]}" 2>why || failed "runs/$count: $(tail -n 1 why)"
     [[ "$data" != *--reproducible ]] || metric "runs/$count" train loss >"$name-$ranks"
   done
@@ -120,16 +119,13 @@ check "the plan says the losses, eval each of them, predict the classes"
 expect grep -q 'loss: softmax-cross-entropy of mask + 0.5 dice' "runs/$count/log.txt"
 for n in 1 3 5; do
   rm -f report.json
-  run -n $n eval "runs/$count" --data masks-test.h5 "${masks[@]}" --report --json report.json
-  expect_status 0; expect_out 'softmax-cross-entropy [0-9.]+  dice [0-9.]+'; mv report.json "report-$n"; expect_same report-1 "report-$n"
+  succeeds -n $n eval "runs/$count" --data masks-test.h5 "${masks[@]}" --report --json report.json
+  expect_out 'softmax-cross-entropy [0-9.]+  dice [0-9.]+'; mv report.json "report-$n"; expect_same report-1 "report-$n"
 done
-run predict "runs/$count" --data masks-test.h5 "${masks[@]}" --out masks-said.h5
-expect_status 0
-run export "runs/$count" --format onnx --out masks.onnx
-expect_status 0
+succeeds predict "runs/$count" --data masks-test.h5 "${masks[@]}" --out masks-said.h5
+succeeds export "runs/$count" --format onnx --out masks.onnx
 check "--loss dice tells what a constant reaches"
-run train --data packed --validation masks-test.h5 "${masks[@]}" --ignore-label 255 --model pixels.yaml --loss dice "${plain[@]}" "${rate[@]}" --steps 1 --run runs/constant
-expect_status 0
+succeeds train --data packed --validation masks-test.h5 "${masks[@]}" --ignore-label 255 --model pixels.yaml --loss dice "${plain[@]}" "${rate[@]}" --steps 1 --run runs/constant
 python3 - <<'END' || failed "the constant's Dice loss"
 import h5py, json, numpy as np
 y = h5py.File("masks-test.h5")["mask"][:].reshape(11, -1).astype(int)
@@ -146,10 +142,9 @@ assert abs(said - loss) < 1e-9, (said, loss)
 END
 
 check "each loss has its curve in the report and in TensorBoard"
-run train --data packed --validation masks-test.h5 "${masks[@]}" --model both.yaml --global-batch 8 --epochs 4 --progress off --run runs/curves
-expect_status 0
-run report runs/curves --out page.html
-expect_status 0; expect grep -q 'loss dice' page.html
+succeeds train --data packed --validation masks-test.h5 "${masks[@]}" --model both.yaml --global-batch 8 --epochs 4 --progress off --run runs/curves
+succeeds report runs/curves --out page.html
+expect grep -q 'loss dice' page.html
 cat runs/curves/events.out* | strings >tags
 expect grep -q 'train/loss_dice' tags; expect grep -q 'validation/loss_softmax_cross_entropy' tags
 must_run train --resume --run runs/curves --epochs 5
@@ -197,16 +192,14 @@ for way in "1 standard" "3 standard --accumulate 2" "2 standard --reproducible" 
   read -r ranks scale options <<<"$way"
   check "numbers beside labels: $ranks ranks, $scale $options"
   # shellcheck disable=SC2086
-  run -n "$ranks" train --data tables.h5 "${tables[@]}" --normalize-targets "$scale" $options --run "runs/table-$ranks-$scale"
-  expect_status 0
+  succeeds -n "$ranks" train --data tables.h5 "${tables[@]}" --normalize-targets "$scale" $options --run "runs/table-$ranks-$scale"
   rm -f said.h5
-  run predict "runs/table-$ranks-$scale" --data tables-test.h5 --out said.h5
-  expect_status 0
+  succeeds predict "runs/table-$ranks-$scale" --data tables-test.h5 --out said.h5
   python3 tables.py "$scale" "runs/table-$ranks-$scale" said.h5 2>why || failed "$(tail -n 1 why)"
 done
 check "a network of numbers beside labels has an ONNX graph"
-run export runs/table-1-standard --format onnx --out table.onnx
-expect_status 0; expect_out 'written to table.onnx'
+succeeds export runs/table-1-standard --format onnx --out table.onnx
+expect_out 'written to table.onnx'
 
 check "label columns of a table are targets; losses that name none judge all of them"
 python3 - <<'END'
@@ -218,22 +211,20 @@ END
 must_run pack --x table.csv --label-column mass,left,right --regression --out packed-table
 network columns "$dense" 'losses:' '- {loss: mean-squared-error, with: mass}' '- {loss: binary-cross-entropy, with: left}' \
   '- {loss: mean-absolute-error, with: right, weight: 2}'
-run train --data packed-table --model columns.yaml "${plain[@]}" --learning-rate 0.01 --steps 2 --run runs/columns
-expect_status 0; expect_out 'left binary-cross-entropy'
-run predict runs/columns --data packed-table --out columns.h5
-expect_status 0
+succeeds train --data packed-table --model columns.yaml "${plain[@]}" --learning-rate 0.01 --steps 2 --run runs/columns
+expect_out 'left binary-cross-entropy'
+succeeds predict runs/columns --data packed-table --out columns.h5
 cut -d , -f 1-5 table.csv >bare.csv
 must_run pack --x bare.csv --columns-from packed-table --out packed-bare
-run predict runs/columns --data packed-bare --out bare.h5
-expect_status 0
+succeeds predict runs/columns --data packed-bare --out bare.h5
 python3 -c "
 import h5py, numpy
 said = h5py.File('columns.h5')['scores'][:]
 assert ((0 < said[:, 1]) & (said[:, 1] < 1)).all()
 assert numpy.array_equal(said, h5py.File('bare.h5')['scores'][:])" || failed "predictions of the label are probabilities, with targets or without"
 network all "$dense" 'losses:' '- {loss: mean-squared-error}' '- {loss: huber, weight: 2}'
-run train --data packed-table --model all.yaml "${plain[@]}" --learning-rate 0.01 --steps 2 --run runs/all
-expect_status 0; expect_out 'mean-squared-error [0-9.]+  huber'
+succeeds train --data packed-table --model all.yaml "${plain[@]}" --learning-rate 0.01 --steps 2 --run runs/all
+expect_out 'mean-squared-error [0-9.]+  huber'
 
 # refused TEXT LOSSES OPTION...: a file with these losses.
 refused() {
@@ -242,8 +233,7 @@ refused() {
   network wrong "$layer" 'losses:' "$losses"
   for n in 1 3; do
     check "$text, $n ranks"
-    run -n $n train --model wrong.yaml "${plain[@]}" "${rate[@]}" --steps 1 --run runs/refused "$@"
-    expect_error 2 "$text"
+    fails 2 "$text" -n $n train --model wrong.yaml "${plain[@]}" "${rate[@]}" --steps 1 --run runs/refused "$@"
   done
 }
 layer=$dense tables=(--data tables.h5 --x x)
@@ -279,5 +269,4 @@ refused 'wrong.yaml:5: losses: dice ignores the label 7, and the data have 255 f
 refused '--class-weight is for cross-entropy, and --loss dice counts each class of a sample alike' '- {loss: dice}' --data packed \
   --class-weight balanced
 check "class weights weigh the cross-entropy beside Dice"
-run train --data packed --model both.yaml "${plain[@]}" "${rate[@]}" --class-weight balanced --steps 2 --run runs/weighted
-expect_status 0
+succeeds train --data packed --model both.yaml "${plain[@]}" "${rate[@]}" --class-weight balanced --steps 2 --run runs/weighted

@@ -14,24 +14,20 @@ fill_but() {
 }
 
 check "packing"
-run pack --format synthetic --samples 5000 --features 784 --out disk/data --shards 4
-expect_error 1 'disk'; expect_no_file disk/data
+fails 1 'disk' pack --format synthetic --samples 5000 --features 784 --out disk/data --shards 4; expect_no_file disk/data
 [ -z "$(ls -A disk)" ] || failed "left behind: $(ls -A disk)"
 
 pack_small data
 check "no space for the run folder"
 fill_but 0
-run -n 2 train --data data --optimizer sgd --hidden 16 --steps 20 --run disk/run
-expect_error 1 'disk/run'
+fails 1 'disk/run' -n 2 train --data data --optimizer sgd --hidden 16 --steps 20 --run disk/run
 rm -rf disk/run
 
 check "checkpointing"
 fill_but 400
-run -n 2 train --data data --optimizer sgd --hidden 16 --steps 5 --run disk/run
-expect_status 0
+succeeds -n 2 train --data data --optimizer sgd --hidden 16 --steps 5 --run disk/run
 picture disk/run/checkpoints >before
-run -n 2 train --data data --optimizer sgd --hidden 400,400 --steps 5 --run disk/run2
-expect_error 1 'disk/run2.*(space|full)'
+fails 1 'disk/run2.*(space|full)' -n 2 train --data data --optimizer sgd --hidden 400,400 --steps 5 --run disk/run2
 [ -z "$(find disk/run2/checkpoints -type f -size +0)" ] || failed "a partial checkpoint: $(ls disk/run2/checkpoints)"
 picture disk/run/checkpoints >after; expect_same before after
 

@@ -66,19 +66,18 @@ for fields in "image,table label" "table mass,place" "image mask" "image,table m
   read -r x y <<<"$fields"
   must_run pack --x fields.h5 --x-name "$x" --y-name "$y" --shards 3 --out "h5-$x-$y"
   for file in plain packed wide large; do
-    run pack --x $file.npz --x-name "$x" --y-name "$y" --shards 3 --out "$file-$x-$y"
-    expect_status 0
+    succeeds pack --x $file.npz --x-name "$x" --y-name "$y" --shards 3 --out "$file-$x-$y"
     expect_same <(sums "h5-$x-$y") <(sums "$file-$x-$y")
   done
 done
-run -n 3 pack --x packed.npz --x-name image,table --y-name label --shards 3 --out ranks
-expect_status 0; expect_same <(sums ranks) <(sums h5-image,table-label)
-run pack xy.npz --out xy
-expect_status 0; expect_out '300 samples; x float32 \[5\]; y int32 \(class labels\)'
-run pack x.npz --out x
-expect_status 0; expect_out '300 samples; x float32 \[5\]$'
-run pack --x plain.npz --x-name table --y-name label --regression --out numbers
-expect_status 0; expect_out 'numbers to predict'
+succeeds -n 3 pack --x packed.npz --x-name image,table --y-name label --shards 3 --out ranks
+expect_same <(sums ranks) <(sums h5-image,table-label)
+succeeds pack xy.npz --out xy
+expect_out '300 samples; x float32 \[5\]; y int32 \(class labels\)'
+succeeds pack x.npz --out x
+expect_out '300 samples; x float32 \[5\]$'
+succeeds pack --x plain.npz --x-name table --y-name label --regression --out numbers
+expect_out 'numbers to predict'
 
 check "a network with two inputs learns from them"
 cat >two.yaml <<'END'
@@ -89,36 +88,27 @@ network:
   - concatenate: {from: [flat, table]}
   - dense: {units: $outputs}
 END
-run -n 2 train plain-image,table-label --model two.yaml --epochs 1 --no-tensorboard --run runs/two
-expect_status 0
+succeeds -n 2 train plain-image,table-label --model two.yaml --epochs 1 --no-tensorboard --run runs/two
 
 check "what does not fit: one sentence"
 for n in 1 2; do
-  run -n $n pack --x plain.npz --out no
-  expect_error 1 "plain.npz: has no array x; it holds image, table, label, mass, place, mask: --x-name names one"
-  run -n $n pack --x plain.npz --x-name image,tables --y-name label --out no
-  expect_error 1 "plain.npz: has no array tables; it holds image, table, .*: --x-name names one"
-  run -n $n pack --x plain.npz --x-name table --y-name labels --out no
-  expect_error 1 "plain.npz: has no array labels; it holds .*: --y-name names one"
-  run -n $n pack --x plain.npz --x-name table,table --y-name label --out no
-  expect_error 1 "plain.npz: table is named twice: a field has one name"
-  run -n $n pack --x short.npz --x-name image,table --y-name label --out no
-  expect_error 1 "short.npz/image.npy has 300 samples but .*short.npz/table.npy has 299; they do not belong together"
+  fails 1 "plain.npz: has no array x; it holds image, table, label, mass, place, mask: --x-name names one" -n $n pack --x plain.npz --out no
+  fails 1 "plain.npz: has no array tables; it holds image, table, .*: --x-name names one" \
+    -n $n pack --x plain.npz --x-name image,tables --y-name label --out no
+  fails 1 "plain.npz: has no array labels; it holds .*: --y-name names one" -n $n pack --x plain.npz --x-name table --y-name labels --out no
+  fails 1 "plain.npz: table is named twice: a field has one name" -n $n pack --x plain.npz --x-name table,table --y-name label --out no
+  fails 1 "short.npz/image.npy has 300 samples but .*short.npz/table.npy has 299; they do not belong together" \
+    -n $n pack --x short.npz --x-name image,table --y-name label --out no
 done
-run pack --x other.npz --out no
-expect_error 1 "other.npz: x.npy is compressed by method 14"
-run pack --x text.npz --out no
-expect_error 1 "text.npz/x.npy: is not an NPY file"
-run pack --x plain.npz --x-name table --y plain.npz --out no
-expect_error 2 "--y .*idx, npy|--y"
+fails 1 "other.npz: x.npy is compressed by method 14" pack --x other.npz --out no
+fails 1 "text.npz/x.npy: is not an NPY file" pack --x text.npz --out no
+fails 2 "--y .*idx, npy|--y" pack --x plain.npz --x-name table --y plain.npz --out no
 expect_no_file no
-run train plain.npz --model mlp --dry-run
-expect_error 1 "plain.npz: is no HDF5 file; .lockstep pack --x plain.npz --out FOLDER. makes shards of it"
+fails 1 "plain.npz: is no HDF5 file; .lockstep pack --x plain.npz --out FOLDER. makes shards of it" train plain.npz --model mlp --dry-run
 
 check "damaged and cut files"
 head -c 20000 plain.npz >cut.npz
-run pack --x cut.npz --x-name table --y-name label --out no
-expect_error 1 "cut.npz: is not an NPZ file: it has no end of a ZIP archive"
+fails 1 "cut.npz: is not an NPZ file: it has no end of a ZIP archive" pack --x cut.npz --x-name table --y-name label --out no
 for file in plain packed; do
   cp $file.npz damaged.npz
   at=$(python3 -c "
@@ -126,10 +116,8 @@ import zipfile
 info = zipfile.ZipFile('damaged.npz').getinfo('table.npy')
 print(info.header_offset + 400)")
   flip_byte damaged.npz "$at"
-  run pack --x damaged.npz --x-name table --y-name label --out no
-  expect_error 1 "damaged.npz/table.npy: is damaged: its bytes are not those of its checksum"
+  fails 1 "damaged.npz/table.npy: is damaged: its bytes are not those of its checksum" pack --x damaged.npz --x-name table --y-name label --out no
 done
 : >empty.npz
-run pack --x empty.npz --out no
-expect_error 1 "empty.npz: is not an NPZ file"
+fails 1 "empty.npz: is not an NPZ file" pack --x empty.npz --out no
 expect_no_file no

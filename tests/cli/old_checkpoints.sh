@@ -24,10 +24,9 @@ lstm+=" --evaluate-every 3 --seed 2"
 goes_on() {
   local format=$1 step=$2
   shift 2
-  run train "$@" --report-every 1 --no-tensorboard --run whole-$format
-  expect_status 0
-  run train "$@" --report-every 1 --no-tensorboard --resume=$fixtures/checkpoint_format_$format.h5 --run rest-$format
-  expect_status 0; expect_out "continuing after step $step"
+  succeeds train "$@" --report-every 1 --no-tensorboard --run whole-$format
+  succeeds train "$@" --report-every 1 --no-tensorboard --resume=$fixtures/checkpoint_format_$format.h5 --run rest-$format
+  expect_out "continuing after step $step"
   metric whole-$format train loss | awk -v step="$step" '$1 > step' >expected
   metric rest-$format train loss >actual
   expect close expected actual
@@ -45,16 +44,16 @@ check "a language model goes on from a checkpoint of format 2, in the middle of 
 goes_on 2 4 $lstm
 
 check "it is evaluated"
-run eval $fixtures/checkpoint_format_1.h5 --data data
-expect_status 0; expect_out "accuracy"; expect_out "format_1.h5 does not say what data it was trained on"
-run eval $fixtures/checkpoint_format_2.h5 --data text
-expect_status 0; expect_out "perplexity"
+succeeds eval $fixtures/checkpoint_format_1.h5 --data data
+expect_out "accuracy"; expect_out "format_1.h5 does not say what data it was trained on"
+succeeds eval $fixtures/checkpoint_format_2.h5 --data text
+expect_out "perplexity"
 check "it writes text"
-run generate $fixtures/checkpoint_format_2.h5 --prompt "the " --tokens 5
-expect_status 0; expect_out "^the "
+succeeds generate $fixtures/checkpoint_format_2.h5 --prompt "the " --tokens 5
+expect_out "^the "
 check "it is described"
-run info $fixtures/checkpoint_format_1.h5
-expect_status 0; expect_out "network +4 -> 3: mlp 4-5-3 relu"
+succeeds info $fixtures/checkpoint_format_1.h5
+expect_out "network +4 -> 3: mlp 4-5-3 relu"
 check "it is refused by another network"
 run train --data data --optimizer sgd --model mlp --hidden 6 --batch 6 --steps 8 --seed 2 --resume=$fixtures/checkpoint_format_1.h5 --run other
 expect_status 1; expect_err "another network \(4 -> 3: mlp 4-5-3 relu\) than this one \(4 -> 3: mlp 4-6-3 relu\)"

@@ -58,24 +58,23 @@ END
 fresh() { rm -rf data && cp -r good data; }
 # Runs every command that opens data.
 refuse_data() {
-  run -n "${ranks:-1}" train --data data --optimizer sgd --model linear --steps 2 --run runs/r
-  expect_error 1 "$1"; expect_no_file runs/r
-  run -n "${ranks:-1}" eval runs/good --data data; expect_error 1 "$1"
-  run -n "${ranks:-1}" predict runs/good --data data --out predicted.h5; expect_error 1 "$1"; expect_no_file predicted.h5
-  run pack --format hdf5 --x data --out again; expect_error 1 "$1"; expect_no_file again
+  fails 1 "$1" -n "${ranks:-1}" train --data data --optimizer sgd --model linear --steps 2 --run runs/r; expect_no_file runs/r
+  fails 1 "$1" -n "${ranks:-1}" eval runs/good --data data
+  fails 1 "$1" -n "${ranks:-1}" predict runs/good --data data --out predicted.h5; expect_no_file predicted.h5
+  fails 1 "$1" pack --format hdf5 --x data --out again; expect_no_file again
 }
 
 for how in virtual external-link soft-link external-storage chunks; do
   check "the samples of a shard: $how"
   fresh; relocate data/shard-00001.h5 x $how; python3 agree.py data
-  run train --data data --optimizer sgd --model linear --steps 2 --run runs/r
-  expect_error 1 "data/shard-00001\.h5: x (is a|has its values in another file|is not stored contiguously).*this program writes no such file"
+  fails 1 "data/shard-00001\.h5: x (is a|has its values in another file|is not stored contiguously).*this program writes no such file" \
+    train --data data --optimizer sgd --model linear --steps 2 --run runs/r
 done
 for dataset in x y; do
   check "the $dataset of a shard is made of itself"
   fresh; relocate data/shard-00001.h5 $dataset itself; python3 agree.py data
   refuse_data "data/shard-00001\.h5: $dataset is a virtual dataset.*this program writes no such file"
-  run info data; expect_error 1 'data/shard-00001\.h5'
+  fails 1 'data/shard-00001\.h5' info data
   run check --data data --model linear; expect_status 1; expect_err 'data/shard-00001\.h5'
 done
 check "the same on two ranks"
@@ -85,8 +84,8 @@ check "a corpus"
 seq 5000 >numbers.txt
 must_run pack --x numbers.txt --format text --out corpus
 relocate corpus/shard-00000.h5 tokens itself; python3 agree.py corpus
-run train --data corpus --model gpt --layers 1 --width 8 --heads 1 --context 16 --steps 1 --run runs/r
-expect_error 1 'corpus/shard-00000\.h5: tokens is a virtual dataset'
+fails 1 'corpus/shard-00000\.h5: tokens is a virtual dataset' \
+  train --data corpus --model gpt --layers 1 --width 8 --heads 1 --context 16 --steps 1 --run runs/r
 check "a shard of an older HDF5 format, whose structure has no checksums"
 fresh
 python3 - <<'END'
@@ -113,31 +112,27 @@ with h5py.File('data/shard-00001.h5', 'r+') as f:
 done
 ranks=1
 check "no damage is sealed under new checksums, by no rank"
-run -n 3 pack --format hdf5 --x data --shards 3 --out again
-expect_error 1 'data/shard-00001\.h5: y is damaged'; expect_no_file again
+fails 1 'data/shard-00001\.h5: y is damaged' -n 3 pack --format hdf5 --x data --shards 3 --out again; expect_no_file again
 check "who wants may look at damaged data"
 fresh; flip_byte data/shard-00001.h5 "$(offset data/shard-00001.h5 x 80)"
-run eval runs/good --data data --verify none
-expect_status 0
-run predict runs/good --data data --out predicted.h5 --verify none
-expect_status 0; expect_file predicted.h5; rm predicted.h5
+succeeds eval runs/good --data data --verify none
+succeeds predict runs/good --data data --out predicted.h5 --verify none
+expect_file predicted.h5; rm predicted.h5
 
 for how in virtual external-link soft-link external-storage chunks; do
   check "a tensor of a checkpoint: $how"
   cp "$checkpoint" changed.h5; relocate changed.h5 parameters/dense_1/weight $how
-  run eval changed.h5 --data good
-  expect_error 1 "changed\.h5 is corrupted: .*parameters/dense_1/weight (is a|has its values in another file|is not stored contiguously)"
+  fails 1 "changed\.h5 is corrupted: .*parameters/dense_1/weight (is a|has its values in another file|is not stored contiguously)" \
+    eval changed.h5 --data good
 done
 for dataset in parameters/dense_1/weight state/metrics; do
   check "$dataset of a checkpoint is made of itself"
   cp "$checkpoint" changed.h5; relocate changed.h5 $dataset itself
   sentence="changed\.h5 is corrupted: .*$dataset is a virtual dataset"
-  run eval changed.h5 --data good; expect_error 1 "$sentence"
-  run info changed.h5; expect_error 1 "$sentence"
-  run train --data good --optimizer adam --hidden 8 --steps 20 --run runs/r --resume changed.h5
-  expect_error 1 "$sentence"; expect_no_file runs/r
-  run train --data good --optimizer adam --hidden 8 --steps 20 --run runs/r --initialize-from changed.h5
-  expect_error 1 "$sentence"; expect_no_file runs/r
+  fails 1 "$sentence" eval changed.h5 --data good
+  fails 1 "$sentence" info changed.h5
+  fails 1 "$sentence" train --data good --optimizer adam --hidden 8 --steps 20 --run runs/r --resume changed.h5; expect_no_file runs/r
+  fails 1 "$sentence" train --data good --optimizer adam --hidden 8 --steps 20 --run runs/r --initialize-from changed.h5; expect_no_file runs/r
 done
 check "the state of a checkpoint is a link to another file"
 cp "$checkpoint" changed.h5
@@ -146,7 +141,7 @@ import h5py
 with h5py.File('changed.h5', 'r+') as f:
     del f['state']
     f['state'] = h5py.ExternalLink('$checkpoint', 'state')"
-run eval changed.h5 --data good; expect_error 1 'changed\.h5 is corrupted: .*/state is a link to another file'
+fails 1 'changed\.h5 is corrupted: .*/state is a link to another file' eval changed.h5 --data good
 check "a small checkpoint that promises gigabytes"
 python3 - "$checkpoint" <<'END'
 import h5py, numpy as np, shutil, sys
@@ -171,5 +166,4 @@ refuse_data 'data/manifest\.json: is damaged: it is JSON nested over 64 deep'
 check "nor in a tokenizer"
 mkdir bpe
 python3 -c "open('bpe/tokenizer.json', 'w').write('{\"a\":' * 80000 + '1' + '}' * 80000)"
-run pack --x numbers.txt --format text --tokenizer bpe --tokenizer-files bpe --out again
-expect_error 1 'nested over 64 deep'
+fails 1 'nested over 64 deep' pack --x numbers.txt --format text --tokenizer bpe --tokenizer-files bpe --out again

@@ -27,21 +27,19 @@ END
 check "what is not read is counted and named"
 place rgb.png mixed/cat/deep/er/a.png; place rgb.jpg mixed/cat/b.jfif; place rgb.png mixed/dog/c.png; place rgb.png mixed/dog/._c.png
 printf 'BM' >mixed/dog/d.bmp; printf 'BM' >mixed/dog/e.bmp; printf 'II*\0' >mixed/cat/f.tif; echo text >mixed/cat/notes.txt
-run pack --x mixed --format images --out packed-mixed
-expect_status 0; expect_out '3 samples'
+succeeds pack --x mixed --format images --out packed-mixed
+expect_out '3 samples'
 expect_out 'left out: 2 BMP images, which this program does not read: convert to PNG \(mixed/dog/[de]\.bmp'
 expect_out 'left out: 1 TIFF image.*mixed/cat/f\.tif'
 expect_out 'left out: 1 file without an image \(mixed/cat/notes\.txt\)'
 expect_no_out '\._c'
 check "a folder of nothing that is read"
 mkdir -p none/a; printf 'BM' >none/a/b.bmp
-run pack --x none --format images --out packed-none
-expect_error 1 'none: holds no images that this program reads.*1 BMP image'
+fails 1 'none: holds no images that this program reads.*1 BMP image' pack --x none --format images --out packed-none
 
 check "images are upright, and a line says so"
 place rgb.png turned/a/1.png; place orientation_6.png turned/a/2.png; place orientation_7.png turned/b/1.png; place rgb.png turned/b/2.png
-run pack --x turned --format images --out packed-turned
-expect_status 0
+succeeds pack --x turned --format images --out packed-turned
 [ "$(grep -c 'turned upright, as the orientation (EXIF) in them says: 2 of 4' out)" = 1 ] || failed "not said once"
 python3 -c "
 import h5py
@@ -58,8 +56,8 @@ for part, count in ("train", 40), ("val", 20):
         os.makedirs(folder, exist_ok=True)
         png(f"{folder}/{seed:02}.png", drawn(seed + (100 if part == "val" else 0), 256), 16)
 END
-run pack --x deep --format images --shards 2 --out packed-deep
-expect_status 0; expect_out 'train: 40 samples; x uint16 \[12, 12, 1\]'; expect_out 'validation: 20 samples'; expect_out 'more than 8 bits a channel'
+succeeds pack --x deep --format images --shards 2 --out packed-deep
+expect_out 'train: 40 samples; x uint16 \[12, 12, 1\]'; expect_out 'validation: 20 samples'; expect_out 'more than 8 bits a channel'
 expect_file packed-deep/train/manifest.json; expect_file packed-deep/validation/manifest.json
 python3 -c "
 import h5py
@@ -67,8 +65,8 @@ from draw import *
 x = h5py.File('packed-deep/train/shard-00000.h5')['x'][:, :, :, 0]
 assert x.dtype == 'u2' and (x[0] == drawn(0, 256)).all()" || failed "other numbers"
 must_run train --data packed-deep --model mlp --steps 60 --optimizer adam --run runs/deep
-run eval runs/deep
-expect_status 0; expect_out 'accuracy 100\.00 %'
+succeeds eval runs/deep
+expect_out 'accuracy 100\.00 %'
 
 check "train/, val/ and test/ become train/, validation/ and test/"
 python3 - <<'END'
@@ -80,32 +78,28 @@ for part, count in ("Training", 40), ("valid", 20), ("test", 10):
         os.makedirs(folder, exist_ok=True)
         png(f"{folder}/{seed:02}.png", drawn(seed + 7 * count, 1), 8)
 END
-run -n 2 pack --x flat --format images --size 10 --shards 2 --out packed-flat
-expect_status 0; expect_out 'test: 10 samples; x uint8 \[10, 10, 1\]'
+succeeds -n 2 pack --x flat --format images --size 10 --shards 2 --out packed-flat
+expect_out 'test: 10 samples; x uint8 \[10, 10, 1\]'
 for part in train validation test; do expect_file packed-flat/$part/manifest.json; done
-run pack --x flat --format images --size 10 --shards 2 --out packed-flat
-expect_error 1 'exists already'
-run pack --x flat --format images --size 10 --shards 2 --out packed-flat --force
-expect_status 0
+fails 1 'exists already' pack --x flat --format images --size 10 --shards 2 --out packed-flat
+succeeds pack --x flat --format images --size 10 --shards 2 --out packed-flat --force
 must_run train --data packed-flat --model mlp --steps 60 --optimizer adam --run runs/flat
-run pack --x flat --format images --validation 0.2 --out again
-expect_error 2 'flat is split already.*leave --validation out'; expect_no_file again
+fails 2 'flat is split already.*leave --validation out' pack --x flat --format images --validation 0.2 --out again; expect_no_file again
 mkdir flat/test/extra; cp flat/test/above/00.png flat/test/extra
-run pack --x flat --format images --out again
-expect_error 1 'flat/Training and flat/test have different classes \(above, below and above, below, extra\)'; expect_no_file again
+fails 1 'flat/Training and flat/test have different classes \(above, below and above, below, extra\)' pack --x flat --format images --out again
+expect_no_file again
 rm -r flat/test/extra
 
 check "a folder without classes is data for predict"
 mkdir loose; cp flat/test/above/00.png loose/b.png; cp flat/test/below/01.png loose/a.png
 mkdir loose/more; cp flat/test/below/03.png loose/more; echo text >loose/notes.txt
 for n in 1 2; do
-  run -n $n predict runs/flat --data loose --out loose-$n.h5 --csv loose-$n.csv
-  expect_status 0; expect_err 'left out: 1 file without an image \(loose/notes\.txt\)'
+  succeeds -n $n predict runs/flat --data loose --out loose-$n.h5 --csv loose-$n.csv
+  expect_err 'left out: 1 file without an image \(loose/notes\.txt\)'
 done
 expect_same loose-1.csv loose-2.csv
 [ "$(cut -d, -f1-3 loose-1.csv | paste -sd' ')" = "index,file,class 0,a.png,below 1,b.png,above 2,more/03.png,below" ] || failed "$(cat loose-1.csv)"
-run predict runs/flat --data packed-flat/test --out whole.h5
-expect_status 0
+succeeds predict runs/flat --data packed-flat/test --out whole.h5
 python3 - <<'END' || failed "a packed image and the file itself have other scores"
 import h5py, numpy as np
 loose, whole = h5py.File("loose-1.h5"), h5py.File("whole.h5")
@@ -114,13 +108,11 @@ assert list(loose["class"]) == [1, 0, 1], list(loose["class"])
 assert np.allclose(loose["scores"][:], whole["scores"][:][[5, 0, 6]], atol=1e-6)
 END
 check "images of another depth than those of the training"
-run predict runs/deep --data loose --out other.h5
-expect_error 1 'loose: its images are uint8, and the network was trained on uint16'; expect_no_file other.h5
+fails 1 'loose: its images are uint8, and the network was trained on uint16' predict runs/deep --data loose --out other.h5; expect_no_file other.h5
 check "a network that was not trained on images"
 pack_small numbers
 must_run train --data numbers --model linear --steps 2 --run runs/numbers
-run predict runs/numbers --data loose --out other.h5
-expect_error 1 'loose: holds images, and the network was trained on samples of float32 \[20\]'
+fails 1 'loose: holds images, and the network was trained on samples of float32 \[20\]' predict runs/numbers --data loose --out other.h5
 
 check "a small file that promises gigabytes"
 python3 - <<'END'

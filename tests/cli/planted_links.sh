@@ -16,8 +16,7 @@ check "checkpoints that are a link to another run's are not removed"
 rm -r runs/other/checkpoints
 ln -s ../victim/checkpoints runs/other/checkpoints
 for how in --force --resume; do
-  run "${options[@]}" --steps 8 --keep 1 --run runs/other "$how"
-  expect_error 1 'runs/other/checkpoints is a link'
+  fails 1 'runs/other/checkpoints is a link' "${options[@]}" --steps 8 --keep 1 --run runs/other "$how"
   unchanged
 done
 
@@ -26,8 +25,7 @@ for name in log.txt metrics.jsonl; do
   rm -rf runs/other
   must_run "${options[@]}" --steps 4 --run runs/other
   ln -sf ../victim/$name runs/other/$name
-  run "${options[@]}" --steps 8 --run runs/other --resume
-  expect_error 1 "runs/other/$name: it is a link"
+  fails 1 "runs/other/$name: it is a link" "${options[@]}" --steps 8 --run runs/other --resume
   unchanged
 done
 
@@ -35,8 +33,7 @@ check "a sweep's words do not go through a link"
 echo "--epochs 1 --hidden 4" >settings
 mkdir -p runs/sweep/sweep
 ln -s ../../victim/log.txt runs/sweep/sweep/setting-1.txt
-run sweep settings --data data --run runs/sweep
-expect_error 1 'setting-1.txt: it is a link'
+fails 1 'setting-1.txt: it is a link' sweep settings --data data --run runs/sweep
 unchanged
 
 check "pipes hold up nobody"

@@ -9,18 +9,16 @@ predict=(predict runs/a --batch 50)
 
 check "the same bytes at one, two and three ranks"
 for n in 1 2 3; do
-  run -n $n "${predict[@]}" --out of-$n.h5
-  expect_status 0; expect_silence
+  succeeds -n $n "${predict[@]}" --out of-$n.h5
+  expect_silence
   expect_out "600 predictions for .*data/validation, written to of-$n.h5"
   expect_no_file of-$n.h5.partial; expect_no_file of-$n.h5.partial.progress
 done
-run -n 3 "${predict[@]}" --out of-ring.h5 --transport ring
-expect_status 0
+succeeds -n 3 "${predict[@]}" --out of-ring.h5 --transport ring
 for n in 2 3 ring; do expect cmp of-1.h5 of-$n.h5; done
 
 check "what the file holds agrees with eval"
-run eval runs/a --json eval.json
-expect_status 0
+succeeds eval runs/a --json eval.json
 python3 - <<'END' || failed "the content of the file"
 import h5py, json, numpy
 with h5py.File("of-1.h5") as f:
@@ -39,8 +37,7 @@ with h5py.File("of-1.h5") as f:
 END
 
 check "as text"
-run -n 2 "${predict[@]}" --out csv.h5 --csv out.csv
-expect_status 0
+succeeds -n 2 "${predict[@]}" --out csv.h5 --csv out.csv
 python3 - <<'END' || failed "the text"
 import csv, h5py
 rows = list(csv.DictReader(open("out.csv")))
@@ -56,8 +53,7 @@ print("a,b,kind")
 for i in range(60): print("%d,%d,\"%s\"" % (i % 7 - 3 * (i % 2), i % 5, ["oak, red", "ash"][i % 2]))' >trees.csv
 must_run pack --x trees.csv --label-column kind --out trees
 must_run train trees --steps 5 --batch 20 --progress off --run runs/trees
-run predict runs/trees --data trees --out trees.h5 --csv named.csv
-expect_status 0
+succeeds predict runs/trees --data trees --out trees.h5 --csv named.csv
 python3 - <<'END' || failed "the names"
 import csv, h5py
 rows = list(csv.DictReader(open("named.csv")))
@@ -70,8 +66,7 @@ END
 check "data without labels"
 python3 -c 'import numpy; numpy.save("x.npy", numpy.random.default_rng(3).random((70, 20), numpy.float32))'
 must_run pack --format npy --x x.npy --out bare
-run -n 2 "${predict[@]}" --data bare --out bare.h5
-expect_status 0
+succeeds -n 2 "${predict[@]}" --data bare --out bare.h5
 python3 -c '
 import h5py
 with h5py.File("bare.h5") as f: assert "target" not in f and f["class"].shape == (70,) and f["scores"].shape == (70, 5)' ||
@@ -80,15 +75,13 @@ with h5py.File("bare.h5") as f: assert "target" not in f and f["class"].shape ==
 python3 -c '
 import h5py, numpy
 with h5py.File("bare-plain.hdf5", "w") as f: f["x"] = numpy.load("x.npy")'
-run -n 2 "${predict[@]}" --data bare-plain.hdf5 --out bare-plain.h5
-expect_status 0
+succeeds -n 2 "${predict[@]}" --data bare-plain.hdf5 --out bare-plain.h5
 python3 -c '
 import h5py
 with h5py.File("bare-plain.h5") as f, h5py.File("bare.h5") as g:
     assert "target" not in f and (f["scores"][:] == g["scores"][:]).all() and (f["class"][:] == g["class"][:]).all()' ||
   failed "files made by others are read as packed ones"
-run eval runs/a --data bare-plain.hdf5
-expect_error 1 "bare-plain.hdf5: has no dataset y; it holds x"
+fails 1 "bare-plain.hdf5: has no dataset y; it holds x" eval runs/a --data bare-plain.hdf5
 
 check "numbers to predict"
 python3 -c '
@@ -97,8 +90,7 @@ x = numpy.random.default_rng(3).random((90, 4), numpy.float32)
 numpy.save("rx.npy", x); numpy.save("ry.npy", x[:, :2] * 3 + 1)'
 must_run pack --format npy --x rx.npy --y ry.npy --out numbers
 must_run train --data numbers --optimizer sgd --validation numbers --hidden 8 --batch 10 --steps 20 --learning-rate 0.01 --progress off --run runs/numbers
-run -n 2 predict runs/numbers --out numbers.h5 --csv numbers.csv
-expect_status 0
+succeeds -n 2 predict runs/numbers --out numbers.h5 --csv numbers.csv
 python3 -c '
 import h5py, numpy
 with h5py.File("numbers.h5") as f:
@@ -108,37 +100,30 @@ with h5py.File("numbers.h5") as f:
   failed "the content of the file"
 
 check "a file that is there stays, unless it may be replaced"
-run -n 2 "${predict[@]}" --out of-1.h5
-expect_error 1 "of-1.h5 exists already: --force replaces it"
-run -n 2 "${predict[@]}" --out of-1.h5 --force
-expect_status 0; expect cmp of-1.h5 of-2.h5
+fails 1 "of-1.h5 exists already: --force replaces it" -n 2 "${predict[@]}" --out of-1.h5
+succeeds -n 2 "${predict[@]}" --out of-1.h5 --force
+expect cmp of-1.h5 of-2.h5
 check "a folder that is not there"
-run -n 2 "${predict[@]}" --out nowhere/p.h5
-expect_error 1 "cannot write nowhere/p.h5"
+fails 1 "cannot write nowhere/p.h5" -n 2 "${predict[@]}" --out nowhere/p.h5
 check "a text that is there stays, too, and is looked for before anything is computed"
 echo mine >mine.csv
-run -n 2 "${predict[@]}" --out new.h5 --csv mine.csv
-expect_error 1 "mine.csv exists already: --force replaces it, --csv FILE names another"
+fails 1 "mine.csv exists already: --force replaces it, --csv FILE names another" -n 2 "${predict[@]}" --out new.h5 --csv mine.csv
 expect_no_file new.h5; expect_no_file new.h5.partial; expect_no_file new.h5.partial.progress
 expect grep -qx mine mine.csv
-run "${predict[@]}" --out same.h5 --csv same.h5
-expect_error 2 "--csv and --out name the same file"
+fails 2 "--csv and --out name the same file" "${predict[@]}" --out same.h5 --csv same.h5
 check "no room for the text: the predictions are not lost"
-run "${predict[@]}" --out kept.h5 --csv nowhere/p.csv
-expect_error 1 "nowhere/"
+fails 1 "nowhere/" "${predict[@]}" --out kept.h5 --csv nowhere/p.csv
 expect_no_file kept.h5
-run -n 2 "${predict[@]}" --out kept.h5 --csv kept.csv
-expect_status 0; expect_out "going on behind the 600 samples"
+succeeds -n 2 "${predict[@]}" --out kept.h5 --csv kept.csv
+expect_out "going on behind the 600 samples"
 expect cmp kept.h5 of-1.h5; expect cmp kept.csv out.csv
 check "no --out"
-run predict runs/a
-expect_error 2 "--out is missing: name the file for the predictions"
+fails 2 "--out is missing: name the file for the predictions" predict runs/a
 
 check "a network that reads tokens, at any number of ranks"
 for i in $(seq 200); do echo "a line of text"; done >text.txt
 must_run pack --format text --x text.txt --out text
 must_run train --data text --model lstm --unroll 8 --hidden 8 --batch 4 --steps 2 --progress off --run runs/text
 for n in 1 2 3; do
-  run -n $n predict runs/text --data text --out text.h5
-  expect_error 2 "predict is for samples, and this network reads tokens"
+  fails 2 "predict is for samples, and this network reads tokens" -n $n predict runs/text --data text --out text.h5
 done

@@ -10,34 +10,32 @@ must_run train --data data --optimizer sgd --validation data/validation --hidden
 must_run pack --format synthetic --samples 16000 --features 20 --classes 5 --out large
 large=(predict runs/wide --data large --batch 1)
 check "a killed job goes on where it was, and the bytes are the same"
-run "${large[@]}" --out whole.h5
-expect_status 0
+succeeds "${large[@]}" --out whole.h5
 start -n 2 "${large[@]}" --out killed.h5
 wait_for 30 test -s killed.h5.partial.progress
 kill -9 $(ranks)
 finish 20
 expect_no_file killed.h5
-run -n 3 "${large[@]}" --out killed.h5
-expect_status 0; expect_out "going on behind the [0-9,]+ samples that an earlier job has left in killed.h5.partial"
+succeeds -n 3 "${large[@]}" --out killed.h5
+expect_out "going on behind the [0-9,]+ samples that an earlier job has left in killed.h5.partial"
 expect cmp killed.h5 whole.h5
 check "what another checkpoint has left is not gone on with"
 start -n 2 "${large[@]}" --out other.h5
 wait_for 30 test -s other.h5.partial.progress
 kill -9 $(ranks)
 finish 20
-run "${large[@]}" --checkpoint latest --average --out other.h5
-expect_error 2 "the run kept no average"
+fails 2 "the run kept no average" "${large[@]}" --checkpoint latest --average --out other.h5
 must_run train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 20 --steps 30 --progress off --run runs/b
-run predict runs/b --data large --batch 1 --out other.h5
-expect_status 0; expect_no_out "going on"
+succeeds predict runs/b --data large --batch 1 --out other.h5
+expect_no_out "going on"
 check "a damaged part is started over, and said so"
 start -n 2 "${large[@]}" --out damaged.h5
 wait_for 30 test -s damaged.h5.partial.progress
 kill -9 $(ranks)
 finish 20
 truncate -s 100 damaged.h5.partial
-run -n 2 "${large[@]}" --out damaged.h5
-expect_status 0; expect_no_out "going on"
+succeeds -n 2 "${large[@]}" --out damaged.h5
+expect_no_out "going on"
 expect_out "damaged.h5.partial, which an earlier job has left, is damaged: starting over"
 expect cmp damaged.h5 whole.h5
 check "two jobs into one file"

@@ -9,8 +9,8 @@ must_run "${train[@]}" --run runs/b --optimizer adam --learning-rate 0.01
 values() { python3 "$tree/tests/cli/page_values.py" "$@"; }
 
 check "a page of one run shows its records"
-run report runs/a --out a.html
-expect_status 0; expect_silence; expect_out '^a.html: 1 run$'
+succeeds report runs/a --out a.html
+expect_silence; expect_out '^a.html: 1 run$'
 expect values a.html runs/a
 sed 's/data-y="\([0-9]\)/data-y="9\1/' a.html >other.html
 ! values other.html runs/a 2>/dev/null || failed "the comparison sees no difference"
@@ -18,22 +18,21 @@ expect grep -q 'data: 600 samples in 3 files' a.html # the plan
 for words in 'launched with 1 rank' 'ended: done' 'hidden = 8'; do expect grep -q "$words" a.html; done
 
 check "several are compared and ranked, with what differs"
-run report runs --out both.html
-expect_status 0; expect_silence
+succeeds report runs --out both.html
+expect_silence
 expect_out '^1\. '; expect_out '--optimizer'; expect_no_out '--hidden'
 expect values both.html runs/a runs/b
 
 check "a run that goes on: the page knows its launches"
 must_run train --config runs/a/config.ini --epochs 3 --resume --progress off
-run report runs/a --out a.html
-expect_status 0
+succeeds report runs/a --out a.html
 expect values a.html runs/a
 expect grep -q 'launched with 1 rank, going on' a.html
 expect grep -q '<text[^>]*>restart</text>' a.html
 
 check "the same pictures as SVG"
-run plot runs/a runs/b --svg both.svg
-expect_status 0; expect_silence; expect_out '^both.svg: [0-9]+ pictures of 2 runs$'
+succeeds plot runs/a runs/b --svg both.svg
+expect_silence; expect_out '^both.svg: [0-9]+ pictures of 2 runs$'
 python3 - <<'PYTHON' || failed "the SVG"
 import xml.etree.ElementTree as tree
 words = [e.text for e in tree.parse("both.svg").iter("{http://www.w3.org/2000/svg}text")]
@@ -42,13 +41,12 @@ PYTHON
 expect grep -q 'prefers-color-scheme: dark' both.svg
 
 check "along epochs or time"
-run report runs/a --out epochs.html --along epoch
-expect_status 0; expect grep -q '<th scope="col">epoch</th>' epochs.html
-run report runs --out time.html --along time
-expect_status 0; expect grep -q '<th scope="col">time</th>' time.html
+succeeds report runs/a --out epochs.html --along epoch
+expect grep -q '<th scope="col">epoch</th>' epochs.html
+succeeds report runs --out time.html --along time
+expect grep -q '<th scope="col">time</th>' time.html
 ! grep -q '<th scope="col">step</th><th scope="col">loss' time.html || failed "a chart along steps"
-run plot runs/a --svg time.svg --along day
-expect_error 2 '--along'
+fails 2 '--along' plot runs/a --svg time.svg --along day
 
 check "on a telephone other pictures are shown, whose text is not shrunk"
 python3 - <<'PYTHON' || failed "the narrow pictures"
@@ -70,22 +68,18 @@ with h5py.File("numbers.h5", "w") as f:
 PYTHON
 must_run train --data numbers.h5 --validation 0.2 --hidden 8 --epochs 2 --progress off --run runs/numbers
 must_run train --data data/train --validation 0.2 --hidden 8 --batch 20 --epochs 2 --progress off --run runs/share
-run report runs --out groups.html
-expect_status 0
+succeeds report runs --out groups.html
 expect_out '^accuracy on data/test:$'; expect_out '^accuracy on 20 % of data/train:$'
 expect_out '^mean absolute error on 20 % of numbers.h5:$'
 [ "$(grep -c '^1\. ' out)" = 3 ] || failed "not three rankings"
 expect grep -q '3 groups: only runs with the same metric on the same data are compared' groups.html
 cp -r data/test moved
 must_run train --data data/train --validation moved --hidden 8 --batch 20 --epochs 2 --progress off --run runs/moved
-run report runs/a runs/moved --out moved.html
-expect_status 0; expect_out '^2\. '
+succeeds report runs/a runs/moved --out moved.html
+expect_out '^2\. '
 
 check "what is no run"
-run report data --out c.html
-expect_error 1 'data is no run folder: it holds no metrics.jsonl'
+fails 1 'data is no run folder: it holds no metrics.jsonl' report data --out c.html
 expect_no_file c.html
-run plot
-expect_error 2 '--run is missing'
-run report runs/a --out nowhere/c.html
-expect_error 1 'nowhere'
+fails 2 '--run is missing' plot
+fails 1 'nowhere' report runs/a --out nowhere/c.html

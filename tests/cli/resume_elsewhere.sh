@@ -10,8 +10,7 @@ must_run train --data data --optimizer sgd --hidden 16,8 --global-batch 30 --ste
 at_20=runs/a/checkpoints/step-0000000020.h5
 
 check "network, data and options are the checkpoint's"
-run -n 2 train --resume $at_20 --run runs/same
-expect_status 0
+succeeds -n 2 train --resume $at_20 --run runs/same
 expect_out "^a run from $at_20 \(step 20\): its data, network and options, but for what is given here$"
 expect_out '^continuing after step 20 \(epoch [0-9]+, sample [0-9]+\)$'
 expect_out '^done at step 40'
@@ -19,8 +18,7 @@ expect grep -q '^hidden = 16,8$' runs/same/config.ini
 expect grep -q "^run = .*runs/same$" runs/same/config.ini
 
 check "what is given wins, also where it contradicts"
-run train --resume $at_20 --run runs/other --learning-rate 0.05 --batch 10 --epochs 2
-expect_status 0
+succeeds train --resume $at_20 --run runs/other --learning-rate 0.05 --batch 10 --epochs 2
 expect_out 'options that differ now: .*epochs = 2, global-batch = 10, learning-rate = 0\.05'
 
 check "where the data have moved, the validation data are those beside them"
@@ -33,8 +31,8 @@ expect grep -q '^validation = .*/moved/test$' runs/moved/config.ini
 check "from another folder, with paths that are relative there"
 mkdir elsewhere
 cd elsewhere || exit 1
-run train --resume ../$at_20 --run here
-expect_status 0; expect_file here/checkpoints/step-0000000040.h5
+succeeds train --resume ../$at_20 --run here
+expect_file here/checkpoints/step-0000000040.h5
 mv out err ..
 cd .. || exit 1
 
@@ -42,33 +40,28 @@ check "a run travels with its data: to another folder, under another mount"
 mkdir -p there/runs
 cp -r runs/a there/runs/
 mv data there/
-run eval there/runs/a
-expect_status 0; expect_out "data/test is not there: .*/there/data/test has moved with the run, and is taken"
-run -n 2 train --resume --run there/runs/a --steps 41 --progress off
-expect_status 0; expect_out "^continuing after step 40"; expect_out "^done at step 41"
+succeeds eval there/runs/a
+expect_out "data/test is not there: .*/there/data/test has moved with the run, and is taken"
+succeeds -n 2 train --resume --run there/runs/a --steps 41 --progress off
+expect_out "^continuing after step 40"; expect_out "^done at step 41"
 mv there/data data
-run eval there/runs/a --data data/train
-expect_status 0; expect_no_out "has moved"
+succeeds eval there/runs/a --data data/train
+expect_no_out "has moved"
 
 check "it needs a folder of its own"
-run train --resume $at_20
-expect_error 2 '--resume FILE needs --run'
+fails 2 '--resume FILE needs --run' train --resume $at_20
 check "and a file that can be read"
-run -n 2 train --resume runs/none.h5 --run runs/never
-expect_error 2 'runs/none\.h5'; expect_no_file runs/never
+fails 2 'runs/none\.h5' -n 2 train --resume runs/none.h5 --run runs/never; expect_no_file runs/never
 head -c 3000 $at_20 >short.h5
-run train --resume short.h5 --run runs/never
-expect_error 2 'short\.h5'; expect_no_file runs/never
+fails 2 'short\.h5' train --resume short.h5 --run runs/never; expect_no_file runs/never
 
 check "another optimiser is refused unless its state may begin anew"
-run -n 2 train --resume $at_20 --run runs/adam --optimizer adam --learning-rate 0.001
-expect_error 1 'trained with --optimizer sgd, not adam: .*--resume FILE --new-optimizer-state'
-run train --run runs/a --resume --optimizer adam --new-optimizer-state
-expect_error 2 '--new-optimizer-state needs --resume FILE'
+fails 1 'trained with --optimizer sgd, not adam: .*--resume FILE --new-optimizer-state' \
+  -n 2 train --resume $at_20 --run runs/adam --optimizer adam --learning-rate 0.001
+fails 2 '--new-optimizer-state needs --resume FILE' train --run runs/a --resume --optimizer adam --new-optimizer-state
 
 check "Adam's first update is of the size of the learning rate, wherever the run is"
-run -n 2 train --resume $at_20 --run runs/adam --optimizer adam --learning-rate 0.001 --new-optimizer-state --steps 21
-expect_status 0
+succeeds -n 2 train --resume $at_20 --run runs/adam --optimizer adam --learning-rate 0.001 --new-optimizer-state --steps 21
 cat >moved.py <<'END'
 import h5py, numpy as np, sys
 a, b = (h5py.File(f, "r")["parameters"] for f in sys.argv[1:])
@@ -86,6 +79,5 @@ check "and 20 and 20 more steps of it are 40, bit by bit"
 new=(train --resume $at_20 --optimizer adam --learning-rate 0.001 --average-decay 0.9 --new-optimizer-state --keep 9)
 must_run "${new[@]}" --steps 60 --run runs/whole
 must_run "${new[@]}" --steps 40 --run runs/parts
-run train --run runs/parts --resume --steps 60
-expect_status 0
+succeeds train --run runs/parts --resume --steps 60
 expect_same_tensors runs/whole/checkpoints/step-0000000060.h5 runs/parts/checkpoints/step-0000000060.h5 24

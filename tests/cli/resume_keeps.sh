@@ -29,16 +29,16 @@ in_parts() {
   local n=$1 step=$2 last
   shift 2
   rm -rf runs/here
-  run -n "$n" train "$@" $quiet --run runs/here --resume
-  expect_status 0; expect_no_out 'continuing'
+  succeeds -n "$n" train "$@" $quiet --run runs/here --resume
+  expect_no_out 'continuing'
   last=$(newest_checkpoint runs/here)
   cp "$last" whole.h5
   metric runs/here validation loss >whole
   rm -rf runs/here
   run -n "$n" train "$@" $quiet --run runs/here --resume --stop-at "$step"
   expect_status 75
-  run -n "$n" train "$@" $quiet --run runs/here --resume
-  expect_status 0; expect_silence_but_ranks; expect_out "continuing after step $step \(epoch [0-9]+, sample [0-9]+\)$"
+  succeeds -n "$n" train "$@" $quiet --run runs/here --resume
+  expect_silence_but_ranks; expect_out "continuing after step $step \(epoch [0-9]+, sample [0-9]+\)$"
   cp runs/here/checkpoints/"$(basename "$last")" parts.h5
   same_state "$last"
   grep -v "^$step " whole >a; metric runs/here validation loss | grep -v "^$step " >b; expect_same a b
@@ -86,8 +86,7 @@ check "text"
 in_parts 2 8 --data text --model gpt --layers 1 --width 16 --heads 2 --context 12 --batch 8 --steps 20
 check "tokens in a file made by others, whose dataset nobody has named"
 in_parts 2 8 --data tokens.h5 --model gpt --layers 1 --width 16 --heads 2 --context 12 --batch 8 --steps 20
-run eval runs/here --data tokens.h5
-expect_status 0
+succeeds eval runs/here --data tokens.h5
 check "text, whose state goes on from batch to batch"
 in_parts 2 8 --data text --model lstm --layers 1 --hidden 8 --unroll 6 --batch 4 --epochs 2
 
@@ -103,8 +102,8 @@ for mode in quorum=2 async; do
   common=(--data house --agree $mode --epochs 6 --batch 10 --learning-rate 0.0005)
   run -n 3 train "${common[@]}" $quiet --run runs/here --stop-at 0.5
   expect_status 75
-  run -n 3 train "${common[@]}" $quiet --run runs/here --resume
-  expect_status 0; expect_out 'continuing after step [0-9]+ \(epoch [0-9]+, sample [0-9]+\)$'
+  succeeds -n 3 train "${common[@]}" $quiet --run runs/here --resume
+  expect_out 'continuing after step [0-9]+ \(epoch [0-9]+, sample [0-9]+\)$'
   expect grep -q '^normalize-targets = standard$' runs/here/config.ini
   metric runs/here validation loss | awk '$2 > 0.5 { exit 1 }' || failed "the loss leaps: $(metric runs/here validation loss | tr '\n' ' ')"
 done
@@ -115,8 +114,8 @@ must_run train "${reproducible[@]}" $quiet --run runs/here --checkpoint-every 50
 cp "$(newest_checkpoint runs/here)" whole.h5
 last=$(newest_checkpoint runs/here)
 find runs/here/checkpoints -name 'step-*' ! -name step-0000000050.h5 -delete
-run -n 3 train "${reproducible[@]}" $quiet --run runs/here --checkpoint-every 50 --resume
-expect_status 0; expect_out 'continuing after step 50'
+succeeds -n 3 train "${reproducible[@]}" $quiet --run runs/here --checkpoint-every 50 --resume
+expect_out 'continuing after step 50'
 expect cmp whole.h5 "$last"
 
 # The first global batch is for 2 ranks; a run of other ranks keeps its own, which the same command line derives from
@@ -148,11 +147,11 @@ for others in 1 4 "4 1" "1 3 2"; do
     run -n "$1" train "${counted[@]}" $quiet --run runs/others --resume --stop-at "$(($(newest_step runs/others) + 5))"
     expect_status 75; shift
   done
-  run -n "$1" train "${counted[@]}" $quiet --run runs/others --resume
-  expect_status 0; expect_out 'continuing after step [0-9]+ .*options that differ now: global-batch = [0-9]+$'
+  succeeds -n "$1" train "${counted[@]}" $quiet --run runs/others --resume
+  expect_out 'continuing after step [0-9]+ .*options that differ now: global-batch = [0-9]+$'
   python3 curve.py runs/two runs/others >said 2>&1 || failed "$(tail -n 1 said)"
-  run -n "$1" train "${counted[@]}" $quiet --run runs/others --resume
-  expect_status 0; expect_out 'nothing is left to do'
+  succeeds -n "$1" train "${counted[@]}" $quiet --run runs/others --resume
+  expect_out 'nothing is left to do'
 done
 
 # Tries every way to write the second command line.
@@ -201,23 +200,23 @@ done
 check "data that have moved, of which a share is for validation"
 must_stop train --data house/train --validation 0.25 --epochs 4 --stop-at 20 $quiet --run runs/share
 cp -r house/train moved
-run train --data moved --resume --run runs/share
-expect_status 0; expect_out '^validation at step'; expect_no_out 'normalize|epochs ='
+succeeds train --data moved --resume --run runs/share
+expect_out '^validation at step'; expect_no_out 'normalize|epochs ='
 
 check "what is given now wins, and is said"
 begin runs/r
-run train --data house --resume --run runs/r --normalize none --learning-rate 0.0001 --epochs 8 $quiet
-expect_status 0; expect_out 'options that differ now: epochs = 8, learning-rate = 0\.0001, normalize = affine\(1,0\)$'
+succeeds train --data house --resume --run runs/r --normalize none --learning-rate 0.0001 --epochs 8 $quiet
+expect_out 'options that differ now: epochs = 8, learning-rate = 0\.0001, normalize = affine\(1,0\)$'
 expect_out '^done at step 128 '
 check "what was given once stays"
 rm -rf runs/r
 must_stop train --data house --hidden 24 --optimizer momentum --learning-rate 0.01 --epochs 4 --stop-at 20 $quiet --run runs/r
-run train --data house --resume --run runs/r
-expect_status 0; expect_out 'continuing after step 20 \(epoch [0-9]+, sample [0-9]+\)$'
+succeeds train --data house --resume --run runs/r
+expect_out 'continuing after step 20 \(epoch [0-9]+, sample [0-9]+\)$'
 run info runs/r
 expect_out '24'
 check "a run that has no checkpoint yet is described anew"
 mkdir -p runs/new && printf 'data = house\nhidden = 8\nepochs = 3\n' >runs/new/config.ini
-run train --data house --resume --run runs/new --steps 5 $quiet
-expect_status 0; expect_out 'done at step 5 '
+succeeds train --data house --resume --run runs/new --steps 5 $quiet
+expect_out 'done at step 5 '
 ! grep -q '^hidden = 8$' runs/new/config.ini || failed "the network is that of the attempt before"

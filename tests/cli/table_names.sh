@@ -41,60 +41,58 @@ table = json.load(open("train/manifest.json"))["table"]
 assert [c["name"] for c in table["columns"]] == ["colour", "size", "age"] and table["labels"] == ["kind"], table
 assert table["columns"][0]["categories"] == ["blue", "green", "red"] and abs(table["columns"][2]["fill"] - 3) < 0.3, table
 END
-run info train
-expect_status 0; expect_out "columns  colour: blue, green, red"; expect_out "label    kind"
-run info "$(newest_checkpoint runs/a)"
-expect_status 0; expect_out "columns +colour: blue, green, red"
+succeeds info train
+expect_out "columns  colour: blue, green, red"; expect_out "label    kind"
+succeeds info "$(newest_checkpoint runs/a)"
+expect_out "columns +colour: blue, green, red"
 
 check "columns in another order, categories in another order, at any number of ranks"
 COLOURS="blue red green" python3 trees.py other.csv 2 age kind size colour
 must_run pack --x other.csv --label-column kind --out other
-run eval runs/a --data other --json one.json
-expect_status 0; good; expect_out "columns are matched by name: the 3 of other with the network's"; expect_silence
-run -n 2 eval runs/a --data other --json two.json
-expect_status 0; expect_same one.json two.json
+succeeds eval runs/a --data other --json one.json
+good; expect_out "columns are matched by name: the 3 of other with the network's"; expect_silence
+succeeds -n 2 eval runs/a --data other --json two.json
+expect_same one.json two.json
 check "a file with some of the categories"
 COLOURS="red blue" python3 trees.py some.csv 3 colour size age kind
 must_run pack --x some.csv --label-column kind --out some
-run eval runs/a --data some
-expect_status 0; good; expect_silence
+succeeds eval runs/a --data some
+good; expect_silence
 check "the data of the run need no word"
-run eval runs/a --data train
-expect_status 0; expect_no_out "matched"; expect_silence
+succeeds eval runs/a --data train
+expect_no_out "matched"; expect_silence
 check "a surplus column is said and left out, in the middle of the others"
 python3 trees.py surplus.csv 4 colour extra size age kind
 must_run pack --x surplus.csv --label-column kind --out surplus
-run eval runs/a --data surplus
-expect_status 0; good; expect_out "columns that the network does not know are left out: extra"
+succeeds eval runs/a --data surplus
+good; expect_out "columns that the network does not know are left out: extra"
 check "a missing column is an error that names it"
 python3 trees.py lacks.csv 5 colour size extra kind
 must_run pack --x lacks.csv --label-column kind --out lacks
 for n in 1 2; do
-  run -n $n eval runs/a --data lacks
-  expect_error 2 "lacks lacks a column that the network was trained on: age; it has colour, size, extra"
+  fails 2 "lacks lacks a column that the network was trained on: age; it has colour, size, extra" -n $n eval runs/a --data lacks
 done
-run predict runs/a --data lacks --out lacks.h5
-expect_error 2 "lacks a column"; expect_no_file lacks.h5
+fails 2 "lacks a column" predict runs/a --data lacks --out lacks.h5; expect_no_file lacks.h5
 check "a category that the network does not know is an error, or none of them by choice"
 COLOURS="red pink green blue" python3 trees.py pink.csv 6 colour size age kind
 must_run pack --x pink.csv --label-column kind --out pink
-run -n 2 eval runs/a --data pink
-expect_error 2 "its column colour has categories that the network does not know: pink; it knows blue, green, red: --unknown-categories none"
-run eval runs/a --data pink --unknown-categories none
-expect_status 0; expect_out "categories of colour that the network does not know count as none: pink"
+fails 2 "its column colour has categories that the network does not know: pink; it knows blue, green, red: --unknown-categories none" \
+  -n 2 eval runs/a --data pink
+succeeds eval runs/a --data pink --unknown-categories none
+expect_out "categories of colour that the network does not know count as none: pink"
 check "cells that are filled with another mean are refused, and the remedy helps"
 HOLES=1 python3 trees.py holes.csv 7 colour size age kind
 must_run pack --x holes.csv --label-column kind --missing mean --out holes
-run eval runs/a --data holes
-expect_error 2 "holes: 24 missing cells of its column size hold its own mean, [0-9.e-]+, and the network was trained with [0-9.e-]+ there"
+fails 2 "holes: 24 missing cells of its column size hold its own mean, [0-9.e-]+, and the network was trained with [0-9.e-]+ there" \
+  eval runs/a --data holes
 must_run pack --x holes.csv --columns-from runs/a --missing mean --out holes2
-run eval runs/a --data holes2
-expect_status 0; good; expect_silence
+succeeds eval runs/a --data holes2
+good; expect_silence
 check "labels 0.0, 1.0, 2.0 are the classes 0, 1, 2"
 KIND="{}.0" python3 trees.py float.csv 8 colour size age kind
 must_run pack --x float.csv --label-column kind --out float
-run eval runs/a --data float
-expect_status 0; good; expect_silence
+succeeds eval runs/a --data float
+good; expect_silence
 check "labels from 1 on are as many classes as there are, and said"
 python3 - <<'END'
 import csv
@@ -103,13 +101,12 @@ with open("from_one.csv", "w", newline="") as f:
     writer = csv.DictWriter(f, rows[0]); writer.writeheader()
     for row in rows: writer.writerow({**row, "kind": int(row["kind"]) + 1})
 END
-run pack --x from_one.csv --label-column kind --out from_one
-expect_status 0; expect_out "holds 3 different whole numbers, 1 to 3: 3 classes"; expect_out "^classes  3"
+succeeds pack --x from_one.csv --label-column kind --out from_one
+expect_out "holds 3 different whole numbers, 1 to 3: 3 classes"; expect_out "^classes  3"
 must_run "${train[@]}" --data from_one --run runs/from_one
 run eval runs/from_one --data from_one
 good
-run eval runs/from_one --data train
-expect_error 2 "does not know: 0; it knows 1, 2, 3"
+fails 2 "does not know: 0; it knows 1, 2, 3" eval runs/from_one --data train
 check "labels of arrays that begin at 1 are said"
 python3 -c '
 import h5py, numpy as np
@@ -117,10 +114,10 @@ r = np.random.default_rng(1)
 x, y = r.random((60, 4), np.float32), r.integers(1, 6, 60)
 np.save("one_x.npy", x), np.save("one_y.npy", y)
 with h5py.File("one.h5", "w") as f: f["x"], f["y"] = x, y'
-run pack --format npy --x one_x.npy --y one_y.npy --out one_npy
-expect_status 0; expect_out "^labels   begin at 1: the classes below have no samples"
-run train --data one.h5 --dry-run
-expect_status 0; expect_err "one.h5: labels begin at 1: the classes below have no samples"
+succeeds pack --format npy --x one_x.npy --y one_y.npy --out one_npy
+expect_out "^labels   begin at 1: the classes below have no samples"
+succeeds train --data one.h5 --dry-run
+expect_err "one.h5: labels begin at 1: the classes below have no samples"
 check "validation data are matched, too, also with holes in the classes"
 python3 - <<'END'
 import csv
@@ -129,11 +126,11 @@ with open("two.csv", "w", newline="") as f:
     writer = csv.DictWriter(f, rows[0]); writer.writeheader(); writer.writerows(rows)
 END
 must_run pack --x two.csv --label-column kind --out two
-run "${train[@]}" --data train --validation two --run runs/validated
-expect_status 0; expect_out "columns are matched by name: the 3 of two"; expect_out "classes are matched by name: the 2 of two"
+succeeds "${train[@]}" --data train --validation two --run runs/validated
+expect_out "columns are matched by name: the 3 of two"; expect_out "classes are matched by name: the 2 of two"
 [ "$(metric runs/validated validation accuracy | awk 'END { print ($2 > 0.85) }')" = 1 ] || failed "validation accuracy"
-run "${train[@]}" --data train --validation lacks --run runs/none
-expect_error 2 "lacks lacks a column that the network was trained on: age"; expect_no_file runs/none/config.ini
+fails 2 "lacks lacks a column that the network was trained on: age" "${train[@]}" --data train --validation lacks --run runs/none
+expect_no_file runs/none/config.ini
 check "a run that begins with the weights of another one has its columns and classes"
 python3 - <<'END'
 import csv
@@ -143,18 +140,18 @@ with open("words.csv", "w", newline="") as f:
     for row in rows: writer.writerow({**row, "kind": ["low", "medium", "high"][int(row["kind"])]})
 END
 head -n 1 words.csv | tr -d '\r' | grep -qx age,kind,size,colour || failed "another table"
-run -n 2 "${short[@]}" --data other --initialize-from runs/a --steps 1 --run runs/b
-expect_status 0; expect_out "columns are matched by name: the 3 of other"
-run eval runs/b --data train
-expect_status 0; good; expect_no_out "matched"
-run -n 2 "${short[@]}" --data other --initialize-from runs/a --steps 2 --resume --run runs/b
-expect_status 0; expect_out "continuing after step 1"
-run eval runs/b --data other
-expect_status 0; good; expect_out "matched by name"
-run "${short[@]}" --data lacks --initialize-from runs/a --steps 1 --run runs/none
-expect_error 2 "lacks lacks a column that the network was trained on: age"; expect_no_file runs/none/checkpoints
-run "${short[@]}" --data lacks --initialize-from runs/a --reinitialize 'dense_1/*' --steps 1 --run runs/new_columns
-expect_status 0; expect_err "lacks a column .*: the columns are taken as they are"
+succeeds -n 2 "${short[@]}" --data other --initialize-from runs/a --steps 1 --run runs/b
+expect_out "columns are matched by name: the 3 of other"
+succeeds eval runs/b --data train
+good; expect_no_out "matched"
+succeeds -n 2 "${short[@]}" --data other --initialize-from runs/a --steps 2 --resume --run runs/b
+expect_out "continuing after step 1"
+succeeds eval runs/b --data other
+good; expect_out "matched by name"
+fails 2 "lacks lacks a column that the network was trained on: age" "${short[@]}" --data lacks --initialize-from runs/a --steps 1 --run runs/none
+expect_no_file runs/none/checkpoints
+succeeds "${short[@]}" --data lacks --initialize-from runs/a --reinitialize 'dense_1/*' --steps 1 --run runs/new_columns
+expect_err "lacks a column .*: the columns are taken as they are"
 check "data of which only one side has names are taken in order, with a warning"
 python3 - <<'END'
 import json, os, shutil
@@ -163,20 +160,19 @@ manifest = json.load(open("nameless/manifest.json"))
 del manifest["table"], manifest["checksum"]
 json.dump(manifest, open("nameless/manifest.json", "w"))
 END
-run eval runs/a --data nameless
-expect_status 0; good; expect_err "nameless: its columns cannot be compared .* only the network knows their names \(colour, size, age\)"
+succeeds eval runs/a --data nameless
+good; expect_err "nameless: its columns cannot be compared .* only the network knows their names \(colour, size, age\)"
 must_run "${short[@]}" --data nameless --epochs 1 --run runs/nameless
-run eval runs/nameless --data train
-expect_status 0; expect_err "only the data know their names"
-run eval runs/nameless --data nameless
-expect_status 0; expect_silence
+succeeds eval runs/nameless --data train
+expect_err "only the data know their names"
+succeeds eval runs/nameless --data nameless
+expect_silence
 
 check "--columns-from: packed data, a run, a checkpoint; order, categories and classes are theirs"
 for source in train runs/a "$(newest_checkpoint runs/a)"; do
-  run pack --x other.csv --columns-from "$source" --out from --force
-  expect_status 0
-  run eval runs/a --data from
-  expect_status 0; good; expect_no_out "matched"; expect_silence
+  succeeds pack --x other.csv --columns-from "$source" --out from --force
+  succeeds eval runs/a --data from
+  good; expect_no_out "matched"; expect_silence
 done
 python3 - <<'END' || failed "the manifests differ"
 import json
@@ -185,35 +181,31 @@ assert a["table"]["columns"] == b["table"]["columns"] and a["classes"] == b["cla
 END
 check "--columns-from without labels, and with a surplus column"
 python3 trees.py bare.csv 9 id size extra age colour
-run pack --x bare.csv --columns-from runs/a --id-column id --out bare
-expect_status 0; expect_out "without labels: there is no column kind"; expect_out "not used, .*: extra"
-run predict runs/a --data bare --out bare.h5 --csv bare.csv.out
-expect_status 0
+succeeds pack --x bare.csv --columns-from runs/a --id-column id --out bare
+expect_out "without labels: there is no column kind"; expect_out "not used, .*: extra"
+succeeds predict runs/a --data bare --out bare.h5 --csv bare.csv.out
 head -n 2 bare.csv.out | tr -d '\r' | grep -Eq '^index,id,class,score_0' || failed "$(head -n 1 bare.csv.out)"
 sed -n 3p bare.csv.out | grep -q '^1,t001,' || failed "$(sed -n 3p bare.csv.out)"
 python3 -c '
 import h5py
 with h5py.File("bare.h5") as f: assert bytes(f["id"][5]).rstrip(b"\0") == b"t005" and f.attrs["id_column"] == b"id", f["id"][5]' || failed "/id"
 check "--columns-from: what does not fit is an error that names it"
-run pack --x lacks.csv --columns-from train --out no
-expect_error 1 "lacks.csv: lacks a column, which train has: age; it has colour, size, extra, kind"; expect_no_file no
-run pack --x pink.csv --columns-from train --out no
-expect_error 1 "pink.csv:3: column 0 \(colour\) holds \"pink\", a category that is not known; known are blue, green, red"
-run pack --x pink.csv --columns-from train --unknown-categories none --out pink2
-expect_status 0; expect_out "60 cells with categories that train does not know get none"
+fails 1 "lacks.csv: lacks a column, which train has: age; it has colour, size, extra, kind" pack --x lacks.csv --columns-from train --out no
+expect_no_file no
+fails 1 "pink.csv:3: column 0 \(colour\) holds \"pink\", a category that is not known; known are blue, green, red" \
+  pack --x pink.csv --columns-from train --out no
+succeeds pack --x pink.csv --columns-from train --unknown-categories none --out pink2
+expect_out "60 cells with categories that train does not know get none"
 sed '5s/[0-9]\r$/7/' train.csv >seven.csv
-run pack --x seven.csv --columns-from train --out no
-expect_error 1 "seven.csv:5: column 3 \(kind\) holds \"7\", a class that train does not know; it knows 0, 1, 2"
-run pack --x train.csv --columns-from nameless --out no
-expect_error 1 "nameless: knows no names of columns"
-run pack --x train.csv --columns-from nowhere --out no
-expect_error 1 "nowhere"
-run pack --x train.csv --columns-from train --regression --label-column kind --out no
-expect_error 2 "--columns-from"
+fails 1 "seven.csv:5: column 3 \(kind\) holds \"7\", a class that train does not know; it knows 0, 1, 2" \
+  pack --x seven.csv --columns-from train --out no
+fails 1 "nameless: knows no names of columns" pack --x train.csv --columns-from nameless --out no
+fails 1 "nowhere" pack --x train.csv --columns-from nowhere --out no
+fails 2 "--columns-from" pack --x train.csv --columns-from train --regression --label-column kind --out no
 check "--columns-from writes the same bytes on two ranks and split"
 run pack --x other.csv --columns-from train --shards 2 --validation 0.25 --out alone
-run -n 2 pack --x other.csv --columns-from train --shards 2 --validation 0.25 --out together
-expect_status 0; expect diff -r alone together
+succeeds -n 2 pack --x other.csv --columns-from train --shards 2 --validation 0.25 --out together
+expect diff -r alone together
 
 check "several targets in another order, in reports and predictions by their names"
 python3 trees.py targets.csv 10 size age price rent
@@ -221,17 +213,16 @@ python3 trees.py swapped.csv 10 rent age id price size
 must_run pack --x targets.csv --label-column price,rent --regression --out targets
 must_run pack --x swapped.csv --label-column rent,price --regression --id-column id --out swapped
 must_run "${train[@]}" --data targets --run runs/targets
-run eval runs/targets --data targets --report --json targets.json
-expect_status 0; expect_out "^price +240"; expect_out "^rent +240"
-run eval runs/targets --data swapped --report --json swapped.json
-expect_status 0; expect_out "targets of swapped are matched by name"
+succeeds eval runs/targets --data targets --report --json targets.json
+expect_out "^price +240"; expect_out "^rent +240"
+succeeds eval runs/targets --data swapped --report --json swapped.json
+expect_out "targets of swapped are matched by name"
 python3 - <<'END' || failed "the two reports differ"
 import json
 a, b = ([{k: v for k, v in json.loads(line).items() if k not in ("data", "checkpoint")} for line in open(f)] for f in ("targets.json", "swapped.json"))
 assert a == b and a[1]["name"] == "price" and a[1]["r_squared"] > 0.8, (a, b)
 END
-run predict runs/targets --data swapped --out swapped.h5 --csv swapped.out
-expect_status 0
+succeeds predict runs/targets --data swapped --out swapped.h5 --csv swapped.out
 [ "$(head -n 1 swapped.out)" = "index,id,target_price,target_rent,predicted_price,predicted_rent" ] || failed "$(head -n 1 swapped.out)"
 check "a network that learns other targets"
 run eval runs/a --data targets
@@ -241,8 +232,7 @@ must_run pack --x rent.csv --label-column rent --regression --out rent
 python3 trees.py price.csv 10 size age price
 must_run pack --x price.csv --label-column price --regression --out price
 must_run "${short[@]}" --data price --epochs 2 --run runs/price
-run eval runs/price --data rent
-expect_error 2 "rent lacks a column that the network predicts: price; its targets are rent"
+fails 2 "rent lacks a column that the network predicts: price; its targets are rent" eval runs/price --data rent
 
 check "formulas in cells are defused"
 python3 - <<'END'
@@ -254,8 +244,7 @@ with open("evil.csv", "w", newline="") as f:
 END
 must_run pack --x evil.csv --id-column 0 --label-column kind --out evil
 must_run train --data evil --steps 3 --progress off --run runs/evil
-run predict runs/evil --data evil --out evil.h5 --csv evil.out
-expect_status 0
+succeeds predict runs/evil --data evil --out evil.h5 --csv evil.out
 python3 - <<'END' || failed "a formula is left: $(head -n 4 evil.out)"
 import csv
 rows = list(csv.reader(open("evil.out")))
@@ -271,28 +260,25 @@ END
 
 check "headers that name nothing"
 python3 trees.py unnamed.csv 11 "" size kind
-run pack --x unnamed.csv --label-column kind --out no
-expect_error 1 "unnamed.csv: column 0 has no name; pandas writes its index so: leave it out with --ignore-columns 0"
-run pack --x unnamed.csv --label-column kind --ignore-columns 0 --out unnamed
-expect_status 0
+fails 1 "unnamed.csv: column 0 has no name; pandas writes its index so: leave it out with --ignore-columns 0" \
+  pack --x unnamed.csv --label-column kind --out no
+succeeds pack --x unnamed.csv --label-column kind --ignore-columns 0 --out unnamed
 sed '1s/age/size/' train.csv >twice.csv
-run pack --x twice.csv --label-column kind --out no
-expect_error 1 "twice.csv: columns 1 and 2 are both called size"
+fails 1 "twice.csv: columns 1 and 2 are both called size" pack --x twice.csv --label-column kind --out no
 sed 1d train.csv | cut -d, -f2-4 >headless.csv
-run pack --x headless.csv --label-column -1 --out no
-expect_error 1 "headless.csv: its first line, which names the columns, holds numbers .*--no-header takes it for data"
-run pack --x headless.csv --label-column -1 --no-header --out headless
-expect_status 0; expect_out "240 samples"
+fails 1 "headless.csv: its first line, which names the columns, holds numbers .*--no-header takes it for data" \
+  pack --x headless.csv --label-column -1 --out no
+succeeds pack --x headless.csv --label-column -1 --no-header --out headless
+expect_out "240 samples"
 check "numbers in other spellings are asked for, never categories"
 while IFS='|' read -r cells words options; do
   printf 'a;y\n%s;0\n%s;1\n' "${cells% *}" "${cells#* }" >odd.csv
-  run pack --x odd.csv --separator ';' --label-column y --out no
-  expect_error 1 "odd.csv:2: column 0 \(a\) holds .*$words"
+  fails 1 "odd.csv:2: column 0 \(a\) holds .*$words" pack --x odd.csv --separator ';' --label-column y --out no
   expect_no_file no
   [ -n "$options" ] || continue
   # shellcheck disable=SC2086  # words
-  run pack --x odd.csv --separator ';' --label-column y $options --out odd --force
-  expect_status 0; expect_out "x float32 \[1\]"
+  succeeds pack --x odd.csv --separator ';' --label-column y $options --out odd --force
+  expect_out "x float32 \[1\]"
 done <<'END'
 1,5 2,5|--decimal ,|--decimal ,
 1,234 5,678|--thousands ,|--thousands ,
@@ -303,19 +289,18 @@ $5 $6|an amount of money|
 5kg 6kg|numbers with "kg" behind each|
 END
 printf 'a;b;y\n1;2;0\n3;4;1\n' >semicolons.csv
-run pack --x semicolons.csv --label-column y --out no
-expect_error 1 'semicolons.csv: has a single column. Its cells look separated by ;: --separator ";"'
+fails 1 'semicolons.csv: has a single column. Its cells look separated by ;: --separator ";"' pack --x semicolons.csv --label-column y --out no
 printf 'a, b,y\n1, "2.5",0\n3, "4.5",1\n' >blanks.csv
-run pack --x blanks.csv --label-column y --out blanks
-expect_status 0; expect_out "x float32 \[2\]"; expect_no_out "different texts"
+succeeds pack --x blanks.csv --label-column y --out blanks
+expect_out "x float32 \[2\]"; expect_no_out "different texts"
 
 check "info says what pack would make of a table"
-run info holes.csv
-expect_status 0; expect_out "holes.csv: a table of 240 lines and 4 columns, separated by commas, with a header"
+succeeds info holes.csv
+expect_out "holes.csv: a table of 240 lines and 4 columns, separated by commas, with a header"
 expect_out "0  colour +3 categories: blue, green, red"; expect_out "1  size +numbers, .*; 24 missing"; expect_out "24 cells are missing: --missing"
 expect_out "lockstep pack --x holes.csv --label-column COLUMN --missing mean --out FOLDER"
 printf 'a;b;y\n1,5;2,5;0\n3,5;4,5;1\n' >german.csv
-run info german.csv
-expect_status 0; expect_out 'pack --x german.csv --separator ";" --decimal ,'; expect_silence
-run info unnamed.csv
-expect_status 0; expect_err "column 0 has no name"
+succeeds info german.csv
+expect_out 'pack --x german.csv --separator ";" --decimal ,'; expect_silence
+succeeds info unnamed.csv
+expect_err "column 0 has no name"

@@ -29,10 +29,9 @@ expect_no_out "validation at step $step:"
 
 check "the validation that was due there is made when the run goes on"
 goal=$((step + 5))
-run -n 3 "${options[@]}" --steps $goal --run runs/$run --resume
-expect_status 0; expect_out "validation at step $step:"
-run -n 3 "${options[@]}" --steps $goal --run runs/whole
-expect_status 0
+succeeds -n 3 "${options[@]}" --steps $goal --run runs/$run --resume
+expect_out "validation at step $step:"
+succeeds -n 3 "${options[@]}" --steps $goal --run runs/whole
 metric runs/$run validation loss >stopped.txt
 metric runs/whole validation loss >whole.txt
 expect_same stopped.txt whole.txt
@@ -42,8 +41,8 @@ expect_file whole.txt
 expect_same stopped.txt whole.txt
 
 check "it is not made twice"
-run -n 3 "${options[@]}" --steps $((goal + 1)) --run runs/$run --resume
-expect_status 0; expect_no_out "validation at step $goal:"
+succeeds -n 3 "${options[@]}" --steps $((goal + 1)) --run runs/$run --resume
+expect_no_out "validation at step $goal:"
 
 check "the limit belongs to one launch: neither the run's configuration nor its checkpoints have it"
 expect grep -q 'time-limit = auto' runs/$run/config.ini
@@ -57,8 +56,8 @@ expect_out 'Slurm job 17, restart 3: it may take 0:[01][0-9] \(SLURM_JOB_END_TIM
 expect grep -q 'Slurm job 17, restart 3' runs/$run/log.txt
 
 check "--time-limit none takes no notice of it"
-run "${options[@]}" --steps 20 --run runs/none --time-limit none
-expect_status 0; expect_out 'done at step 20'
+succeeds "${options[@]}" --steps 20 --run runs/none --time-limit none
+expect_out 'done at step 20'
 
 check "a job without time makes one step, and leaves it"
 run "${endless[@]}" --run runs/none-left --time-limit 0.001
@@ -77,8 +76,7 @@ unset SLURM_JOB_ID SLURM_RESTART_COUNT
 
 check "a time that is none"
 for time in 5m 0 1:75 yesterday; do
-  run "${options[@]}" --time-limit $time
-  expect_error 2 "--time-limit.*$time"
+  fails 2 "--time-limit.*$time" "${options[@]}" --time-limit $time
 done
 
 check "several processes that each think they are alone write nothing"

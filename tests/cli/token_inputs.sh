@@ -47,39 +47,34 @@ loss_of() { metric "$1" validation loss | tail -n 1 | awk '{ print $2 }'; }
 learns() { loss_of "$1" | awk -v most="$2" '{ exit !($1 < most) }' || failed "a loss of $(loss_of "$1")"; }
 
 check "tokens beside numbers are learnt, packed or not, in fp32 and in bf16"
-run train packed --validation packed-test --model beside.yaml --epochs 8 "${common[@]}" --run runs/packed
-expect_status 0; expect_silence; learns runs/packed 0.05
-run train train.h5 --validation test.h5 --x ids,table --y y --model beside.yaml --epochs 8 "${common[@]}" --run runs/files
-expect_status 0; expect_silence
+succeeds train packed --validation packed-test --model beside.yaml --epochs 8 "${common[@]}" --run runs/packed
+expect_silence; learns runs/packed 0.05
+succeeds train train.h5 --validation test.h5 --x ids,table --y y --model beside.yaml --epochs 8 "${common[@]}" --run runs/files
+expect_silence
 expect_same <(metric runs/packed validation loss) <(metric runs/files validation loss)
-run train packed --validation packed-test --model beside.yaml --epochs 8 --precision bf16 --bf16-unit emulated-avx512 "${common[@]}" --run runs/bf16
-expect_status 0; learns runs/bf16 0.08
+succeeds train packed --validation packed-test --model beside.yaml --epochs 8 --precision bf16 --bf16-unit emulated-avx512 "${common[@]}" --run runs/bf16
+learns runs/bf16 0.08
 
 check "all numbers of ranks give one run, and a resumed one is the same"
 for n in 1 3; do
-  run -n $n train packed --validation packed-test --model beside.yaml --epochs 2 --global-batch 64 --reproducible "${common[@]}" --run runs/on$n
-  expect_status 0
+  succeeds -n $n train packed --validation packed-test --model beside.yaml --epochs 2 --global-batch 64 --reproducible "${common[@]}" --run runs/on$n
 done
 expect_same <(metric runs/on1 train loss) <(metric runs/on3 train loss)
-run -n 2 train packed --validation packed-test --model beside.yaml --epochs 1 --global-batch 64 --reproducible "${common[@]}" --run runs/half
-expect_status 0
-run -n 2 train --resume --run runs/half --epochs 2
-expect_status 0
+succeeds -n 2 train packed --validation packed-test --model beside.yaml --epochs 1 --global-batch 64 --reproducible "${common[@]}" --run runs/half
+succeeds -n 2 train --resume --run runs/half --epochs 2
 expect_same <(metric runs/on1 validation loss | tail -n 1) <(metric runs/half validation loss | tail -n 1)
 
 check "eval, predict and export know the tokens"
-run -n 2 eval runs/packed
-expect_status 0
-run predict runs/packed --data test.h5 --out p.h5 --csv p.csv
-expect_status 0; expect_silence
+succeeds -n 2 eval runs/packed
+succeeds predict runs/packed --data test.h5 --out p.h5 --csv p.csv
+expect_silence
 python3 - <<'END' >out 2>err || failed "predictions are others"
 import h5py, numpy as np
 with h5py.File("test.h5") as f, h5py.File("p.h5") as p:
     error = ((p["scores"][:, 0] - f["y"][:]) ** 2).mean()
 assert error < 0.2, error
 END
-run export runs/packed --format onnx --out beside.onnx
-expect_status 0
+succeeds export runs/packed --format onnx --out beside.onnx
 if peer=$(peer_python onnxruntime h5py numpy); then
   "$peer" - <<'END' >out 2>err || failed "onnxruntime computes something else"
 import h5py, numpy, onnxruntime
@@ -90,25 +85,21 @@ with h5py.File("test.h5") as f, h5py.File("p.h5") as p:
     assert abs(got - p["scores"][:]).max() < 1e-4
 END
 fi
-run info beside.yaml --outputs 1
-expect_error 2 "the input ids takes an extent from the data"
+fails 2 "the input ids takes an extent from the data" info beside.yaml --outputs 1
 sed 's/ids: .any./ids: [6]/; s/table: .any./table: [3]/' beside.yaml >fixed.yaml
-run bench step --model fixed.yaml --regression --outputs 1 --batch 8 --repeat 1
-expect_status 0
+succeeds bench step --model fixed.yaml --regression --outputs 1 --batch 8 --repeat 1
 
 check "tokens alone, with positions, and as labels"
-run train train.h5 --validation test.h5 --x ids --y label --model alone.yaml --epochs 6 "${common[@]}" --run runs/alone
-expect_status 0; expect_silence
+succeeds train train.h5 --validation test.h5 --x ids --y label --model alone.yaml --epochs 6 "${common[@]}" --run runs/alone
+expect_silence
 metric runs/alone validation accuracy | tail -n 1 | awk '{ exit !($2 > 0.95) }' || failed "$(metric runs/alone validation accuracy)"
 run train train.npz --validation test.npz --x ids --y label --model alone.yaml --epochs 1 "${common[@]}" --run runs/npz
 [ "$status" = 0 ] || { must_run pack --x train.npz --x-name ids --y-name label --out npz
   must_run train npz --model alone.yaml --epochs 1 "${common[@]}" --run runs/npz; }
-run export runs/alone --format onnx --out alone.onnx
-expect_status 0
+succeeds export runs/alone --format onnx --out alone.onnx
 
 check "attention and recurrent layers read embedded inputs"
-run -n 2 train packed --validation packed-test --model steps.yaml --steps 30 --optimizer adam "${common[@]}" --run runs/steps
-expect_status 0
+succeeds -n 2 train packed --validation packed-test --model steps.yaml --steps 30 --optimizer adam "${common[@]}" --run runs/steps
 
 check "numbers that are no tokens: one sentence, on all ranks"
 for n in 1 3; do
@@ -118,21 +109,17 @@ for n in 1 3; do
       below) words="ids holds -1, and its embedding has the tokens 0 to 999: give padding and unknown words tokens of their own" ;;
       half) words="ids holds 400.5, and its embedding has the tokens 0 to 999: tokens are whole numbers" ;;
     esac
-    run -n $n train $data.h5 --x ids,table --y y --model beside.yaml --steps 30 "${common[@]}" --run runs/no-$data$n
-    expect_error 1 "$data.h5: $words"
-    run -n $n predict runs/packed --data $data.h5 --out no.h5
-    expect_error 1 "$data.h5: $words"
+    fails 1 "$data.h5: $words" -n $n train $data.h5 --x ids,table --y y --model beside.yaml --steps 30 "${common[@]}" --run runs/no-$data$n
+    fails 1 "$data.h5: $words" -n $n predict runs/packed --data $data.h5 --out no.h5
     [ $n = 3 ] || must_run pack --x $data.h5 --x-name ids,table --y-name y --out packed-$data
     run -n $n eval runs/packed --data packed-$data
     [ $data = half ] && expect_error 1 "packed-$data: $words" || expect_error 2 "packed-$data: $words"
   done
-  run -n $n train packed --validation packed-large --model beside.yaml "${common[@]}" --run runs/no
-  expect_error 2 "packed-large: ids holds 1003"
+  fails 2 "packed-large: ids holds 1003" -n $n train packed --validation packed-large --model beside.yaml "${common[@]}" --run runs/no
 done
-run train train.h5 --x ids --y label --model alone.yaml --normalize standard "${common[@]}" --run runs/no
-expect_error 2 "--normalize"
-run train train.h5 --x ids --y label --model alone.yaml --normalize per-feature "${common[@]}" --run runs/no
-expect_error 2 "--normalize scales numbers, and the network reads tokens: leave it out"
+fails 2 "--normalize" train train.h5 --x ids --y label --model alone.yaml --normalize standard "${common[@]}" --run runs/no
+fails 2 "--normalize scales numbers, and the network reads tokens: leave it out" \
+  train train.h5 --x ids --y label --model alone.yaml --normalize per-feature "${common[@]}" --run runs/no
 
 check "the preflight finds them, too, before a job is wasted"
 for n in 1 2; do
@@ -141,8 +128,8 @@ for n in 1 2; do
     [ "$status" = 1 ] || failed "status $status"
     expect_out "training refuses the data: $data.h5: ids holds"
   done
-  run -n $n check train.h5 --x ids,table --y y --model beside.yaml --seconds 0.1
-  expect_status 0; expect_out "; 4,000 samples read"
+  succeeds -n $n check train.h5 --x ids,table --y y --model beside.yaml --seconds 0.1
+  expect_out "; 4,000 samples read"
 done
 
 check "ids are not filled with means"
@@ -155,21 +142,19 @@ with h5py.File("test.h5") as f, h5py.File("holes.h5", "w") as g:
     g["table"][5, 0] = -9
     g["table"].attrs["_FillValue"] = np.float32(-9)
 END
-run pack --x holes.h5 --x-name ids,table --y-name y --missing mean --out no
-expect_error 1 "holes.h5: ids holds whole numbers, which may be ids: a mean would mean nothing"
-run pack --x holes.h5 --x-name ids,table --y-name y --missing drop --out dropped
-expect_status 0; expect_out "2 of 400 samples miss a number and are left out"
+fails 1 "holes.h5: ids holds whole numbers, which may be ids: a mean would mean nothing" \
+  pack --x holes.h5 --x-name ids,table --y-name y --missing mean --out no
+succeeds pack --x holes.h5 --x-name ids,table --y-name y --missing drop --out dropped
+expect_out "2 of 400 samples miss a number and are left out"
 
 check "an embedding reads an input"
 network not 'inputs: {ids: [any], table: [any]}' 'network:' '- dense: {units: 4, from: table}' '- embedding: {vocabulary: 9, width: 2}' \
   '- flatten: {name: text}' '- concatenate: {from: [text, ids]}' '- dense: 1'
-run train packed --model not.yaml "${common[@]}" --run runs/no
-expect_error 2 "embedding_1 reads numbers, and embedding reads tokens: from: names an input of whole numbers"
+fails 2 "embedding_1 reads numbers, and embedding reads tokens: from: names an input of whole numbers" \
+  train packed --model not.yaml "${common[@]}" --run runs/no
 network big 'inputs: {ids: [any], table: [any]}' 'network:' '- embedding: {vocabulary: 20000000, width: 2, from: ids}' \
   '- flatten: {name: text}' '- concatenate: {from: [text, table]}' '- dense: 1'
-run train packed --model big.yaml "${common[@]}" --run runs/no
-expect_error 2 "has a vocabulary of 20000000; tokens among numbers have at most 16777216"
+fails 2 "has a vocabulary of 20000000; tokens among numbers have at most 16777216" train packed --model big.yaml "${common[@]}" --run runs/no
 network tokens 'inputs: {ids: [any], table: [any]}' 'network:' '- tokens: {first: 0, count: 2, vocabulary: 3, from: ids}' \
   '- concatenate: {from: [ids, table]}' '- dense: 1'
-run train packed --model tokens.yaml "${common[@]}" --run runs/no
-expect_error 2 "tokens is no layer"
+fails 2 "tokens is no layer" train packed --model tokens.yaml "${common[@]}" --run runs/no

@@ -7,80 +7,64 @@ for i in $(seq 60); do echo "The quick brown fox $i jumps over the lazy dog; it'
 printf 'another text, which says that the dog is lazy<|endoftext|>the fox\n' >more.txt
 
 check "a vocabulary is learnt, the same each time"
-run tokenizer train --vocabulary 304 --out one corpus.txt more.txt
-expect_status 0; expect_out '304 tokens: 256 bytes, 47 merges'; expect_file one/vocab.json; expect_file one/merges.txt
+succeeds tokenizer train --vocabulary 304 --out one corpus.txt more.txt
+expect_out '304 tokens: 256 bytes, 47 merges'; expect_file one/vocab.json; expect_file one/merges.txt
 run tokenizer train --vocabulary 304 --out two corpus.txt more.txt
 expect_same one/vocab.json two/vocab.json; expect_same one/merges.txt two/merges.txt
 expect python3 -c 'import json; v = json.load(open("one/vocab.json")); assert sorted(v.values()) == list(range(304)) and v["<|endoftext|>"] == 303'
 check "what is there is replaced only on demand"
-run tokenizer train --vocabulary 300 --out one corpus.txt
-expect_error 2 'one/vocab.json exists; --force'
-run tokenizer train --vocabulary 290 --out two --force corpus.txt
-expect_status 0
+fails 2 'one/vocab.json exists; --force' tokenizer train --vocabulary 300 --out one corpus.txt
+succeeds tokenizer train --vocabulary 290 --out two --force corpus.txt
 check "more tokens than the text has pairs"
-run tokenizer train --vocabulary 5000 --out small more.txt
-expect_status 0; expect_err 'warning: 5,000 tokens were asked for'
+succeeds tokenizer train --vocabulary 5000 --out small more.txt
+expect_err 'warning: 5,000 tokens were asked for'
 check "options that make no sense"
-run tokenizer train --out x corpus.txt
-expect_error 2 'vocabulary is missing or too small'
-run tokenizer train --vocabulary 300 --out x
-expect_error 2 '--text is missing'
-run tokenizer train --vocabulary 300 --out x nowhere.txt
-expect_error 1 'nowhere\.txt'
-run pack --x corpus.txt --tokenizer bpe --out x
-expect_error 2 '--tokenizer-files is missing'
-run pack --x corpus.txt --tokenizer word --tokenizer-files one --out x
-expect_error 2 '--tokenizer-files has an effect only with --tokenizer bpe'
+fails 2 'vocabulary is missing or too small' tokenizer train --out x corpus.txt
+fails 2 '--text is missing' tokenizer train --vocabulary 300 --out x
+fails 1 'nowhere\.txt' tokenizer train --vocabulary 300 --out x nowhere.txt
+fails 2 '--tokenizer-files is missing' pack --x corpus.txt --tokenizer bpe --out x
+fails 2 '--tokenizer-files has an effect only with --tokenizer bpe' pack --x corpus.txt --tokenizer word --tokenizer-files one --out x
 
 check "a corpus carries its tokenizer"
-run pack --x corpus.txt,more.txt --tokenizer bpe --tokenizer-files one --out text --validation 0.1
-expect_status 0; expect_out 'tokens \(bpe\); vocabulary of 304'
+succeeds pack --x corpus.txt,more.txt --tokenizer bpe --tokenizer-files one --out text --validation 0.1
+expect_out 'tokens \(bpe\); vocabulary of 304'
 mv one elsewhere
-run info text/train
-expect_status 0; expect_out 'vocabulary  304 of kind bpe, 2 bytes stored per token'; expect_out 'begins      The quick brown fox 1 '
-run pack --x more.txt --vocabulary-from text --out again
-expect_status 0; expect_out 'vocabulary of 304'
+succeeds info text/train
+expect_out 'vocabulary  304 of kind bpe, 2 bytes stored per token'; expect_out 'begins      The quick brown fox 1 '
+succeeds pack --x more.txt --vocabulary-from text --out again
+expect_out 'vocabulary of 304'
 check "a corpus of another tokenizer is no validation of this one"
 run pack --x corpus.txt --tokenizer bpe --tokenizer-files two --out other
-run train --data text/train --validation other --model gpt --context 8 --layers 1 --heads 2 --width 16 --steps 1 --run no
-expect_error 2 'another vocabulary'
+fails 2 'another vocabulary' train --data text/train --validation other --model gpt --context 8 --layers 1 --heads 2 --width 16 --steps 1 --run no
 
 check "a model is trained on it and writes with it, on one rank as on two the same"
-run -n 2 train --data text --model gpt --context 16 --layers 1 --heads 2 --width 16 --global-batch 4 --steps 30 --run run
-expect_status 0
-run generate run --prompt "The quick" --tokens 20 --top-p 0.9 --seed 5
-expect_status 0; expect_out '^The quick'; cp out first
+succeeds -n 2 train --data text --model gpt --context 16 --layers 1 --heads 2 --width 16 --global-batch 4 --steps 30 --run run
+succeeds generate run --prompt "The quick" --tokens 20 --top-p 0.9 --seed 5
+expect_out '^The quick'; cp out first
 run generate run --prompt "The quick" --tokens 20 --top-p 0.9 --seed 5
 expect_same out first
 check "several texts"
-run generate run --prompt "The quick" --tokens 20 --top-p 0.9 --seed 5 --samples 2
-expect_status 0; expect_out '^--- 1 of 2 ---'; expect_out '^--- 2 of 2 ---'
+succeeds generate run --prompt "The quick" --tokens 20 --top-p 0.9 --seed 5 --samples 2
+expect_out '^--- 1 of 2 ---'; expect_out '^--- 2 of 2 ---'
 check "a text ends before the stop text"
-run generate run --prompt "The" --tokens 200 --top-k 0 --seed 5 --stop "o"
-expect_status 0
+succeeds generate run --prompt "The" --tokens 200 --top-k 0 --seed 5 --stop "o"
 expect_no_out '^The.*o'
 check "the tokenizer of another model"
-run generate run --prompt "The" --tokenizer-files two
-expect_error 2 'has its own vocabulary'
+fails 2 'has its own vocabulary' generate run --prompt "The" --tokenizer-files two
 check "tokens made elsewhere need their tokenizer"
 python3 -c 'import sys, struct; sys.stdout.buffer.write(struct.pack("<3000H", *[i * 7 % 303 for i in range(3000)]))' >ids.bin
 must_run pack --x ids.bin --format tokens --vocabulary 304 --out ids
 must_run train --data ids --model gpt --context 8 --layers 1 --heads 2 --width 16 --steps 2 --batch 2 --run ids-run
-run generate ids-run --prompt "The"
-expect_error 2 'made elsewhere.*--tokenizer-files'
-run generate ids-run --prompt "The" --tokens 5 --tokenizer-files elsewhere
-expect_status 0; expect_out '^The'
+fails 2 'made elsewhere.*--tokenizer-files' generate ids-run --prompt "The"
+succeeds generate ids-run --prompt "The" --tokens 5 --tokenizer-files elsewhere
+expect_out '^The'
 must_run tokenizer train --vocabulary 306 --out large corpus.txt more.txt
-run generate ids-run --prompt "The" --tokenizer-files large
-expect_error 2 "large has 306 tokens, .* knows 304"
+fails 2 "large has 306 tokens, .* knows 304" generate ids-run --prompt "The" --tokenizer-files large
 
 check "damaged files are refused with their place"
 cp -r elsewhere bad; sed -i '5s/.*/broken/' bad/merges.txt
-run pack --x corpus.txt --tokenizer bpe --tokenizer-files bad --out x
-expect_error 1 'bad/merges\.txt: line 5 .*copy it again'
+fails 1 'bad/merges\.txt: line 5 .*copy it again' pack --x corpus.txt --tokenizer bpe --tokenizer-files bad --out x
 expect_no_file x
 cp elsewhere/vocab.json bad/vocab.json; cp elsewhere/merges.txt bad; truncate -s 900 bad/vocab.json
-run pack --x corpus.txt --tokenizer bpe --tokenizer-files bad --out x
-expect_error 1 'bad/vocab\.json: it is no JSON: .*ends too early'
-run pack --x corpus.txt --tokenizer bpe --tokenizer-files nowhere --out x
-expect_error 1 'nowhere: holds no tokenizer'
+fails 1 'bad/vocab\.json: it is no JSON: .*ends too early' pack --x corpus.txt --tokenizer bpe --tokenizer-files bad --out x
+fails 1 'nowhere: holds no tokenizer' pack --x corpus.txt --tokenizer bpe --tokenizer-files nowhere --out x

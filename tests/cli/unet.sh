@@ -34,19 +34,17 @@ for part in train test; do
   python3 "$tree/app/examples/unet/make.py" --extents 32,32 --samples $([ $part = train ] && echo 200 || echo 60) --seed ${#part} --out $part-2d.h5
 done
 images=(--data train-2d.h5 --validation test-2d.h5 --x image --y mask --ignore-label 255 --class-weight balanced --no-tensorboard --progress off)
-run -n 2 train "${images[@]}" --model app/examples/unet/unet.yaml --width 8 --levels 2 --epochs 10 --augment flip,brightness=0.1 --run runs/images
-expect_status 0; expect_silence
+succeeds -n 2 train "${images[@]}" --model app/examples/unet/unet.yaml --width 8 --levels 2 --epochs 10 --augment flip,brightness=0.1 --run runs/images
+expect_silence
 printf '%s\n' 'name: pixels' 'network:' '- conv: {channels: 16, kernel: 1, activation: relu}' '- conv: {channels: $outputs, kernel: 1}' >pixels.yaml
-run -n 2 train "${images[@]}" --model pixels.yaml --learning-rate 0.01 --batch 4 --evaluation-batch 16 --epochs 10 --run runs/pixels
-expect_status 0
+succeeds -n 2 train "${images[@]}" --model pixels.yaml --learning-rate 0.01 --batch 4 --evaluation-batch 16 --epochs 10 --run runs/pixels
 unet=$(mean_iou runs/images) pixels=$(mean_iou runs/pixels)
 awk -v unet="$unet" -v pixels="$pixels" 'BEGIN { exit !(unet > 0.75 && unet > pixels + 0.2) }' || failed "U-Net $unet, single pixels $pixels"
 
 check "its ONNX graph answers as predict does, where a Python has onnxruntime; its weights go out and come back"
-run export runs/images --out x.onnx
-expect_status 0; expect_file x.onnx
-run predict runs/images --data test-2d.h5 --out want.h5
-expect_status 0
+succeeds export runs/images --out x.onnx
+expect_file x.onnx
+succeeds predict runs/images --data test-2d.h5 --out want.h5
 if runtime=$(peer_python onnxruntime h5py numpy); then
   "$runtime" -c "
 import h5py, numpy, onnxruntime
@@ -56,12 +54,8 @@ with h5py.File('want.h5') as f: want = f['class'][:]
 assert got.shape == (*want.shape, 3) and (got.argmax(-1) != want).sum() <= 3, (got.shape, (got.argmax(-1) != want).sum())
 assert len(numpy.unique(want)) == 3" || failed "what onnxruntime computes"
 fi
-run export runs/images --out x.safetensors
-expect_status 0
-run import x.safetensors --out x.h5
-expect_status 0
+succeeds export runs/images --out x.safetensors
+succeeds import x.safetensors --out x.h5
 must_run pack --x test-2d.h5 --x-name image --y-name mask --ignore-label 255 --out packed-2d
-run eval x.h5 --data packed-2d
-expect_status 0
-run bench step --model app/examples/unet/unet.yaml --width 4 --levels 1 --image 8x8x1 --outputs 3 --batch 2 --warmup 1 --repeat 2
-expect_status 0
+succeeds eval x.h5 --data packed-2d
+succeeds bench step --model app/examples/unet/unet.yaml --width 4 --levels 1 --image 8x8x1 --outputs 3 --batch 2 --warmup 1 --repeat 2

@@ -68,14 +68,14 @@ expect_commit copy ""
 check "each record of a benchmark tells where it comes from, and null is what is not known"
 small=(--device cpu --features 64 --hidden 16 --batch 8 --warmup 1)
 pack_small data/train
-run -n 2 bench step "${small[@]}" --repeat 2 --sweep-buckets --json step.json; expect_status 0
-run bench step "${small[@]}" --repeat 2 --no-roof --json alone.json; expect_status 0
-run -n 2 bench scale "${small[@]}" --repeat 2 --rounds 1 --json scale.json --csv scale.csv; expect_status 0
-run -n 2 bench all-reduce --min 4 --max 4 --repeat 1 --json sums.json; expect_status 0
-run bench all-reduce --min 4 --max 4 --repeat 1 --json no_sums.json --csv no_sums.csv; expect_status 0
-run bench input --data data/train --steps 2 --repeat 2 --batch 8 --json input.json; expect_status 0
-run -n 2 bench checkpoint --device cpu --state-mb 1 --repeat 1 --folder . --json checkpoint.json; expect_status 0
-run -n 2 check --seconds 0.1 --json check.json; expect_status 0
+succeeds -n 2 bench step "${small[@]}" --repeat 2 --sweep-buckets --json step.json
+succeeds bench step "${small[@]}" --repeat 2 --no-roof --json alone.json
+succeeds -n 2 bench scale "${small[@]}" --repeat 2 --rounds 1 --json scale.json --csv scale.csv
+succeeds -n 2 bench all-reduce --min 4 --max 4 --repeat 1 --json sums.json
+succeeds bench all-reduce --min 4 --max 4 --repeat 1 --json no_sums.json --csv no_sums.csv
+succeeds bench input --data data/train --steps 2 --repeat 2 --batch 8 --json input.json
+succeeds -n 2 bench checkpoint --device cpu --state-mb 1 --repeat 1 --folder . --json checkpoint.json
+succeeds -n 2 check --seconds 0.1 --json check.json
 python3 - "$said" 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
 import datetime, json, os, socket, sys
 files = "step alone scale sums no_sums input checkpoint check".split()

@@ -24,13 +24,11 @@ with h5py.File("large_y.h5", "w") as f:
     f["x"], f["y"] = rng.normal(0, 1, (1200, 2)), z
 END
 accuracy_over() {
-  run eval "$1"
-  expect_status 0
+  succeeds eval "$1"
   python3 -c "import re,sys; sys.exit(float(re.findall(r'accuracy ([0-9.]+)', open('out').read())[-1]) < $2)" || failed "accuracy below $2 %"
 }
 for name in f8 i8 i4 u4 ints; do
-  run -n 2 train stamps_$name.h5 --validation 0.2 --epochs 15 --run "runs/stamps_$name"
-  expect_status 0
+  succeeds -n 2 train stamps_$name.h5 --validation 0.2 --epochs 15 --run "runs/stamps_$name"
   accuracy_over "runs/stamps_$name" 95
 done
 must_run pack --x stamps_f8.h5 --validation 0.2 --out packed_stamps
@@ -41,26 +39,22 @@ run train npy_stamps --epochs 15 --normalize standard --run runs/npy_stamps
 accuracy_over runs/npy_stamps 95
 check "a resumed run goes on with the same numbers"
 run train stamps_f8.h5 --validation 0.2 --epochs 2 --run runs/resumed
-run train --resume --epochs 15 --run runs/resumed
-expect_status 0
+succeeds train --resume --epochs 15 --run runs/resumed
 accuracy_over runs/resumed 95
 check "targets likewise"
-run train stamp_targets.h5 --validation 0.2 --epochs 60 --run runs/stamp_targets
-expect_status 0
+succeeds train stamp_targets.h5 --validation 0.2 --epochs 60 --run runs/stamp_targets
 python3 - <<'END' || failed "the mean absolute error is not below 2 s"
 import json
 last = [json.loads(line) for line in open("runs/stamp_targets/metrics.jsonl")]
 assert [r for r in last if r["kind"] == "validation"][-1]["mean_absolute_error"] < 2
 END
 check "an ONNX graph of float32 inputs is not made of such a network"
-run export runs/stamps_f8 --out stamps.onnx
-expect_error 1 'float32 does not tell apart'
+fails 1 'float32 does not tell apart' export runs/stamps_f8 --out stamps.onnx
 check "beyond the range of float32"
 for name in large large_y; do
-  run -n 2 train $name.h5 --steps 5 --optimizer sgd --model linear --run runs/r
-  expect_error 1 "$name\\.h5: sample (17 holds 1e\\+39 in x|23 holds -1e\\+300 in y), which is beyond the range of float32"
-  run pack --x $name.h5 --out packed
-  expect_error 1 'sample (17|23) holds .*beyond the range of float32'
+  fails 1 "$name\\.h5: sample (17 holds 1e\\+39 in x|23 holds -1e\\+300 in y), which is beyond the range of float32" \
+    -n 2 train $name.h5 --steps 5 --optimizer sgd --model linear --run runs/r
+  fails 1 'sample (17|23) holds .*beyond the range of float32' pack --x $name.h5 --out packed
 done
 check "tables likewise"
 python3 - <<'END'
@@ -69,19 +63,17 @@ x, y = h5py.File("stamps_f8.h5")["x"][:, 0], h5py.File("stamps_f8.h5")["y"][...]
 with open("stamps.csv", "w") as f:
     f.write("time,kind\n" + "".join(f"{int(t)},{'late' if k else 'early'}\n" for t, k in zip(x, y)))
 END
-run pack --x stamps.csv --label-column kind --validation 0.2 --out table_stamps
-expect_status 0; expect_out 'x float64 \[1\]'
+succeeds pack --x stamps.csv --label-column kind --validation 0.2 --out table_stamps
+expect_out 'x float64 \[1\]'
 run train table_stamps --epochs 15 --run runs/table_stamps
 accuracy_over runs/table_stamps 95
 printf 'a,b\n1.25,2\n2021,3\n' >short.csv
-run pack --x short.csv --label-column b --regression --out table_short
-expect_status 0; expect_out 'x float32 \[1\]'
+succeeds pack --x short.csv --label-column b --regression --out table_short
+expect_out 'x float32 \[1\]'
 printf 'a,b\n1e60,1\n2,3\n' >beyond.csv
-run pack --x beyond.csv --label-column b --out table_beyond
-expect_error 1 'beyond\.csv:2: .*1e60.*the range of float32.*scale the column'
+fails 1 'beyond\.csv:2: .*1e60.*the range of float32.*scale the column' pack --x beyond.csv --label-column b --out table_beyond
 check "errors of targets that float32 does not tell apart"
-run eval runs/stamp_targets --report
-expect_status 0
+succeeds eval runs/stamp_targets --report
 cat >errors.py <<'END'
 import re
 text = open("out").read()
@@ -90,5 +82,5 @@ report = float(re.search(r"target 1 +240 +([0-9.]+)", text)[1])
 assert abs(line - report) < 1e-3 * line, (line, report)
 END
 expect python3 errors.py
-run predict runs/stamp_targets --data stamp_targets.h5 --out predicted.h5
-expect_status 0; expect_err 'predictions are float32'
+succeeds predict runs/stamp_targets --data stamp_targets.h5 --out predicted.h5
+expect_err 'predictions are float32'
