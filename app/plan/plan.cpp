@@ -13,6 +13,7 @@
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
+#include "app/plan/data_contents.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/sampling.hpp"
 #include "app/plan/standardization.hpp"
@@ -275,6 +276,8 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
                       std::vector<comm::FingerprintItem>{
                           {"training data", workload.training->fingerprint()},
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
+  workload.training = with_contents(communicator, std::move(workload.training));
+  if (workload.validation) workload.validation = with_contents(communicator, std::move(workload.validation));
   standardize(communicator, workload.options->data, known_scales(options, options.start, resumed, initial, workload),
               workload);
   workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);

@@ -21,6 +21,7 @@
 #include "app/options/stored_options.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
+#include "app/plan/data_contents.hpp"
 #include "app/plan/network_losses.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
@@ -259,7 +260,8 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
           "--resume FILE --new-optimizer-state",
           source, record.optimizer, wanted.optimizer));
     }
-    if (record.dataset != wanted.dataset) {
+    // Checkpoints of older versions know no contents.
+    if (record.dataset != wanted.dataset && record.dataset != fingerprint_without_contents(*plan.workload.training)) {
       throw std::runtime_error(
           fmt::format("{} is not the data that the checkpoint in {} was trained on: its place in the epoch means "
                       "nothing there. Give the same --data, or start a new run",

@@ -1,6 +1,5 @@
 #include "app/train/run_log.hpp"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,11 +16,9 @@ namespace lockstep::app {
 
 namespace {
 
-/// Equal for equal data: uses the checksums of the shards, or the path for files without checksums.
-std::string identity_of(const io::Dataset& data, const std::filesystem::path& path) {
-  std::string text = data.fingerprint();
-  const bool checked = std::ranges::all_of(data.shards(), [](const io::ShardInfo& s) { return !s.checksum_x.empty(); });
-  if (!checked) text += std::filesystem::absolute(data.shards().empty() ? path : data.shards()[0].file).string();
+/// Equal for equal data.
+std::string identity_of(const io::Dataset& data) {
+  const std::string text = data.fingerprint();
   return io::to_hex(io::checksum(std::as_bytes(std::span(text))));
 }
 
@@ -38,7 +35,7 @@ RunLog::RunLog(const Plan& plan, comm::Communicator& communicator, Console& cons
       first_step_(first_step) {
   const Workload& workload = plan.workload;
   reporter_.compare_with(workload.constant_score);
-  if (workload.validation) reporter_.validates_on(identity_of(*workload.validation, workload.paths.validation));
+  if (workload.validation) reporter_.validates_on(identity_of(*workload.validation));
 }
 
 void RunLog::open(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Files of other programs have no checksums, yet a run that goes on needs the numbers that it began with.
+# label: more
+# seconds: 120
+. "$(dirname "$0")/harness.sh"
+python3 - <<'END' || exit 1
+import h5py
+import numpy as np
+r = np.random.default_rng(3)
+x = r.normal(size=(300, 4)).astype("f4")
+y = ((x[:, 0] > 0) * 1 + (x[:, 1] > 0)).astype("i4")
+def write(name, x=x, y=y):
+    with h5py.File(name + ".h5", "w") as f:
+        f["x"], f["y"] = x, y
+write("good")
+other = x.copy(); other[150, 2] += 1
+write("other_x", other)
+other = y.copy(); other[150] = (other[150] + 1) % 3
+write("other_y", y=other)
+large = r.normal(size=(300, 20000)).astype("f4")  # 24 MB
+write("large", large)
+write("other_large", large[::-1])
+END
+train=(--model linear --progress off --no-tensorboard)
+
+# begin_with FILE OPTION...: a run of four steps with a copy of FILE. go_on_with FILE RANKS: it goes on where FILE has
+# taken the copy's place.
+begin_with() {
+  rm -rf runs
+  cp "$1" data.h5
+  must_run train --data data.h5 "${train[@]}" --global-batch 60 --steps 4 --checkpoint-every 2 --run runs/r "${@:2}"
+}
+go_on_with() { cp "$1" new.h5 && mv new.h5 data.h5 && run -n "$2" train --resume --run runs/r --steps 6; }
+changed='data.h5 is not the data that the checkpoint in runs/r/checkpoints was trained on'
+for n in 1 3; do
+  check "the same numbers in another file, $n ranks"
+  begin_with good.h5; go_on_with good.h5 $n
+  expect_status 0; expect_out 'continuing after step 4'
+  check "one other number, $n ranks"
+  begin_with good.h5; go_on_with other_x.h5 $n
+  expect_error 1 "$changed"
+done
+check "one other label"
+begin_with good.h5; go_on_with other_y.h5 1
+expect_error 1 "$changed"
+check "other numbers in a file of which some are compared"
+begin_with large.h5; go_on_with other_large.h5 1
+expect_error 1 "$changed"
+begin_with large.h5; go_on_with large.h5 2
+expect_status 0
+check "other numbers in the training part alone"
+begin_with good.h5 --validation 0.2; go_on_with other_x.h5 1
+expect_error 1 "$changed"
+
+check "validations on other numbers are told apart"
+rm -rf runs
+for name in good other_y again; do
+  cp "${name/again/good}.h5" validation.h5
+  must_run train --data good.h5 --validation validation.h5 "${train[@]}" --steps 4 --run runs/$name
+  metric runs/$name start validation_data >$name.identity
+done
+expect cmp good.identity again.identity
+expect test "$(cat good.identity)" '!=' "$(cat other_y.identity)"
