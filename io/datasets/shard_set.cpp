@@ -32,7 +32,7 @@ constexpr std::string_view kPackedFirst[] = {".csv", ".tsv", ".npy", ".npz", ".i
 
 std::string shape_text(const StoredField& stored) {
   return fmt::format(
-      "{} of shape ({}{})", name_of(stored.field.type), stored.count,
+      "{} of shape ({}{})", stored.text ? "names" : name_of(stored.field.type), stored.count,
       stored.field.sample_shape.empty() ? "" : fmt::format(", {}", fmt::join(stored.field.sample_shape, ", ")));
 }
 
@@ -82,7 +82,7 @@ void require_like_first(const ShardFile& first, const ShardFile& file) {
   for (std::size_t f = 0; f < file.fields().size(); ++f) {
     const StoredField& a = first.fields()[f];
     const StoredField& b = file.fields()[f];
-    if (a.field.type == b.field.type && a.field.sample_shape == b.field.sample_shape) continue;
+    if (a.text == b.text && a.field.type == b.field.type && a.field.sample_shape == b.field.sample_shape) continue;
     throw FileError(fmt::format("{}: {} is {}, unlike its sibling {}: {}", file.path().string(), b.dataset,
                                 shape_text(b), first.path().filename().string(), shape_text(a)));
   }

@@ -43,6 +43,7 @@ std::string hdf5_version();
 struct DatasetLayout {
   FileType type = FileType::other;  ///< float16 counts as float32, integers of 3 bytes as integers of 4
   bool text = false;                ///< strings; type is other
+  bool named = false;               ///< an enumeration whose members are no booleans: read_texts() gives their names
   std::string other = {};           ///< description of the elements if type is other
   std::size_t stored_size = 0;      ///< bytes per element in the file
   bool native_order = true;  ///< element bytes are those of `type` in this machine's byte order, with all their bits
@@ -92,8 +93,8 @@ class Hdf5File {
   std::string unwritten(std::string_view dataset, const std::function<void()>& alive) const;
   /// Describes a link whose target is missing; "" for any other name.
   std::string dangling(std::string_view object) const;
-  /// All strings of a dataset, of fixed or variable length. Throws FileError for other elements, and for more than the
-  /// file holds.
+  /// All strings of a dataset, of fixed or variable length; of an enumeration, the name of each element's member. Throws
+  /// FileError for other elements, for one that is no member, and for more than the file holds.
   std::vector<std::string> read_texts(std::string_view dataset) const;
 
   /// Whole dataset, or rows [first, first + rows) of it, as `type` (the library converts).

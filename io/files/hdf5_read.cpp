@@ -1,6 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ranges>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -50,6 +55,28 @@ std::string filter_source(H5Z_filter_t number) {
          "\"import "
          "hdf5plugin; print(hdf5plugin.PLUGIN_PATH)\"` prints), or write the file again where it is read (h5repack -f "
          "GZIP=4 IN OUT)";
+}
+
+/// The names of an enumeration's members, by their bytes in the file.
+std::map<std::string, std::string, std::less<>> names_of_members(hid_t type) {
+  std::map<std::string, std::string, std::less<>> names;
+  const int count = H5Tget_nmembers(type);
+  for (int i = 0; i < count; ++i) {
+    std::string bytes(H5Tget_size(type), '\0');
+    const std::unique_ptr<char, herr_t (*)(void*)> name(H5Tget_member_name(type, static_cast<unsigned>(i)),
+                                                        H5free_memory);
+    if (name && H5Tget_member_value(type, static_cast<unsigned>(i), bytes.data()) >= 0) {
+      names.emplace(std::move(bytes), name.get());
+    }
+  }
+  return names;
+}
+
+/// True for an enumeration, unless its members are those of h5py's booleans.
+bool has_named_members(hid_t type) {
+  if (H5Tget_class(type) != H5T_ENUM) return false;
+  const auto is_boolean = [](const auto& member) { return member.second == "FALSE" || member.second == "TRUE"; };
+  return !std::ranges::all_of(names_of_members(type), is_boolean);
 }
 
 /// True for HDF5's dimension scales, which netCDF makes for each axis: CLASS = "DIMENSION_SCALE".
@@ -167,6 +194,7 @@ DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   if (!type.valid() || !properties.valid()) handles_->fail(fmt::format("read the layout of dataset {}", dataset));
   result.type = file_type(type.get());
   result.text = H5Tget_class(type.get()) == H5T_STRING;
+  result.named = has_named_members(type.get());
   if (result.type == FileType::other) result.other = type_in_words(type.get());
   result.stored_size = H5Tget_size(type.get());
   const bool in_order = size_of(result.type) == 1 || H5Tget_order(type.get()) == H5Tget_order(H5T_NATIVE_INT);
@@ -297,7 +325,8 @@ std::vector<std::string> Hdf5File::read_texts(std::string_view dataset) const {
   const Hdf5Id type(H5Dget_type(id.get()), H5Tclose);
   const Hdf5Id space(H5Dget_space(id.get()), H5Sclose);
   if (!type.valid() || !space.valid()) handles_->fail(action);
-  if (H5Tget_class(type.get()) != H5T_STRING) handles_->damaged(dataset, "it holds no texts");
+  const bool members = H5Tget_class(type.get()) == H5T_ENUM;
+  if (!members && H5Tget_class(type.get()) != H5T_STRING) handles_->damaged(dataset, "it holds no texts");
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
   const std::size_t width = H5Tget_size(type.get());
   if (count < 0 || width == 0) handles_->fail(action);
@@ -307,10 +336,26 @@ std::vector<std::string> Hdf5File::read_texts(std::string_view dataset) const {
   if (!unknown && static_cast<std::uintmax_t>(count) > file_bytes * kMaxPacked / width) {
     handles_->damaged(dataset, fmt::format("{} texts of {} bytes are more than the file holds", count, width));
   }
-  return handles_->decode_texts(type, space, static_cast<std::size_t>(count), [&](void* values) {
+  const auto read = [&](void* values) {
     if (count == 0 || H5Dread(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0) return;
     handles_->fail_rows(id, dataset, type.get(), 0, count);
-  });
+  };
+  if (!members) return handles_->decode_texts(type, space, static_cast<std::size_t>(count), read);
+  std::vector<char> values(static_cast<std::size_t>(count) * width);
+  read(values.data());
+  const std::map<std::string, std::string, std::less<>> names = names_of_members(type.get());
+  std::vector<std::string> result;
+  result.reserve(static_cast<std::size_t>(count));
+  for (std::size_t at = 0; at < values.size(); at += width) {
+    const auto found = names.find(std::string_view(&values[at], width));
+    if (found == names.end()) {
+      throw FileError({.file = path(),
+                       .what = fmt::format("sample {} of {} is no member of its enumeration ({})", at / width, dataset,
+                                           fmt::join(std::views::values(names), ", "))});
+    }
+    result.push_back(found->second);
+  }
+  return result;
 }
 
 std::optional<std::string> Hdf5File::text(std::string_view object, std::string_view attribute) const {

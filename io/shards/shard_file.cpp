@@ -320,7 +320,10 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& role, c
   if (attributes_) file.require_plain(dataset);
   const DatasetLayout layout = file.layout(dataset);
   const auto is_one = [](std::int64_t extent) { return extent == 1; };
-  const bool names_classes = layout.text && may_be_text && !layout.shape.empty() &&
+  const auto has = [&](const char* attribute) { return file.has_attribute(dataset, attribute); };
+  // Missing numbers of an enumeration are found as those of other numbers.
+  const bool has_names = layout.text || (layout.named && !attributes_ && !has("_FillValue") && !has("missing_value"));
+  const bool names_classes = has_names && may_be_text && !layout.shape.empty() &&
                              std::all_of(layout.shape.begin() + 1, layout.shape.end(), is_one);
   if (layout.type == FileType::other && !names_classes) {
     throw FileError(fmt::format("{}: the elements of {} are {}", path_.string(), dataset,

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Files of other programs have no checksums, yet a run that goes on needs the numbers that it began with.
+# Files of other programs have no checksums, yet a run that goes on needs the numbers that it began with. The names of
+# enumerations are names of classes.
 # label: more
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
 python3 - <<'END' || exit 1
-import h5py
+import h5py, os
 import numpy as np
 r = np.random.default_rng(3)
 x = r.normal(size=(300, 4)).astype("f4")
 y = ((x[:, 0] > 0) * 1 + (x[:, 1] > 0)).astype("i4")
-def write(name, x=x, y=y):
+def write(name, x=x, y=y, kind=None):
     with h5py.File(name + ".h5", "w") as f:
-        f["x"], f["y"] = x, y
+        f["x"] = x
+        f.create_dataset("y", data=y, dtype=kind)
 write("good")
 other = x.copy(); other[150, 2] += 1
 write("other_x", other)
@@ -20,6 +22,13 @@ write("other_y", y=other)
 large = r.normal(size=(300, 20000)).astype("f4")  # 24 MB
 write("large", large)
 write("other_large", large[::-1])
+def members(**values): return h5py.enum_dtype(values, basetype="i2")
+write("texts", y=np.array([b"ant", b"bee", b"cow"])[y])
+write("members", y=y, kind=members(ant=0, bee=1, cow=2))
+write("turned", y=(y + 1) % 3, kind=members(cow=0, ant=1, bee=2))
+write("no_member", y=np.where(np.arange(300) == 7, 5, y), kind=members(ant=0, bee=1, cow=2))
+write("booleans", y=y > 0)
+os.makedirs("mixed"); write("mixed/a", y=np.array([b"ant", b"bee", b"cow"])[y]); write("mixed/b")
 END
 train=(--model linear --progress off --no-tensorboard)
 
@@ -61,3 +70,28 @@ for name in good other_y again; do
 done
 expect cmp good.identity again.identity
 expect test "$(cat good.identity)" '!=' "$(cat other_y.identity)"
+
+check "members of an enumeration are classes with their names"
+rm -rf runs
+for name in texts members; do
+  must_run train --data $name.h5 "${train[@]}" --epochs 20 --learning-rate 0.1 --run runs/$name
+  metric runs/$name train loss >$name.losses
+done
+expect_same members.losses texts.losses
+check "... whatever their numbers are"
+for name in members turned texts; do
+  must_run eval runs/members --data $name.h5 --json $name.json
+  expect python3 -c "
+import json
+first, here = (json.loads(open(name).readline())['accuracy'] for name in ('members.json', '$name.json'))
+assert first == here > 0.7"
+done
+check "a number that no member has"
+run train --data no_member.h5 "${train[@]}" --steps 1 --run runs/no
+expect_error 1 'no_member.h5: sample 7 of y is no member of its enumeration \(ant, bee, cow\)'
+check "booleans are two classes without names"
+run train --data booleans.h5 "${train[@]}" --steps 1 --run runs/booleans
+expect_status 0; expect_out '2 classes'
+check "names in one file and numbers in another"
+run train --data mixed "${train[@]}" --steps 1 --run runs/no
+expect_error 1 'b.h5: y is int32 of shape \(300\), unlike its sibling a.h5: names of shape \(300\)'
