@@ -143,6 +143,30 @@ std::int64_t block_rows(const StoredField& stored, std::size_t bytes) {
   return std::max<std::int64_t>(1, (rows + multiple - 1) / multiple) * multiple;
 }
 
+/// Order of names whose numbers count as numbers: part-9 comes before part-10.
+bool comes_before(std::string_view a, std::string_view b) {
+  constexpr std::string_view kDigits = "0123456789";
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::string_view left = a, right = b; !left.empty() && !right.empty();) {
+    std::size_t length = 1, other = 1;
+    if (is_digit(left[0]) && is_digit(right[0])) {
+      const auto take_zeros = [&](std::string_view& text) {
+        while (text.size() > 1 && text[0] == '0' && is_digit(text[1])) text.remove_prefix(1);
+      };
+      take_zeros(left);
+      take_zeros(right);
+      length = std::min(left.find_first_not_of(kDigits), left.size());
+      other = std::min(right.find_first_not_of(kDigits), right.size());
+      if (length != other) return length < other;
+    }
+    if (const int order = left.substr(0, length).compare(right.substr(0, other)); order != 0) return order < 0;
+    left.remove_prefix(length);
+    right.remove_prefix(other);
+    if (left.empty() != right.empty()) return left.empty();
+  }
+  return a < b;
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& path) {
@@ -165,7 +189,9 @@ std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& pa
     const bool hdf5 = extension == ".h5" || extension == ".hdf5" || extension == ".hdf";
     if (hdf5 && !name.starts_with('.') && entry.is_regular_file()) files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files, [](const auto& one, const auto& other) {
+    return comes_before(one.filename().native(), other.filename().native());
+  });
   if (files.empty())
     throw FileError(
         fmt::format("{}: holds no HDF5 file; {}. `lockstep pack` makes shards of "

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Files of other programs have no checksums, yet a run that goes on needs the numbers that it began with. The names of
-# enumerations are names of classes.
+# enumerations are names of classes, and numbers in names of files count as numbers.
 # label: more
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
@@ -29,6 +29,11 @@ write("turned", y=(y + 1) % 3, kind=members(cow=0, ant=1, bee=2))
 write("no_member", y=np.where(np.arange(300) == 7, 5, y), kind=members(ant=0, bee=1, cow=2))
 write("booleans", y=y > 0)
 os.makedirs("mixed"); write("mixed/a", y=np.array([b"ant", b"bee", b"cow"])[y]); write("mixed/b")
+rows = np.sin(np.arange(240) / 5).astype("f4")[:, None] + np.arange(240)[:, None].astype("f4")
+os.makedirs("days"); os.makedirs("series")
+for i in range(12):
+    with h5py.File(f"days/day-{i + 1}.h5", "w") as f: f["x"] = rows[20 * i:20 * i + 20]
+with h5py.File("series/all.h5", "w") as f: f["x"] = rows
 END
 train=(--model linear --progress off --no-tensorboard)
 
@@ -95,3 +100,11 @@ expect_status 0; expect_out '2 classes'
 check "names in one file and numbers in another"
 run train --data mixed "${train[@]}" --steps 1 --run runs/no
 expect_error 1 'b.h5: y is int32 of shape \(300\), unlike its sibling a.h5: names of shape \(300\)'
+
+check "windows go through files in the order of their numbers"
+series=(--y "" --window 6 --horizon 2 --normalize none --normalize-targets none --steps 40 --no-shuffle "${train[@]}")
+for name in series days; do
+  must_run train --data $name "${series[@]}" --run runs/$name
+  metric runs/$name train loss >$name.losses
+done
+expect_same days.losses series.losses
