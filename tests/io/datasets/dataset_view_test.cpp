@@ -149,9 +149,9 @@ TEST(DatasetViewTest, NumbersThatAreNoTokensAreRefused) {
   const auto data = std::make_shared<TalkingDataset>(false);  // sample i is [i, -i]
   const auto refusal = [&](std::int64_t first, std::int64_t sample) {
     const CheckedTokensDataset view(data, {{.input = "ids", .first = first, .count = 1, .vocabulary = 7}}, "talk.h5");
-    std::vector<float> x(4);
-    std::vector<std::byte> y(8);
     const std::vector<std::int64_t> samples{0, sample};
+    std::vector<float> x(4);
+    std::vector<std::byte> y(samples.size() * data->y_bytes());
     try {
       view.read(samples, 0, std::as_writable_bytes(std::span(x)), y);
     } catch (const FileError& error) {
