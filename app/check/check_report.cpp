@@ -31,13 +31,15 @@ std::vector<const Finding*> all_of(std::span<const Subject> subjects, Severity s
   return found;
 }
 
-/// Returns the hosts at fault in findings of at least this severity, in the order of `hosts`.
+using Counts = bool (*)(const Finding&);
+
+/// Returns the hosts at fault in findings that count, in the order of `hosts`.
 std::vector<std::string> at_fault(std::span<const Subject> subjects, std::span<const std::string> hosts,
-                                  Severity least) {
+                                  Counts counts) {
   std::set<std::string> named;
   for (const Subject& subject : subjects) {
     for (const Finding& finding : subject.findings) {
-      if (finding.severity >= least) named.insert(finding.hosts.begin(), finding.hosts.end());
+      if (counts(finding)) named.insert(finding.hosts.begin(), finding.hosts.end());
     }
   }
   std::vector<std::string> guilty;
@@ -53,8 +55,11 @@ std::string format_subject(const Subject& subject) {
 }
 
 std::string exclude_line(std::span<const Subject> subjects, std::span<const std::string> hosts) {
-  for (const Severity least : {Severity::warning, Severity::error}) {
-    const std::vector<std::string> guilty = at_fault(subjects, hosts, least);
+  constexpr Counts kAll = [](const Finding&) { return true; };
+  constexpr Counts kUnlessBusy = [](const Finding& finding) { return !finding.busy; };
+  constexpr Counts kErrors = [](const Finding& finding) { return finding.severity == Severity::error; };
+  for (const Counts counts : {kAll, kUnlessBusy, kErrors}) {
+    const std::vector<std::string> guilty = at_fault(subjects, hosts, counts);
     if (!guilty.empty() && 2 * guilty.size() < hosts.size()) {
       return fmt::format("--exclude={}", fmt::join(guilty, ","));
     }

@@ -34,8 +34,8 @@ std::string format_subject(const Subject& subject);
 /// Formats errors, then warnings, numbered, each with location and remedy. Then the line for Slurm, if single hosts are
 /// at fault, and the verdict: OK, BUSY, or the number of problems. `hosts`: all hosts.
 std::string format_verdict(std::span<const Subject> subjects, std::span<const std::string> hosts);
-/// "--exclude=node7,node9": the hosts at fault in errors and, if enough hosts remain, in warnings. Empty if there are
-/// none or if they are at least half of all hosts.
+/// "--exclude=node7,node9": the hosts at fault in errors and, if enough remain, in warnings; the busy ones only if
+/// enough remain without them, too. Empty if there are none, or if they are half of all hosts or more.
 std::string exclude_line(std::span<const Subject> subjects, std::span<const std::string> hosts);
 bool has_errors(std::span<const Subject> subjects);
 /// The text of the first error, preceded by the number of errors if there are several; empty: no error.

@@ -61,6 +61,11 @@ TEST(CheckReport, ExcludesFewHosts) {
             "--exclude=node4")
       << "with the warnings too few hosts would be left";
   EXPECT_EQ(exclude({finding(Severity::error, {"node1", "node2", "node3"})}), "");
+  Finding busy = finding(Severity::warning, {"node1", "node2"});
+  busy.busy = true;
+  EXPECT_EQ(exclude({busy}), "--exclude=node1,node2");
+  EXPECT_EQ(exclude({busy, finding(Severity::warning, {"node4"})}), "--exclude=node4")
+      << "busy hosts hide no host with a fault of its own";
 }
 
 TEST(CheckReport, ListsSome) {
