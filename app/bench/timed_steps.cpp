@@ -5,6 +5,7 @@
 
 #include "app/bench/random_values.hpp"
 #include "app/bench/rank_values.hpp"
+#include "app/data/network_input.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/statistics.hpp"

@@ -6,9 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "app/data/network_input.hpp"
 #include "app/engine/answer_metric.hpp"
 #include "app/engine/mask_labels.hpp"
-#include "app/plan/workload.hpp"
+#include "app/plan/work_plan.hpp"
 #include "comm/consensus.hpp"
 
 namespace lockstep::app {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/data/network_input.hpp"
 #include "app/report/figures.hpp"
 
 namespace lockstep::app {

@@ -12,7 +12,6 @@
 
 #include "app/engine/mask_labels.hpp"
 #include "app/plan/plan.hpp"
-#include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "model/backend.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "app/options/checkpoint_choice.hpp"
-#include "app/plan/workload.hpp"
+#include "app/plan/work_plan.hpp"
 #include "comm/communicator.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/files/io_deadline.hpp"

@@ -13,6 +13,7 @@
 
 #include "app/evaluate/scorer.hpp"
 #include "app/options/option_table.hpp"
+#include "app/plan/work_plan.hpp"
 #include "app/report/chart.hpp"
 #include "app/report/chart_matrix.hpp"
 #include "app/report/figures.hpp"

@@ -9,13 +9,13 @@
 
 #include <fmt/format.h>
 
+#include "app/data/network_input.hpp"
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/plan/placement.hpp"
-#include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"

@@ -16,6 +16,7 @@
 #include "app/evaluate/scorer.hpp"
 #include "app/evaluate/trained_model.hpp"
 #include "app/plan/placement.hpp"
+#include "app/plan/work_plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"

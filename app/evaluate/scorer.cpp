@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "app/data/network_input.hpp"
 #include "app/engine/answer_metric.hpp"
-#include "app/plan/workload.hpp"
 
 namespace lockstep::app {
 

@@ -9,19 +9,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/column_match.hpp"
+#include "app/data/data_match.hpp"
+#include "app/data/network_input.hpp"
+#include "app/data/open_dataset.hpp"
+#include "app/data/target_check.hpp"
+#include "app/data/token_inputs.hpp"
+#include "app/data/verify_data.hpp"
 #include "app/engine/engine.hpp"
 #include "app/options/moved_path.hpp"
 #include "app/options/stored_options.hpp"
-#include "app/plan/column_match.hpp"
 #include "app/plan/common_result.hpp"
-#include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/network_losses.hpp"
 #include "app/plan/placement.hpp"
-#include "app/plan/target_check.hpp"
-#include "app/plan/token_inputs.hpp"
-#include "app/plan/verify_data.hpp"
-#include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"
 #include "comm/consensus.hpp"
@@ -170,8 +171,8 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
     const io::DatasetInfo& info = dataset_->info();
     const bool labels = !info.y.name.empty();
     if (labels_ == Labels::required) require_labels(info, data());
-    const model::LossKind loss =
-        labels ? loss_kind(trained_, info) : trained_loss(trained_, source_.record(), !of_classes.empty());
+    const model::LossKind loss = labels ? loss_kind(trained_.loss, model::network_kind(trained_.network).losses, info)
+                                        : trained_loss(trained_, source_.record(), !of_classes.empty());
     const std::optional<model::Augmentation> spec = augmentation(trained_.data, info);
     model::SampleShape shape = sample_shape(info, spec);
     const bool outputs_fit =

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/feature_statistics.hpp"
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/weight_file.hpp"
 #include "app/exchange/network_metadata.hpp"
 #include "app/options/stored_options.hpp"
-#include "app/plan/feature_statistics.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/program_build.hpp"

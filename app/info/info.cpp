@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "app/plan/workload.hpp"
+#include "app/data/open_dataset.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 
 namespace lockstep::app {

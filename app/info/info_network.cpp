@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/network_input.hpp"
 #include "app/info/info.hpp"
 #include "app/options/image_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/network_text.hpp"
-#include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/network_chart.hpp"
 #include "io/exchange/output_file.hpp"

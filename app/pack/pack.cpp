@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/open_dataset.hpp"
 #include "app/pack/pack_ranks.hpp"
 #include "app/pack/table_encoding.hpp"
-#include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/machine.hpp"

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "app/data/open_dataset.hpp"
 #include "app/engine/chosen_checkpoint.hpp"
-#include "app/plan/workload.hpp"
 #include "io/files/file_error.hpp"
 #include "io/shards/data_description.hpp"
 #include "io/shards/shard_manifest.hpp"

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "app/plan/sections.hpp"
+#include "app/data/sections.hpp"
 #include "comm/consensus.hpp"
 #include "model/formulas/losses.hpp"
 

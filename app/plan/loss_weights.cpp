@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "app/data/training_labels.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
-#include "app/plan/training_labels.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
 

@@ -7,11 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/network_input.hpp"
+
 namespace lockstep::app {
 
 namespace {
 
-constexpr std::int64_t kMaxPhotoChannels = 4;
 /// Least ratio of an image's side to its padding.
 constexpr std::int64_t kSidePerPad = 6;
 
@@ -90,11 +91,6 @@ std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind lo
   if (left_out.empty()) return "";
   return fmt::format("left out of the defaults of {}: {}", model::network_kind(options.network).name,
                      fmt::join(left_out, "; "));
-}
-
-bool has_channels(const io::Field& x) {
-  const std::vector<std::int64_t>& shape = x.sample_shape;
-  return shape.size() == 3 && (shape[2] <= kMaxPhotoChannels || 4 * shape[2] <= std::min(shape[0], shape[1]));
 }
 
 }  // namespace lockstep::app

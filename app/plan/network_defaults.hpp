@@ -17,8 +17,4 @@ namespace lockstep::app {
 /// they were made for. Returns the dropped options and the reasons as a sentence; "": none.
 std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind loss, TrainOptions& options);
 
-/// True if the last of three extents of a sample counts channels: up to 4, or few compared with height and width.
-/// Otherwise the samples are volumes, whose numbers are all of one kind.
-bool has_channels(const io::Field& x);
-
 }  // namespace lockstep::app

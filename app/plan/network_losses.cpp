@@ -116,6 +116,45 @@ void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
   for (model::LossTerm* term : chosen) term->share.accuracy = 1 / static_cast<double>(chosen.size());
 }
 
+/// The loss of options and data, for a network that names none.
+LossKind fitting_loss(const LossOptions& options, const io::DatasetInfo& info) {
+  using enum model::LossKind;
+  const bool classes = info.labels_are_classes;
+  if (options.kind == softmax_cross_entropy && !classes) {
+    throw UsageError("--loss softmax-cross-entropy needs class labels, and the data holds numbers to predict");
+  }
+  if (options.kind && model::is_of_numbers(*options.kind) && classes) {
+    throw UsageError(
+        fmt::format("--loss {} needs numbers to predict, and the data holds class labels; pack it with --regression",
+                    word_of(options.kind)));
+  }
+  if (options.kind == binary_cross_entropy && !info.targets_are_binary) {
+    throw UsageError(fmt::format("--loss binary-cross-entropy needs labels of 0 and 1, and the data holds {}",
+                                 classes ? "classes" : "other numbers"));
+  }
+  if (options.kind == soft_cross_entropy && (classes || info.tokens || info.y.elements() < 2)) {
+    throw UsageError(fmt::format(
+        "--loss soft-cross-entropy needs a probability for each of two classes or more, and the data hold {}",
+        info.tokens ? "text"
+        : classes   ? "class labels: --loss softmax-cross-entropy learns them"
+                    : "one number for each sample"));
+  }
+  if (options.kind == soft_dice) {
+    if (!info.has_masks()) {
+      throw UsageError("--loss dice needs masks, a class for each position of a sample, and the data hold none");
+    }
+    if (options.class_weights.any() || options.label_smoothing > 0) {
+      throw UsageError(
+          fmt::format("--{} is for cross-entropy, and --loss dice counts each class of a sample alike: "
+                      "leave it out",
+                      options.class_weights.any() ? "class-weight" : "label-smoothing"));
+    }
+  }
+  if (options.kind) return *options.kind;
+  if (classes) return softmax_cross_entropy;
+  return info.targets_are_binary && info.y.elements() > 1 ? binary_cross_entropy : mean_squared_error;
+}
+
 }  // namespace
 
 LossKind meaning_of(LossKind loss) noexcept {
@@ -147,6 +186,25 @@ LossKind main_loss(std::span<const DeclaredLoss> losses, std::optional<LossKind>
                                  losses[0].place.substr(0, losses[0].place.rfind(':'))));
   }
   return main->kind;
+}
+
+LossKind loss_kind(const LossOptions& options, std::span<const DeclaredLoss> losses, const io::DatasetInfo& info) {
+  if (losses.empty()) return fitting_loss(options, info);
+  const LossKind main = main_loss(losses, options.kind);
+  for (const DeclaredLoss& loss : losses) {
+    LossOptions one = options;
+    one.kind = loss.kind;
+    if (loss.classes > 0) continue;  // one of several targets, which losses_for() looks for
+    // The data do not tell which of several targets are 0 and 1; and classes have weights for the other losses.
+    if (loss.kind == LossKind::binary_cross_entropy && !info.labels_are_classes) continue;
+    if (main != LossKind::soft_dice) one.class_weights = {}, one.label_smoothing = 0;
+    try {
+      fitting_loss(one, info);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}: losses: {}", loss.place, error.what()));
+    }
+  }
+  return main;
 }
 
 NetworkLosses losses_for(std::span<const DeclaredLoss> losses, LossKind main, const io::DatasetInfo& info,

@@ -1,5 +1,6 @@
 /// \file
-/// The losses that a network's file names, and the data: which targets and which columns of the output each one reads.
+/// The loss of a job, from its options and its data; and the losses that a network's file names: which targets and
+/// which columns of the output each one reads.
 #pragma once
 
 #include <filesystem>
@@ -23,6 +24,11 @@ model::LossKind meaning_of(model::LossKind loss) noexcept;
 /// The loss that says what the targets are: the first one of numbers, else of classes, else the first one. Throws
 /// UsageError for losses that want targets of several kinds, or if `option`, the value of --loss, is another one.
 model::LossKind main_loss(std::span<const model::DeclaredLoss> losses, std::optional<model::LossKind> option);
+
+/// The loss that options, data and network ask for: main_loss() of several, `losses`. Throws UsageError if they do not
+/// fit.
+model::LossKind loss_kind(const LossOptions& options, std::span<const model::DeclaredLoss> losses,
+                          const io::DatasetInfo& info);
 
 /// Several losses, and the name of each: "dice", or with several targets "flags huber".
 struct NetworkLosses {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/plan/workload.hpp"
+#include "app/plan/work_plan.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/files/io_deadline.hpp"
 #include "io/runs/metrics_log.hpp"

@@ -13,6 +13,7 @@
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
 #include "comm/device_communicator.hpp"
+#include "comm/session/network_interfaces.hpp"
 
 namespace lockstep::app {
 

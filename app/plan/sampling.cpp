@@ -6,9 +6,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/network_input.hpp"
+#include "app/data/training_labels.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
-#include "app/plan/training_labels.hpp"
 #include "app/report/figures.hpp"
 #include "io/datasets/balanced_dataset.hpp"
 

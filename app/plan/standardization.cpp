@@ -12,12 +12,12 @@
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
+#include "app/data/data_match.hpp"
+#include "app/data/feature_statistics.hpp"
+#include "app/data/network_input.hpp"
+#include "app/data/token_inputs.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
-#include "app/plan/data_match.hpp"
-#include "app/plan/feature_statistics.hpp"
-#include "app/plan/network_defaults.hpp"
-#include "app/plan/token_inputs.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
 #include "io/datasets/standardized_dataset.hpp"

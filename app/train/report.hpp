@@ -14,7 +14,7 @@
 #include "app/engine/checkpointer.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
-#include "app/plan/workload.hpp"
+#include "app/plan/work_plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"

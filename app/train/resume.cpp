@@ -17,11 +17,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/data_contents.hpp"
 #include "app/options/choices.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/configuration.hpp"
-#include "app/plan/data_contents.hpp"
 #include "app/plan/network_losses.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"

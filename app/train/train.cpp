@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "app/data/verify_data.hpp"
 #include "app/engine/divergence.hpp"
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
@@ -20,8 +21,6 @@
 #include "app/options/usage_error.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/plan.hpp"
-#include "app/plan/verify_data.hpp"
-#include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"

@@ -11,7 +11,6 @@
 #include "app/engine/engine.hpp"
 #include "app/plan/plan.hpp"
 #include "app/plan/task.hpp"
-#include "app/plan/workload.hpp"
 #include "app/train/patience.hpp"
 #include "comm/communicator.hpp"
 #include "io/checkpoints/checkpoint.hpp"

@@ -1,4 +1,4 @@
-#include "app/plan/verify_data.hpp"
+#include "app/data/verify_data.hpp"
 
 #include <fmt/format.h>
 

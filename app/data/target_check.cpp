@@ -1,4 +1,4 @@
-#include "app/plan/target_check.hpp"
+#include "app/data/target_check.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "app/data/sections.hpp"
 #include "app/options/usage_error.hpp"
-#include "app/plan/sections.hpp"
 #include "comm/consensus.hpp"
 
 namespace lockstep::app {

@@ -1,5 +1,5 @@
 /// A checksum of what files without checksums hold.
-#include "app/plan/data_contents.hpp"
+#include "app/data/data_contents.hpp"
 
 #include <algorithm>
 #include <cstring>

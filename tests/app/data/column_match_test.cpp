@@ -1,5 +1,5 @@
 /// The columns of data compared with those of a network's training data.
-#include "app/plan/column_match.hpp"
+#include "app/data/column_match.hpp"
 
 #include <functional>
 

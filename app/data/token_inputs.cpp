@@ -1,4 +1,4 @@
-#include "app/plan/token_inputs.hpp"
+#include "app/data/token_inputs.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 /// The amount of work of a job, and the figures that describe it.
-#include "app/plan/workload.hpp"
+#include "app/plan/work_plan.hpp"
 
 #include <limits>
 

@@ -1,5 +1,5 @@
 /// Data compared with the training data of a network.
-#include "app/plan/data_match.hpp"
+#include "app/data/data_match.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "app/plan/shared_data.hpp"
+#include "app/data/shared_data.hpp"
 
 #include <algorithm>
 #include <string>

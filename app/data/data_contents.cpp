@@ -1,4 +1,4 @@
-#include "app/plan/data_contents.hpp"
+#include "app/data/data_contents.hpp"
 
 #include <algorithm>
 #include <cstddef>

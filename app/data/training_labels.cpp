@@ -1,4 +1,4 @@
-#include "app/plan/training_labels.hpp"
+#include "app/data/training_labels.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "app/plan/feature_statistics.hpp"
+#include "app/data/feature_statistics.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <numeric>
 #include <span>
 
-#include "app/plan/network_defaults.hpp"
-#include "app/plan/sections.hpp"
+#include "app/data/network_input.hpp"
+#include "app/data/sections.hpp"
 #include "comm/communicator.hpp"
 #include "comm/consensus.hpp"
 

@@ -1,4 +1,4 @@
-#include "app/plan/column_match.hpp"
+#include "app/data/column_match.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "app/plan/data_match.hpp"
+#include "app/data/data_match.hpp"
 
 #include <algorithm>
 #include <cmath>

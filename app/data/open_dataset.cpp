@@ -1,0 +1,180 @@
+#include "app/data/open_dataset.hpp"
+
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/usage_error.hpp"
+#include "io/datasets/token_dataset.hpp"
+#include "io/datasets/window_dataset.hpp"
+#include "io/foreign_files.hpp"
+#include "io/shards/shard_manifest.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescription* before) {
+  using enum io::LabelMeaning;
+  const std::vector<model::DeclaredLoss>& losses = model::network_kind(options.network).losses;
+  if (!losses.empty()) return model::takes_classes(losses[0].kind) ? classes : numbers;
+  if (options.loss.kind) return model::takes_classes(*options.loss.kind) ? classes : numbers;
+  if (before == nullptr) return automatic;
+  switch (before->labels) {
+    case io::Labels::classes:
+      return classes;
+    case io::Labels::targets:
+      return numbers;
+    case io::Labels::none:
+      break;
+  }
+  return automatic;
+}
+
+/// The names of the data's inputs that the network reads, as far as they are known.
+std::vector<std::string> wanted_inputs(const TrainOptions& options, const io::DataDescription* before) {
+  std::vector<std::string> names;
+  if (before != nullptr) {
+    for (const io::Field& input : before->inputs) names.push_back(input.name);
+    if (names.empty() && before->x.name != DataOptions{}.x) names.push_back(before->x.name);
+  }
+  // "x" stands for all inputs of shards, unless the user names an input x.
+  if (names.empty() && options.data.x == DataOptions{}.x && options.is_given("x")) names.push_back(options.data.x);
+  if (!names.empty()) return names;
+  for (const model::SampleInput& input : model::inputs_of(options.network)) names.push_back(input.name);
+  if (names.empty() && before != nullptr && !before->x.name.empty()) names.push_back(before->x.name);
+  return names;
+}
+
+/// In files of other programs, several inputs have the datasets that the network names, unless the user names others.
+std::string x_of_files(const DataFormat& format) {
+  return format.x == DataOptions{}.x && format.inputs.size() > 1 ? fmt::format("{}", fmt::join(format.inputs, ","))
+                                                                 : format.x;
+}
+
+}  // namespace
+
+bool is_packed_data(const fs::path& path) {
+  std::error_code unknown;
+  return fs::exists(path / io::kManifestName, unknown);
+}
+
+DataPaths resolve_data_paths(const DataOptions& options) {
+  if (options.path.empty())
+    throw UsageError("--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
+  DataPaths paths{options.path, options.validation};
+  if (fs::is_directory(options.path / "train")) {
+    paths.training = options.path / "train";
+    if (paths.validation.empty() && options.validation_share == 0) {
+      for (const char* name : {"validation", "test"}) {
+        if (paths.validation.empty() && fs::is_directory(options.path / name)) paths.validation = options.path / name;
+      }
+    }
+  }
+  return paths;
+}
+
+DataFormat data_format(const TrainOptions& options, const io::DataDescription* before) {
+  DataFormat format{.network = model::network_kind(options.network).name,
+                    .context = model::tokens_per_sample(options.network),
+                    .x = options.data.x,
+                    .y = options.data.y,
+                    .inputs = wanted_inputs(options, before),
+                    .gaps = {.accept_unwritten = options.data.allow_fill},
+                    .seed = options.work.seed,
+                    .shift_windows = options.data.shift_windows,
+                    .is_windowed = options.data.window > 0,
+                    .layout = options.data.layout,
+                    .labels = label_meaning(options, before),
+                    .ignored_label = options.data.ignore_label};
+  // "y" stands for all targets of shards, unless the user names a target y, or did so when the run began.
+  const bool is_one =
+      before == nullptr ? options.is_given("y") : before->labels == io::Labels::targets && before->target_names.empty();
+  if (options.data.y == DataOptions{}.y && is_one) format.targets = {options.data.y};
+  for (const model::DeclaredLoss& loss : model::network_kind(options.network).losses) {
+    if (!format.ignored_label) format.ignored_label = loss.ignored;
+  }
+  if (format.context > 0 && format.is_windowed) {
+    throw UsageError(fmt::format("--window is for series of numbers, and --model {} reads tokens", format.network));
+  }
+  if (format.is_windowed) {
+    format.labels = io::LabelMeaning::numbers;
+    if (options.data.y == DataOptions{}.y) format.unlabelled = io::Unlabelled::accepted;
+  }
+  if (format.context > 0) {
+    format.y.clear();
+    // A checkpoint may contain the default name for samples, which no user has given.
+    if (!options.is_given("x") && options.data.x == DataOptions{}.x) format.x = io::kTokensName;
+  }
+  return format;
+}
+
+void inspect_data(const DataFormat& format, const fs::path& path) {
+  io::inspect_in_child(
+      "/proc/self/exe",
+      {.path = path, .x = x_of_files(format), .y = format.y, .unlabelled = format.unlabelled, .gaps = format.gaps}, {});
+}
+
+std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline,
+                                          const SharedData& shared) {
+  const auto together = shared.find(path);
+  const std::shared_ptr<io::SharedShards> shards = together == shared.end() ? nullptr : together->second;
+  if (format.context > 0) {
+    return std::make_unique<io::TokenDataset>(io::TokenDatasetOptions{.path = path,
+                                                                      .x = format.x,
+                                                                      .context = format.context,
+                                                                      .seed = format.seed,
+                                                                      .shift = format.shift_windows,
+                                                                      .deadline = deadline,
+                                                                      .shared = shards});
+  }
+  const bool tokens = [&] {
+    if (shards) return shards->manifest().tokens.has_value();
+    const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
+    return io::holds_tokens(path);
+  }();
+  if (tokens) {
+    throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model {}", path.string(),
+                                 format.network, fmt::join(model::language_models(), " or --model ")));
+  }
+  return std::make_unique<io::ShardedDataset>(
+      io::DatasetOptions{.path = path,
+                         .x = is_packed_data(path) ? format.x : x_of_files(format),
+                         .y = format.y,
+                         .wanted = format.inputs,
+                         .wanted_targets = format.targets,
+                         .weight = format.weight,
+                         .unlabelled = format.unlabelled,
+                         .gaps = format.gaps,
+                         .layout = format.layout,
+                         .labels = format.labels,
+                         .ignored_label = format.ignored_label,
+                         .wide_targets = true,
+                         .deadline = deadline,
+                         .shared = shards});
+}
+
+std::unique_ptr<io::Dataset> windowed(const DataOptions& options, std::unique_ptr<io::Dataset> data,
+                                      const fs::path& path, bool to_the_end) {
+  if (options.window == 0) return data;
+  return std::make_unique<io::WindowDataset>(
+      std::move(data),
+      io::WindowOptions{.window = options.window, .horizon = options.horizon, .to_the_end = to_the_end}, path);
+}
+
+std::unique_ptr<io::Dataset> part_of(std::shared_ptr<io::Dataset> data, double share, io::SplitDataset::Part part) {
+  if (!data->info().windows) return std::make_unique<io::SplitDataset>(std::move(data), share, part);
+  return std::make_unique<io::WindowPart>(std::move(data), share, part);
+}
+
+void require_labels(const io::DatasetInfo& info, const fs::path& path) {
+  if (!info.y.name.empty()) return;
+  throw UsageError(fmt::format("{} has no labels or targets: pack it again with --y FILE (csv: --label-column NAME)",
+                               path.string()));
+}
+
+}  // namespace lockstep::app

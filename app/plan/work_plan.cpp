@@ -1,0 +1,151 @@
+#include "app/plan/work_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "app/options/usage_error.hpp"
+#include "app/report/figures.hpp"
+#include "comm/summation_tree.hpp"
+#include "io/datasets/prefetcher.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr double kMaxSteps = 9e15;  // whole numbers that a double represents exactly
+
+/// The virtual ranks of a run. The rule does not depend on the number of ranks; otherwise the bits would.
+std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch, int world) {
+  // 24 is divisible by the usual numbers of ranks: 1, 2, 3, 4, 6, 8, 12.
+  constexpr std::int64_t kUsual = 24;
+  std::int64_t parts = options.virtual_ranks > 0 ? options.virtual_ranks : kUsual;
+  while (options.virtual_ranks == 0 && parts > global_batch) parts /= 2;
+  const std::string step = fmt::format("--reproducible: a step of {} in {} on {}", counted(global_batch, "sample"),
+                                       counted(parts, "part"), counted(world, "rank"));
+  if (parts > global_batch || parts > comm::SummationTree::kMaxTerms) {
+    throw UsageError(
+        fmt::format("{}: every part needs a sample: give a larger --global-batch or fewer --virtual-ranks", step));
+  }
+  if (parts < world && world > global_batch) {
+    throw UsageError(fmt::format(
+        "{}: every rank needs a part, and every part a sample: give a larger --global-batch or fewer ranks", step));
+  }
+  if (parts < world) {
+    throw UsageError(
+        fmt::format("{}: every rank needs a part: give fewer ranks, or --virtual-ranks {} to every run that is to have "
+                    "the same bits",
+                    step, std::min(global_batch, divide_up(world, kUsual) * kUsual)));
+  }
+  return parts;
+}
+
+/// More epochs for small data.
+double usual_epochs(const TrainOptions& options, std::int64_t steps_per_epoch) {
+  constexpr std::int64_t kFewSteps = 1000, kManyEpochs = 100;
+  if (model::tokens_per_sample(options.network) > 0) return 1;
+  return static_cast<double>(std::clamp<std::int64_t>(divide_up(kFewSteps, steps_per_epoch), 1, kManyEpochs));
+}
+
+/// Samples of a step if the user gives none: small data get more and smaller steps.
+std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std::int64_t wanted) {
+  constexpr std::int64_t kShare = 16, kMin = 16;
+  const bool said = options.was_set("batch") || options.is_from_network("batch");
+  if (said || options.work.global_batch > 0 || model::tokens_per_sample(options.network) > 0) return wanted;
+  return std::min(wanted, std::max(kMin, samples / kShare));
+}
+
+}  // namespace
+
+RankShare share_of(const WorkPlan& work, int rank, int world) {
+  const std::int64_t parts = work.virtual_ranks > 0 ? work.virtual_ranks : world;
+  const std::int64_t first = parts * rank / world, end = parts * (rank + 1) / world;
+  const std::int64_t first_sequence = work.global_batch * first / parts;
+  return {.micro_steps = work.virtual_ranks > 0 ? end - first : work.accumulate,
+          .first_virtual_rank = first,
+          .sequences = {.all = work.global_batch,
+                        .first = first_sequence,
+                        .count = work.global_batch * end / parts - first_sequence}};
+}
+
+std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful) {
+  return divide_up(io::epoch_samples(samples, global_batch, stateful), global_batch);
+}
+
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, const model::NetworkKind* recurrent) {
+  const bool stateful = recurrent != nullptr;
+  WorkPlan work;
+  work.accumulate = options.work.accumulate;
+  const std::int64_t parts = work.accumulate * world;
+  const std::int64_t wanted = options.work.global_batch > 0          ? options.work.global_batch
+                              : options.work.batch > samples / parts ? samples  // the product may exceed 64 bits
+                                                                     : options.work.batch * parts;
+  if (stateful && wanted > samples) {
+    throw UsageError(
+        fmt::format("a global batch of {} sequences is wider than the data, which has {} windows: give a smaller "
+                    "--batch{}{}",
+                    wanted, samples, recurrent->window.empty() ? "" : " or --", recurrent->window));
+  }
+  // Every micro-step of every rank has a sample, unless that would make the bits depend on the ranks.
+  const std::int64_t least = options.work.reproducible ? 1 : parts;
+  work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), least), samples);
+  work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
+  work.most_sequences = divide_up(work.global_batch, world);
+  work.largest_part = divide_up(work.most_sequences, work.accumulate);
+  if (options.work.reproducible) {
+    if (options.work.global_batch == 0) {
+      throw UsageError(
+          "--reproducible needs --global-batch: the samples of a step, which --batch makes depend on the "
+          "number of ranks");
+    }
+    if (work.accumulate > 1) {
+      throw UsageError(
+          "--accumulate has no meaning with --reproducible: --virtual-ranks says in how many parts a step "
+          "is computed");
+    }
+    work.virtual_ranks = virtual_ranks(options.work, work.global_batch, world);
+    work.accumulate = divide_up(work.virtual_ranks, world);
+    work.largest_part = divide_up(work.global_batch, work.virtual_ranks);
+    work.most_sequences = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      work.most_sequences = std::max(work.most_sequences, share_of(work, rank, world).sequences.count);
+    }
+  }
+  work.steps_per_epoch = steps_per_epoch(samples, work.global_batch, stateful);
+  work.epochs = options.work.epochs > 0 ? options.work.epochs : usual_epochs(options, work.steps_per_epoch);
+  const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
+  if (options.work.steps <= 0 && steps > kMaxSteps) {
+    throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", work.epochs, steps));
+  }
+  go_on_at(work, options, 0, {});
+  return work;
+}
+
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataCursor cursor) {
+  const std::int64_t left_of_epoch = divide_up(work.epoch_samples - cursor.position, work.global_batch);
+  work.epoch_shift = (cursor.epoch + 1) * work.steps_per_epoch - left_of_epoch - step;
+  const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
+  work.total_steps =
+      options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps) - work.epoch_shift);
+  const auto interval = [&](std::int64_t every) {
+    return every == 0 ? Interval{.steps = work.steps_per_epoch, .shift = work.epoch_shift}
+                      : Interval{.steps = std::max<std::int64_t>(0, every)};
+  };
+  work.evaluate_every = interval(options.validation.every);
+  const CheckpointEvery& checkpoint = options.run.checkpoint_every;
+  work.checkpoint_every = checkpoint.seconds > 0 ? Interval{} : interval(checkpoint.steps);
+}
+
+DataCursor cursor_after(const WorkPlan& work, DataCursor from, std::int64_t steps) {
+  if (steps <= 0) return from;
+  const std::int64_t first = divide_up(work.epoch_samples - from.position, work.global_batch);
+  if (steps <= first) {
+    return {from.epoch, std::min(work.epoch_samples, from.position + steps * work.global_batch)};
+  }
+  const std::int64_t left = steps - first - 1;
+  return {from.epoch + 1 + left / work.steps_per_epoch,
+          std::min(work.epoch_samples, (left % work.steps_per_epoch + 1) * work.global_batch)};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,77 @@
+/// \file
+/// The amount of work of a job: the size of a step, the number of steps, and each rank's share of them.
+#pragma once
+
+#include <cstdint>
+
+#include "app/options/train_options.hpp"
+#include "model/network.hpp"
+
+namespace lockstep::app {
+
+/// The least integer that is no less than a / b.
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
+
+/// A recurring event: after each step for which step + shift is a multiple of `steps`.
+struct Interval {
+  std::int64_t steps = 0;  ///< 0: never
+  std::int64_t shift = 0;
+  /// True if the event occurs after a step beyond the first `before` and within the first `after`.
+  bool lies_between(std::int64_t before, std::int64_t after) const noexcept {
+    return steps > 0 && (after + shift) / steps > (before + shift) / steps;
+  }
+  /// The step of the next event, after `done` steps.
+  std::int64_t next(std::int64_t done) const noexcept { return ((done + shift) / steps + 1) * steps - shift; }
+};
+
+/// Amount of work of a job.
+struct WorkPlan {
+  std::int64_t global_batch = 1;  ///< samples per step, over all ranks and micro-steps
+  std::int64_t accumulate = 1;    ///< micro-steps of a step; with virtual ranks: those of the rank with the most
+  /// > 0: number of parts of a step, each computed alone, independent of the number of ranks (--reproducible). Rank r
+  /// of R computes parts [r V / R, (r + 1) V / R).
+  std::int64_t virtual_ranks = 0;
+  std::int64_t largest_part = 1;    ///< largest number of samples of one rank in one micro-step
+  std::int64_t most_sequences = 1;  ///< largest number of sequences of one rank, in all its micro-steps
+  std::int64_t epoch_samples = 1;   ///< positions of an epoch
+  std::int64_t steps_per_epoch = 1;
+  double epochs = 1;  ///< length of the job; has no meaning if it is given in steps
+  std::int64_t total_steps = 1;
+  /// Differs from 0 if earlier steps had another global batch: after step n, (n + epoch_shift) / steps_per_epoch epochs
+  /// are done.
+  std::int64_t epoch_shift = 0;
+  Interval evaluate_every;    ///< before the end
+  Interval checkpoint_every;  ///< interval in steps, before the end
+  double epochs_after(std::int64_t steps) const noexcept {
+    return static_cast<double>(steps + epoch_shift) / static_cast<double>(steps_per_epoch);
+  }
+};
+/// A position in the data: the beginning of a step, or the end of an epoch.
+struct DataCursor {
+  std::int64_t epoch = 0, position = 0;
+};
+/// The position `steps` steps after `from`, as in a step's MicroBatch.
+DataCursor cursor_after(const WorkPlan& work, DataCursor from, std::int64_t steps);
+
+/// A rank's sequences among those of the global batch: the same ones in every step.
+struct SequenceShare {
+  std::int64_t all = 0, first = 0, count = 0;
+};
+/// A rank's share of a step.
+struct RankShare {
+  std::int64_t micro_steps = 1;
+  std::int64_t first_virtual_rank = 0;  ///< with virtual ranks: one for each micro-step
+  SequenceShare sequences;
+};
+RankShare share_of(const WorkPlan& work, int rank, int world);
+/// Steps for `samples` samples; `stateful`: the network is recurrent.
+std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful);
+/// `recurrent`: the network's kind if its sequences continue from batch to batch. Throws UsageError if such batches are
+/// wider than the data.
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
+                   const model::NetworkKind* recurrent = nullptr);
+/// Adjusts the work of a run that continues at `cursor` after `step` steps, whatever their global batch: it ends after
+/// its epochs.
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataCursor cursor);
+
+}  // namespace lockstep::app
