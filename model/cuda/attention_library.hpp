@@ -15,9 +15,9 @@
 
 namespace lockstep::model::cuda {
 
-/// Attention as SequenceOperations defines it. Each function returns false if the library cannot run it repeatably bit
-/// for bit (unless that is not required), or has failed; our own kernels then write the whole result. The library
-/// queries a shape, and allocates memory for it, at the shape's first call; a recorded call is never the first.
+/// Attention as defined by SequenceOperations. Each function returns false if the library has no deterministic plan (if
+/// that is required) or has failed; our own kernels must then compute the whole result. The first call with a shape
+/// makes its plan and allocates memory, so it must not be recorded.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
@@ -26,10 +26,10 @@ class AttentionLibrary {
 
   [[nodiscard]] virtual bool forward(cudaStream_t stream, const Attention& shape,
                                      const AttentionForwardOperands& operands) = 0;
-  /// deltas: float32 [samples * heads, context], workspace for the products of each row of y and d_y.
+  /// deltas: float32 [samples * heads, context], workspace for the dot products of the rows of y and d_y.
   [[nodiscard]] virtual bool backward(cudaStream_t stream, const Attention& shape,
                                       const AttentionBackwardOperands& operands, const Tensor& deltas) = 0;
-  /// "cuDNN 9.19.0", plus the shapes that it cannot run, with the reason.
+  /// Returns "cuDNN 9.19.0", plus the shapes that it cannot run, with the reason.
   virtual std::string description() const = 0;
 
  protected:
@@ -38,10 +38,10 @@ class AttentionLibrary {
 
 struct AttentionLibraryOptions {
   std::size_t most_workspace = kMaxAttentionWorkspace;  ///< bytes
-  bool in_any_order = false;  ///< the backward pass may add in a different order each time if that is faster
+  bool in_any_order = false;                            ///< backward may add in any order if that is faster
 };
 
-/// Null in a build without a library. `memory` outlives the library; `before_moving` is called before memory that
+/// Returns null in a build without a library. memory must outlive the library. before_moving: called before memory that
 /// enqueued or recorded work uses is released.
 std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory& memory, std::function<void()> before_moving,
                                                          const AttentionLibraryOptions& options = {});

@@ -1,13 +1,14 @@
 /// \file
-/// Convolutions as matrix multiplications. An image's output is its patches, one row per output pixel, times the
-/// filters [patch, out channels]; the gradients are products with the same matrix (Chellapilla, Puri & Simard 2006). If
-/// the window is a single pixel and moves by one, the images themselves are the patches. Otherwise patches are made in
-/// tiles of as many whole images as fit into a workspace of bounded size, one tile after the other. Each tile adds its
-/// gradient of the filters to that of the preceding tiles: the order of all sums follows from the shapes alone.
+/// Convolutions as matrix multiplications. The output of an image is the matrix of its patches, with a row per output
+/// pixel, times the filters [patch, out channels]; the gradients are products with the same matrix (Chellapilla, Puri &
+/// Simard 2006). If the window is a single pixel with stride one, the images themselves are the patches. Otherwise
+/// patches are computed in tiles of as many whole images as fit a bounded workspace, one tile after the other. Each
+/// tile adds its gradient of the filters to that of the earlier tiles, so the order of all sums depends on the shapes
+/// alone.
 ///
-/// In bfloat16 rows of patches are whole packs (product_padding.hpp): the 7 x 7 x 3 = 147 elements of a usual first
-/// layer are followed by five zeros. Patches are kept in the compute type. So are the gradients of patches before they
-/// are added: in bfloat16 each term of the sum is rounded once more.
+/// In bfloat16, rows of patches are whole packs (product_padding.hpp): the 7 x 7 x 3 = 147 elements of a typical first
+/// layer are followed by five zeros. Patches and their gradients are stored in the compute type, so in bfloat16 each
+/// term of the sum of patch gradients is rounded once more.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 
 namespace lockstep::model::cuda {
 
-/// True if an image is the matrix of its patches.
+/// True if an image is itself the matrix of its patches.
 inline bool is_product(const Convolution& shape) {
   return shape.groups == 1 && std::ranges::all_of(shape.window.sweeps(), [](const Sweep& sweep) {
            return sweep.size == 1 && sweep.stride == 1 && sweep.before == 0 && sweep.after == 0;
@@ -32,7 +33,7 @@ inline std::int64_t patch_columns(const Convolution& shape, ElementType type) {
   return type == ElementType::bfloat16 ? whole_packs(shape.patch()) : shape.patch();
 }
 
-/// Number of images per tile: as many as fit, but at least one.
+/// Returns the images per tile: as many as fit, but at least one.
 inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, std::int64_t images, std::size_t most) {
   const std::size_t of_image =
       static_cast<std::size_t>(shape.out.pixels() * patch_columns(shape, type)) * size_of(type);
@@ -40,7 +41,7 @@ inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, s
   return std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(images, 1));
 }
 
-/// Bytes of workspace that the functions below need for a batch.
+/// Returns the bytes of workspace that the functions below need for a batch.
 inline std::size_t patch_bytes(const Convolution& shape, ElementType type, std::int64_t images,
                                std::size_t most = kMaxPatchBytes) {
   if (is_product(shape) || images == 0) return 0;
@@ -48,12 +49,12 @@ inline std::size_t patch_bytes(const Convolution& shape, ElementType type, std::
   return static_cast<std::size_t>(pixels * patch_columns(shape, type)) * size_of(type);
 }
 
-/// Some images of a batch, as a matrix with a row per pixel.
+/// Returns `count` images of a batch as a matrix with a row per pixel.
 inline Tensor pixels_of(const Tensor& batch, const ImageShape& image, std::int64_t first, std::int64_t count) {
   return batch.row_range(first, count).reshaped(count * image.pixels(), image.channels);
 }
 
-/// Calls visit(first, count, patches) for each tile of a batch with its images, and memory for their patches.
+/// Calls visit(first, count, patches) for each tile of a batch: its range of images, and memory for their patches.
 template <class Visit>
 void for_tiles(const Convolution& shape, ElementType type, std::int64_t images, void* workspace, std::size_t most,
                const Visit& visit) {
@@ -64,8 +65,8 @@ void for_tiles(const Convolution& shape, ElementType type, std::int64_t images, 
   }
 }
 
-/// y = convolution of x with w, where multiply(patches, w, y) multiplies matrices (and may do more to each y).
-/// `workspace`: patch_bytes() with the same `most`.
+/// y = convolution of x with w. multiply(patches, w, y) multiplies matrices, and may change y further. workspace: of
+/// patch_bytes() with the same `most`.
 template <class Multiply>
 void convolution_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
                          const Tensor& y, void* workspace, const Multiply& multiply,
@@ -79,7 +80,7 @@ void convolution_by_gemm(cudaStream_t stream, const Convolution& shape, const Te
   });
 }
 
-/// d_w = or += patches' d_y, by multiply_first(patches, d_y, accumulate, d_w).
+/// d_w = or += transposed patches times d_y, computed by multiply_first(patches, d_y, accumulate, d_w).
 template <class MultiplyFirst>
 void filter_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& d_y,
                              Accumulate accumulate, const Tensor& d_w, void* workspace,
@@ -93,7 +94,7 @@ void filter_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, cons
   });
 }
 
-/// d_x from d_y w', by multiply_second(d_y, w, d_patches).
+/// Computes d_x from d_y times transposed w, which multiply_second(d_y, w, d_patches) computes.
 template <class MultiplySecond>
 void image_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
                             const Tensor& d_x, void* workspace, const MultiplySecond& multiply_second,

@@ -1,5 +1,5 @@
-// Declares cuBLASLt's functions that this program uses. The first call of any of them loads the library (half a
-// gigabyte): a program that computes on the CPU starts without it, even if it is not installed.
+// Defines the functions of cuBLASLt that this program uses. The first call of any of them loads the library (half a
+// gigabyte). A program that computes on the CPU never loads it, so it need not be installed.
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -23,12 +23,12 @@ namespace cuda {
 
 namespace {
 
-/// Hopper's kernels split sums over more blocks.
+/// Kernels for Hopper split sums over more blocks.
 std::size_t workspace_for(const Device& device) {
   return device.major >= 9 ? kProductWorkspace : kProductWorkspace / 2;
 }
 
-/// Number of multiprocessors for products beside communication; 0: all.
+/// Returns the number of multiprocessors that products may use beside communication; 0: all.
 int unreserved_processors(const BackendOptions& options, const Device& device) {
   const int reserved = options.reserved_processors;
   if (reserved < 0 || reserved >= device.processors) {
@@ -38,8 +38,8 @@ int unreserved_processors(const BackendOptions& options, const Device& device) {
   return reserved == 0 ? 0 : device.processors - reserved;
 }
 
-/// Hopper only: on earlier GPUs our own kernels are as fast, and on Blackwell cuDNN's backward pass, with the engine
-/// rule used here, does not repeat.
+/// True only on Hopper. On earlier GPUs our own kernels are as fast. On Blackwell, cuDNN's backward pass is not
+/// deterministic with the rule used here to choose an engine.
 bool takes_attention_library(const BackendOptions& options, const Device& device) {
   return options.attention_library && options.precision == Precision::bf16 && device.major == 9;
 }
@@ -63,7 +63,7 @@ Device CudaBackend::choose(const BackendOptions& options) {
                                             device->name, device->major, device->minor, name_of(options.precision)));
   }
   check(cudaSetDevice(device->index), "opening it");
-  check(cudaFree(nullptr), "opening it");  // makes the context here and now
+  check(cudaFree(nullptr), "opening it");  // creates the context
   return *device;
 }
 
@@ -106,8 +106,8 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                      : nullptr) {}
 
 CudaBackend::~CudaBackend() {
-  // Work in the memory that is about to be released must be complete. After a failure both calls report it and return
-  // at once.
+  // Work in the memory that is about to be released must be complete. After a device failure, both calls return it at
+  // once.
   static_cast<void>(cudaSetDevice(device_.index));
   static_cast<void>(cudaDeviceSynchronize());
 }
@@ -137,7 +137,7 @@ void CudaBackend::use_processors(Processors processors) noexcept {
 // ---- data in ----
 
 void CudaBackend::do_reserve_stages(int slots, const StageBytes& bytes) {
-  forget_recordings();  // they refer to the slots that are released now
+  forget_recordings();  // recordings use the slots that are released here
   staging_.emplace(memory_, slots, bytes);
 }
 

@@ -1,7 +1,7 @@
 /// \file
-/// One GPU: matrix multiplications through cuBLASLt, everything else in our own kernels (kernels.hpp), in the order of
-/// one stream, and of two side streams for operations that name a side queue. For one thread at a time; other threads
-/// may use only the memory resources.
+/// The backend of one GPU: matrix multiplications through cuBLASLt, and our own kernels (kernels.hpp) for everything
+/// else. Work runs in the order of one stream, and of two side streams for operations that name a side queue. Not
+/// thread-safe, except the memory resources.
 #pragma once
 
 #include <optional>
@@ -55,7 +55,7 @@ class CudaBackend final : public Backend {
   double device_seconds() override;
 
  private:
-  /// The device of `options`, checked.
+  /// Returns the device that the options select, after checks.
   static Device choose(const BackendOptions& options);
   CudaBackend(const BackendOptions& options, Device device);
 
@@ -78,11 +78,12 @@ class CudaBackend final : public Backend {
   void do_write(std::span<const std::byte> host, const Tensor& to) override;
   void do_read(const Tensor& from, std::span<std::byte> host) override;
 
-  /// True from Hopper on; before it a separate pass is faster than the product's epilogue (as llm.c found on the A100).
+  /// True from Hopper on. On earlier GPUs a separate pass is faster than the product's epilogue (as llm.c found on the
+  /// A100).
   bool fuses_epilogues() const noexcept { return device_.major >= 9 && precision_ == Precision::bf16; }
   Scratch scratch() const noexcept { return {scratch_.data(), scratch_.bytes()}; }
 
-  // In this order: a member outlives the later ones that use it.
+  // In this order: members use earlier members.
   const Device device_;
   const Precision precision_;
   DeviceMemory memory_;
@@ -93,7 +94,7 @@ class CudaBackend final : public Backend {
   bool has_begun_ = false, has_ended_ = false;
   Matmul matmul_;
   const int unreserved_processors_;
-  Block scratch_;  ///< for tensors of any width
+  Block scratch_;  ///< for reductions of tensors of any width
   SliceTable slices_;
   WriteRing writes_;
   std::optional<Staging> staging_;

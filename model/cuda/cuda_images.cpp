@@ -42,7 +42,7 @@ void* CudaImages::patch_workspace(const Convolution& shape, const Tensor& x) {
 void* CudaImages::workspace(std::size_t bytes) {
   if (bytes > 0 && library_ != nullptr && library_->is_there()) return library_->workspace(bytes);
   if (bytes > patches_.bytes()) {
-    // The old memory must be unused, and it is released before the new one is allocated: both may not fit.
+    // Releases the old memory, which must be unused, before it allocates the new: both together may not fit.
     if (patches_.data() != nullptr) device_.forget_recordings();
     { const Block old = std::move(patches_); }
     patches_ = Block(device_.memory, bytes);
@@ -57,8 +57,8 @@ ConvolutionLibrary* CudaImages::library_for(const Convolution& shape) const noex
 namespace {
 
 /// Convolutions of images with fewer channels, and their filter gradients, run as products of patches in whole packs.
-/// cuDNN pads such images to eight channels, and an H200 then took 1.7 ms to move 0.5 GB, in the first convolution of
-/// ResNet-50 with 256 images.
+/// cuDNN would pad such images to eight channels: for the first convolution of ResNet-50 with 256 images, an H200 took
+/// 1.7 ms to move 0.5 GB.
 constexpr std::int64_t kMinLibraryChannels = 8;
 
 }  // namespace

@@ -1,6 +1,6 @@
 /// \file
-/// Operations on images on one GPU: convolutions as matrix multiplications or through a library, everything else in our
-/// own kernels (image_kernels.hpp).
+/// Operations on images on one GPU: convolutions as matrix multiplications or through a library, and our own kernels
+/// (image_kernels.hpp) for everything else.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace lockstep::model::cuda {
 
 class CudaImages final : public ImageOperations {
  public:
-  /// Resources of the backend that owns the operations; all of them outlive the operations.
+  /// Resources of the backend that owns the operations; all must outlive the operations.
   struct Device {
     cudaStream_t stream = nullptr;
     Matmul& matmul;
@@ -25,12 +25,12 @@ class CudaImages final : public ImageOperations {
     Scratch scratch;  ///< for column sums of any width (scratch_bytes())
     OperationTypes types;
     Tuning tuning = Tuning::first;  ///< choice of a library's plans
-    /// Called before memory that recorded work may use is released: waits for the stream and drops the recordings.
+    /// Called before memory that recorded work may use is released. Must wait for the stream and delete the recordings.
     std::function<void()> forget_recordings;
   };
   explicit CudaImages(Device device);
 
-  /// "convolutions by cuDNN 9.19.0" or "convolutions by products"
+  /// Returns "convolutions by cuDNN 9.19.0" or "convolutions by products".
   std::string description() const;
   bool recomputes_relu() const noexcept override { return true; }
   /// True for convolutions that run as products.
@@ -42,11 +42,11 @@ class CudaImages final : public ImageOperations {
 
   void* patch_workspace(const Convolution& shape, const Tensor& x);
   void* workspace(std::size_t bytes);
-  /// Null for convolutions that only products can run.
+  /// Returns the library, or null for convolutions that must run as products.
   ConvolutionLibrary* library_for(const Convolution& shape) const noexcept;
 
   const Device device_;
-  Block pair_sums_;  ///< parts of batch normalisation's sums
+  Block pair_sums_;  ///< partial sums of batch normalisation
   Block patches_;    ///< patches of the largest tile so far, if no library provides memory
   std::unique_ptr<ConvolutionLibrary> library_;
 };

@@ -11,13 +11,13 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// The same elements in `rows` rows, at least one.
+/// Returns the same elements in `rows` rows; rows must be at least 1.
 Tensor in_rows(const Tensor& tensor, std::int64_t rows) { return tensor.reshaped(rows, tensor.count() / rows); }
 
-/// True if a step's backward product is made in parts, one per gate, which the following pass adds. The product has a
-/// quarter of the columns of the forward one and four times the terms. Whole sums would leave most of a GPU idle. Sums
-/// split over blocks need a kernel of their own, in a chain of dependent kernels. With many sequences there are enough
-/// sums, and parts take many bytes.
+/// True if a step's backward product is computed in parts, one per gate, which the next pass adds. The product has a
+/// quarter of the columns of the forward product and four times the terms, so whole sums would leave most of a GPU
+/// idle. Sums split over blocks would need another kernel in a chain of dependent kernels. With many sequences there
+/// are enough sums, and parts would take too many bytes.
 bool adds_parts(const OperationTypes& types, const Lstm& shape) {
   constexpr std::int64_t kMaxSequences = 128;
   return types.compute == ElementType::bfloat16 && shape.sequences <= kMaxSequences;
@@ -93,8 +93,8 @@ void CudaSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_
   if (d_positions.present()) add_position_gradient(d_y, accumulate, d_positions);
 }
 
-/// Treats whole samples, each as one long row, as a matrix: the gradient is its column sums. A remainder is one more
-/// row, of fewer positions.
+/// Treats each whole sample as one long row of a matrix: the gradient is the sum of its columns. A remainder is one
+/// more row with fewer positions.
 void CudaSequences::add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions) {
   const std::int64_t samples = d_y.rows / d_positions.rows, rest = d_y.rows % d_positions.rows;
   const auto add = [&](const Tensor& rows, Accumulate how, const Tensor& to) {
@@ -143,7 +143,7 @@ void CudaSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumul
   cuda::gelu_backward(tools_.stream, x, d_y, accumulate, d_bias, tools_.scratch);
 }
 
-/// A call for each pair: cuBLASLt's kernels for such pairs are those for one matrix.
+/// Makes one call per pair, because cuBLASLt uses the same kernels for such pairs as for single matrices.
 void CudaSequences::do_batched_product(const BatchedProduct& shape, const Tensor& a, const Tensor& b, const Tensor& c) {
   const auto turned = [](bool transposed) { return transposed ? Matmul::Transposed::yes : Matmul::Transposed::no; };
   const auto pair = [&](const Tensor& of, std::int64_t i) {

@@ -1,7 +1,8 @@
 /// \file
-/// Sequences on one GPU: products through cuBLASLt, attention through a library if there is one and it takes the call,
-/// everything else in our own kernels (sequence_kernels.hpp), in the order of one stream, except for the steps of an
-/// LSTM that name a side queue. All of it is enqueued, so a pass of many steps is one graph if the backend records it.
+/// Operations on sequences on one GPU: products through cuBLASLt, attention through a library if it can run the call,
+/// and our own kernels (sequence_kernels.hpp) for everything else. Work runs in the order of one stream, except steps
+/// of an LSTM that name a side queue. All of it is enqueued, so a pass of many steps is one graph if the backend
+/// records it.
 #pragma once
 
 #include <array>
@@ -19,13 +20,13 @@
 
 namespace lockstep::model::cuda {
 
-/// Resources of the operations; the backend owns them, and they outlive the operations.
+/// Resources of the operations. The backend owns them; they must outlive the operations.
 struct CudaTools {
   cudaStream_t stream = nullptr;
   std::array<cudaStream_t, kSideQueues> side_streams = {};
   Matmul& matmul;
   DeviceMemory& memory;
-  Scratch scratch;  ///< scratch_bytes() for tensors of any width; for `stream` alone
+  Scratch scratch;  ///< scratch_bytes() for tensors of any width; only for work on `stream`
 
   cudaStream_t stream_of(Queue queue) const noexcept {
     return queue == Queue::main ? stream : side_streams[queue == Queue::side_1 ? 0 : 1];
@@ -34,12 +35,12 @@ struct CudaTools {
 
 class CudaSequences final : public SequenceOperations {
  public:
-  /// `attention` may be null: then all attention runs in our own kernels.
+  /// attention: null runs all attention in our own kernels.
   CudaSequences(const CudaTools& tools, const OperationTypes& types,
                 std::unique_ptr<AttentionLibrary> attention = nullptr)
       : SequenceOperations(types), tools_(tools), attention_(std::move(attention)) {}
 
-  /// "attention by cuDNN 9.19.0" or "attention by our own kernels"
+  /// Returns "attention by cuDNN 9.19.0" or "attention by our own kernels".
   std::string description() const;
 
  private:
@@ -47,14 +48,15 @@ class CudaSequences final : public SequenceOperations {
 
   void fill_zero(const Tensor& x);
   void add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions);
-  /// Ever larger blocks; the older ones stay, because recorded work may use their addresses.
+  /// Blocks of increasing size. Older blocks are kept, because recorded work may use their addresses.
   using Blocks = std::vector<Block>;
-  /// Workspace for float32 [rows, columns]. Allocates if it is the largest so far, which never happens in a repeated
-  /// step.
+  /// Returns workspace for float32 [rows, columns]. Allocates if it is the largest so far, which never happens in a
+  /// repeated step.
   Tensor workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns);
   /// The same in the compute type.
   Tensor compute_workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns);
-  /// The states before a step, in workspace, with zeros where a sequence begins anew; `states` itself without places.
+  /// Returns the states before a step: a copy in workspace, with zeros for sequences that restart, or `states` itself
+  /// without places.
   Tensor before_step(Blocks& blocks, const Tensor& states, const Tensor& places, cudaStream_t stream);
 
   CudaTools tools_;

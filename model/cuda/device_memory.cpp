@@ -13,7 +13,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // guaranteed by cudaMalloc; cudaHostAlloc gives whole pages
+constexpr std::size_t kAlignment = 256;  // cudaMalloc guarantees it; cudaHostAlloc returns whole pages
 
 void require_alignment(std::size_t alignment) {
   if (alignment > kAlignment) throw std::invalid_argument("memory of a GPU is aligned to 256 bytes, no further");

@@ -1,13 +1,13 @@
 /// \file
-/// Memory of one GPU, and host memory that this GPU copies to and from at full speed.
+/// Memory of one GPU, and pinned host memory.
 #pragma once
 
 #include <memory_resource>
 
 namespace lockstep::model::cuda {
 
-/// cudaMalloc, 256-byte aligned. Allocating and freeing wait for the device: not for the steady state. allocate()
-/// throws DeviceError if memory is short, with the wanted and the free amount and a remedy.
+/// Allocates by cudaMalloc, 256-byte aligned. Allocating and freeing wait for the device, so do not use them in every
+/// step. allocate() throws DeviceError if memory is short, with the requested and the free amount and a remedy.
 class DeviceMemory final : public std::pmr::memory_resource {
  public:
   explicit DeviceMemory(int device) : device_(device) {}
@@ -20,7 +20,7 @@ class DeviceMemory final : public std::pmr::memory_resource {
   int device_;
 };
 
-/// Pinned (page-locked) host memory, good for every GPU of the process. Any thread may allocate.
+/// Pinned (page-locked) host memory, for every GPU of the process. Thread-safe.
 class PinnedMemory final : public std::pmr::memory_resource {
  public:
   explicit PinnedMemory(int device) : device_(device) {}
@@ -33,7 +33,7 @@ class PinnedMemory final : public std::pmr::memory_resource {
   int device_;
 };
 
-/// One block of a memory resource, released in the destructor.
+/// Owns one block of a memory resource.
 class Block {
  public:
   Block() = default;

@@ -12,7 +12,7 @@ namespace lockstep::model::cuda {
 
 /// "0000:1b:00.0"
 std::string pci_of(const cudaDeviceProp& properties);
-/// Everything but the free memory, which would cost a context.
+/// Describes a device, without its free memory, which would need a context.
 Device describe(int index, const cudaDeviceProp& properties);
 
 }  // namespace lockstep::model::cuda

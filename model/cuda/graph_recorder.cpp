@@ -20,8 +20,8 @@ void GraphRecorder::repeat(std::span<const std::int64_t> key, const std::functio
 }
 
 GraphExec GraphRecorder::record(const std::function<void()>& work) {
-  // Thread-local: other threads (the prefetcher, the communicator's own) may call CUDA freely. They may also enqueue
-  // into the recording, as NCCL's thread does: only the thread that began a recording may end it.
+  // Thread-local mode: other threads (prefetching, the communicator) may call any CUDA function. They may also enqueue
+  // into the recording, as NCCL's thread does, but only the thread that began a recording may end it.
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning to record work");
   recording_ = true;
   cudaGraph_t recorded = nullptr;
@@ -39,7 +39,7 @@ GraphExec GraphRecorder::record(const std::function<void()>& work) {
   const Graph graph(recorded);
   check(ended, "recording work (it runs unrecorded with --no-graph)");
   cudaGraphExec_t executable = nullptr;
-  // Sums over ranks keep the high priority of their stream.
+  // With this flag, collectives keep the high priority of their stream.
   check(cudaGraphInstantiate(&executable, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
         "preparing recorded work (it runs unrecorded with --no-graph)");
   return GraphExec(executable);

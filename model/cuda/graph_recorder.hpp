@@ -1,11 +1,10 @@
 /// \file
 /// Records repeated work once and replays it with one call: CUDA graphs.
 ///
-/// A new key runs its work directly: libraries choose their plans, connect and allocate then, which they must not do
-/// while a stream is recorded. At the second call everything that the work enqueues is recorded instead of run, on the
-/// stream and on those that fork from it by events and join it again, and the recording is launched. From then on there
-/// is only the launch: the work's host code does not run again, so values that change from step to step must lie in
-/// device memory.
+/// The first call with a key runs the work directly: libraries then choose their plans, connect and allocate, which
+/// they must not do while a stream is recorded. The second call records what the work enqueues, on the stream and on
+/// streams that fork from it by events and join it again, and launches the recording. Later calls only launch it. The
+/// host code of the work does not run again, so values that change from step to step must be in device memory.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +19,18 @@ namespace lockstep::model::cuda {
 
 class GraphRecorder {
  public:
-  /// Largest number of recordings: further keys are never recorded, their work runs directly.
+  /// Largest number of recordings. Work with further keys always runs directly.
   static constexpr std::size_t kMaxRecordings = 32;
 
-  /// `enabled` false: all work runs directly. The stream must outlive the recorder.
+  /// enabled false: all work runs directly. The stream must outlive the recorder.
   GraphRecorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}
 
-  /// Inside a recording (a repeat within a repeat), work becomes part of that recording.
+  /// A call within work that is being recorded becomes part of that recording.
   void repeat(std::span<const std::int64_t> key, const std::function<void()>& work);
   bool recording() const noexcept { return recording_; }
   bool enabled() const noexcept { return enabled_; }
-  /// Drops all recordings and forgets all keys. A recording that contains a communicator's kernels must be dropped
-  /// before the communicator.
+  /// Deletes all recordings and keys. Recordings that contain kernels of a communicator must be deleted before the
+  /// communicator.
   void forget() noexcept { entries_.clear(); }
 
  private:

@@ -9,7 +9,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// The remedy for an error; the runtime's manual marks errors that leave the device's context unusable.
+/// Returns the remedy for an error. The CUDA manual lists the errors that leave the context unusable.
 const char* remedy(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
@@ -44,7 +44,7 @@ const char* remedy(cudaError_t error) {
 }  // namespace
 
 void fail(cudaError_t error, const char* what) {
-  static_cast<void>(cudaGetLastError());  // clears the reported error so that the next call does not find it
+  static_cast<void>(cudaGetLastError());  // clears the error, so that the next check does not report it
   throw DeviceError(fmt::format("{}: {}: {} ({}){}", describe_current_device(), what, cudaGetErrorString(error),
                                 cudaGetErrorName(error), remedy(error)));
 }

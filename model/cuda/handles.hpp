@@ -1,5 +1,5 @@
 /// \file
-/// Owners of the CUDA runtime's objects; the runtime's errors become exceptions here.
+/// Owners of CUDA runtime objects, and the conversion of CUDA errors to exceptions.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,17 @@
 
 namespace lockstep::model::cuda {
 
-/// Throws DeviceError with the current device, the work in progress (`what`), CUDA's message, and a remedy.
+/// Throws DeviceError with the current device, the failed work (`what`), CUDA's message and a remedy.
 [[noreturn]] void fail(cudaError_t error, const char* what);
 inline void check(cudaError_t answer, const char* what) {
   if (answer != cudaSuccess) fail(answer, what);
 }
 
-/// The thread's current device, for messages: "GPU 0 (NVIDIA H200, 0000:1b:00.0)". Never throws if no device answers.
+/// Returns the thread's current device for messages: "GPU 0 (NVIDIA H200, 0000:1b:00.0)". Does not throw if no device
+/// answers.
 std::string describe_current_device();
 
-// Destructors ignore CUDA's status: after a device's failure every call reports that failure.
+// Destructors ignore errors: after a device failure, each call reports the failure again.
 struct StreamDeleter {
   void operator()(cudaStream_t stream) const noexcept { static_cast<void>(cudaStreamDestroy(stream)); }
 };
@@ -36,9 +37,9 @@ using Event = std::unique_ptr<CUevent_st, EventDeleter>;
 using Graph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 using GraphExec = std::unique_ptr<CUgraphExec_st, GraphExecDeleter>;
 
-/// The stream and the legacy default stream do not wait for each other.
+/// Makes a stream that does not synchronise with the legacy default stream.
 Stream make_stream();
-/// For ordering only: it takes no time stamps.
+/// Makes an event for ordering, without timing.
 Event make_event();
 Event make_timing_event();
 

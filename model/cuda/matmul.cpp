@@ -17,9 +17,9 @@ namespace lockstep::model::cuda {
 namespace {
 
 constexpr std::uint32_t kPackBytes = 16;
-/// Some kernels read the epilogue's vectors 16 bytes at a time, and no preference of the heuristics excludes them.
+/// Some kernels read the epilogue's vectors 16 bytes at a time, and the heuristics have no preference to exclude them.
 constexpr std::uint32_t kBiasAlignment = kPackBytes;
-/// Numbers of proposals to request from the heuristics: for the first that runs, and for timing.
+/// Numbers of proposals to request from the heuristics: to take the first that runs, and to time them.
 constexpr int kProposals = 8, kTimedProposals = 16;
 
 void check(cublasStatus_t status, const char* what) {
@@ -29,14 +29,14 @@ void check(cublasStatus_t status, const char* what) {
 }
 using cuda::check;
 
-/// cuBLASLt cannot run the product, and has enqueued nothing. A device error that appears as INTERNAL_ERROR is not
-/// lost: the kernel that runs instead reports it.
+/// True if cuBLASLt cannot run the product and has enqueued nothing. A device error may also appear as INTERNAL_ERROR;
+/// the kernel that runs instead will report it.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_INTERNAL_ERROR;
 }
 
-/// The epilogue of a product, as text behind the product's own.
+/// Returns the text of an epilogue, which follows the text of the product.
 const char* name_of_epilogue(cublasLtEpilogue_t epilogue) {
   switch (epilogue) {
     case CUBLASLT_EPILOGUE_BIAS:
@@ -55,7 +55,7 @@ cudaDataType_t data_type(ElementType type) {
   return type == ElementType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/// The largest power of two up to 256 that divides the address and the address `step` bytes further.
+/// Returns the largest power of two up to 256 that divides the address and `step`, in bytes.
 std::uint32_t alignment_of(const void* pointer, std::size_t step = 0) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | step | 256u;
   return static_cast<std::uint32_t>(address & (~address + 1));
@@ -188,7 +188,7 @@ bool Matmul::multiply_with(cudaStream_t stream, const Operand& a, const Operand&
   Plan& plan = plan_for(stream, problem, pointers);
   if (!plan.found()) return false;
   if (product.padded.copies_out) copy_rows(stream, epilogue.bias, bias);
-  bool done = false;  // otherwise the caller overwrites the result that is copied here
+  bool done = false;  // if false, the caller overwrites the copied result
   PaddedCopies::run(stream, product, Accumulate::no, [&](const Tensor&, const Tensor&, const Tensor&) {
     point_at(plan.operation.get(), pointers);
     done = run(stream, problem, plan, pointers);
@@ -265,8 +265,7 @@ void Matmul::Plan::refuse_first(cublasStatus_t status) {
   algorithms.erase(algorithms.begin());
   ++refused;
   reason = cublasLtGetStatusString(status);
-  static_cast<void>(cudaGetLastError());  // clears the error of a launch that failed inside, so that the next kernel's
-                                          // check does not find it
+  static_cast<void>(cudaGetLastError());  // clears the error, so that the next check does not report it
 }
 
 Matmul::Plan& Matmul::plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers) {
@@ -296,7 +295,7 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
     set(operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{problem.processors});
   }
 
-  // Column-major as stored. Dense, so the leading dimension is the number of rows, of all parts in one column.
+  // Column-major and dense: the leading dimension is the number of rows, of all parts in one column.
   const auto layout = [&](ElementType type, std::int64_t rows, std::int64_t columns, int parts_of_column) {
     cublasLtMatrixLayout_t made = nullptr;
     check(cublasLtMatrixLayoutCreate(&made, data_type(type), static_cast<std::uint64_t>(rows),
@@ -318,7 +317,8 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   plan.right = operand(!problem.right_transposed, problem.columns);
   plan.out = layout(problem.out, problem.rows, problem.columns, 1);
 
-  // INPLACE adds in the type of the output and OUTPUT_TYPE rounds the parts to it; without both, fp32 throughout.
+  // Excludes INPLACE, which adds in the type of the output, and OUTPUT_TYPE, which rounds the parts to it. Other
+  // schemes add in fp32.
   if (problem.sums == Sums::whole) propose(problem, CUBLASLT_REDUCTION_SCHEME_NONE, plan);
   if (!plan.found() && problem.parts == 1) {
     propose(problem, CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, plan);
@@ -383,7 +383,7 @@ void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& 
   try {
     spare.emplace(memory_,
                   static_cast<std::size_t>(problem.parts * problem.rows * problem.columns) * size_of(problem.out));
-  } catch (const DeviceError&) {  // no memory for trials: the static rule remains
+  } catch (const DeviceError&) {  // no memory for trials: keeps the first proposal
     return;
   }
   check(cudaMemsetAsync(spare->data(), 0, spare->bytes(), stream), "clearing memory");

@@ -34,7 +34,7 @@ void PaddedCopies::copy_factors(cudaStream_t stream, const Product& product) {
 
 std::byte* PaddedCopies::room_for(std::size_t bytes) {
   if (bytes > room_.bytes()) {
-    // The old copies must be unused, and they are released before the new ones are allocated: both may not fit.
+    // Releases the old memory, which must be unused, before it allocates the new: both together may not fit.
     if (room_.data() != nullptr && options_.forget_recordings) options_.forget_recordings();
     { const Block old = std::move(room_); }
     room_ = Block(memory_, bytes);

@@ -1,5 +1,5 @@
 /// \file
-/// Copies of a product's matrices in rows of whole packs (product_padding.hpp), and their memory.
+/// Copies of a product's matrices with padded rows (product_padding.hpp), and their memory.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ class PaddedCopies {
  public:
   struct Options {
     double worth = kFlopsPerCopiedByte;  ///< FLOPs per byte above which a product uses copies
-    /// Called before memory that recorded work may use is released; empty: nothing is recorded.
+    /// Called before memory that recorded work may use is released. Empty if nothing is recorded.
     std::function<void()> forget_recordings = {};
   };
   PaddedCopies(DeviceMemory& memory, Options options) : memory_(memory), options_(std::move(options)) {}
@@ -26,16 +26,17 @@ class PaddedCopies {
   struct Matrices {
     Tensor a, b, out;
   };
-  /// out = a b; matrices that are padded copies are only memory here.
+  /// out = a b. The content of padded copies is not set yet.
   struct Product {
     Matrices stored, made;
     PaddedProduct padded;
-    void* bias_room = nullptr;  ///< memory for a bias as long as rows of made.out, if that is a copy
+    void* bias_room = nullptr;  ///< if made.out is a copy: memory for a bias with its columns
   };
   Product product_of(const Matrices& stored, bool a_transposed, bool b_transposed);
 
   static void copy_factors(cudaStream_t stream, const Product& product);
-  /// multiply(made a, made b, made out) enqueues out = or += a b.
+  /// Pads the operands, calls multiply(padded a, padded b, padded out), which must enqueue out = or += a b, and copies
+  /// the result back.
   template <class Multiply>
   static void run(cudaStream_t stream, const Product& product, Accumulate accumulate, const Multiply& multiply) {
     copy_factors(stream, product);

@@ -1,5 +1,5 @@
 /// \file
-/// The slices of an update in the form for kernels: chunks in device memory.
+/// The slices of an update in the form that kernels read: chunks in device memory.
 #pragma once
 
 #include <span>
@@ -10,14 +10,14 @@
 
 namespace lockstep::model::cuda {
 
-/// Chunks are made at the first use of a set of slices and never released, because recorded work uses their address:
-/// for the few sets of slices of a training.
+/// The first use of a set of slices makes its chunks. They are kept until destruction, because recorded work uses their
+/// address. For the few sets of slices of a training.
 class SliceTable {
  public:
   SliceTable(DeviceMemory& memory, cudaStream_t stream) : memory_(memory), stream_(stream) {}
 
-  /// Known slices cost a comparison; new ones an allocation and a synchronous copy, so they must not appear while the
-  /// stream is being recorded (`recording`).
+  /// Returns the chunks of the slices. Known slices cost a comparison. New ones cost an allocation and a synchronous
+  /// copy, so they must not appear while the stream is being recorded (`recording`).
   UpdateChunks chunks(std::span<const UpdateSlice> slices, bool recording);
 
  private:

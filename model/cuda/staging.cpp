@@ -24,7 +24,7 @@ Staging::Staging(DeviceMemory& memory, int slots, const StageBytes& bytes)
 
 Batch Staging::stage(int slot, const Batch& host, cudaStream_t compute) {
   Slot& to = slots_[static_cast<std::size_t>(slot)];
-  // A wait for an event that was never recorded returns at once.
+  // If the event was never recorded, the stream does not wait.
   check(cudaStreamWaitEvent(copies_.get(), to.released.get(), 0), "waiting for a slot of the input");
   Batch batch = host;
   batch.x = upload(host.x, to.x);

@@ -1,9 +1,8 @@
 /// \file
-/// Copies batches to the GPU: a separate stream fills slots of device memory while the operations read other slots.
+/// Copies batches to the GPU: a copy stream fills slots of device memory while operations read other slots.
 ///
-///   copy stream      wait released[s]   copy the batch to s    record uploaded[s]
-///   compute stream                                            wait uploaded[s]   ... read slot s ...   record
-///   released[s]
+/// For slot s, the copy stream waits for the event released[s], copies the batch and records uploaded[s]. The compute
+/// stream waits for uploaded[s], runs the operations that read the slot, and records released[s].
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ class Staging {
   /// The memory must outlive the staging.
   Staging(DeviceMemory& memory, int slots, const StageBytes& bytes);
 
-  /// Backend::stage, release_stage and wait_staged; `compute` is the stream of the operations. None of them may be
+  /// Implement Backend::stage, release_stage and wait_staged. compute: stream of the operations. They must not be
   /// recorded.
   Batch stage(int slot, const Batch& host, cudaStream_t compute);
   void release(int slot, cudaStream_t compute);

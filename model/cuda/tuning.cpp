@@ -13,12 +13,13 @@ bool is_recorded(cudaStream_t stream) {
 
 float time_of(cudaStream_t stream, int rounds, const std::function<void()>& enqueue) {
   const Event begin = make_timing_event(), end = make_timing_event();
-  // As in a recorded step: individually, the host takes longer to enqueue a short product than the GPU to run it.
+  // Uses a recording, as a step does: without one, the host takes longer to enqueue a short product than the GPU takes
+  // to run it.
   GraphRecorder recorder(stream, true);
   const auto all = [&] {
     for (int round = 0; round < rounds; ++round) enqueue();
   };
-  for (int i = 0; i < 2; ++i) recorder.repeat({}, all);  // first directly, then recorded
+  for (int i = 0; i < 2; ++i) recorder.repeat({}, all);  // runs directly, then records
   check(cudaEventRecord(begin.get(), stream), "taking the time");
   recorder.repeat({}, all);
   check(cudaEventRecord(end.get(), stream), "taking the time");

@@ -9,13 +9,14 @@
 namespace lockstep::model::cuda {
 
 enum class Tuning {
-  first,  ///< first acceptable one: cheap, and a run repeats
-  timed,  ///< quickest of a few, measured at a shape's first use: two runs may choose differently
+  first,  ///< the first acceptable one: cheap and deterministic
+  timed,  ///< fastest of a few, measured at a shape's first use; runs may differ
 };
 
-/// True if work for this stream is being recorded: then nothing can be timed.
+/// True if work for this stream is being recorded. It cannot be timed then.
 bool is_recorded(cudaStream_t stream);
-/// Milliseconds of `rounds` calls of `enqueue`, whose work goes to the stream, recorded and replayed. Waits for it.
+/// Returns the milliseconds of `rounds` calls of `enqueue`, which enqueues work on the stream. The work is recorded and
+/// replayed. Synchronises.
 float time_of(cudaStream_t stream, int rounds, const std::function<void()>& enqueue);
 
 }  // namespace lockstep::model::cuda

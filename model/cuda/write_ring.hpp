@@ -1,6 +1,6 @@
 /// \file
-/// Copies small values to the GPU. The host's value is copied at once into pinned memory, which is reused only after
-/// the device has read it.
+/// Copies small values to the GPU. The value is copied at once into pinned memory, which is reused only after the
+/// device has read it.
 #pragma once
 
 #include <array>
@@ -18,8 +18,7 @@ class WriteRing {
   static constexpr std::size_t kSlotBytes = 256;
 
   explicit WriteRing(PinnedMemory& memory);
-  /// Writes at most kSlotBytes bytes to device memory, in the order of the stream. Waits only if kSlots writes are
-  /// pending.
+  /// Enqueues a write of at most kSlotBytes bytes to device memory. Blocks only if kSlots writes are pending.
   void write(std::span<const std::byte> host, void* to, cudaStream_t stream);
 
  private:
