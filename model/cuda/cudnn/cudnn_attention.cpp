@@ -24,12 +24,12 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Columns of third `part` in the rows of a sample and those behind it.
+/// Address of queries, keys or values (third `part` of the columns) from a sample on.
 void* third_of(const Tensor& joint, const Attention& shape, std::int64_t sample, std::int64_t part) {
   const std::int64_t element = sample * shape.context * joint.columns + part * shape.width();
   return static_cast<std::byte*>(joint.data) + static_cast<std::size_t>(element) * size_of(joint.type);
 }
-/// The rows of a sample and those behind it; each sample has `rows` rows in the tensor.
+/// Address of the rows from a sample on; each sample has `rows` rows.
 void* rows_of(const Tensor& tensor, std::int64_t sample, std::int64_t rows) {
   return static_cast<std::byte*>(tensor.data) +
          static_cast<std::size_t>(sample * rows * tensor.columns) * size_of(tensor.type);
@@ -41,7 +41,7 @@ bool are_aligned(std::initializer_list<Tensor> tensors) {
   });
 }
 
-/// Numbers in host memory that the graphs read when they are enqueued.
+/// Numbers in host memory. The graphs read them when they are enqueued.
 struct HostNumbers {
   float scale, masked = -std::numeric_limits<float>::infinity(), one = 1;
   explicit HostNumbers(const Attention& shape) : scale(1 / std::sqrt(static_cast<float>(shape.head_size))) {}
@@ -81,7 +81,7 @@ class CudnnAttention final : public AttentionLibrary {
     const auto& [joint, keys, mask, y, log_sums, d_y, d_joint] = operands;
     if (!takes(shape, y) || !are_aligned({joint, y, log_sums, d_y, d_joint, deltas})) return false;
     using Kind = CudnnAttentionProblem::Kind;
-    // Shorter contexts have more query sums than gradients of scores, and the memory plan covers the latter.
+    // With shorter contexts, query sums need more memory than gradients of scores, which the memory plan assumes.
     const Kind kind =
         in_any_order_ && shape.context >= 2 * shape.head_size ? Kind::backward_in_any_order : Kind::backward;
     const std::int64_t samples = joint.rows / shape.context;
@@ -138,7 +138,7 @@ class CudnnAttention final : public AttentionLibrary {
  private:
   struct Planned {
     std::optional<CudnnPlan> plan;
-    bool failed = false;  ///< failed while running
+    bool failed = false;  ///< failed in a call
   };
   using Bound = std::pair<std::int64_t, void*>;  ///< a tensor's name and address
 
@@ -147,7 +147,7 @@ class CudnnAttention final : public AttentionLibrary {
            cudnn_.version() >= kMinCudnnForAttention;
   }
 
-  /// Null if there is no plan.
+  /// Returns null if there is no plan.
   Planned* plan_for(const CudnnAttentionProblem& problem) {
     auto known = plans_.find(problem);
     if (known == plans_.end()) {

@@ -12,7 +12,7 @@ namespace {
 
 using Four = std::array<std::int64_t, 4>;
 
-/// Dimensions are [samples, heads, rows, columns].
+/// Layout of a tensor with dimensions [samples, heads, rows, columns].
 struct Layout {
   Four extents, strides;
 
@@ -24,12 +24,12 @@ struct Layout {
   }
 };
 
-/// Appends operations to a graph. Tensors that are both written and read inside it need no name: they are virtual.
+/// Appends operations to a graph. Tensors that are written and read inside the graph are virtual and have no name.
 class AttentionGraph {
  public:
   explicit AttentionGraph(const CudnnAttentionProblem& of) : of_(of) {}
 
-  /// A third of the joint rows.
+  /// Layout of queries, keys or values: a third of the joint rows.
   Layout joint() const {
     const std::int64_t row = 3 * of_.heads * of_.head_size;
     return {{of_.samples, of_.heads, of_.context, of_.head_size}, {of_.context * row, of_.head_size, row, 1}};
@@ -92,7 +92,7 @@ class AttentionGraph {
     if (of.chooses != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *of.chooses);
     append(std::move(operation));
   }
-  /// The same with a result inside the graph.
+  /// The same with a virtual result.
   const CudnnDescriptor& passed(cudnnPointwiseMode_t mode, const Operands& of, const Layout& layout,
                                 cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     const CudnnDescriptor& y = inside(layout, type);
@@ -115,7 +115,7 @@ class AttentionGraph {
     return y;
   }
 
-  /// The same elements, in bfloat16, as a matrix that is transposed.
+  /// Returns the same elements, in bfloat16, as a transposed matrix.
   const CudnnDescriptor& turned(const CudnnDescriptor& x, const Layout& layout) {
     const CudnnDescriptor& y = inside(layout, CUDNN_DATA_BFLOAT16);
     CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
@@ -124,7 +124,7 @@ class AttentionGraph {
     return y;
   }
 
-  /// The scores of the keys that a query sees. Replaces others, of keys behind it, by minus infinity.
+  /// Returns the scores, with those of keys after the query replaced by minus infinity if attention is causal.
   const CudnnDescriptor& seen_scores(const CudnnDescriptor& x) {
     if (!of_.causal) return x;
     const CudnnDescriptor& masked = number(kCudnnMasked);
@@ -136,7 +136,7 @@ class AttentionGraph {
     return passed(CUDNN_POINTWISE_BINARY_SELECT, {x, &masked, &seen}, scores());
   }
 
-  /// nullopt if cuDNN refused an operation.
+  /// Returns nullopt if cuDNN refused an operation.
   std::optional<CudnnGraph> graph() && {
     if (refused_) return std::nullopt;
     return std::move(graph_);
@@ -209,7 +209,7 @@ std::optional<CudnnGraph> backward_graph(const CudnnAttentionProblem& problem) {
   const CudnnDescriptor& one = graph.number(kCudnnOne);
 
   const CudnnDescriptor& products_of_results = graph.passed(CUDNN_POINTWISE_MUL, {d_result, &result}, graph.result());
-  // The engines expect a factor here, the place of dropout.
+  // The engines expect a factor here, which dropout would use.
   graph.pass(CUDNN_POINTWISE_MUL, {graph.reduced(CUDNN_REDUCE_TENSOR_ADD, products_of_results), &one}, deltas);
 
   const CudnnDescriptor& products = graph.inside(scores);

@@ -1,6 +1,6 @@
-// Convolutions in bfloat16 through cuDNN. Its engines want filters as [out channels, patch], ours are [patch, out
-// channels]: they are transposed on the way, which costs little because they are small beside the images. Gradients of
-// filters come in bfloat16, rounded once from sums in fp32, and are added to ours in fp32.
+// Convolutions in bfloat16 through cuDNN. Its engines need filters as [out channels, patch]. Ours are [patch, out
+// channels] and are transposed for each call, which costs little because they are small compared with the images. cuDNN
+// returns gradients of filters in bfloat16, rounded once from fp32 sums; they are added to ours in fp32.
 #include <array>
 #include <limits>
 #include <map>
@@ -80,13 +80,13 @@ class CudnnConvolution final : public ConvolutionLibrary {
     void* output;
   };
 
-  /// False if it is known that there is no plan.
+  /// Returns false if it is known that there is no plan.
   bool may_take(const CudnnProblem& problem) {
     if (!cudnn_.start()) return false;
     const auto known = plans_.find(problem.key());
     return known == plans_.end() || known->second.has_value();
   }
-  /// False if there is no plan.
+  /// Returns false if there is no plan.
   bool run(cudaStream_t stream, const CudnnProblem& problem, const Pointers& pointers) {
     const auto key = problem.key();
     auto known = plans_.find(key);
@@ -99,7 +99,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
     return true;
   }
 
-  /// Picks the first plan, or the quickest. A trial writes the same tensors as the call.
+  /// Chooses the first plan, or the fastest. A trial writes the same tensors as the call.
   std::optional<CudnnPlan> choose(cudaStream_t stream, const CudnnProblem& problem, const Pointers& pointers) {
     constexpr std::size_t kCandidates = 8;
     constexpr int kRounds = 3;

@@ -1,5 +1,6 @@
-// Declares cuDNN's functions that this program uses. The first call of any of them loads the library (several hundred
-// megabytes): a program without convolutions in bfloat16 runs without it, even if it is not installed.
+// Defines the functions of cuDNN that this program uses. The first call of any of them loads the library (several
+// hundred megabytes). A program without convolutions or attention in bfloat16 never loads it, so it need not be
+// installed.
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

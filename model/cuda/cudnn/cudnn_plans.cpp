@@ -14,12 +14,13 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// The directions that cuDNN sees: volumes have three, images and series two.
+/// Returns the number of directions for cuDNN: three for volumes, two for images and series.
 std::size_t directions_of(const Convolution& shape) {
   return shape.in.depth == 1 && shape.window.depth == Sweep{} ? 2 : 3;
 }
 
-/// NHWC in cuDNN's order of dimensions: batch (or out channels), channels, (depth,) height, width.
+/// Describes an NHWC tensor, with cuDNN's order of dimensions: batch (or out channels), channels, (depth,) height,
+/// width.
 CudnnDescriptor tensor_of(std::int64_t name, std::int64_t count, const ImageShape& image, std::size_t directions,
                           cudnnDataType_t type) {
   std::vector<std::int64_t> dimensions{count, image.channels}, strides{image.elements(), 1};
@@ -100,7 +101,7 @@ Names names_of(CudnnProblem::Kind kind) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
 }
 
-/// All values of an attribute that is a list.
+/// Returns all values of an attribute that is a list.
 template <class T>
 std::vector<T> list_of(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                        cudnnBackendAttributeType_t type, std::vector<T> workspace) {
@@ -260,7 +261,7 @@ std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, const CudnnPr
   const CudnnDescriptor& output = keep_tensor(kCudnnOutput, problem.images, shape.out);
   const CudnnDescriptor& window = graph.keep(window_of(shape.window, directions));
   const Names names = names_of(problem.kind);
-  const float alpha = 1, beta = 0;  // type of the sums: cuDNN accepts doubles for them, too, and reads half of each
+  const float alpha = 1, beta = 0;  // must be float like the sums: of doubles cuDNN would read only half
   CudnnDescriptor operation(names.operation);
   operation.set(names.images, images)
       .set(names.filters, filters)

@@ -1,13 +1,13 @@
 /// \file
-/// Plans of operations with cuDNN: a graph of them, the engines that its heuristics propose for it, and the first
-/// acceptable engine. An acceptable engine repeats bit for bit, adds in fp32 the terms of a direct sum, keeps within
-/// the workspace, and can be built. A plan is a static choice, the same in every run on one kind of device; or, if that
-/// is not required, the quickest of a few.
+/// Plans of operations with cuDNN: a graph of operations, the engines that cuDNN's heuristics propose for it, and the
+/// first acceptable engine. An acceptable engine is deterministic, adds the terms of a direct sum in fp32, fits the
+/// workspace, and can be built. The choice is the same in every run on one kind of device, unless the caller takes the
+/// fastest of a few.
 ///
-/// A convolution is a graph of one operation. Images are NHWC, filters and their gradients [out channels, (depth,)
-/// height, width, in channels], all of them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing.
+/// A convolution is a graph of one operation. Images are NHWC; filters and their gradients are [out channels, (depth,)
+/// height, width, in channels]. All are bfloat16: cuDNN 9 proposes no engine for gradients of filters in float32.
 ///
-/// Plans are made for the device of a handle, or for a device that is only described: that needs no GPU.
+/// Plans are made for the device of a handle, or for a described device, which needs no GPU.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ class CudnnDescriptor {
   explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
   cudnnBackendDescriptor_t get() const noexcept { return descriptor_.get(); }
 
-  /// An attribute of `count` values. Throws DeviceError.
+  /// Sets an attribute of `count` values. Throws DeviceError.
   template <class T>
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T* values,
                        std::int64_t count = 1) {
@@ -61,9 +61,9 @@ class CudnnDescriptor {
 /// The device that plans are made for.
 class CudnnDevice {
  public:
-  /// The device of `handle`, which outlives this.
+  /// The device of `handle`, which must outlive this object.
   explicit CudnnDevice(cudnnHandle_t handle) : handle_(handle) {}
-  /// A device that is described in cuDNN's JSON (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+  /// A device described in cuDNN's JSON (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
   explicit CudnnDevice(const std::string& description);
 
   void put_into_graph(CudnnDescriptor& graph) const;
@@ -94,21 +94,21 @@ inline constexpr std::int64_t kCudnnAlignment = 16;
 struct CudnnPlan {
   CudnnDescriptor descriptor;
   std::size_t workspace = 0;  ///< bytes
-  /// Descriptors that this plan and others of the same graph were made of. cuDNN does not document whether it copies
-  /// them.
+  /// Descriptors from which this plan and others of the same graph were made. They are kept because cuDNN does not
+  /// document that it copies them.
   std::shared_ptr<std::vector<CudnnDescriptor>> made_of = {};
 };
 
-/// True if an engine with these cuDNN notes uses tensor cores (without them, matrix multiplications are faster) and
-/// adds the products of a direct sum in fp32 in one order. An unknown note makes the engine unacceptable.
+/// True if an engine with these notes uses tensor cores (without them, matrix multiplications are faster) and adds the
+/// products of a direct sum in fp32 in a fixed order. An engine with an unknown note is not acceptable.
 bool cudnn_engine_will_do(std::span<const cudnnBackendNumericalNote_t> notes) noexcept;
 
-/// A graph of operations in their order, and the descriptors that they were made of.
+/// A graph of operations in their order, and the descriptors from which they were made.
 class CudnnGraph {
  public:
-  /// Keeps a descriptor for the life of the graph.
+  /// Keeps a descriptor for the lifetime of the graph.
   CudnnDescriptor& keep(CudnnDescriptor part) { return parts_.emplace_back(std::move(part)); }
-  /// Completes the operation and appends it to the graph; false if it contradicts itself.
+  /// Finalizes the operation and appends it to the graph. Returns false if cuDNN refuses it.
   [[nodiscard]] bool try_append(CudnnDescriptor operation);
 
  private:
@@ -116,13 +116,13 @@ class CudnnGraph {
   std::deque<CudnnDescriptor> parts_;  ///< a deque: addresses stay valid
   std::vector<cudnnBackendDescriptor_t> operations_;
 };
-/// The plans of the first acceptable engines, at most `most`, in the order of the proposals; empty if no engine is
-/// acceptable.
+/// Returns the plans of the first acceptable engines, at most `most`, in the order of the proposals; empty if no engine
+/// is acceptable.
 std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace,
                                         std::size_t most);
 std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, const CudnnProblem& problem,
                                         std::size_t most_workspace, std::size_t most);
-/// The first of these plans.
+/// Returns the first of these plans.
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace);
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
                                          std::size_t most_workspace);

@@ -1,5 +1,5 @@
 /// \file
-/// A user's session of cuDNN on the current device: loaded and started at first use.
+/// A session of cuDNN on the current device, which loads and starts it at first use.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,17 @@ namespace lockstep::model::cuda {
 
 class CudnnSession {
  public:
-  /// False if cuDNN cannot be used here.
+  /// Starts cuDNN. Returns false if it cannot be used here.
   bool start();
-  /// Empty if it can be used, nullopt before the first start().
+  /// Returns why cuDNN cannot be used; empty if it can; nullopt before the first start().
   const std::optional<std::string>& obstacle() const noexcept { return obstacle_; }
   /// Requires a successful start().
   CudnnDevice device() const { return CudnnDevice(handle_.get()); }
   std::size_t version() const { return cudnnGetVersion(); }  ///< 91900
   std::string version_text() const;                          ///< "cuDNN 9.19.0"
 
-  /// Enqueues a plan. `pointers` are the tensors called `names`. Throws DeviceError; `what` names the work, as
-  /// "convolving".
+  /// Enqueues a plan. pointers: addresses of the tensors `names`. what: the work, for messages ("convolving"). Throws
+  /// DeviceError.
   void run(cudaStream_t stream, const CudnnPlan& plan, std::span<const std::int64_t> names,
            std::span<void* const> pointers, void* workspace, const char* what);
 
@@ -41,8 +41,8 @@ class CudnnSession {
   std::unique_ptr<cudnnContext, Destroy> handle_;
 };
 
-/// A block of at least `bytes`, whose content need not be kept. `before_moving` is called before a smaller one is
-/// released.
+/// Grows a block to at least `bytes`, without its content, and returns its address. Calls before_moving before it
+/// releases a smaller block.
 void* grown(Block& block, std::size_t bytes, DeviceMemory& memory, const std::function<void()>& before_moving);
 
 }  // namespace lockstep::model::cuda

@@ -1,4 +1,4 @@
-// Built without cuDNN: convolutions are matrix multiplications, attention runs in our own kernels.
+// For builds without cuDNN: convolutions are matrix multiplications, and attention runs in our own kernels.
 #include "model/cuda/attention_library.hpp"
 #include "model/cuda/convolution_library.hpp"
 #include "model/device.hpp"
