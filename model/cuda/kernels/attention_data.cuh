@@ -1,6 +1,5 @@
 /// \file
-/// Common parts of all attention kernels: the layout of queries, keys and values, the assignment of blocks, and the
-/// dropout.
+/// Common parts of all attention kernels: layout of queries, keys and values, assignment of blocks, and dropout.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +15,16 @@
 
 namespace lockstep::model::cuda {
 
-/// Bytes of keys and values that stay in the L2 cache (40 MB on an A100, 50 on an H100) beside streaming data. Every
-/// block of a pair reads the pair's keys and values.
+/// Bytes of keys and values that stay in the L2 cache (40 MB on an A100, 50 on an H100) beside streamed data. Each
+/// block of a pair (a sample and a head) reads the keys and values of the pair.
 inline constexpr std::int64_t kKeysTogether = std::int64_t{16} << 20;
 inline int pairs_together(const Attention& shape, std::size_t element_bytes) {
   const std::int64_t of_pair = 2 * shape.context * shape.head_size * static_cast<std::int64_t>(element_bytes);
   return static_cast<int>(std::clamp<std::int64_t>(kKeysTogether / of_pair, 1, std::numeric_limits<int>::max()));
 }
 
-/// The pair and the tile of a block, among `tiles` of each pair. Order: `together` pairs at a time, all their first
-/// tiles before all their second ones.
+/// Pair and tile of a block; each pair has `tiles` tiles. `together` pairs run at a time: first all their first tiles,
+/// then all their second tiles, and so on.
 struct AttentionOrder {
   int pairs, tiles, together;
 
@@ -39,26 +38,25 @@ struct AttentionOrder {
   }
 };
 
-/// The tensors of a call. dropout_keys: null without dropout. Tensors of the backward pass are null in the forward
-/// pass.
+/// Tensors of a call. dropout_keys: null without dropout. Tensors that only backward uses are null in forward.
 template <class T>
 struct AttentionData {
   const T* joint;
   const std::uint64_t* dropout_keys;
-  const T* y_in;  ///< backward: the forward pass's result
+  const T* y_in;  ///< backward: the result of forward
   const T* d_y;
   T* y;  ///< forward: the result
   T* d_joint;
   float *log_sums, *deltas;
   const std::int32_t *places, *lengths;  ///< AttentionMask, or null
-  int context, heads, head_size, pairs;  ///< pairs of a sample and a head
+  int context, heads, head_size, pairs;  ///< pairs: number of (sample, head)
   int together;                          ///< pairs whose blocks are consecutive
   bool causal;
   float scale;  ///< factor of the products of queries and keys
   formulas::DropoutNumbers dropout;
 };
 
-/// d_y and d_joint are absent in the forward pass.
+/// d_y and d_joint are absent in forward.
 template <class T>
 AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardOperands& operands,
                                 const Tensor& deltas) {
@@ -85,12 +83,12 @@ AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardO
   return data;
 }
 
-/// A sample and a head, and a tile of `rows` positions in them.
+/// A tile of `rows` positions of one sample and one head.
 struct AttentionTile {
   int sample, head, pair, first;
 };
 
-/// The keys [first, end) that a query of the tile's sample sees.
+/// Keys [first, end) that a query of the tile's sample sees.
 struct KeyRange {
   int first, end;
   __device__ bool has(int key) const { return key >= first && key < end; }
@@ -105,7 +103,7 @@ __device__ KeyRange keys_of(const AttentionData<T>& data, const AttentionTile& a
   return keys;
 }
 
-/// Number of blocks: one for each tile of each pair.
+/// Returns the number of blocks: one per tile of each pair.
 template <class T>
 unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
   return static_cast<unsigned>((data.context + rows - 1) / rows) * static_cast<unsigned>(data.pairs);
@@ -113,8 +111,8 @@ unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
 
 enum class TileOf { queries, keys };
 
-/// The tile of this block. The mask leaves the most work for late queries and for early keys: these blocks come first
-/// among the pairs that run together.
+/// Returns the tile of this block. With the causal mask, late queries and early keys have the most work, so their
+/// blocks come first among the pairs that run together.
 template <class T>
 __device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, TileOf of) {
   const int tiles = (data.context + rows - 1) / rows;
@@ -123,8 +121,8 @@ __device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, T
   return {pair / data.heads, pair % data.heads, pair, tile * rows};
 }
 
-/// Offset, in elements from the start of a tensor of [rows, parts * heads * head_size], of part `part` in row
-/// `position` of the tile's sample.
+/// Returns the offset of part `part` in row `position` of the tile's sample, in elements from the start of a tensor
+/// [rows, parts * heads * head_size].
 template <class T>
 __device__ std::int64_t offset_of(const AttentionData<T>& data, const AttentionTile& at, int position, int parts,
                                   int part) {
@@ -133,7 +131,7 @@ __device__ std::int64_t offset_of(const AttentionData<T>& data, const AttentionT
   return row * parts * width + part * width + static_cast<std::int64_t>(at.head) * data.head_size;
 }
 
-/// The dropout factor of the probability of (query, key).
+/// Returns the dropout factor of the probability of (query, key).
 template <class T>
 __device__ float factor_of(const AttentionData<T>& data, const AttentionTile& at, std::uint64_t key_of_sample,
                            int query, int key) {

@@ -26,7 +26,7 @@ void plain_backward(cudaStream_t stream, const AttentionData<T>& data) {
   launch("attention_backward of keys", plain_attention_keys<kHead, T>, grid, stream, data);
 }
 
-/// Calls run<kHead>() for the smallest kHead that a head fits in.
+/// Calls run<kHead>() with the smallest kHead that is at least the head size.
 template <class Run>
 void for_head_size(std::int64_t head_size, const Run& run) {
   if (head_size <= 32) {

@@ -1,14 +1,13 @@
 /// \file
 /// Attention without a matrix of context x context, in plain fp32 arithmetic, for any head size up to kHead (Dao et
 /// al., "FlashAttention", 2022; Rabe & Staats 2021). A block owns a tile of rows (queries, or keys in the pass for the
-/// gradients of keys and values) and goes over the tiles of the other side in ascending order through shared memory,
-/// skipping tiles that the mask hides. For each row, the forward pass keeps the greatest score so far, the sum of
-/// exponentials relative to it, and the weighted sum of values, and scales both down when a greater score appears.
+/// gradients of keys and values). It loads the tiles of the other side into shared memory in ascending order, and skips
+/// tiles that the mask hides. For each row, forward keeps the greatest score so far, the sum of exponentials relative
+/// to it, and the weighted sum of values, and rescales both sums when a greater score appears.
 ///
-/// The backward pass recomputes the probabilities from the scores and their log sums. With P the probabilities, M the
-/// factors of the dropout and d the gradient of the result: dV = (P M)' d; dS = P (M (d V') - delta), where delta is
-/// the product of each row of d with the result; dQ = scale dS K; dK = scale dS' Q. The pass for dQ computes the
-/// deltas.
+/// Backward recomputes the probabilities from the scores and their log sums. With probabilities P, dropout factors M
+/// and the gradient d of the result: dV = (P M)' d; dS = P (M (d V') - delta), where delta is the dot product of each
+/// row of d with the result; dQ = scale dS K; dK = scale dS' Q. The pass for dQ computes the deltas.
 #pragma once
 
 #include "model/cuda/kernels/attention_data.cuh"
@@ -16,11 +15,11 @@
 namespace lockstep::model::cuda {
 
 inline constexpr int kOwnRows = 16,
-                     kOtherRows = 32;  ///< rows of a block's own tile, and of the tiles that it goes over
+                     kOtherRows = 32;  ///< rows of a block's own tile, and of the other tiles
 inline constexpr unsigned kPlainThreads = 128;
 inline constexpr int kRowThreads = kPlainThreads / kOwnRows;  ///< threads that share a row, all in one warp
 
-/// Rows of a tile in shared memory; one column more than used, so that a column lies in different banks.
+/// Rows of a tile in shared memory, with one unused column, so that the elements of a column lie in different banks.
 template <int kRows, int kHead>
 using Tile = float[kRows][kHead + 1];
 
@@ -37,8 +36,8 @@ struct BackwardWorkspace {
   float weights[2][kOwnRows][kOtherRows + 1];
 };
 
-/// Loads `kRows` rows from `from` on; elements beyond `rows` or `head_size` are 0. The block must have read the former
-/// content of the tile: barriers on both sides.
+/// Loads kRows rows from `from` on; elements beyond `rows` or `head_size` are 0. Needs barriers before and after, since
+/// other threads read the tile.
 template <int kRows, int kHead, class T>
 __device__ void load_tile(const T* from, std::int64_t row_step, int rows, int head_size, Tile<kRows, kHead>& tile) {
   __syncthreads();
@@ -49,7 +48,7 @@ __device__ void load_tile(const T* from, std::int64_t row_step, int rows, int he
   __syncthreads();
 }
 
-/// Sums or maxima over the threads of a row, the same bits in each thread.
+/// Return sums or maxima over the threads of a row, with the same bits in each thread.
 __device__ inline float sum_of_row(float value) {
 #pragma unroll
   for (int distance = 1; distance < kRowThreads; distance *= 2) value += __shfl_xor_sync(kWholeWarp, value, distance);
@@ -124,7 +123,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
       high = fmaxf(high, scores[m]);
     }
     high = greatest_of_row(high);
-    const float base = high == -INFINITY ? 0 : high;  // nothing seen so far
+    const float base = high == -INFINITY ? 0 : high;  // no visible key so far
     const float shrink = expf(greatest - base);
     greatest = high;
     float sum = 0;
@@ -151,11 +150,11 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
   }
 }
 
-/// Least blocks of a multiprocessor that leave plain_attention_queries() its registers; 0: no requirement.
+/// Minimum blocks per multiprocessor with which plain_attention_queries() has enough registers; 0: no requirement.
 template <int kHead, class T, bool kMasked>
 inline constexpr int kQueriesBlocks = kMasked || (kHead == 128 && sizeof(T) < sizeof(float)) ? 1 : 0;
 
-/// Computes the gradient of the queries, and the deltas. kMasked: with an AttentionMask, whose bounds take registers.
+/// Computes the gradient of the queries, and the deltas. kMasked: with an AttentionMask, whose bounds need registers.
 template <int kHead, class T, bool kMasked>
 __global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<kHead, T, kMasked>)
     plain_attention_queries(AttentionData<T> data) {
@@ -204,7 +203,8 @@ __global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<kHead, T, kMaske
   if (lane == 0) data.deltas[static_cast<std::int64_t>(tile.pair) * data.context + query] = delta;
 }
 
-/// Computes the gradients of keys and values: rows are keys, the others queries. Runs after plain_attention_queries().
+/// Computes the gradients of keys and values: rows are keys, the other side has queries. Runs after
+/// plain_attention_queries().
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();

@@ -10,7 +10,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Writes the batch's values for the running statistics.
+/// Writes the values of this batch for the running statistics.
 __global__ void __launch_bounds__(kBlock) batch_statistics(const double* sums, std::int64_t channels, double weight,
                                                            bool add, float* d_mean, float* d_variance) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
@@ -25,10 +25,10 @@ __global__ void __launch_bounds__(kBlock) batch_statistics(const double* sums, s
 
 unsigned blocks_of(std::int64_t channels) { return static_cast<unsigned>((channels + kBlock - 1) / kBlock); }
 
-/// Number of pixels in a tensor of images.
+/// Returns the number of pixels in a tensor of images.
 std::int64_t pixels_of(const BatchNorm& norm, const Tensor& x) { return x.count() / norm.channels; }
 
-/// Least number of rows that a thread adds before the sum is split into parts.
+/// Minimum rows per thread with which a sum is split into parts.
 constexpr std::int64_t kRowsOfSums = 16;
 
 template <class T, class Body>
@@ -84,7 +84,7 @@ void run_norm_rows(const char* name, cudaStream_t stream, const Body& body, std:
   }
 }
 
-/// Calls run<T, relu or not>().
+/// Calls run<T, kRelu>().
 template <class Run>
 void with_relu(const char* what, const Tensor& x, bool relu, const Run& run) {
   with_compute_type(what, x, [&]<class T>() {

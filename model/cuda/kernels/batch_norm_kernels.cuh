@@ -1,12 +1,12 @@
 /// \file
 /// Batch normalisation. Rows are pixels of the whole batch, columns are channels.
 ///
-/// The passes move all activations of the network and compute little: memory is their limit. The grid has as many
-/// blocks as a GPU of 132 multiprocessors holds at once; each goes over many rows, and a thread has the loads of
-/// several rows in flight before it uses the first. Values of a column are computed once per block.
+/// The passes move all activations of the network and compute little, so memory bandwidth limits them. The grid has as
+/// many blocks as a GPU with 132 multiprocessors holds at once. Each block processes many rows, and a thread has the
+/// loads of several rows in flight before it uses the first. Values of a column are computed once per block.
 ///
-/// Sums go from the last row to the first, the following passes from the first to the last: each finds in the L2 cache
-/// the rows that the preceding pass touched last.
+/// Sums run from the last row to the first, and the passes after them from the first to the last. So each pass finds in
+/// the L2 cache the rows that the previous pass touched last.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 namespace lockstep::model::cuda {
 
 inline constexpr unsigned kNormResidents = 3;                      ///< blocks per multiprocessor
-inline constexpr std::int64_t kNormBlocks = 132 * kNormResidents;  ///< approximate blocks of a grid
+inline constexpr std::int64_t kNormBlocks = 132 * kNormResidents;  ///< approximate number of blocks of a grid
 inline constexpr std::int64_t kMaxNormColumns = kMaxTileColumns;   ///< columns of a block
 static_assert(kMaxNormColumns <= kBlock, "a thread for each column");
 
-/// Distributes rows to the blocks of a grid: block (tile, part) takes every parts-th group of rows.
+/// Assigns rows to the blocks of a grid: block (tile, part) processes every parts-th group of rows.
 inline Tiling norm_tiling(std::int64_t rows, std::int64_t columns, int width, std::int64_t rows_of_thread) {
   Tiling tiling = tiling_of(rows, columns, width, kBlock);
   const std::int64_t rows_of_part = (kBlock >> tiling.column_bits) * rows_of_thread;
@@ -39,8 +39,8 @@ struct ColumnCoefficients {
   float of[kCoefficients][kMaxNormColumns];
 };
 
-/// Fills `all` with body.coefficients(column, write, to[kCoefficients]) for the block's columns; `write` is true in one
-/// of the blocks that have this column.
+/// Fills `all` with body.coefficients(column, write, to[kCoefficients]) for the block's columns; `write` is true in
+/// exactly one of the blocks with this column.
 template <class Body>
 __device__ __forceinline__ void make_coefficients(const Body& body, std::int64_t first, std::int64_t columns,
                                                   unsigned count, ColumnCoefficients<Body::kCoefficients>& all) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void make_coefficients(const Body& body, std::int64_t
   __syncthreads();
 }
 
-/// The coefficients of a thread's columns.
+/// Coefficients of a thread's columns.
 template <int kCoefficients, int kWidth>
 __device__ __forceinline__ void load_coefficients(const ColumnCoefficients<kCoefficients>& all, std::int64_t lane,
                                                   float (&kept)[kCoefficients][kWidth]) {
@@ -66,7 +66,7 @@ __device__ __forceinline__ void load_coefficients(const ColumnCoefficients<kCoef
 template <class Body, bool kWide>
 inline constexpr int kRowsAtOnce = kWide ? Body::kRows : 1;
 
-/// The elements of some rows.
+/// Elements of some rows.
 template <class Body, int kWidth, int kRows>
 struct RowInputs {
   Words<typename Body::Element, kWidth> of[kRows][Body::kInputs];
@@ -92,7 +92,7 @@ __device__ __forceinline__ void write_rows(const Body& body, const float (&kept)
   }
 }
 
-/// Calls body.read<kWidth>(i, wide, inputs) and body.write<kWidth>(kept, inputs, i, wide) for each row; threads are
+/// Calls body.read<kWidth>(i, wide, inputs) and body.write<kWidth>(kept, inputs, i, wide) for each row. Threads are
 /// arranged as in each_row().
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock, kNormResidents)
@@ -128,15 +128,15 @@ struct PairCopies {
   }
 };
 
-/// A pack of two double sums per thread, and the columns' coefficients.
+/// A pack of two double sums per thread, and the coefficients of the columns.
 template <class Body, int kWidth>
 struct ColumnPairs {
   double first[kWidth][kBlock], second[kWidth][kBlock];
   ColumnCoefficients<Body::kCoefficients> coefficients;
 };
 
-/// Adds the rows first, first + step ... from the last row down to the sums in the thread's part of `all`, in order. A
-/// body whose terms are rounded to float anyway adds runs of kRunRows rows in float.
+/// Adds the rows first, first + step, ..., from the last one down, to the sums in the thread's part of `all`, in this
+/// order. A body whose terms are rounded to float anyway adds runs of kRunRows rows in float.
 inline constexpr int kRunRows = 8;
 
 template <int kWidth, bool kWide, class Body>
@@ -179,10 +179,10 @@ __device__ __forceinline__ void add_rows(const Body& body, const float (&kept)[B
   keep();
 }
 
-/// Two double sums per column over the rows of this block, computed by body.read<kWidth>(i, wide, inputs) and
+/// Computes two double sums per column over the rows of this block, by body.read<kWidth>(i, wide, inputs) and
 /// body.add<kWidth>(kept, inputs, i, wide, sums). Threads are arranged as in each_row(). A thread adds its rows in
-/// order, then the threads' sums are added by halving. Results go to sums[blockIdx.y * 2 * columns + column] and
-/// `columns` further on; a grid of one part also writes the copies.
+/// order; then the sums of threads are added by halving. Results go to sums[blockIdx.y * 2 * columns + column] and, for
+/// the second sum, `columns` further on. A grid with one part also writes the copies.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock, kNormResidents)
     column_pairs(Body body, std::int64_t rows, std::int64_t columns, int column_bits, bool wide, double* sums,
@@ -234,8 +234,8 @@ struct PairLanes {
   double first[kBlock], second[kBlock];
 };
 
-/// sums = the sums of the parts of each column, and the copies. Eight columns per block: thread t adds every 32nd part
-/// of column t % 8, eight at a time, then the 32 sums are added by halving.
+/// Adds the parts of each column to `sums`, and writes the copies. Eight columns per block: thread t adds every 32nd
+/// part of column t % 8, eight at a time; then the 32 sums are added by halving.
 __global__ void __launch_bounds__(kBlock) add_pair_parts(const double* parts, int count, std::int64_t columns,
                                                          std::int64_t rows, double* sums, PairCopies copies) {
   constexpr int kLanes = kBlock / kPairColumns, kAtOnce = 8;
@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(kBlock) add_pair_parts(const double* parts, in
   copies.write(column, all.first[threadIdx.x], all.second[threadIdx.x], rows);
 }
 
-/// Sums of x and its squares, which are exact in double.
+/// Sums of x and of its squares; the squares are exact in double.
 template <class T>
 struct SumForward {
   using Element = T;
@@ -303,12 +303,12 @@ struct SumForward {
   }
 };
 
-/// Selects the gradients that pass the relu: all of them without a relu; those with positive y, which replace d_y; or
-/// those with positive y recomputed from x, as in Normalize.
+/// Selects the gradients that pass the relu. none: all. of_y: those with positive y; d_y is overwritten. recomputed:
+/// those with positive y, which is recomputed from x as in Normalize.
 enum class ReluGradient { all, of_y, recomputed };
 
-/// Sums of gradients before the relu, and of those times x_hat. scale and shift: null unless y is recomputed; then y is
-/// null.
+/// Sums of the gradients before the relu, and of these times x_hat. If y is recomputed, y is null; otherwise scale and
+/// shift are null.
 template <class T, ReluGradient kRelu>
 struct SumBackward {
   using Element = T;
@@ -399,7 +399,7 @@ struct Normalize {
   }
 };
 
-/// Normalises with the statistics of this batch, which become mean and inverse.
+/// Normalises with the statistics of this batch, and writes them as mean and inverse.
 template <class T, bool kRelu>
 struct BatchNormForward : Normalize<T, kRelu> {
   using Normalize<T, kRelu>::kCoefficients;
@@ -480,7 +480,7 @@ struct BatchNormInferenceBackward {
 };
 
 /// d_x = gain * (d_y - first - (x - mean) * second): gain = scale * inverse, first = mean of d_y, second = inverse *
-/// mean of d_y * x_hat. shift: only if the relu is recomputed. d_x may be d_y.
+/// mean of d_y * x_hat. shift: used only if the relu is recomputed. d_x may be d_y.
 template <class T, bool kRecomputed>
 struct BatchNormBackward {
   using Element = T;

@@ -1,7 +1,7 @@
 /// \file
-/// Sums in a fixed order: threads add their own elements, a warp and then a block add their threads' sums, each block
-/// makes one part, and a second, small kernel adds the parts. The sizes alone determine the elements of a thread and
-/// their order: if memory is not aligned for wide accesses, the same thread reads the same elements one by one.
+/// Sums in a fixed order: threads add their own elements, warps and then blocks add the sums of their threads, each
+/// block writes one part, and a second, small kernel adds the parts. The elements of a thread and their order depend on
+/// the sizes alone: if memory is not aligned for wide accesses, the same thread reads the same elements one by one.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace lockstep::model::cuda {
 
-/// The sums of a loss, or one or two sums in the first elements.
+/// Sums of a loss, or one or two sums in the first members.
 using Sums = LossSums;
 
 __device__ inline void add(Sums& sums, const Sums& more) {
@@ -22,7 +22,7 @@ __device__ inline void add(Sums& sums, const Sums& more) {
   sums.found += more.found;
 }
 
-/// The sum over the warp, in lane 0.
+/// Returns the sum over the warp, in lane 0.
 __device__ inline Sums sum_of_warp(Sums sums) {
 #pragma unroll
   for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -38,7 +38,7 @@ __device__ inline Sums sum_of_warp(Sums sums) {
 struct WarpSums {
   Sums of_warp[kBlock / kWarp];
 };
-/// The sum over the block, in thread 0; all kBlock threads call it, once.
+/// Returns the sum over the block, in thread 0. All kBlock threads must call it, once.
 __device__ inline Sums sum_of_block(Sums sums, WarpSums& warps) {
   sums = sum_of_warp(sums);
   if (threadIdx.x % kWarp == 0) warps.of_warp[threadIdx.x / kWarp] = sums;
@@ -50,18 +50,18 @@ __device__ inline Sums sum_of_block(Sums sums, WarpSums& warps) {
   return total;
 }
 
-/// The sum of `count` parts by one block, in thread 0.
+/// Returns the sum of `count` parts, in thread 0 of the only block.
 __device__ inline Sums sum_of_parts(const Sums* parts, int count, WarpSums& warps) {
   Sums sum;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlock) add(sum, parts[i]);
   return sum_of_block(sum, warps);
 }
 
-/// Largest number of blocks, and so of parts for the second kernel.
+/// Largest number of blocks, and thus of parts for the second kernel.
 inline constexpr unsigned kMaxParts = 1024;
 
-/// Blocks of a sum over `packs` packs. A thread takes at least 4. A single block takes up to 16 per thread, which is
-/// quicker than a second kernel.
+/// Returns the blocks of a sum over `packs` packs. A thread adds at least 4. A single block adds up to 16 per thread,
+/// which is faster than a second kernel.
 inline unsigned blocks_of_sum(std::int64_t packs) {
   if (packs <= 16 * kBlock) return 1;
   return static_cast<unsigned>(std::min<std::int64_t>((packs + 4 * kBlock - 1) / (4 * kBlock), kMaxParts));

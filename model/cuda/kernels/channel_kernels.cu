@@ -13,8 +13,8 @@ namespace {
 const float* floats(const Tensor& x) { return static_cast<const float*>(x.data); }
 float* floats_to(const Tensor& x) { return static_cast<float*>(x.data); }
 
-/// Calls finish(first sample, samples, parts of each, their sums) behind sum_places(), for as many samples at a time as
-/// the scratch holds.
+/// Runs sum_places() for as many samples at a time as the scratch holds, and then calls finish(first sample, samples,
+/// parts of each, their sums).
 template <class T, class Body, class Finish>
 void each_sum_of_places(const char* name, cudaStream_t stream, const GroupNorm& norm, std::int64_t samples, bool wide,
                         const Scratch& scratch, const auto& body_from, const Finish& finish) {

@@ -1,5 +1,5 @@
 /// \file
-/// Passes over the channels of places: group normalisation, softmax, products, copies of parts.
+/// Passes over the channels of positions: group normalisation, softmax, products, copies of parts.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Shape of a group norm, in the form for the device.
+/// Shape of a group norm on the device.
 struct GroupShape {
   std::int64_t places, channels;
   int groups, each;  ///< each: channels of a group
@@ -21,13 +21,13 @@ struct GroupShape {
         groups(static_cast<int>(norm.groups)),
         each(static_cast<int>(norm.channels / norm.groups)) {}
   __device__ std::int64_t width() const { return 2 * (channels + groups); }
-  /// The first group of a place's sample; `row`: the place, counted through the batch.
+  /// Returns the first group of a position's sample. row: the position, numbered through the batch.
   __device__ std::int64_t first_group(std::uint32_t row) const {
     return static_cast<std::int64_t>(row / static_cast<std::uint32_t>(places)) * groups;
   }
 };
 
-/// The group of a channel, for a thread that goes over neighbouring channels.
+/// Group of a channel, for a thread that iterates over neighbouring channels.
 struct GroupOfChannel {
   int group, inside, each;
 
@@ -35,7 +35,7 @@ struct GroupOfChannel {
       : group(static_cast<int>(channel) / shape.each),
         inside(static_cast<int>(channel) - group * shape.each),
         each(shape.each) {}
-  /// Goes to the next channel; true if it is the first one of a group.
+  /// Advances to the next channel. Returns true if it is the first of a group.
   __device__ __forceinline__ bool step() {
     if (++inside < each) return false;
     inside = 0;
@@ -44,7 +44,7 @@ struct GroupOfChannel {
   }
 };
 
-/// The sums of x and of its squares, for sum_places().
+/// Sums of x and of its squares, for sum_places().
 template <class T>
 struct SumsOfSquares {
   const T* x;
@@ -67,7 +67,7 @@ struct SumsOfSquares {
   }
 };
 
-/// The sums of d_y, and of d_y times x less its mean, for sum_places().
+/// Sums of d_y, and of d_y times (x - mean), for sum_places().
 template <class T>
 struct SumsOfGradients {
   const T* x;
@@ -107,9 +107,9 @@ struct PairSums {
   double of_thread[2][kWidth][kBlock];
 };
 
-/// Both sums of each channel of a sample over a part of its places go to parts + ((sample * parts + part) * 2 + sum) *
-/// channels. Threads of a block are arranged in rows of 1 << column_bits. Grid: samples times `tiles` of channels,
-/// parts.
+/// Computes both sums of each channel of a sample over a part of its positions, and writes them to parts + ((sample *
+/// parts + part) * 2 + sum) * channels. Threads of a block are arranged in rows of 1 << column_bits. Grid: samples *
+/// tiles of channels; parts.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock)
     sum_places(Body body, GroupShape shape, std::uint32_t tiles, std::int64_t places_of_part, int column_bits,
@@ -179,7 +179,7 @@ struct GroupMoments {
   }
 };
 
-/// Rows: places of samples. Columns: channels.
+/// Rows: positions of samples. Columns: channels.
 template <class T>
 struct GroupNormalize {
   const T* x;
@@ -210,7 +210,7 @@ struct GroupNormalize {
   }
 };
 
-/// sums[sample] = the sums of d_y, and of d_y times the normalised x. Rows: samples. Columns: channels.
+/// sums[sample] = sums of d_y, and of d_y times the normalised x. Rows: samples. Columns: channels.
 struct GroupGradientSums {
   const double* parts;  ///< from sum_places()
   const float* inverse;
@@ -232,7 +232,7 @@ struct GroupGradientSums {
   }
 };
 
-/// The means over a group of both sums times scale, behind them. Rows: samples. Columns: groups.
+/// Writes, after the sums, the means over each group of both sums times scale. Rows: samples. Columns: groups.
 template <class T>
 struct GroupGradientMeans {
   const T* scale;
@@ -253,7 +253,7 @@ struct GroupGradientMeans {
   }
 };
 
-/// Rows: places of samples. Columns: channels. d_x may be d_y.
+/// Rows: positions of samples. Columns: channels. d_x may be d_y.
 template <class T>
 struct GroupGradient {
   const T* x;
@@ -292,7 +292,7 @@ struct GroupGradient {
   }
 };
 
-/// d_scale and d_shift = or += the sums over the samples, in order. One row. Columns: channels.
+/// d_scale and d_shift = or += sums over the samples, in order. One row. Columns: channels.
 struct GroupParameterGradient {
   const double* sums;
   float* d_scale;
@@ -313,7 +313,7 @@ struct GroupParameterGradient {
   }
 };
 
-/// Rows: rows. One column: a thread has a row. y may be x.
+/// One row per thread. y may be x.
 template <class T>
 struct SoftmaxForward {
   const T* x;
@@ -338,7 +338,7 @@ struct SoftmaxForward {
   }
 };
 
-/// As SoftmaxForward. d_x may be d_y.
+/// One row per thread. d_x may be d_y.
 template <class T>
 struct SoftmaxBackward {
   const T* y;
@@ -399,7 +399,7 @@ struct MultiplySums {
   }
 };
 
-/// StridedCopy in the form for the device.
+/// StridedCopy on the device.
 struct CopySteps {
   std::int64_t extents[5], from_steps[5], to_steps[5];
   std::int64_t from_first, to_first, from_elements, to_elements;
@@ -417,7 +417,8 @@ struct CopySteps {
   }
 };
 
-/// Rows: all but the last extent, of all samples. Columns: the last extent. `granule` of run_rows() divides all steps.
+/// Rows: all extents but the last, of all samples. Columns: the last extent. The `granule` of run_rows() divides all
+/// steps.
 template <class T>
 struct CopyStrided {
   const T* x;

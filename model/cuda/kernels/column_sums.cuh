@@ -1,5 +1,5 @@
 /// \file
-/// Sums over the rows of a matrix of values that a pass computes for each element: in two stages of a fixed order.
+/// Column sums of values that a pass computes for each element of a matrix, in two stages with a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct SumTargets {
   float* to[kSums];
 };
 
-/// Workspace for one pack of sums per thread.
+/// Workspace: one pack of sums per thread.
 template <int kWidth>
 struct SumWorkspace {
   float of_thread[kWidth][kBlock];
 };
 
-/// body.at<kWidth>(row, column, values) fills values[kSums][kWidth] for columns column ... column + kWidth - 1; their
-/// sums over this block's rows go to sum s, column c of targets.to[s] + blockIdx.y * part_step. Threads are arranged in
-/// rows of 1 << column_bits; block y takes the rows from y * rows_of_part on.
+/// Adds values over the rows of this block. body.at<kWidth>(row, column, values) computes values[kSums][kWidth] for
+/// columns column ... column + kWidth - 1. The sums of column c go to targets.to[s] + blockIdx.y * part_step + c.
+/// Threads are arranged in rows of 1 << column_bits; block y processes the rows from y * rows_of_part on.
 template <int kWidth, int kSums, class Body>
 __global__ void __launch_bounds__(kBlock)
     sum_columns(Body body, std::int64_t rows, std::int64_t columns, std::int64_t rows_of_part, int column_bits,
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kBlock)
   auto& all = shared<SumWorkspace<kWidth>>();
 #pragma unroll
   for (int s = 0; s < kSums; ++s) {
-    __syncthreads();  // the preceding sum has been read
+    __syncthreads();  // all threads have read the previous sum
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = own[s][k];
     __syncthreads();
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// targets = or += the sums over the parts; part p of sum s is at parts + (p * kSums + s) * columns. A block handles 32
-/// columns of sum blockIdx.y: thread t adds every eighth part of column t % 32, then the eight are added.
+/// targets = or += sums over the parts. Part p of sum s is at parts + (p * kSums + s) * columns. A block adds 32
+/// columns of sum blockIdx.y: thread t adds every eighth part of column t % 32; then the eight sums are added.
 template <int kSums>
 __global__ void __launch_bounds__(kBlock)
     add_parts(const float* parts, int count, std::int64_t columns, bool add, SumTargets<kSums> targets) {
@@ -111,7 +111,7 @@ void run_add_parts(cudaStream_t stream, const Scratch& scratch, unsigned parts, 
          stream, static_cast<const float*>(scratch.data), parts, columns, add, targets);
 }
 
-/// Enqueues both: targets = or += the column sums of the body's values. Without rows: zeros, or nothing is added.
+/// Enqueues both stages: targets = or += column sums of the body's values. Without rows the sums are zero.
 template <int kWidth, int kSums, class Body>
 void run_sum_columns(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
                      bool add, const SumTargets<kSums>& targets, const Scratch& scratch) {

@@ -8,7 +8,7 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Returns false and does nothing if packs are no whole pixels of kChannels.
+/// Returns false and does nothing unless packs are whole pixels of kChannels.
 template <class T, int kChannels>
 bool gather_few_channels(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches) {
   if (shape.in.channels != kChannels || patches.columns % kWideWidth<T> != 0) return false;
@@ -81,7 +81,7 @@ void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_
 
 namespace {
 
-/// work.template operator()<kEach>(granule of the output channels)
+/// Calls work.template operator()<kEach>(granule of the output channels).
 template <class Work>
 void for_groups(const Convolution& shape, const Work& work) {
   if (shape.groups == shape.in.channels && shape.groups == shape.out.channels) {
@@ -132,7 +132,7 @@ void grouped_image_gradient(cudaStream_t stream, const Convolution& shape, const
 
 namespace {
 
-/// Parts of a batch, each with a sum of its own: enough to fill a GPU, if each has some pixels.
+/// Returns the number of parts of a batch with separate sums: enough to fill a GPU, but with several pixels each.
 int parts_of(const Convolution& shape, std::int64_t images) {
   constexpr std::int64_t kMaxParts = 256, kPixels = 64, kElements = std::int64_t{1} << 20;
   const std::int64_t filters = shape.patch() * shape.out.channels;

@@ -1,5 +1,5 @@
 /// \file
-/// Converts images to matrices of patches, and back.
+/// Conversion of images to matrices of patches and back, convolutions with groups, and transposition.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,8 @@ struct GatherPatches {
   }
 };
 
-/// Fills rows that are longer than a patch with zeros. A pack may begin and end within a pixel's channels: its elements
-/// are gathered one by one and stored at once.
+/// Fills rows that are longer than a patch with zeros. A pack may begin and end within the channels of a pixel: its
+/// elements are gathered one by one and stored together.
 template <class T>
 struct GatherPaddedPatches {
   GatherPatches<T> of;
@@ -79,8 +79,7 @@ struct GatherPaddedPatches {
   }
 };
 
-/// Pixels of images that contribute to the patches of a segment of an output row: one row of the window after the
-/// other.
+/// Pixels that the patches of a segment of an output row read, one row of the window after the other.
 template <class T>
 struct PatchSource {
   static constexpr int kElements = (16 << 10) / static_cast<int>(sizeof(T));
@@ -89,9 +88,9 @@ struct PatchSource {
 
 /// Division of output rows into segments for gather_patch_rows().
 struct PatchSegments {
-  int pixels = 0;      ///< pixels of a segment; 0: this kernel cannot run it
+  int pixels = 0;      ///< pixels of a segment; 0: gather_patch_rows() cannot run it
   int of_row = 0;      ///< segments of an output row
-  int row_length = 0;  ///< elements of an image's row that a segment reads
+  int row_length = 0;  ///< elements of an image row that a segment reads
 };
 template <class T>
 PatchSegments patch_segments(const Slide& slide, std::int64_t channels, std::int64_t columns) {
@@ -104,9 +103,8 @@ PatchSegments patch_segments(const Slide& slide, std::int64_t channels, std::int
           ((pixels - 1) * slide.stride + slide.window_width) * static_cast<int>(channels)};
 }
 
-/// GatherPaddedPatches through shared memory: a block reads the pixels of a segment once, row by row. Each of its
-/// threads takes one pack of the columns and goes over the segment's pixels. Neighbouring threads write neighbouring
-/// packs.
+/// GatherPaddedPatches through shared memory. A block reads the pixels of a segment once, row by row. Each thread
+/// writes one pack of the columns for all pixels of the segment; neighbouring threads write neighbouring packs.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     gather_patch_rows(GatherPaddedPatches<T> body, PatchSegments segments, std::int64_t count, bool wide) {
@@ -132,7 +130,7 @@ __global__ void __launch_bounds__(kBlock)
     const int before = static_cast<int>(segment - out_row * segments.of_row) * segments.pixels;
     const int top = static_cast<int>(out_row - image * slide.out_height) * slide.stride - slide.top;
     const int left = (before * slide.stride - slide.left) * channels, width = slide.in_width * channels;
-    __syncthreads();  // the preceding segment has been read
+    __syncthreads();  // all threads have read the previous segment
     for (int i = 0; i < slide.window_height; ++i) {
       const int h = top + i;
       const T* const from = of.x + (image * slide.in_height + h) * width;
@@ -161,14 +159,14 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// GatherPatches and GatherPaddedPatches for any window in up to three directions. `granule` of run_rows(): channels,
-/// so that a pack lies within a pixel; rows are longer than a patch only where channels are no whole packs.
+/// GatherPatches and GatherPaddedPatches for any window in up to three directions. The `granule` of run_rows() is the
+/// channels, so that a pack lies within a pixel. Rows are longer than a patch only if channels are not whole packs.
 template <class T>
 struct GatherVolumePatches {
   const T* x;
   T* patches;
   SlideOfVolumes slide;
-  std::int64_t channels, patch, elements;  ///< patch: columns of a row, elements: of them not padding
+  std::int64_t channels, patch, elements;  ///< patch: columns of a row; elements: columns without padding
 
   struct Position {
     int h, i, j, channel;
@@ -189,7 +187,7 @@ struct GatherVolumePatches {
   }
 };
 
-/// The same where a pack of the patches has several pixels of few channels.
+/// The same for few channels, where a pack of the patches has several pixels.
 template <class T, int kChannels>
 struct GatherFewChannels {
   const T* x;
@@ -203,7 +201,7 @@ struct GatherFewChannels {
     struct {
       int h, i, j;
     } of[kPixels];
-    int count, channel;  ///< pixels within the patch; the first element's
+    int count, channel;  ///< pixels within the patch; channel of the first element
   };
   template <int kWidth>
   __device__ Positions<kWidth> columns(std::int64_t column, bool) const {
@@ -259,9 +257,9 @@ struct AddVolumePatches {
   }
 };
 
-/// A convolution in groups, without patches. kEach: every group has one channel of in and of out, so that neighbouring
-/// outputs read neighbouring inputs; otherwise `granule` of run_rows() is the group's outputs, and all of a pack read
-/// the same inputs.
+/// A convolution with groups, without patches. kEach: every group has one input and one output channel, so neighbouring
+/// outputs read neighbouring inputs. Otherwise the `granule` of run_rows() is the outputs of a group, and all elements
+/// of a pack read the same inputs.
 template <class T, bool kEach>
 struct GroupedForward {
   const T* x;
@@ -271,7 +269,7 @@ struct GroupedForward {
   std::int64_t in_channels, out_channels;
   int in_of_group, out_of_group;
 
-  /// First input channel of the group.
+  /// Returns the first input channel of the group.
   template <int kWidth>
   __device__ std::int64_t columns(std::int64_t column, bool) const {
     return kEach ? column : column / out_of_group * in_of_group;
@@ -302,7 +300,7 @@ struct GroupedForward {
   }
 };
 
-/// Rows: input pixels. Columns: input channels. `granule` of run_rows(): channels with kEach, else 1.
+/// Rows: input pixels. Columns: input channels. The `granule` of run_rows() is the channels with kEach, else 1.
 template <class T, bool kEach>
 struct GroupedImageGradient {
   const T* w;
@@ -312,7 +310,7 @@ struct GroupedImageGradient {
   std::int64_t in_channels, out_channels;
   int in_of_group, out_of_group;
 
-  /// First output channel of the group.
+  /// Returns the first output channel of the group.
   template <int kWidth>
   __device__ std::int64_t columns(std::int64_t column, bool) const {
     return kEach ? column : column / in_of_group * out_of_group;
@@ -338,15 +336,15 @@ struct GroupedImageGradient {
   }
 };
 
-/// Sums over parts of the batch's output pixels. Rows: parts * rows of the filters. Columns: output channels. `granule`
-/// as in GroupedForward.
+/// Partial sums of the filter gradient over parts of the batch's output pixels. Rows: parts * rows of the filters.
+/// Columns: output channels. `granule` as in GroupedForward.
 template <class T, bool kEach>
 struct GroupedFilterGradient {
   const T* x;
   const T* d_y;
   float* sums_of_parts;
   SlideOfVolumes slide;
-  std::int64_t in_channels, out_channels, pixels;  ///< pixels: of out in the batch
+  std::int64_t in_channels, out_channels, pixels;  ///< pixels: output pixels of the batch
   int in_of_group, out_of_group, patch, parts;
 
   template <int kWidth>
@@ -382,7 +380,7 @@ struct GroupedFilterGradient {
   }
 };
 
-/// d_w = or += the sums of all parts, in order. One row; columns: elements of d_w.
+/// d_w = or += sum of all parts, in order. One row. Columns: elements of d_w.
 struct AddFilterParts {
   const float* sums_of_parts;
   float* d_w;
@@ -427,15 +425,15 @@ struct AddPatches {
   }
 };
 
-/// Buffer for transposing a tile of a matrix. The odd pitch keeps columns in different banks.
+/// Buffer to transpose a tile of a matrix. The odd pitch puts the elements of a column in different banks.
 template <class T>
 struct TransposeTile {
   static constexpr int kSide = 32;
   T values[kSide][kSide + 1];
 };
 
-/// out [columns, rows] = or += in [rows, columns]'. Threads are arranged in rows of 32. Grid: tiles of columns, of
-/// rows.
+/// out [columns, rows] = or += transposed in [rows, columns]. Threads are arranged in rows of 32. Grid: tiles of
+/// columns; tiles of rows.
 template <class T, class Out>
 __global__ void __launch_bounds__(kBlock)
     transpose_tiles(const T* in, std::int64_t rows, std::int64_t columns, bool add, Out* out) {

@@ -12,8 +12,8 @@
 
 namespace lockstep::model::cuda {
 
-/// Runs body.at<kWidth>(i) for every kWidth-th i if `wide`, and body.at<1>(i) for the remaining elements: all of them,
-/// or the fewer than kWidth at the end.
+/// If `wide`, calls body.at<kWidth>(i) for every kWidth-th i, and body.at<1>(i) for the remaining elements at the end.
+/// Otherwise calls body.at<1>(i) for all elements.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock) each_element(Body body, std::int64_t count, bool wide) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -23,11 +23,11 @@ __global__ void __launch_bounds__(kBlock) each_element(Body body, std::int64_t c
   for (std::int64_t i = packs * kWidth + thread; i < count; i += threads) body.template at<1>(i);
 }
 
-/// Largest grid: one pack per thread up to here, then several. A few dozen blocks for each multiprocessor of the
-/// largest GPUs.
+/// Largest grid: threads process one pack each up to this size, then several. It is a few dozen blocks for each
+/// multiprocessor of the largest GPUs.
 inline constexpr std::int64_t kMaxBlocks = 4096;
 
-/// Enqueues each_element() over `count` elements; does nothing for none.
+/// Enqueues each_element() over `count` elements. Does nothing for none.
 template <int kWidth, class Body>
 void run_each(const char* name, cudaStream_t stream, const Body& body, std::int64_t count, bool wide) {
   if (count == 0) return;
@@ -123,7 +123,7 @@ struct Apply {
   }
 };
 
-/// d_x[i] = d_y[i] f'; d_x may be d_y. A function whose slope is constant reads d_y twice.
+/// d_x[i] = d_y[i] f'; d_x may be d_y. For a function with constant slope, `read` is d_y.
 template <class T, Function kFunction>
 struct ApplySlope {
   const T* read;
@@ -172,8 +172,8 @@ struct GradientBefore {
   }
 };
 
-/// y = act(y + bias). Threads of a block are arranged in rows of 1 << column_bits; each holds the bias of its kWidth
-/// columns and goes down the rows. Grid: tiles of columns, parts of the rows.
+/// y = act(y + bias). Threads of a block are arranged in rows of 1 << column_bits; each thread holds the bias of its
+/// kWidth columns and iterates over rows. Grid: tiles of columns; parts of the rows.
 template <int kWidth, class T, Activation kActivation>
 __global__ void __launch_bounds__(kBlock)
     add_bias_rows(T* y, const T* bias, std::int64_t rows, std::int64_t columns, int column_bits, bool wide) {
@@ -195,7 +195,8 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 /// to[row, column] = from[row, column], or 0 beyond the extents of `from`. Threads of a block are arranged in rows of 1
-/// << column_bits, each at kWidth columns of `to`. Rows of `from` may be unaligned: its elements are read one by one.
+/// << column_bits; each writes kWidth columns of `to`. Elements of `from` are read one by one, since its rows may be
+/// unaligned.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     copy_rows_of(const T* from, std::int64_t from_rows, std::int64_t from_columns, std::int64_t rows,

@@ -8,21 +8,21 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Rows that one block sorts.
+/// Number of rows that one block sorts.
 constexpr int kSortedChunk = 1024;
 static_assert(kSortedRows % kSortedChunk == 0);
 
-/// Sort keys of rows: the upper half is the token, the lower half the row.
+/// Sort keys of rows: token in the upper half, row in the lower half.
 struct SortKeys {
   std::uint64_t keys[kSortedChunk];
 };
-/// Rows sorted in chunks of kSortedChunk, each by (token, row).
+/// Rows in chunks of kSortedChunk; each chunk is sorted by (token, row).
 struct SortedChunks {
   std::uint32_t* tokens;
   std::int32_t* rows;
 };
 
-/// One block per chunk: a bitonic sort (Batcher 1968), with half as many threads as rows.
+/// Sorts one chunk per block: a bitonic sort (Batcher 1968) with half as many threads as rows.
 __global__ void __launch_bounds__(kSortedChunk / 2)
     sort_chunks(const std::int32_t* tokens, int count, SortedChunks chunks) {
   auto& keys = shared<SortKeys>().keys;
@@ -51,14 +51,14 @@ __global__ void __launch_bounds__(kSortedChunk / 2)
   }
 }
 
-/// Rows per block, each with one lane; the block's warps share the chunks to search.
+/// Rows per block, one per lane. The warps of a block share the chunks to search.
 constexpr unsigned kRowsToSort = kWarp;
 
 struct SortCounts {
   std::int32_t before[kBlock], earlier[kBlock], equal[kBlock];
 };
 
-/// Number of the `count` sorted tokens that are smaller than `token`.
+/// Returns how many of the `count` sorted tokens are smaller than `token`.
 __device__ inline int count_below(const std::uint32_t* tokens, int count, std::uint32_t token) {
   int below = 0;
   while (count > 0) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlock) sort_rows(SortedChunks chunks, int cou
   auto& counts = shared<SortCounts>();
   const int at = static_cast<int>(blockIdx.x * kRowsToSort + threadIdx.x % kWarp);
   const std::uint32_t own = at < count ? chunks.tokens[at] : 0;
-  std::int32_t before = 0, earlier = 0, equal = 0;  // smaller tokens; equal ones in rows before this; equal ones
+  std::int32_t before = 0, earlier = 0, equal = 0;  // smaller tokens; equal ones in earlier rows; all equal ones
   for (int first = static_cast<int>(threadIdx.x / kWarp) * kSortedChunk; first < count;
        first += static_cast<int>(kBlock / kWarp) * kSortedChunk) {
     const std::uint32_t* const tokens = chunks.tokens + first;

@@ -1,8 +1,8 @@
 /// \file
-/// Table lookup by row number, and the sums of its gradient. The gradient of a table row is the sum of the rows of d_y
-/// that used it: rows are sorted by (token, row) first, and each run of one token is then added by one warp, or by one
-/// block, so that no two threads add to one element. Rows are sorted in chunks that fit into shared memory; a row then
-/// finds its position in the order by a binary search in each of the chunks.
+/// Table lookup by row number, and its gradient. The gradient of a table row is the sum of the rows of d_y that read
+/// it. Rows are sorted by (token, row), and one warp or one block adds each run of one token, so no two threads add to
+/// the same element. Rows are sorted in chunks that fit shared memory; a binary search in each chunk then gives the
+/// position of each row in the whole order.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kBlock) look_up_rows(LookUp<T> p, std::int64_t
   }
 }
 
-/// Longest run that is added one row after the other.
+/// Longest run that one warp adds row by row.
 inline constexpr std::int32_t kLongRun = 64;
 
 template <int kWidth>
@@ -56,22 +56,22 @@ struct RunWorkspace {
   float of_thread[kWidth][kBlock];
 };
 
-/// d_table += the rows of d_y. One warp per sorted row, idle unless a run begins there; block y takes the columns from
-/// y * kWarp * kWidth on, one pack per lane; the warps of a block share a long run. Four blocks per multiprocessor:
-/// four rows in flight in each thread hide the latency.
+/// d_table += rows of d_y. One warp per sorted row, idle unless a run begins there. Block y adds the columns from y *
+/// kWarp * kWidth on, one pack per lane. The warps of a block share long runs. Four blocks per multiprocessor: four
+/// rows in flight per thread hide the latency.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     add_runs(const SortedRow* sorted, std::int64_t rows, const std::int32_t* tokens, const T* d_y,
              std::int64_t vocabulary, std::int64_t columns, bool wide, bool wide_table, float* d_table) {
   constexpr std::int32_t kWarps = kBlock / kWarp;
-  constexpr int kAhead = 4;  // rows in flight together
+  constexpr int kAhead = 4;  // rows in flight
   static_assert(kWarps <= kLongRun, "no more than one long run begins in a block");
   const auto warp = static_cast<std::int32_t>(threadIdx.x / kWarp),
              lane = static_cast<std::int32_t>(threadIdx.x % kWarp);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kWarps;
   const std::int64_t column = (blockIdx.y * kWarp + threadIdx.x % kWarp) * static_cast<std::int64_t>(kWidth);
   const std::int32_t of_lane = lane < kWarps && first + lane < rows ? sorted[first + lane].run : 0;
-  std::int32_t longest = of_lane;  // longest of the runs that begin here
+  std::int32_t longest = of_lane;  // longest run that begins in this block
 #pragma unroll
   for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
     const std::int32_t other = __shfl_xor_sync(kWholeWarp, longest, distance);

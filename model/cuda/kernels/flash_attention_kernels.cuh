@@ -1,9 +1,9 @@
 /// \file
 /// Attention on tensor cores, after Dao, "FlashAttention-2" (2023); attention_kernels.cuh has the formulas. Each of a
-/// block's four warps takes 16 rows of the block's tile, whose products stay in registers from the scores to the
-/// result. The tiles that the block goes over come through shared memory: the next one is loaded while this one is
-/// used. Probabilities and their gradients are rounded to bfloat16 when they become the left side of a product; all
-/// else is fp32. Exponentials are powers of 2.
+/// block's four warps computes 16 rows of the block's tile and keeps their products in registers from the scores to the
+/// result. The tiles of the other side are loaded into shared memory; the next one is loaded while the current one is
+/// used. Probabilities and their gradients are rounded to bfloat16 when they become the left side of a product;
+/// everything else is fp32. Exponentials are powers of 2.
 #pragma once
 
 #include "model/cuda/kernels/attention_data.cuh"
@@ -17,13 +17,13 @@ inline constexpr float kLog2OfE = 1.44269504088896340736f;
 
 using FlashData = AttentionData<Bfloat16>;
 
-/// Rows of the tiles that a block goes over; shared memory holds two of these tiles.
+/// Rows of the tiles of the other side; shared memory holds two such tiles.
 template <int kHead>
 inline constexpr int kFlashKeys = kHead == 64 ? 64 : 32;
 template <int kHead>
 inline constexpr int kFlashQueries = kHead == 64 ? 32 : 16;
 
-/// Blocks that a multiprocessor should have registers for, without dropout draws; 0: no requirement.
+/// Minimum blocks per multiprocessor without dropout, which limits registers; 0: no requirement.
 template <int kHead, bool kDrops>
 inline constexpr int kFlashBlocks = kDrops ? 0 : 5 - kHead / 64;
 
@@ -38,7 +38,7 @@ struct QueriesWorkspace {
   float log_sums[2][kFlashQueries<kHead>], deltas[2][kFlashQueries<kHead>];  ///< log_sums to base 2
 };
 
-/// The rows and columns of a thread's results.
+/// Rows and columns of the results of a thread.
 struct FlashThread {
   int warp, group, tile;
 };
@@ -47,7 +47,7 @@ __device__ __forceinline__ FlashThread flash_thread() {
   return {static_cast<int>(threadIdx.x / kWarp), lane / 4, lane % 4};
 }
 
-/// Sums and maxima over the four threads of a row, the same bits in each thread.
+/// Return sums and maxima over the four threads of a row, with the same bits in each thread.
 __device__ __forceinline__ float sum_of_four(float value) {
   value += __shfl_xor_sync(kWholeWarp, value, 1);
   return value + __shfl_xor_sync(kWholeWarp, value, 2);
@@ -57,7 +57,8 @@ __device__ __forceinline__ float greatest_of_four(float value) {
   return fmaxf(value, __shfl_xor_sync(kWholeWarp, value, 2));
 }
 
-/// 2^x in one instruction, to 2 units in the last place. A result below the least normal float is 0.
+/// Returns 2^x by one instruction, with an error up to 2 units in the last place. Results below the smallest normal
+/// float are 0.
 __device__ __forceinline__ float power_of_2(float x) {
 #if defined(__CUDACC__)
   float power = 0;
@@ -68,12 +69,12 @@ __device__ __forceinline__ float power_of_2(float x) {
 #endif
 }
 
-/// Multiplies two pairs of elements and adds the products.
+/// Returns the sum of the products of two pairs of elements.
 __device__ __forceinline__ float product_of_pairs(std::uint32_t a, std::uint32_t b) {
   return element_of(a, 0) * element_of(b, 0) + element_of(a, 1) * element_of(b, 1);
 }
 
-/// The factors of one query and the keys `key` and `key` + 1: usually one draw.
+/// Dropout factors of one query and the keys `key` and `key` + 1; usually one draw.
 struct FactorPair {
   float first, second;
 };
@@ -93,7 +94,7 @@ __device__ __forceinline__ FactorPair factors_of_keys(const FlashData& data, con
   return {formulas::dropout_factor(data.dropout, first), formulas::dropout_factor(data.dropout, second)};
 }
 
-/// products += rows tile', for 16 rows of the tile from `first` on.
+/// products += rows times 16 transposed rows of the tile, from `first` on.
 template <int kRows, int kHead>
 __device__ __forceinline__ void multiply_rows(const std::uint32_t (&left)[kHead / 16][4],
                                               const CoreTile<kRows, kHead>& tile, int first, float (&products)[2][4]) {
@@ -106,7 +107,7 @@ __device__ __forceinline__ void multiply_rows(const std::uint32_t (&left)[kHead 
   }
 }
 
-/// sums += left tile, for 16 rows of the tile from `first` on.
+/// sums += left times 16 rows of the tile, from `first` on.
 template <int kRows, int kHead>
 __device__ __forceinline__ void add_rows(const std::uint32_t (&left)[4], const CoreTile<kRows, kHead>& tile, int first,
                                          float (&sums)[kHead / 8][4]) {
@@ -119,7 +120,7 @@ __device__ __forceinline__ void add_rows(const std::uint32_t (&left)[4], const C
   }
 }
 
-/// Turns two neighbouring outputs of products into the left side of the next product.
+/// Converts two neighbouring outputs of products to the left side of the next product.
 __device__ __forceinline__ void left_of(const float (&outs)[2][4], std::uint32_t (&left)[4]) {
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
@@ -128,7 +129,7 @@ __device__ __forceinline__ void left_of(const float (&outs)[2][4], std::uint32_t
   }
 }
 
-/// Writes half of a warp's rows of results: those of groups, times `factor`; half 1 contains the rows 8 further down.
+/// Writes half of a warp's rows of results, times `factor`. Half 0 has rows 0 to 7, half 1 rows 8 to 15.
 template <int kHead>
 __device__ __forceinline__ void store_half(const float (&sums)[kHead / 8][4], int half, float factor, int tile,
                                            Bfloat16* row) {
@@ -165,13 +166,13 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 0), 3 * width, data.context - first_row, queries);
   const float scale = data.scale * kLog2OfE;
   float sums[kHead / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY}, totals[2] = {};  // rows group and group + 8; totals: this thread's
+  float greatest[2] = {-INFINITY, -INFINITY}, totals[2] = {};  // rows group and group + 8; totals: of this thread
   for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
     if (first + kKeys < end) copy_keys(data, tile, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
-    if (first <= first_row + 15) {  // else the mask hides all of it from this warp
+    if (first <= first_row + 15) {  // else the mask hides the whole tile from this warp
       float scores[kKeys / 8][4] = {};
 #pragma unroll
       for (int s = 0; s < kHead / 16; ++s) {
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
           multiply_add(queries[s], right[2], right[3], scores[2 * n + 1]);
         }
       }
-      if (first + kKeys - 1 > first_row) {  // the diagonal goes through this tile
+      if (first + kKeys - 1 > first_row) {  // the diagonal crosses this tile
         const int ahead = first + thread.tile * 2 - first_row - thread.group;
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n) {
@@ -239,7 +240,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
         add_rows(left, workspace.values[stage], k * 16, sums);
       }
     }
-    __syncthreads();  // the stage has been read
+    __syncthreads();  // all threads have read the stage
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -317,7 +318,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
           }
         }
       }
-      if (first + chunk + 15 > first_row) {  // the diagonal goes through these keys
+      if (first + chunk + 15 > first_row) {  // the diagonal crosses these keys
         const int ahead = first + chunk + thread.tile * 2 - first_row - thread.group;
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
@@ -331,7 +332,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
       left_of(scores, left);
       add_rows(left, workspace.keys[stage], chunk, sums);
     }
-    __syncthreads();  // the stage has been read
+    __syncthreads();  // all threads have read the stage
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -341,7 +342,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   }
 }
 
-/// Starts to copy the tile of queries and of their results' gradients, from position `first` on.
+/// Starts to copy the tile of queries and of the gradients of their results, from position `first` on.
 template <int kHead>
 __device__ __forceinline__ void copy_queries(const FlashData& data, const AttentionTile& tile, int first, int stage,
                                              QueriesWorkspace<kHead>& workspace) {
@@ -384,8 +385,8 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
     __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < kQueries; chunk += 16) {
-      if (first + chunk + 15 < first_row) continue;  // the mask hides all of it from these keys
-      // The draws come first, while no results occupy registers: one bit of each.
+      if (first + chunk + 15 < first_row) continue;  // the mask hides these queries from all keys of this warp
+      // Draws first, while no results occupy registers, and keeps one bit per draw.
       unsigned kept = 0;
       if constexpr (kDrops) {
         [[maybe_unused]] constexpr int kTogether = kHead == 64 ? 8 : 1;  // as registers allow
@@ -418,7 +419,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
           weights[n][c] = weight * factor;
         }
       }
-      if (first + chunk < first_row + 15) {  // the diagonal goes through these queries
+      if (first + chunk < first_row + 15) {  // the diagonal crosses these queries
         const int behind = first_row + thread.group - first - chunk - thread.tile * 2;
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
@@ -434,7 +435,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
       left_of(products, left);
       add_rows(left, workspace.queries[stage], chunk, d_keys);
     }
-    __syncthreads();  // the stage has been read
+    __syncthreads();  // all threads have read the stage
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

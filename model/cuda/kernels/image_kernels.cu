@@ -10,9 +10,9 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Shared memory of a block without a special request.
+/// Shared memory that a block has by default.
 constexpr std::int64_t kMaxShared = 48 * 1024;
-/// Least number of elements per block of the response's gradient, for images with few channels.
+/// Minimum number of elements per block in the gradient of response normalisation, for images with few channels.
 constexpr std::int64_t kResponseElements = 1024;
 
 template <class In>

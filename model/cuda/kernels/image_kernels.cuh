@@ -10,18 +10,18 @@
 
 namespace lockstep::model::cuda {
 
-/// State of a block about its sample.
+/// State of a block: the augmentation of its sample.
 struct AugmentedSample {
   formulas::SampleAugmentation drawn;
   double sum[kBlock], squares[kBlock];
 };
-/// Stored behind it, for each channel: its sums, then its map.
+/// Stored after it, for each channel: first its sums, then its map.
 struct AugmentedChannel {
   double sum, squares;
   formulas::Affine map;
 };
 
-/// One stored pixel of a sample, 0 outside of the image.
+/// Returns one element of a stored pixel; 0 outside the image.
 template <class In>
 __device__ __forceinline__ float stored(const In* image, const formulas::AugmentationNumbers& numbers, int plane,
                                         int row, int column, int channel) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ float stored(const In* image, const formulas::Augment
   return to_float(image[(line * numbers.in_width + column) * numbers.channels + channel]);
 }
 
-/// One pixel of the crop before colour.
+/// Returns one element of a pixel of the crop, before colour.
 template <class In>
 __device__ __forceinline__ float cropped(const In* image, const formulas::AugmentationNumbers& numbers,
                                          const formulas::SampleAugmentation& sample, const formulas::CropPixel& at,
@@ -50,13 +50,14 @@ __device__ __forceinline__ float cropped(const In* image, const formulas::Augmen
                          stored(image, numbers, plane, bottom, right, channel), rows, columns);
 }
 
-/// The pixel of the output with this number.
+/// Returns the output pixel with this number.
 __device__ __forceinline__ formulas::CropPixel pixel_at(const formulas::AugmentationNumbers& numbers, int pixel) {
   const int line = pixel / numbers.out_width;
   return {line / numbers.out_height, line % numbers.out_height, pixel - line * numbers.out_width};
 }
 
-/// Sum and sum of squares of each channel of the crop: each thread's pixels in order, then the threads' by halving.
+/// Computes sum and sum of squares of each channel of the crop. A thread adds its pixels in order; then the sums of
+/// threads are added by halving.
 template <class In>
 __device__ void add_channels(const In* image, const formulas::AugmentationNumbers& numbers, AugmentedSample& sample,
                              AugmentedChannel* channels) {
@@ -86,7 +87,7 @@ __device__ void add_channels(const In* image, const formulas::AugmentationNumber
   }
 }
 
-/// The maps of all channels; run by thread 0.
+/// Computes the maps of all channels. Called by thread 0.
 __device__ inline void map_channels(const formulas::AugmentationNumbers& numbers,
                                     const formulas::SampleAugmentation& sample, AugmentedChannel* channels,
                                     double* sums, double* squares) {
@@ -105,10 +106,10 @@ __device__ inline void map_channels(const formulas::AugmentationNumbers& numbers
   }
 }
 
-/// Largest number of channels of an augmented image: the sums of threads share their memory with those of channels.
+/// Largest number of channels of an augmented image: sums of threads and of channels share memory.
 inline constexpr int kMaxImageChannels = kBlock;
 
-/// Grid: samples, parts of each; more than one part only if no sums are needed. `keys` null: evaluation.
+/// Grid: samples; parts of each, more than one only if no sums are needed. keys: null in evaluation.
 template <class In, class T>
 __global__ void __launch_bounds__(kBlock)
     augment_samples(const In* images, const std::uint64_t* keys,
@@ -139,12 +140,12 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// A block's part of response normalisation: `pixels` pixels with all their channels.
+/// Part of a block in response normalisation: `pixels` pixels with all their channels.
 struct Response {
   int channels, radius, pixels_of_block;
   float bias, alpha, beta;
 
-  /// bias + alpha * sum of squares around channel c; `pixel`: its channel 0.
+  /// Returns bias + alpha * sum of squares around channel c. pixel: channel 0 of the pixel.
   template <class T>
   __device__ __forceinline__ float base(const T* pixel, int c) const {
     const int end = c + radius + 1 < channels ? c + radius + 1 : channels;
@@ -173,7 +174,7 @@ struct ResponseForward {
 };
 
 /// d_x[c] = d_y[c] s[c]^-beta - 2 alpha beta x[c] * sum of d_y[j] y[j] / s[j] around c, where s is Response::base().
-/// First it copies the values of d_y that neighbours need to shared memory, then it writes d_x, which may be d_y.
+/// Copies the values of d_y that neighbours need to shared memory before it writes d_x, which may be d_y.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     response_backward(const T* x, const T* y, const T* d_y, std::int64_t pixels, Response response, T* d_x) {

@@ -1,7 +1,7 @@
 /// \file
-/// The GPU's passes over images that are no matrix multiplications: like kernels.hpp, for image_operations.hpp, which
-/// checks shapes and types. Compute type T is float32 or bfloat16, arithmetic is fp32, sums over samples are double.
-/// The thread that owns a pixel gathers the pixel's gradient, so that every sum has one order and nothing is atomic.
+/// GPU kernels of image_operations.hpp, which checks shapes and types, except matrix multiplications. As in
+/// kernels.hpp, compute type T is float32 or bfloat16, arithmetic is fp32, and sums over samples are double. Each
+/// pixel's gradient is gathered by one thread, so every sum has a fixed order without atomics.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@ namespace lockstep::model::cuda {
 
 // ---- convolution_kernels.cu ----
 
-/// patches[(b * out pixels + pixel), position in the window * channels + c] = x at that position of the window, or 0 in
-/// the padding: the matrix that a convolution multiplies with its filters. x: [B, in.elements()], patches: [B * out
-/// pixels, patch() or more]; columns from patch() on become 0.
+/// Writes the matrix that a convolution multiplies with its filters: patches[(b * out pixels + pixel), position in the
+/// window * channels + c] = x at that position of the window, or 0 in the padding. x: [B, in.elements()]. patches: [B *
+/// out pixels, patch() or more]; columns from patch() on become 0.
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches);
-/// d_x = for each input pixel the sum over all patches that contain it, positions in the window ascending.
+/// d_x = for each input pixel, the sum over all patches that contain it, in ascending order of the position in the
+/// window.
 void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x);
-/// Convolutions in groups, and their gradients, without patches.
+/// Convolutions with groups, and their gradients, without patches.
 void grouped_forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y);
 void grouped_image_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
                             const Tensor& d_x);
@@ -55,8 +56,8 @@ void subsample_backward(cudaStream_t stream, const ImageShape& in, const ImageSh
 
 // ---- channel_kernels.cu ----
 
-/// `scratch` holds sums of parts; its size is a matter of speed alone, from 16 bytes a channel on. Throws
-/// std::invalid_argument for less.
+/// scratch: memory for partial sums, at least 16 bytes per channel, or std::invalid_argument is thrown. A larger size
+/// only improves speed.
 void group_norm_forward(cudaStream_t stream, const GroupNorm& norm, const GroupNormForwardOperands& operands,
                         const Scratch& scratch);
 void group_norm_backward(cudaStream_t stream, const GroupNorm& norm, const GroupNormBackwardOperands& operands,
@@ -71,7 +72,7 @@ void copy_strided(cudaStream_t stream, const StridedCopy& copy, const Tensor& x,
 
 void augment(cudaStream_t stream, const Tensor& images, const Tensor& keys, const Augmentation& spec,
              const Tensor& out);
-/// Throws std::invalid_argument for more channels than a block has shared memory for (about 6000).
+/// Throws std::invalid_argument if the channels do not fit the shared memory of a block (about 6000).
 void response_normalization_forward(cudaStream_t stream, const ResponseNormalization& norm, const Tensor& x,
                                     const Tensor& y);
 void response_normalization_backward(cudaStream_t stream, const ResponseNormalization& norm, const Tensor& x,

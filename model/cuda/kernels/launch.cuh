@@ -1,5 +1,5 @@
 /// \file
-/// Launches kernels: this file alone enqueues grids and checks the result.
+/// Launches kernels. Only this file enqueues grids and checks the result.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Limit of a block's shared memory: 48 KiB, or Device::shared_bytes.
+/// Limit of the shared memory of a block: 48 KiB (usual), or Device::shared_bytes.
 enum class SharedLimit : bool { usual, of_device };
 struct Grid {
   unsigned blocks = 1;
@@ -26,13 +26,13 @@ struct Grid {
   SharedLimit shared_limit = SharedLimit::usual;
 };
 
-/// Threads of a block, unless a kernel has its own number.
+/// Threads of a block, unless a kernel uses another number.
 inline constexpr unsigned kBlock = 256;
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
 extern __shared__ uint4 shared_memory[];
-/// The block's shared memory as a T: the grid's shared_bytes is sizeof(T).
+/// Returns the shared memory of the block as a T. The grid's shared_bytes must be sizeof(T).
 template <class T>
 __device__ T& shared() {
   static_assert(alignof(T) <= alignof(uint4));
@@ -45,7 +45,7 @@ cudaError_t enqueue(const char*, void (*kernel)(Parameters...), const Grid& grid
                     Parameters... arguments) {
   void* pointers[] = {static_cast<void*>(&arguments)...};
   const void* const function = reinterpret_cast<const void*>(kernel);
-  if (grid.shared_limit == SharedLimit::of_device) {  // as many blocks as fit, however little of the cache is left
+  if (grid.shared_limit == SharedLimit::of_device) {  // prefers shared memory to cache, for as many blocks as fit
     cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(grid.shared_bytes));
     if (error == cudaSuccess) {
@@ -60,12 +60,12 @@ cudaError_t enqueue(const char*, void (*kernel)(Parameters...), const Grid& grid
 inline std::string words_of(cudaError_t error) {
   int device = -1;
   cudaGetDevice(&device);
-  cudaGetLastError();  // clears the error so that the next call does not report it again
+  cudaGetLastError();  // clears the error, so that the next check does not report it
   return "device " + std::to_string(device) + " says: " + cudaGetErrorString(error);
 }
 #else
-/// Compiled as plain C++, a kernel is a function that one thread runs; that build provides the function that runs a
-/// grid: `thread` has its own arguments, copies of those shown here.
+/// In a build as plain C++, a kernel is a function that one thread runs. That build provides the function that runs a
+/// grid, in which `thread` has its own copies of the arguments.
 struct KernelArgument {
   const void* bytes;
   std::size_t size;
@@ -73,8 +73,8 @@ struct KernelArgument {
 };
 cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
                      const std::function<void()>& thread);
-/// Clears the padding between the members of an argument: a search for pointers in it would otherwise find those of
-/// earlier calls.
+/// Clears the padding between the members of an argument. A search for pointers in the argument would otherwise find
+/// pointers of earlier calls.
 template <class T>
 void clear_padding([[maybe_unused]] T& argument) {
 #if __has_builtin(__builtin_clear_padding)
@@ -92,8 +92,8 @@ cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid&
 inline std::string words_of(cudaError_t error) { return "error " + std::to_string(error); }
 #endif
 
-/// Enqueues kernel(arguments...) on `stream`; `name` is for messages. Throws DeviceError if the launch is refused, or
-/// if the device has failed before.
+/// Enqueues kernel(arguments...) on `stream`. name: for messages. Throws DeviceError if the launch fails or the device
+/// has failed before.
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
             Arguments&&... arguments) {

@@ -9,16 +9,16 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Blocks of a pass with one warp per row.
+/// Returns the blocks of a pass with one warp per row.
 unsigned blocks_of_rows(std::int64_t rows) {
   constexpr std::int64_t kRowsOfBlock = kBlock / kWarp, kMaxRowBlocks = 4096;
   return static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMaxRowBlocks));
 }
 
-/// Largest number of packs per lane for rows that are read at once.
+/// Largest number of packs per lane for rows that are held in registers.
 constexpr int kMaxPacks = 4;
 
-/// Calls run<kPacks>() with the packs per lane: for rows of kMaxPacks at most.
+/// Calls run<kPacks>() with the number of packs per lane, at most kMaxPacks.
 template <int kWidth, class Run>
 void with_packs(std::int64_t columns, const Run& run) {
   const std::int64_t packs = (columns / kWidth + kWarp - 1) / kWarp;

@@ -1,6 +1,6 @@
 /// \file
-/// Layer norm, one warp per row. A warp that does not hold its row in registers goes over it several times; from the
-/// second time on it finds the row in the cache.
+/// Layer norm, one warp per row. A warp that does not hold its row in registers reads it several times, after the first
+/// time from the cache.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::model::cuda {
 
-/// The sum over the warp, the same bits in every lane.
+/// Returns the sum over the warp, with the same bits in every lane.
 __device__ inline float sum_to_warp(float value) {
 #pragma unroll
   for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -22,7 +22,7 @@ __device__ inline float sum_to_warp(float value) {
   return value;
 }
 
-/// Operands of layer_norm_forward(); residual and sum may both be null, and x itself is then normalised.
+/// Operands of layer_norm_forward(). residual and sum may both be null; x itself is then normalised.
 template <class T>
 struct NormForward {
   const T *x, *residual, *scale, *shift;
@@ -31,13 +31,13 @@ struct NormForward {
   T* y;
 };
 
-/// Calls visit(column) for this lane's packs of a row.
+/// Calls visit(column) for each of this lane's packs of a row.
 template <int kWidth, class Visit>
 __device__ __forceinline__ void for_packs_of_row(std::int64_t columns, const Visit& visit) {
   for (std::int64_t c = threadIdx.x % kWarp * kWidth; c < columns; c += kWarp * kWidth) visit(c);
 }
 
-/// The mean is that of the sums as stored; the variance is the mean squared distance from it. Six blocks per
+/// Computes the mean from the stored sums, and the variance as the mean squared distance from it. Six blocks per
 /// multiprocessor.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
@@ -89,9 +89,8 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// The same for rows whose kPacks packs per lane fit in registers: a lane reads all of them before it waits for the
-/// first one, and none again. Everything is aligned for packs. Four blocks per multiprocessor, for rows of up to 768
-/// bf16.
+/// The same for rows whose kPacks packs per lane fit registers: a lane reads all of them once, before it waits for the
+/// first. All memory must be aligned for packs. Four blocks per multiprocessor, for rows of up to 768 bf16.
 template <int kWidth, int kPacks, class T>
 __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 2 : 4)
     normalize_rows_at_once(NormForward<T> p, std::int64_t rows, int columns) {
@@ -209,17 +208,17 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// A thread's prefetched values of x, d_y and d_residual; after the last row the workspace of the sums.
+/// Prefetched values of x, d_y and d_residual of a thread; after the last row, the workspace of the sums.
 template <int kWidth, int kPacks, class T>
 union NormWorkspace {
   Pack<T, kWidth> ahead[3][kPacks][kBlock];
   SumWorkspace<kWidth> sums;
 };
 
-/// The same, and the sums of d_scale and d_shift, in one pass over x and d_y: a lane holds its kPacks packs of a row,
-/// and sums of their columns over the rows of its warp. During these computations the warp's next row is copied to
-/// shared memory. The sums of the block's warps, in their order, are part blockIdx.x of the sums. Everything is aligned
-/// for packs. Two blocks per multiprocessor, for rows of up to 768 bf16.
+/// The same, with the sums of d_scale and d_shift, in one pass over x and d_y. A lane holds its kPacks packs of a row,
+/// and the sums of their columns over the rows of its warp. Meanwhile the next row of the warp is copied to shared
+/// memory. The sums of the block's warps are added in order and become part blockIdx.x. All memory must be aligned for
+/// packs. Two blocks per multiprocessor, for rows of up to 768 bf16.
 template <int kWidth, int kPacks, class T>
 __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
     normalize_rows_back_at_once(NormBackward<T> p, int rows, int columns, bool add, SumTargets<2> sums) {
@@ -310,7 +309,7 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
     float* const to = sums.to[s] + static_cast<std::int64_t>(blockIdx.x) * 2 * columns;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      __syncthreads();  // the sums before, or the copied values, have been read
+      __syncthreads();  // all threads have read the previous sums or the copied values
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = own[s][i][k];
       __syncthreads();
@@ -325,7 +324,7 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
   }
 }
 
-/// The terms of d_scale and d_shift for sum_columns().
+/// Terms of d_scale and d_shift, for sum_columns().
 template <class T>
 struct LayerNormColumns {
   const T* x;

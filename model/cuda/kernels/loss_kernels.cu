@@ -13,7 +13,7 @@ namespace {
 /// Largest number of classes that a warp holds in its registers.
 constexpr std::int64_t kMaxNarrow = 512;
 
-/// sums += the sums of the parts, times `factor`. One block.
+/// sums += sum of the parts, times `factor`. One block.
 __global__ void __launch_bounds__(kBlock) add_sums(const Sums* parts, int count, double factor, double* sums) {
   const Sums total = sum_of_parts(parts, count, shared<WarpSums>());
   if (threadIdx.x != 0) return;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kWarp) report_loss_sums(const double* sums, in
   if (!std::isfinite(sums[0])) status->non_finite += 1;
 }
 
-/// The shares of all losses, as an argument of a kernel.
+/// Shares of all losses, as an argument of a kernel.
 struct LossShares {
   LossShare of_loss[kMaxLosses];
 };
@@ -38,15 +38,15 @@ __global__ void __launch_bounds__(kWarp)
   formulas::combine_losses(parts, shares.of_loss, static_cast<std::size_t>(losses), sums);
 }
 
-/// Enqueues the second kernel, if the first has left parts.
+/// Enqueues the second kernel if the first has more than one block.
 void finish(cudaStream_t stream, unsigned blocks, const Sums* parts, double factor, double* sums) {
   if (blocks == 1) return;
   launch("add_sums", add_sums, {.threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, parts, blocks, factor,
          sums);
 }
 
-/// True if two blocks with one row each fit on a multiprocessor: it has a KiB more shared memory than a block can have,
-/// and takes one for each block.
+/// True if two blocks with one row each fit on a multiprocessor. A multiprocessor has one KiB more shared memory than a
+/// block can use, and needs one KiB per block.
 bool holds_two_rows(std::int64_t classes, std::size_t shared_bytes) {
   constexpr std::size_t kReserved = 1024;
   return 2 * (held_bytes(classes) + kReserved) <= shared_bytes + kReserved;
@@ -83,7 +83,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
            parts, sums);
     return finish(stream, blocks, parts, 1, sums);
   }
-  // A warp takes the rows of a block one after the other: at most four in a grid of one block, which needs no second
+  // Warps process rows one after the other. Up to four rows per warp run in a grid of one block, which needs no second
   // kernel.
   constexpr std::int64_t kWarps = kBlock / kWarp;
   const std::int64_t needed = logits.rows <= 4 * kWarps ? 1 : (logits.rows + kWarps - 1) / kWarps;
@@ -105,7 +105,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   finish(stream, blocks, parts, 1, sums);
 }
 
-/// Common arguments of losses that handle outputs independently.
+/// Common arguments of losses that treat outputs independently.
 struct LossOfOutputs {
   const char* name;
   cudaStream_t stream;

@@ -1,5 +1,6 @@
 /// \file
-/// Losses with their gradients in place. Each block adds its samples' losses in double and makes one part of the sums.
+/// Losses, with their gradients in place. Each block adds the losses of its samples in double and writes one part of
+/// the sums.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ __device__ inline void add_to(double* sums, const Sums& total, double factor) {
   sums[2] += total.found * factor;
 }
 
-/// Writes one part to parts[block]; a grid of one block adds it to sums itself, times `factor`. Called by thread 0.
+/// Writes one part to parts[block]; in a grid of one block, adds it to sums, times `factor`. Called by thread 0.
 __device__ inline void hand_over(const Sums& total, double factor, Sums* parts, double* sums) {
   if (gridDim.x == 1) {
     add_to(sums, total, factor);
@@ -28,7 +29,7 @@ __device__ inline void hand_over(const Sums& total, double factor, Sums* parts, 
   }
 }
 
-/// The merged part, the same bits in every lane.
+/// Returns the merged part, with the same bits in every lane.
 __device__ inline formulas::SoftmaxPart merge_warp(formulas::SoftmaxPart part) {
 #pragma unroll
   for (unsigned distance = 1; distance < kWarp; distance *= 2) {
@@ -41,14 +42,14 @@ __device__ inline formulas::SoftmaxPart merge_warp(formulas::SoftmaxPart part) {
   return part;
 }
 
-/// Additional values of some rows: the sum of the logits, for smoothed targets; the number of classes that come before
-/// the label, without gradient.
+/// Additional values of a row: the sum of the logits, for smoothed targets; the number of classes that rank before the
+/// label, without gradient.
 struct RowExtras {
   double logits = 0;
   int before = 0;
 };
 
-/// The sums over the warp, in lane 0.
+/// Returns the sums over the warp, in lane 0.
 __device__ inline RowExtras sum_of_warp(RowExtras extras) {
 #pragma unroll
   for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -58,7 +59,7 @@ __device__ inline RowExtras sum_of_warp(RowExtras extras) {
   return extras;
 }
 
-/// Adds one row to the sums of the thread that holds them; weight: factor of its loss.
+/// Adds one row to the sums of the calling thread. weight: factor of its loss.
 __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, const RowExtras& extras, float right,
                                std::int32_t label, const formulas::SoftTarget& target, bool want_gradient,
                                float weight = 1) {
@@ -67,15 +68,15 @@ __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, con
   if (!want_gradient) sums.found += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
 }
 
-/// False for a row of kNoClass, whose weight of 0 makes its gradient 0; rows without weights have a class.
+/// False for a row of kNoClass; its weight of 0 makes its gradient 0. Rows without weights always have a class.
 template <bool kWeighted>
 __device__ inline bool has_class(std::int32_t label) {
   return !kWeighted || label != kNoClass;
 }
 
 /// Rows of at most kWarp * kPerLane columns, one warp per row: lane l holds logits l, l + 32, … in registers. A label
-/// that is no class makes the loss NaN. Columns from `classes` on are padding: not read, and their gradient is 0.
-/// weights: LossOptions::weights, only with kWeighted.
+/// that is not a class makes the loss NaN. Columns from `classes` on are padding: they are not read, and their gradient
+/// is 0. weights: LossOptions::weights, only with kWeighted.
 template <int kPerLane, bool kWeighted, class T>
 __global__ void __launch_bounds__(kBlock)
     cross_entropy_narrow(T* logits, const std::int32_t* labels, const float* weights, std::int64_t rows, int columns,
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, 1, parts, sums);
 }
 
-/// Threads of a block that shares a row.
+/// Threads of a block that processes one row at a time.
 inline constexpr unsigned kWideBlock = 512;
 
 struct RowOfBlock {
@@ -145,7 +146,7 @@ struct RowOfBlock {
   RowExtras extras_of_warp[kWideBlock / kWarp];
 };
 
-/// Adds a logit that is in no pack.
+/// Adds a logit that is not in a pack.
 __device__ inline void add_single(formulas::SoftmaxPart& part, RowExtras& extras, float value, int index, float right,
                                   std::int32_t label) {
   formulas::raise_greatest(part, value, index);
@@ -154,7 +155,7 @@ __device__ inline void add_single(formulas::SoftmaxPart& part, RowExtras& extras
   extras.before += formulas::comes_before(value, index, right, label) ? 1 : 0;
 }
 
-/// Stores the warp's part of the row in the block's shared memory.
+/// Stores the warp's part of the row in the shared memory of the block.
 __device__ inline void hand_over(formulas::SoftmaxPart part, RowExtras extras, bool needs_extras, RowOfBlock& block) {
   part = merge_warp(part);
   if (needs_extras) extras = sum_of_warp(extras);
@@ -163,7 +164,7 @@ __device__ inline void hand_over(formulas::SoftmaxPart part, RowExtras extras, b
     block.extras_of_warp[threadIdx.x / kWarp] = extras;
   }
 }
-/// The additional values of the whole row.
+/// Returns the additional values of the whole row.
 __device__ inline RowExtras extras_of(const RowOfBlock& block) {
   RowExtras extras = block.extras_of_warp[0];
   for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) {
@@ -173,10 +174,10 @@ __device__ inline RowExtras extras_of(const RowOfBlock& block) {
   return extras;
 }
 
-/// Rows of any length, one block per row: greatest and total in one pass, the gradient in a second one, which finds the
-/// row in the cache. A row is divided at multiples of kWidth elements from the start of the matrix, so that packs are
-/// aligned in rows of any length: `head` single elements, packs, and the remaining single elements. Padding as above.
-/// Two blocks per multiprocessor.
+/// Rows of any length, one block per row. The first pass computes greatest and total, the second the gradient, and
+/// finds the row in the cache. A row is divided at multiples of kWidth elements from the start of the matrix, so that
+/// packs are aligned for any row length: `head` single elements, packs, and the remaining single elements. Padding as
+/// above. Two blocks per multiprocessor.
 template <int kWidth, bool kWeighted, class T>
 __global__ void __launch_bounds__(kWideBlock)
     cross_entropy_wide(T* logits, const std::int32_t* labels, const float* weights, std::int64_t rows, int columns,
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(kWideBlock)
   const bool needs_extras = !want_gradient || target.of_each != 0;
   auto& block = shared<RowOfBlock>();
   const auto thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(kWideBlock);
-  Sums sum;  // thread 0's sum
+  Sums sum;  // sum of thread 0
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     T* const z = logits + row * columns;
     const std::int32_t label = labels[row];
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(kWideBlock)
       extras = extras_of(block);
       add_row(sum, part, extras, right, label, target, want_gradient, weight);
     }
-    __syncthreads();  // the next row overwrites values that this one has read
+    __syncthreads();  // the next row overwrites values that threads have read for this one
     if (!want_gradient) continue;
 
     const float share = scale * weight / part.total;
@@ -266,7 +267,8 @@ __global__ void __launch_bounds__(kWideBlock)
   if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
 }
 
-/// exp(x), to a few units in the 24th bit for the x that matter in a softmax: three instructions instead of ten.
+/// exp(x) by three instructions instead of ten, with an error of a few units in the 24th bit for the arguments of a
+/// softmax.
 __device__ __forceinline__ float quick_exp(float x) {
   constexpr float kLog2E = 1.44269504f;
 #if defined(__CUDACC__)
@@ -280,15 +282,15 @@ __device__ __forceinline__ float quick_exp(float x) {
 
 inline constexpr int kHeldWidth = kWideWidth<Bfloat16>;
 static_assert(sizeof(RowOfBlock) % kWideBytes == 0, "packs of the row lie behind it");
-/// Shared memory of a block of cross_entropy_in_shared().
+/// Bytes of shared memory of a block of cross_entropy_in_shared().
 inline std::size_t held_bytes(std::int64_t classes) {
   return sizeof(RowOfBlock) + static_cast<std::size_t>((classes + kHeldWidth - 1) / kHeldWidth) * kWideBytes;
 }
 
-/// The same for rows that fit into shared memory, two blocks per multiprocessor: a row is read once and written once.
-/// Everything is aligned for packs, and a row is whole packs. A thread copies, and computes with, the packs thread,
-/// thread + kWideBlock, … of each row; the last one may hold a few `singles` and padding. As soon as it has written the
-/// gradient of a pack, it starts to copy that pack of the block's next row to the same address.
+/// The same for rows that fit shared memory with two blocks per multiprocessor: a row is read once and written once.
+/// All memory must be aligned for packs, and a row must be whole packs. A thread copies and processes the packs thread,
+/// thread + kWideBlock, ... of each row; the last pack may have a few `singles` and padding. When it has written the
+/// gradient of a pack, it starts to copy the same pack of the block's next row to the same address.
 __global__ void __launch_bounds__(kWideBlock, 2)
     cross_entropy_in_shared(Bfloat16* logits, const std::int32_t* labels, std::int64_t rows, int columns, int classes,
                             formulas::SoftTarget target, float scale, bool want_gradient, Sums* parts, double* sums) {
@@ -306,10 +308,10 @@ __global__ void __launch_bounds__(kWideBlock, 2)
     copy_async(copied, true, held + pack * kWidth);
   }
   const bool has_singles = singles > 0 && thread == packs % threads;
-  if (has_singles) copy_async(copied, true, held + packs * kWidth);  // the pack behind its last one
+  if (has_singles) copy_async(copied, true, held + packs * kWidth);  // the pack after its last whole one
   end_group();
   std::int32_t next_label = labels[blockIdx.x];
-  Sums sum;  // thread 0's sum
+  Sums sum;  // sum of thread 0
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     Bfloat16* const z = logits + row * columns;
     const std::int32_t label = next_label;
@@ -342,7 +344,7 @@ __global__ void __launch_bounds__(kWideBlock, 2)
         extras.before += formulas::comes_before(values[k], first + k, right, label) ? 1 : 0;
       }
     }
-    if (part.index != INT32_MAX) {  // so far the start of the greatest one's pack
+    if (part.index != INT32_MAX) {  // so far the start of the pack with the greatest logit
       while (to_float(held[part.index]) != part.greatest) ++part.index;
     }
     formulas::SoftmaxPart single;
@@ -360,7 +362,7 @@ __global__ void __launch_bounds__(kWideBlock, 2)
       extras = extras_of(block);
       if (is_class) right = to_float(held[label]);
     }
-    __syncthreads();  // all logits that others overwrite have been read
+    __syncthreads();  // all threads have read the logits that others overwrite
     if (threadIdx.x == 0) add_row(sum, part, extras, right, label, target, want_gradient);
 
     const float share = scale / part.total, base = formulas::softmax_base(part.greatest);
@@ -401,7 +403,7 @@ __global__ void __launch_bounds__(kWideBlock, 2)
   if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
 }
 
-/// Loss: formulas::OutputError or BinaryCrossEntropy, which handle outputs independently. factor: 1 / outputs, for the
+/// Loss: formulas::OutputError or BinaryCrossEntropy, which treat outputs independently. factor: 1 / outputs, for the
 /// sums.
 template <int kWidth, class T, class Loss>
 __global__ void __launch_bounds__(kBlock)
@@ -433,8 +435,8 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
 }
 
-/// The same if an element's row matters: rows of predictions may have padding behind the `outputs` of a row of targets,
-/// whose gradient is 0; and rows may have weights (LossOptions::weights, only with kWeighted).
+/// The same for rows of predictions with padding after `outputs` columns, whose gradient is 0, and for rows with
+/// weights (LossOptions::weights, only with kWeighted).
 template <bool kWeighted, class T, class Loss>
 __global__ void __launch_bounds__(kBlock)
     loss_of_rows(Loss loss, T* predictions, const float* targets, const float* weights, std::int64_t count,
@@ -465,7 +467,7 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
 }
 
-/// Cross-entropy with rows of probabilities as targets, one warp per row of any length. weights: nullptr: 1 each.
+/// Cross-entropy with rows of probabilities as targets, one warp per row of any length. weights: nullptr means 1 each.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     cross_entropy_soft(T* logits, const float* targets, const float* weights, std::int64_t rows, int columns,
@@ -479,7 +481,7 @@ __global__ void __launch_bounds__(kBlock)
     T* const z = logits + row * columns;
     const float* const target = targets + row * classes;
     const float weight = weights == nullptr ? 1 : weights[row];
-    formulas::SoftmaxPart part, answer;  // `answer`: only the place of the greatest probability
+    formulas::SoftmaxPart part, answer;  // `answer`: only the index of the greatest probability
     Sums of_row;                         // loss: targets * logits; metric: targets; found: classes before the answer
     for (int o = lane; o < classes; o += step) {
       const float value = to_float(z[o]), share = (1 - smoothing) * target[o] + of_each;
@@ -519,7 +521,7 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, 1, parts, sums);
 }
 
-/// The softmax of a row of few classes, by one thread.
+/// Computes the softmax of a row of few classes in one thread.
 template <class T>
 __device__ inline formulas::SoftmaxPart softmax_of_row(const T* z, int classes) {
   formulas::SoftmaxPart part;
@@ -531,16 +533,16 @@ __device__ inline formulas::SoftmaxPart softmax_of_row(const T* z, int classes) 
   return part;
 }
 
-/// A position for each thread of a block of dice_sums().
+/// Positions of a block of dice_sums(), one per thread.
 struct DiceTile {
   float base[kBlock], share[kBlock];  ///< softmax: exp(logit - base) * share
-  std::int32_t label[kBlock];         ///< kNoClass: none, or beyond the end
+  std::int32_t label[kBlock];         ///< kNoClass: no class, or beyond the end
   WarpSums warps;
 };
 
-/// Adds up each part of a sample's positions: sum(p t) of each class, sum(p) + sum(t) of each class, and how many are
-/// right, in `work`, of each sample `numbers` = dice_work(). blockIdx: the sample, and its part. Threads find the
-/// softmax of a position each, and then each warp adds all of these up for its classes.
+/// Sums over each part of a sample's positions, written to `work` ([samples, numbers], numbers = dice_work()): sum(p t)
+/// of each class, sum(p) + sum(t) of each class, and the number of correct positions. blockIdx: sample and part. Each
+/// thread computes the softmax of one position; then each warp adds these up for its classes.
 template <class T>
 __global__ void __launch_bounds__(kBlock) dice_sums(const T* logits, const std::int32_t* labels, std::int64_t positions,
                                                     int columns, int classes, double* work, std::int64_t numbers) {
@@ -580,14 +582,15 @@ __global__ void __launch_bounds__(kBlock) dice_sums(const T* logits, const std::
       own[o] += here.loss;
       own[classes + o] += here.metric;
     }
-    __syncthreads();  // the next tile overwrites this one
+    __syncthreads();  // the next tile overwrites it
   }
   const Sums total = sum_of_block(sum, tile.warps);
   if (threadIdx.x == 0) own[2 * classes] = total.metric;
 }
 
-/// Finds each sample's loss and right answers, in the last two numbers of its work; and the slopes of the loss by the
-/// probabilities of each class, in place of the first part's sums. Both times the positions.
+/// Computes each sample's loss and correct positions, in the last two numbers of its work, and the derivatives of the
+/// loss by the probabilities of each class, which overwrite the sums of the first part. Loss and derivatives are
+/// multiplied by the number of positions.
 __global__ void __launch_bounds__(kBlock)
     dice_slopes(std::int64_t positions, int classes, double* work, std::int64_t numbers) {
   double* const own = work + static_cast<std::int64_t>(blockIdx.x) * numbers;
@@ -612,7 +615,7 @@ __global__ void __launch_bounds__(kBlock)
   own[kDiceParts * step + 1] = right;
 }
 
-/// sums += the losses and right answers of all samples. One block.
+/// sums += losses and correct positions of all samples. One block.
 __global__ void __launch_bounds__(kBlock)
     dice_total(const double* work, std::int64_t samples, std::int64_t columns, double* sums) {
   Sums sum;
@@ -625,7 +628,7 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) add_to(sums, total, 1);
 }
 
-/// Logits become their gradient, a position at a time. rows: of all samples.
+/// Overwrites logits with their gradient, one position per thread at a time. rows: positions of all samples.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     dice_gradient(T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t positions, int columns,

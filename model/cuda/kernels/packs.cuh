@@ -1,5 +1,5 @@
 /// \file
-/// Access to elements in kernels: several at a time in accesses of up to 16 bytes, converted to float for computing.
+/// Access to elements in kernels: several at a time, in accesses of up to 16 bytes, converted to float for arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace lockstep::model::cuda {
 
-/// The toolkit's bfloat16: conversions are one instruction. The same bits as formulas/bfloat16.hpp.
+/// CUDA's bfloat16, with conversions in one instruction. They give the same bits as formulas/bfloat16.hpp.
 using Bfloat16 = __nv_bfloat16;
 
 inline constexpr int kWideBytes = 16;
 
-/// Neighbours in memory, read at once. Packs larger than 16 bytes are read in accesses of 16.
+/// Neighbouring elements that are read together. Packs larger than 16 bytes are read in accesses of 16 bytes.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth < kWideBytes ? sizeof(T) * kWidth : kWideBytes) Pack {
   T values[kWidth];
 };
 
-/// Elements of T in one access of 16 bytes.
+/// Number of elements of T in one access of 16 bytes.
 template <class T>
 inline constexpr int kWideWidth = kWideBytes / static_cast<int>(sizeof(T));
 
@@ -66,8 +66,8 @@ __device__ __forceinline__ void round_to(const float (&values)[kWidth], Pack<Bfl
   }
 }
 
-/// The type of one access to a Pack. The compiler may split a struct of small elements and store the pieces. Hence
-/// words, and an explicit instruction (__stwb).
+/// Type of one access to a Pack. The compiler may split a struct of small elements and store the parts separately, so
+/// this uses words and an explicit instruction (__stwb).
 template <class P>
 using WordOf = std::conditional_t<
     (sizeof(P) >= 16), uint4,
@@ -75,7 +75,8 @@ using WordOf = std::conditional_t<
                        std::conditional_t<sizeof(P) == 4, std::uint32_t,
                                           std::conditional_t<sizeof(P) == 2, std::uint16_t, std::uint8_t>>>>;
 
-/// A GPU faults on an access whose address is no multiple of its size. A CPU does not: the CPU build checks it.
+/// Checks alignment in the CPU build: a GPU faults on an access whose address is not a multiple of its size, a CPU does
+/// not.
 template <class P>
 __device__ __forceinline__ void expect_aligned([[maybe_unused]] const void* data) {
   static_assert(sizeof(P) % sizeof(WordOf<P>) == 0 && (sizeof(P) & (sizeof(P) - 1)) == 0, "a pack is whole words");
@@ -84,7 +85,7 @@ __device__ __forceinline__ void expect_aligned([[maybe_unused]] const void* data
 #endif
 }
 
-/// Reads kWidth neighbours unconverted; `wide`: they may be read as a pack.
+/// Reads kWidth neighbours without conversion. wide: they may be read as a pack.
 template <int kWidth, class T>
 __device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from, bool wide) {
   Pack<T, kWidth> pack;
@@ -103,7 +104,7 @@ __device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from, bool wide) {
   return pack;
 }
 
-/// Writes kWidth neighbours unconverted.
+/// Writes kWidth neighbours without conversion.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_pack(const Pack<T, kWidth>& pack, bool wide, T* to) {
   if (kWidth > 1 && wide) {
@@ -143,7 +144,7 @@ __device__ __forceinline__ void store(const float (&from)[kWidth], bool wide, T*
 
 // ---- several packs in flight ----
 
-/// A pack as stored in memory, in words: separate elements would each occupy a register.
+/// A pack as in memory, in words: separate elements would occupy a register each.
 template <class T, int kWidth>
 struct Words {
   using Word = WordOf<Pack<T, kWidth>>;
@@ -173,7 +174,7 @@ __device__ __forceinline__ void unpack(const Words<T, kWidth>& words, float (&to
   for (int k = 0; k < kWidth; ++k) to[k] = to_float(pack.values[k]);
 }
 
-/// Calls run<T>() with the type of `tensor`; throws std::invalid_argument for one that is no compute type.
+/// Calls run<T>() with the type of `tensor`. Throws std::invalid_argument unless it is a compute type.
 template <class Run>
 void with_compute_type(const char* what, const Tensor& tensor, const Run& run) {
   if (tensor.type == ElementType::float32) return run.template operator()<float>();

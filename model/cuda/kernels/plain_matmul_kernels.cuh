@@ -1,6 +1,6 @@
 /// \file
-/// The simplest tiled matrix multiplication: each block makes a square of the output and loads the terms a tile at a
-/// time into shared memory.
+/// A simple tiled matrix multiplication: each block computes a square of the output, and loads the factors into shared
+/// memory one tile at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace lockstep::model::cuda {
 
 inline constexpr unsigned kTile = 16;
-/// Largest number of rows of the grid; a block continues with the tile that many further down.
+/// Largest number of rows of the grid. A block continues with the tile this many rows further down.
 inline constexpr unsigned kMaxTileRows = 65535;
 
 /// A matrix of `rows` by `columns`, whose element (r, c) is at data[r * row_step + c * column_step].
@@ -23,7 +23,7 @@ struct MatrixView {
 };
 
 struct ProductTiles {
-  float a[kTile][kTile + 1], b[kTile][kTile + 1];  // one column more than used: neighbours lie in different banks
+  float a[kTile][kTile + 1], b[kTile][kTile + 1];  // one unused column, so that neighbours lie in different banks
 };
 
 template <class T>

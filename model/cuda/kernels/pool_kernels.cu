@@ -18,7 +18,7 @@ Subsample subsample_of(const ImageShape& in, const ImageShape& out, std::int64_t
           (out.channels - in.channels) / 2};
 }
 
-/// Runs of channels that packs must not cross.
+/// Returns the length of runs of channels that packs must not cross.
 std::int64_t granule_of(const Subsample& shape) {
   return std::gcd(std::gcd(shape.in_channels, shape.out_channels), shape.before);
 }
@@ -89,7 +89,7 @@ void average_pool_forward(cudaStream_t stream, const AveragePool& shape, const T
 
 namespace {
 
-/// True if the windows lie side by side and leave no pixel out.
+/// True if the windows cover each pixel exactly once.
 bool covers_once(const Pool& pool) {
   const auto covers = [](const Sweep& sweep, std::int64_t in, std::int64_t out) {
     return sweep.size == sweep.stride && sweep.dilation == 1 && sweep.before == 0 && out * sweep.size == in;

@@ -10,8 +10,8 @@
 
 namespace lockstep::model::cuda {
 
-/// Rows: output pixels. Columns: channels. kSide: side of a square window whose loads are in flight at once; 0: any
-/// window, one load after the other.
+/// Rows: output pixels. Columns: channels. kSide: side of a square window whose loads are all in flight together; 0:
+/// any window, one load at a time.
 template <class T, int kSide>
 struct MaxPoolForward {
   const T* x;
@@ -29,7 +29,7 @@ struct MaxPoolForward {
     __device__ __forceinline__ void take(const float (&more)[kWidth], std::uint8_t offset) {
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
-        // Not <=: greater, or a NaN, which then stays.
+        // Not <=, so that a NaN is taken and kept.
         if (first || (!(more[k] <= values[k]) && values[k] == values[k])) {
           values[k] = more[k];
           offsets.values[k] = offset;
@@ -112,9 +112,9 @@ struct MaxPoolBackward {
   }
 };
 
-/// MaxPoolBackward for windows of 3 x 3 that move by 2. Rows: squares of 2 x 2 input pixels, at 2 p - top and 2 q -
-/// left: only the windows (p - 1, q - 1) to (p, q) contain them, which are read once for all four, at once. Sums have
-/// the order of MaxPoolBackward.
+/// MaxPoolBackward for 3 x 3 windows with stride 2. Rows: squares of 2 x 2 input pixels, at 2 p - top and 2 q - left.
+/// Only the windows (p - 1, q - 1) to (p, q) contain them; these are read once for all four pixels. Sums have the order
+/// of MaxPoolBackward.
 template <class T>
 struct MaxPoolBackwardOfSquares {
   const std::uint8_t* chosen;
@@ -152,7 +152,8 @@ struct MaxPoolBackwardOfSquares {
         const int h = 2 * square.row + i - slide.top, w = 2 * square.column + j - slide.left;
         if (h < 0 || h >= slide.in_height || w < 0 || w >= slide.in_width) continue;
         float sums[kWidth] = {};
-        // The first row of a square is the first of window p and the third of p - 1, the second is the second of p.
+        // The first row of a square is the first row of window p and the third of window p - 1. The second row is the
+        // second of p.
 #pragma unroll
         for (int above = 0; above <= 1 - i; ++above) {
 #pragma unroll
@@ -222,7 +223,7 @@ struct VolumeMaxPoolBackward {
   }
 };
 
-/// The divisor of an average pool.
+/// Divisor of an average pool.
 struct PoolDivisor {
   AveragePool::Divisor kind;
   int positions;
@@ -287,7 +288,7 @@ struct AveragePoolBackward {
   }
 };
 
-/// The same for windows that cover every input pixel once. Rows: output pixels.
+/// The same for windows that cover each input pixel exactly once. Rows: output pixels.
 template <class T>
 struct AverageTilesBackward {
   const T* d_y;
@@ -307,10 +308,10 @@ struct AverageTilesBackward {
   }
 };
 
-/// Pixels whose loads are under way together.
+/// Pixels whose loads are in flight together.
 inline constexpr int kPixelsAtOnce = 8;
 
-/// A linear upsampling in the form for the device: depth, height, width.
+/// A linear upsampling on the device: depth, height, width.
 struct UpsamplingOnDevice {
   int in[3], out[3], factor[3];
   std::int64_t channels;
@@ -423,12 +424,12 @@ struct GlobalMaxForward {
     const T* const from = x + static_cast<std::int64_t>(row) * pixels * channels + column;
     float greatest[kWidth];
     load<kWidth>(from, wide, greatest);
-    // Some pixels at a time: their loads are under way together.
+    // Several pixels at a time, whose loads are in flight together.
     for (int pixel = 1; pixel < pixels; pixel += kPixelsAtOnce) {
       Pack<T, kWidth> ahead[kPixelsAtOnce];
 #pragma unroll
       for (int p = 0; p < kPixelsAtOnce; ++p) {
-        const int at = pixel + p < pixels ? pixel + p : pixels - 1;  // the last one once more changes nothing
+        const int at = pixel + p < pixels ? pixel + p : pixels - 1;  // repeating the last one changes nothing
         ahead[p] = load_pack<kWidth>(from + at * channels, wide);
       }
 #pragma unroll
@@ -436,7 +437,7 @@ struct GlobalMaxForward {
 #pragma unroll
         for (int k = 0; k < kWidth; ++k) {
           const float value = to_float(ahead[p].values[k]);
-          // Not <=: greater, or a NaN, which then stays.
+          // Not <=, so that a NaN is taken and kept.
           if (!(value <= greatest[k]) && greatest[k] == greatest[k]) greatest[k] = value;
         }
       }
@@ -484,7 +485,7 @@ struct GlobalMaxBackward {
   }
 };
 
-/// Rows: images. Columns: channels. A sum goes over the pixels in order.
+/// Rows: images. Columns: channels. Adds the pixels in order.
 template <class T>
 struct AverageForward {
   const T* x;
@@ -528,12 +529,12 @@ struct AverageBackward {
   }
 };
 
-/// Every stride-th pixel of a larger image; `before` channels of zeros in front.
+/// Every stride-th pixel of a larger image, with `before` zero channels in front.
 struct Subsample {
   int in_height, in_width, out_height, out_width, stride;
   std::int64_t in_channels, out_channels, before;
 
-  /// The pixel of the larger image.
+  /// Returns the pixel of the larger image.
   __device__ std::int64_t source(std::uint32_t row) const {
     const Pixel pixel = pixel_of(row, out_height, out_width);
     return offset_of(pixel.image, pixel.row * stride, pixel.column * stride, in_height, in_width, in_channels);

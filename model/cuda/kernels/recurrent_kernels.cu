@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kMaxWarps = 8;
 
-/// Calls body.operator()<kWarps>() with the warps for so many units.
+/// Calls body.operator()<kWarps>() with the number of warps for these units.
 template <class Body>
 void with_warps(std::int64_t units, const Body& body) {
   if (units <= 2 * kWarpUnits) return body.template operator()<2>();
@@ -32,12 +32,12 @@ Grid grid_of(const LayerResults& results, unsigned warps) {
           .shared_bytes = sizeof(States)};
 }
 
-/// Rows behind the state before the first step.
+/// Returns the rows after the initial state.
 Bfloat16* behind_first(const LayerResults& results, const Tensor& states) {
   return data_of<Bfloat16>(states) + static_cast<std::int64_t>(results.sequences) * results.units;
 }
 
-/// hidden, cells: with the state before the first step; cells may be absent.
+/// hidden, cells: begin with the initial state; cells may be absent.
 template <class Units>
 void run_forward(const char* name, cudaStream_t stream, LayerResults results, const Tensor& recurrent,
                  const Tensor& bias, const Tensor& hidden, const Tensor& cells) {
@@ -49,7 +49,7 @@ void run_forward(const char* name, cudaStream_t stream, LayerResults results, co
   });
 }
 
-/// The tensors that a backward pass reads.
+/// Tensors that a backward pass reads.
 struct BackwardReads {
   Tensor recurrent, hidden = {}, cells = {}, d_hidden, gates_after = {};
 };

@@ -1,13 +1,13 @@
 /// \file
-/// All steps of a narrow recurrent layer in one kernel, with bfloat16. A block takes eight sequences through all steps:
-/// sequences do not depend on each other, so that blocks never wait for each other. The recurrent weights stay in
-/// registers, and the only barrier of a step is between its warps, which exchange the state through shared memory.
+/// All steps of a narrow recurrent layer in one kernel, with bfloat16. A block computes all steps of eight sequences.
+/// Sequences are independent, so blocks never wait for each other. The recurrent weights stay in registers. Each step
+/// has one barrier between the warps of a block, which exchange the state through shared memory.
 ///
 /// A warp owns 16 units with all their gates. The product of a step is weights [16 units, terms] times states [terms, 8
-/// sequences]. Row g of a product stands for unit 2g and row g + 8 for unit 2g + 1 of the warp, and a thread's terms of
-/// two neighbouring products are eight neighbours (tensor_cores.cuh says what g and t are): so a thread holds sums of
-/// two neighbouring units of the sequences 2t and 2t + 1, reads a state with one access of 16 bytes for two products,
-/// and computes the gates of its units where their sums are.
+/// sequences]. Row g of a product is unit 2g of the warp, and row g + 8 is unit 2g + 1 (tensor_cores.cuh defines g and
+/// t). The terms of a thread in two consecutive products are eight neighbours. So a thread holds the sums of two
+/// neighbouring units for sequences 2t and 2t + 1, reads states for two products with one access of 16 bytes, and
+/// computes the gates of its units from sums in its own registers.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace lockstep::model::cuda {
 /// Sequences of a block, and units of a warp.
 inline constexpr int kLayerSequences = 8, kWarpUnits = 16;
 
-/// The functions of gates to about 2 units in the last place of float: far more than bfloat16 keeps.
+/// Functions of gates with an error of about 2 units in the last place of float, far below the precision of bfloat16.
 struct QuickFunctions {
   static __device__ __forceinline__ float sigmoid(float v) { return reciprocal(1.0f + exponential(-v)); }
   static __device__ __forceinline__ float tanh(float v) {
@@ -47,7 +47,7 @@ struct QuickFunctions {
 #endif
 };
 
-/// Two neighbours in one access; the first is an even element.
+/// Reads two neighbours in one access; the index of the first is even.
 __device__ __forceinline__ std::uint32_t read_pair(const Bfloat16* from) {
   expect_aligned<Pack<Bfloat16, 2>>(from);
   return *reinterpret_cast<const std::uint32_t*>(from);
@@ -62,14 +62,14 @@ struct UnitValues {
   float at[2][2] = {};
 };
 
-/// A thread owns the units `unit` and `unit` + 1 of the sequences `sequence` and `sequence` + 1.
+/// A thread owns units `unit` and `unit` + 1 of sequences `sequence` and `sequence` + 1.
 struct OwnUnits {
-  int units, sequences;  ///< the layer's
+  int units, sequences;  ///< extents of the layer
   int unit, sequence;
-  bool there[2];  ///< by sequence
+  bool there[2];  ///< by sequence: it exists
 };
 
-/// A thread's pairs of one gate at one step, as they lie in memory.
+/// Pairs of one gate at one step that a thread owns, as in memory.
 struct UnitPairs {
   std::uint32_t at[2] = {0, 0};
 
@@ -84,8 +84,8 @@ struct UnitPairs {
   }
 };
 
-/// A thread's pairs in a tensor whose rows have kParts parts of so many units, at one step after the other. Where
-/// nothing is there it points at what is, and reads zeros.
+/// Iterates over steps of a thread's pairs in a tensor whose rows have kParts parts of `units` units. For units or
+/// sequences that do not exist, it points to valid memory but reads zeros.
 template <int kParts>
 class UnitWalk {
  public:
@@ -95,7 +95,7 @@ class UnitWalk {
     for (int q = 0; q < 2; ++q) {
       there_[q] = own.there[q];
       const std::int64_t row = there_[q] ? own.sequence + q : 0;
-      // Only tensors that a pass may write are written.
+      // The const_cast is safe: store() is only called for tensors that a pass may write.
       at_[q] = const_cast<Bfloat16*>(data) + step * step_ + row * kParts * own.units + (there_[q] ? own.unit : 0);
     }
   }
@@ -104,7 +104,7 @@ class UnitWalk {
 #pragma unroll
     for (int q = 0; q < 2; ++q) at_[q] += steps * step_;
   }
-  /// Reads part `part`, `steps` steps further.
+  /// Reads part `part`, `steps` steps ahead.
   __device__ UnitPairs load(int part, int steps = 0) const {
     UnitPairs pairs;
 #pragma unroll
@@ -114,7 +114,7 @@ class UnitWalk {
     }
     return pairs;
   }
-  /// Writes, and returns what it has written, zeros where nothing is there.
+  /// Writes the rounded values and returns them; zeros for units or sequences that do not exist.
   __device__ UnitPairs store(const UnitValues& values, int part, int steps = 0) const {
     UnitPairs pairs;
 #pragma unroll
@@ -133,25 +133,25 @@ class UnitWalk {
   std::int64_t step_;
 };
 
-/// The right factor of a step's product, two of them so that a step writes one while the slowest warp reads the other.
-/// Rows are sequences; eight columns more than used, so that they lie in different banks.
+/// The right factor of a step's product. There are two, so that a step writes one while slower warps still read the
+/// other. Rows are sequences, with eight unused columns, so that rows lie in different banks.
 template <int kTerms>
 struct alignas(16) LayerStates {
   Bfloat16 at[2][kLayerSequences][kTerms + 8];
 
-  /// Writes a thread's pairs as terms from `term` on.
+  /// Writes the pairs of a thread as terms from `term` on.
   __device__ void put(int which, int sequence, int term, const UnitPairs& pairs) {
 #pragma unroll
     for (int q = 0; q < 2; ++q) write_pair(pairs.at[q], &at[which][sequence + q][term]);
   }
 };
 
-/// The left factor of a warp, `kParts` parts of kTerms terms each, which stays in registers.
+/// The left factor of a warp, kParts parts of kTerms terms each. It stays in registers.
 template <int kParts, int kTerms>
 struct LayerWeights {
   std::uint32_t at[kParts][kTerms / 16][4];
 
-  /// sums[part] += its product with the states' terms from `first_term` + part * stride on.
+  /// sums[part] += product of the part with the terms of the states from `first_term` + part * stride on.
   __device__ void multiply(const Bfloat16* row_of_states, float (&sums)[kParts][2][4], int stride) const {
     const int member = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
@@ -166,18 +166,19 @@ struct LayerWeights {
   }
 };
 
-/// The values of a product in which the even and the odd steps of 16 terms have sums of their own.
+/// Returns the values of a product whose even and odd steps of 16 terms have separate sums.
 __device__ __forceinline__ UnitValues values_of(const float (&sums)[2][4]) {
   return {{{sums[0][0] + sums[1][0], sums[0][2] + sums[1][2]}, {sums[0][1] + sums[1][1], sums[0][3] + sums[1][3]}}};
 }
 
-/// The first of a thread's terms in step `tile` of 16, by the half of its registers: see the file's comment.
+/// Returns the first of a thread's terms in step `tile` of 16 terms, for one half of its registers; see the comment of
+/// the file.
 __device__ __forceinline__ int term_of(int tile, int half) {
   return tile / 2 * 32 + static_cast<int>(threadIdx.x % 4) * 8 + tile % 2 * 4 + half * 2;
 }
 
-/// Weights of the forward product: terms are units before, rows the units of each gate. recurrent: [units, kGates *
-/// units].
+/// Weights of the forward product: terms are units of the previous state, rows are units of each gate. recurrent:
+/// [units, kGates * units].
 template <int kGates, int kTerms>
 __device__ __forceinline__ void load_forward(const Bfloat16* recurrent, const OwnUnits& own,
                                              LayerWeights<kGates, kTerms>& weights) {
@@ -187,7 +188,7 @@ __device__ __forceinline__ void load_forward(const Bfloat16* recurrent, const Ow
     for (int tile = 0; tile < kTerms / 16; ++tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        std::uint32_t rows[2] = {0, 0};  // each of two units
+        std::uint32_t rows[2] = {0, 0};  // pairs of terms of two units
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int term = term_of(tile, half) + k;
@@ -204,7 +205,7 @@ __device__ __forceinline__ void load_forward(const Bfloat16* recurrent, const Ow
   }
 }
 
-/// Weights of the backward product: terms are the units of each gate, rows the units before.
+/// Weights of the backward product: terms are units of each gate, rows are units of the previous state.
 template <int kGates, int kTerms>
 __device__ __forceinline__ void load_backward(const Bfloat16* recurrent, const OwnUnits& own,
                                               LayerWeights<kGates, kTerms>& weights) {
@@ -226,22 +227,23 @@ __device__ __forceinline__ void load_backward(const Bfloat16* recurrent, const O
   }
 }
 
-/// The tensors that a pass over a layer writes, and its extents; hidden and cells: behind the first step. Null where a
-/// pass has no use for one, as below.
+/// Tensors that a pass over a layer writes, and its extents. hidden and cells: from after the first step on. Null if
+/// not used; also below.
 struct LayerResults {
   Bfloat16 *gates, *products, *hidden, *cells, *d_cell;
   int steps, sequences, units;
 };
-/// All tensors of a layer. Kernels take those that they only read apart, as pointers to const: two layers side by side
-/// read what other streams read.
+/// All tensors of a layer. Kernels receive tensors that they only read as separate pointers to const, because layers on
+/// other streams may read the same tensors.
 struct LayerData {
   const Bfloat16 *gates, *products, *hidden, *cells, *d_cell, *recurrent, *bias, *d_hidden, *gates_after;
   int steps, sequences, units;
 };
 
-/// The cells differ in a thread's own units over the steps. `fetch` starts the loads of a step, `take` takes them over.
-/// `forward` takes the products of a step and returns the state after it; `backward` takes the gradient that reaches
-/// the state from the next step, and leaves what goes into the product with the weights.
+/// Classes like this one hold what differs between cells: the computation of a thread's own units. `fetch` starts the
+/// loads of a step, and `take` receives them. `forward` receives the products of a step and returns the state after it.
+/// `backward` receives the gradient of the state from the next step, and returns the operand of the product with the
+/// weights.
 class GruForward {
  public:
   static constexpr int kGates = 3;
@@ -372,7 +374,7 @@ class GruBackward {
   UnitWalk<1> hidden_, d_hidden_;
   UnitPairs fetched_[kGates], fetched_product_, fetched_before_, fetched_above_;
   UnitValues inputs_[kGates], product_, before_, above_;
-  UnitValues passed_;  ///< the gradient that passes by the gates
+  UnitValues passed_;  ///< gradient of the previous state without the part through the products
 };
 
 class LstmForward {
@@ -442,7 +444,7 @@ class LstmBackward {
         cells_(data.cells, own, data.steps - 1),
         d_hidden_(data.d_hidden, own, data.steps - 1) {}
 
-  /// The gradients of the step behind these, if there is one.
+  /// Loads the gradients of the step after these, if there is one.
   __device__ void begin(UnitPairs (&after)[kGates]) {
     after_ = cells_.load(0, 1).values();
     if (data_.gates_after == nullptr) return;
@@ -479,7 +481,8 @@ class LstmBackward {
       }
     }
     after_ = before_;
-    // As d_cell keeps it between two calls: so that calls for some of the steps make the bits of one for all.
+    // Rounds like storing d_cell between two calls, so that several calls for ranges of steps give the bits of one
+    // call.
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
       const std::uint32_t pair = pair_of(d_cell_.at[q][0], d_cell_.at[q][1]);
@@ -503,7 +506,7 @@ class LstmBackward {
   UnitValues inputs_[kGates], before_, after_, above_, d_cell_;
 };
 
-/// A thread's units and sequences.
+/// Returns the units and sequences of this thread.
 __device__ __forceinline__ OwnUnits own_units(const LayerData& data) {
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const int unit = warp * kWarpUnits + lane / 4 * 2;
@@ -534,7 +537,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 1)
   const int sequence = static_cast<int>(threadIdx.x % 4) * 2, group = static_cast<int>(threadIdx.x % kWarp) / 4;
   LayerWeights<kGates, kTerms> weights;
   load_forward(data.recurrent, own, weights);
-  Units units(data, own);  // behind the weights, whose loads need the registers
+  Units units(data, own);  // after the weights, whose loads need the registers
   states.put(0, sequence, own.unit, units.begin());
   units.fetch(0);
   __syncthreads();

@@ -10,8 +10,8 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// d_bias = or += the sums of the parts of each column. 32 columns per block: thread t adds every eighth part of column
-/// t % 32, then the eight are added.
+/// d_bias = or += sum of the parts of each column. 32 columns per block: thread t adds every eighth part of column t %
+/// 32; then the eight sums are added.
 __global__ void __launch_bounds__(kBlock)
     add_column_parts(const float* parts, int count, std::int64_t columns, bool add, float* d_bias) {
   constexpr unsigned kLanes = kBlock / kWarp;
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kBlock)
   d_bias[column] = add ? d_bias[column] + sum : sum;
 }
 
-/// Runs as one block.
+/// Adds the parts. One block.
 __global__ void __launch_bounds__(kBlock) write_sum(const Sums* parts, int count, bool add, double* out) {
   const Sums total = sum_of_parts(parts, count, shared<WarpSums>());
   if (threadIdx.x == 0) *out = add ? *out + total.loss : total.loss;
@@ -121,7 +121,7 @@ void squares_of(cudaStream_t stream, const Tensor& x, const Tensor& out, bool ad
 }  // namespace
 
 std::size_t scratch_bytes(std::int64_t most_columns) noexcept {
-  // Parts of a matrix: more than one only if all parts together have at most kBlocks tiles of at most 32 packs.
+  // A matrix has more than one part only if all parts together have at most kBlocks tiles of at most 32 packs.
   const std::size_t of_matrix = most_column_parts(most_columns) * sizeof(float);
   const std::size_t of_norm =
       static_cast<std::size_t>(2 * kNormParts * std::min(most_columns, kMaxLayerNormColumns)) * sizeof(float);

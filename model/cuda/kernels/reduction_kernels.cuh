@@ -11,11 +11,11 @@
 
 namespace lockstep::model::cuda {
 
-/// Packs that a thread has in flight together if it stores nothing in between.
+/// Packs that a thread has in flight together if it stores nothing meanwhile.
 inline constexpr int kPacksAhead = 4;
 
-/// Squares and their sums in double. A grid of one block writes or adds the sum to out, others write one part each to
-/// parts.
+/// Computes squares and sums in double. A grid of one block writes or adds the sum to `out`; in others each block
+/// writes one part to `parts`.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     square_parts(const T* x, std::int64_t count, bool wide, bool add, Sums* parts, double* out) {
@@ -60,16 +60,16 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// Workspace for one pack of column sums per thread.
+/// Workspace: one pack of column sums per thread.
 template <int kWidth>
 struct ColumnSums {
   float of_thread[kWidth][kBlock];
 };
 
-/// d_y becomes the gradient before the activation, and its column sums over this block's rows go to sums[blockIdx.y *
+/// d_y becomes the gradient before the activation. Its column sums over the rows of this block go to sums[blockIdx.y *
 /// columns + column]; in a grid of one part with `add` they are added to the existing values. Threads are arranged as
-/// in add_bias_rows(); block y takes the rows from y * rows_of_part on. Without an activation a thread has four rows in
-/// flight. Six blocks per multiprocessor.
+/// in add_bias_rows(); block y processes the rows from y * rows_of_part on. Without an activation a thread has four
+/// rows in flight. Six blocks per multiprocessor.
 template <int kWidth, class T, Activation kActivation>
 __global__ void __launch_bounds__(kBlock, kActivation == Activation::none ? 6 : 1)
     gradient_columns(const T* y, T* d_y, std::int64_t rows, std::int64_t columns, std::int64_t rows_of_part,

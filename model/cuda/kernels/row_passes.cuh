@@ -1,6 +1,6 @@
 /// \file
-/// Passes over matrices whose rows are pixels and whose columns are channels (or positions in a window): a thread keeps
-/// its columns' values and goes down the rows.
+/// Passes over matrices whose rows are pixels and whose columns are channels (or positions in a window). A thread keeps
+/// the values of its columns and iterates over rows.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace lockstep::model::cuda {
 
-/// Threads of a block are arranged in rows of 1 << column_bits, each at kWidth columns. body.at<kWidth>(row, column,
-/// wide) runs for each row of a thread. A body with state per column has body.columns<kWidth>(column, wide), which
-/// returns it, and takes it as the first argument of at(). Grid: tiles of columns, parts of the rows.
+/// Calls body.at<kWidth>(row, column, wide) for each row of each thread. Threads of a block are arranged in rows of 1
+/// << column_bits; each has kWidth columns. A body with state per column returns it from body.columns<kWidth>(column,
+/// wide), and receives it as the first argument of at(). Grid: tiles of columns; parts of the rows.
 template <int kWidth, class Body>
 __global__ void __launch_bounds__(kBlock)
     each_row(Body body, std::uint32_t rows, std::int64_t columns, int column_bits, bool wide) {
@@ -39,11 +39,11 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// Largest grid: one row per thread up to here, then several.
+/// Largest grid: threads process one row each up to this size, then several.
 inline constexpr std::int64_t kMaxRowBlocks = 4096;
 
-/// Enqueues each_row() in packs of T if `granule`, which divides the length of all runs of neighbouring elements, is a
-/// multiple of a pack; `wide` tells whether memory is aligned for them. Does nothing for an empty matrix.
+/// Enqueues each_row(). Uses packs of T if `granule`, which divides the length of all runs of neighbouring elements, is
+/// a multiple of a pack. wide: memory is aligned for packs. Does nothing for an empty matrix.
 template <class T, class Body>
 void run_rows(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
               std::int64_t granule, bool wide) {
@@ -66,7 +66,7 @@ void run_rows(const char* name, cudaStream_t stream, const Body& body, std::int6
   }
 }
 
-/// True if all of these may be read in the packs of their type. A null pointer may.
+/// True if all pointers are aligned for packs of their types, or null.
 template <class... T>
 bool take_packs(const T*... data) {
   return (takes_packs<kWideWidth<T>>(data) && ...);
@@ -74,7 +74,7 @@ bool take_packs(const T*... data) {
 
 // ---- pixels and windows ----
 
-/// The position of a row of pixels.
+/// Position of a pixel, from its row in the matrix.
 struct Pixel {
   std::uint32_t image;
   int row, column;
@@ -85,14 +85,14 @@ __device__ __forceinline__ Pixel pixel_of(std::uint32_t row, int height, int wid
   return {image, static_cast<int>(line - image * static_cast<std::uint32_t>(height)),
           static_cast<int>(row - line * static_cast<std::uint32_t>(width))};
 }
-/// The first element of a pixel.
+/// Returns the offset of the first element of a pixel.
 __device__ __forceinline__ std::int64_t offset_of(std::uint32_t image, int row, int column, int height, int width,
                                                   std::int64_t channels) {
   return ((static_cast<std::int64_t>(image) * height + row) * width + column) * channels;
 }
 
-/// A window that slides over images, in the form for the device: along height and width, by one stride, without
-/// dilation. SlideOfVolumes has all others.
+/// A window that slides over images, on the device: along height and width, with one stride and without dilation.
+/// SlideOfVolumes handles all other windows.
 struct Slide {
   int in_height, in_width, out_height, out_width;
   int window_height, window_width, stride, top, left;
@@ -113,8 +113,8 @@ struct Slide {
            window.height.stride == window.width.stride;
   }
 
-  /// Calls visit(row, column of the output, row, column of the window) for every window that contains the input pixel,
-  /// rows and then columns of the window ascending.
+  /// Calls visit(output row, output column, window row, window column) for every window that contains the input pixel,
+  /// in ascending order of window row, then window column.
   template <class Visit>
   __device__ __forceinline__ void each_window(const Pixel& pixel, const Visit& visit) const {
     const int below = (pixel.row + top) / stride, right = (pixel.column + left) / stride;
@@ -130,7 +130,7 @@ struct Slide {
   }
 };
 
-/// A window along one direction, in the form for the device.
+/// A window along one direction, on the device.
 struct SweepOnDevice {
   int in, out;  ///< extents
   int size, stride, dilation, before;
@@ -143,18 +143,18 @@ struct SweepOnDevice {
         dilation(static_cast<int>(sweep.dilation)),
         before(static_cast<int>(sweep.before)) {}
 
-  /// The pixel at `position` of a window; may be outside.
+  /// Returns the pixel at `position` of a window; it may lie outside.
   __device__ __forceinline__ int source(int window, int position) const {
     return window * stride - before + position * dilation;
   }
   __device__ __forceinline__ bool has(int pixel) const { return pixel >= 0 && pixel < in; }
-  /// Pixels that a window sees.
+  /// Returns the number of pixels that a window covers.
   __device__ __forceinline__ int seen(int window) const {
     const int first = source(window, 0), outside = first < 0 ? (dilation - 1 - first) / dilation : 0;
     const int end = (in - 1 - first) / dilation + 1;
     return (end < size ? end : size) - outside;
   }
-  /// Calls visit(window, position) for every window that contains the pixel, positions ascending.
+  /// Calls visit(window, position) for every window that contains the pixel, in ascending order of positions.
   template <class Visit>
   __device__ __forceinline__ void each_window(int pixel, const Visit& visit) const {
 #pragma unroll 1  // unrolled, registers spill
@@ -165,7 +165,7 @@ struct SweepOnDevice {
   }
 };
 
-/// Any window in up to three directions, in the form for the device. Pixels are counted through the batch.
+/// Any window in up to three directions, on the device. Pixels are numbered through the batch.
 struct SlideOfVolumes {
   SweepOnDevice depth, height, width;
 
@@ -192,13 +192,13 @@ struct SlideOfVolumes {
   __device__ __forceinline__ Place out_place(std::uint32_t pixel) const {
     return place_of(pixel, depth.out, height.out, width.out);
   }
-  /// Number of the input pixel at a position of the window at `out`, or -1 for padding.
+  /// Returns the number of the input pixel at a position of the window at `out`, or -1 for padding.
   __device__ __forceinline__ std::int64_t source(const Place& out, int h, int i, int j) const {
     const int plane = depth.source(out.plane, h), row = height.source(out.row, i), column = width.source(out.column, j);
     if (!depth.has(plane) || !height.has(row) || !width.has(column)) return -1;
     return ((static_cast<std::int64_t>(out.image) * depth.in + plane) * height.in + row) * width.in + column;
   }
-  /// Calls visit(input pixel, position) for every pixel of the window at `out`, positions ascending.
+  /// Calls visit(input pixel, position) for every pixel of the window at `out`, in ascending order of positions.
   template <class Visit>
   __device__ __forceinline__ void each_pixel(const Place& out, const Visit& visit) const {
     int position = 0;
@@ -214,7 +214,8 @@ struct SlideOfVolumes {
       }
     }
   }
-  /// Calls visit(output pixel, position) for every window that contains the input pixel, positions ascending.
+  /// Calls visit(output pixel, position) for every window that contains the input pixel, in ascending order of
+  /// positions.
   template <class Visit>
   __device__ __forceinline__ void each_window(const Place& in, const Visit& visit) const {
     depth.each_window(in.plane, [&](int plane, int h) {

@@ -1,5 +1,4 @@
-// Passes that compute each element independently, and the column sums that belong to them: gelu, dropout, the gates of
-// an LSTM and of a GRU.
+// Passes that compute elements independently, and their column sums: gelu, dropout, the gates of an LSTM and of a GRU.
 #include <algorithm>
 
 #include "model/cuda/kernels/column_sums.cuh"
@@ -20,8 +19,8 @@ void biased_gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const
          stream, data_of<T>(x), data_of<T>(bias), data_of<T>(y), x.rows, x.columns, tiling.column_bits, wide);
 }
 
-/// Units that a thread of a step takes together: few, because a step has few. 64 sequences of 1,024 units are 128
-/// blocks, about as many as a GPU has multiprocessors.
+/// Units per thread of a step. It is small, because a step has few units: 64 sequences of 1,024 units give 128 blocks,
+/// about as many as a GPU has multiprocessors.
 constexpr int kUnits = 2;
 
 template <class T, class Body>

@@ -1,6 +1,6 @@
 /// \file
-/// Passes of sequence networks that compute each element independently, or with three neighbours: bodies of
-/// each_element() and sum_columns().
+/// Passes for sequences that compute elements independently or in groups of four: bodies of each_element() and
+/// sum_columns(), and kernels.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct TimeMajor {
   }
 };
 
-/// out[s * count + i] = the token in[s * numbers + i]; fewer than 2^32 tokens.
+/// out[s * count + i] = token of in[s * numbers + i]; fewer than 2^32 tokens.
 template <class T>
 struct ToTokens {
   const T* in;
@@ -45,7 +45,7 @@ struct ToTokens {
   }
 };
 
-/// places[i] = positions back to the separator, or to the sample's first token; fewer than 2^32 tokens.
+/// places[i] = distance to the last separator, or to the sample's first token; fewer than 2^32 tokens.
 struct PlacesInDocuments {
   const std::int32_t* tokens;
   std::int32_t* places;
@@ -93,7 +93,7 @@ struct CarryRows {
   }
 };
 
-/// A column of a sample: its mean, its greatest or its last number, or their gradients.
+/// Computes the mean, maximum or last number of a column of a sample, or the gradient.
 template <class T>
 struct PoolSeries {
   const T* x;
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// d_y *= gelu'(x); the terms of d_bias are the stored values.
+/// d_y *= gelu'(x). The stored values are the terms of d_bias.
 template <class T>
 struct GeluBack {
   const T* x;
@@ -206,15 +206,15 @@ struct GeluBack {
 struct DropoutRows {
   std::int64_t samples, positions, columns;
   RowOrder order;
-  std::int64_t first;  ///< first of the sample's elements that the rows contain
+  std::int64_t first;  ///< index of the first of the sample's elements in the rows
 
   __device__ std::int64_t row_of(std::int64_t sample, std::int64_t position) const {
     return order == RowOrder::sample_major ? sample * positions + position : position * samples + sample;
   }
 };
 
-/// One draw per thread: four neighbours of one sample, which may span two or more rows if the row length is no multiple
-/// of four. Block y takes the samples y, y + gridDim.y, ...
+/// One draw per thread, for four consecutive elements of a sample. They may span several rows if the row length is not
+/// a multiple of four. Block y processes the samples y, y + gridDim.y, ...
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     drop_groups(const T* x, const std::uint64_t* keys, formulas::DropoutNumbers numbers, DropoutRows rows, bool wide,
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kBlock)
           4 * group < rows.first ? rows.first - 4 * group : 0;  // elements of an earlier position
       const std::int64_t element = 4 * group + before - rows.first;
       std::int64_t position = element / rows.columns, column = element % rows.columns;
-      if (wide) {  // whole groups, too
+      if (wide) {  // groups are then whole
         const std::int64_t at = rows.row_of(sample, position) * rows.columns + column;
         float values[4];
         load<4>(x + at, true, values);

@@ -1,14 +1,14 @@
 /// \file
-/// A warp's operations on tensor cores with bfloat16, and the copies that feed them. Compiled as plain C++, each
-/// function has a twin that follows the definition lane by lane, so that tests without a GPU check the positions of
-/// elements in fragments.
+/// Operations of a warp on tensor cores with bfloat16, and the copies for them. In a build as plain C++, each function
+/// has a twin that follows the definition lane by lane, so that tests without a GPU check the positions of elements in
+/// fragments.
 ///
-/// In a product of [16, 16] and [16, 8] lane l stands for group g = l / 4 and member t = l % 4 (PTX ISA, mma.m16n8k16):
+/// In a product of [16, 16] and [16, 8], lane l has group g = l / 4 and member t = l % 4 (PTX ISA, mma.m16n8k16):
 ///   left, rows x terms:  a0 (g, 2t..2t+1)  a1 (g + 8, 2t..)  a2 (g, 2t + 8..)  a3 (g + 8, 2t + 8..)
 ///   right, terms x columns:  b0 (2t..2t+1, g)  b1 (2t + 8.., g)
 ///   out, rows x columns, float:  c0, c1 (g, 2t..2t+1)  c2, c3 (g + 8, 2t..)
-/// A register of left and right holds two elements, the first in its lower half. So the output of one product is the
-/// left side of the next one: two neighbouring outs make one left.
+/// A register of left and right holds two elements, the first in its lower half. Two neighbouring outputs have the
+/// layout of the left side of the next product.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Two elements in one register, rounded to nearest even.
+/// Returns two elements in one register, rounded to nearest even.
 __device__ __forceinline__ std::uint32_t pair_of(float first, float second) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
   std::uint32_t bits = 0;
@@ -28,7 +28,7 @@ __device__ __forceinline__ std::uint32_t pair_of(float first, float second) {
   return bits;
 }
 
-/// One of the two, 0 or 1, as float: exact.
+/// Returns element 0 or 1 of a pair as float; exact.
 __device__ __forceinline__ float element_of(std::uint32_t pair, int which) {
   pair = which == 0 ? pair << 16 : pair & 0xffff0000u;
   float value = 0;
@@ -47,8 +47,8 @@ __device__ __forceinline__ void multiply_add(const std::uint32_t (&left)[4], std
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
 }
 
-/// Four matrices of [8, 8]: lane l passes the address, in shared memory and a multiple of 16 bytes, of row l % 8 of
-/// matrix l / 8, and gets elements (g, 2t..2t+1) of each matrix.
+/// Loads four [8, 8] matrices from shared memory. Lane l passes the address of row l % 8 of matrix l / 8, a multiple of
+/// 16 bytes, and gets elements (g, 2t..2t+1) of each matrix.
 __device__ __forceinline__ void load_matrices(const Bfloat16* row, std::uint32_t (&to)[4]) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -57,7 +57,7 @@ __device__ __forceinline__ void load_matrices(const Bfloat16* row, std::uint32_t
                : "memory");
 }
 
-/// The same, but it gets elements (2t..2t+1, g).
+/// The same, but the lane gets elements (2t..2t+1, g).
 __device__ __forceinline__ void load_transposed(const Bfloat16* row, std::uint32_t (&to)[4]) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -66,13 +66,13 @@ __device__ __forceinline__ void load_transposed(const Bfloat16* row, std::uint32
                : "memory");
 }
 
-/// Starts to copy 16 bytes to shared memory, zeros unless `there`; both addresses are multiples of 16.
+/// Starts to copy 16 bytes to shared memory, or zeros unless `there`. Both addresses must be multiples of 16.
 __device__ __forceinline__ void copy_async(const Bfloat16* from, bool there, Bfloat16* to) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0)
                : "memory");
 }
-/// Closes a group of all copies started since the last call.
+/// Ends the group of all copies that were started since the last call.
 __device__ __forceinline__ void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits for all groups of this thread but the last kPending.
 template <int kPending>
@@ -150,7 +150,7 @@ inline void load_transposed(const Bfloat16* row, std::uint32_t (&to)[4]) {
   __syncwarp();
 }
 
-/// A pending destination holds poison (NaN). The data arrive at the wait, as late as allowed.
+/// Fills the destination with NaN until the wait, when the data arrive, as late as allowed.
 inline void copy_async(const Bfloat16* from, bool there, Bfloat16* to) {
   twins::Thread& own = twins::self();
   if (own.count == 256) throw std::length_error("too many copies under way");
@@ -177,14 +177,14 @@ void wait_groups() {
 
 #endif
 
-/// A tile of kRows rows of kColumns elements in shared memory. Eight columns more than used: rows of a matrix of [8, 8]
-/// then lie in different banks.
+/// A tile of kRows rows of kColumns elements in shared memory, with eight unused columns, so that the rows of an [8, 8]
+/// matrix lie in different banks.
 template <int kRows, int kColumns>
 struct alignas(16) CoreTile {
   Bfloat16 at[kRows][kColumns + 8];
 };
 
-/// Starts to copy a tile by kThreads threads: row r from `from` + r * step; zeros from row `rows` on.
+/// Starts to copy a tile with kThreads threads: row r from `from` + r * step; zeros from row `rows` on.
 template <int kThreads, int kRows, int kColumns>
 __device__ __forceinline__ void copy_tile(const Bfloat16* from, std::int64_t step, int rows,
                                           CoreTile<kRows, kColumns>& tile) {
@@ -197,8 +197,8 @@ __device__ __forceinline__ void copy_tile(const Bfloat16* from, std::int64_t ste
   }
 }
 
-/// The right side of two products, from a tile of columns x terms: registers 0, 1 for columns from `column` on, 2, 3
-/// for those from `column` + 8 on.
+/// Loads the right side of two products from a tile of columns x terms: registers 0 and 1 for the columns from `column`
+/// on, 2 and 3 for those from `column` + 8 on.
 template <int kRows, int kColumns>
 __device__ __forceinline__ void load_right(const CoreTile<kRows, kColumns>& tile, int column, int term,
                                            std::uint32_t (&to)[4]) {
@@ -214,7 +214,7 @@ __device__ __forceinline__ void load_right_transposed(const CoreTile<kRows, kCol
   load_transposed(&tile.at[term + lane % 16][column + lane / 16 * 8], to);
 }
 
-/// The left side, from a tile of rows x terms.
+/// Loads the left side from a tile of rows x terms.
 template <int kRows, int kColumns>
 __device__ __forceinline__ void load_left(const CoreTile<kRows, kColumns>& tile, int row, int term,
                                           std::uint32_t (&to)[4]) {
@@ -222,8 +222,8 @@ __device__ __forceinline__ void load_left(const CoreTile<kRows, kColumns>& tile,
   load_matrices(&tile.at[row + lane % 16][term + lane / 16 * 8], to);
 }
 
-/// The left sides of a warp's 16 rows from global memory, for kTerms terms: row r at `from` + r * step; zeros from row
-/// `rows` on. `from` is a multiple of 4 bytes.
+/// Loads the left sides of a warp's 16 rows from global memory, for kTerms terms: row r at `from` + r * step; zeros
+/// from row `rows` on. `from` must be a multiple of 4 bytes.
 template <int kTerms>
 __device__ __forceinline__ void load_rows(const Bfloat16* from, std::int64_t step, int rows,
                                           std::uint32_t (&to)[kTerms / 16][4]) {

@@ -1,5 +1,5 @@
 /// \file
-/// Partition of passes over a matrix into blocks. Depends on sizes alone, so that sums repeat.
+/// Partition of passes over a matrix into blocks. It depends on sizes alone, so that sums are deterministic.
 #pragma once
 
 #include <algorithm>
@@ -7,18 +7,19 @@
 
 namespace lockstep::model::cuda {
 
-/// Blocks of `threads` threads arranged in rows of 1 << column_bits, each over `width` columns; `tiles` blocks side by
-/// side, `parts` below each other, each over rows_of_part rows.
+/// A block has `threads` threads in rows of 1 << column_bits; a thread processes `width` columns. There are `tiles`
+/// blocks side by side and `parts` blocks one below the other, each with rows_of_part rows.
 struct Tiling {
   int column_bits = 0;
   unsigned tiles = 0, parts = 0;
   std::int64_t rows_of_part = 0;
 };
 
-inline constexpr std::int64_t kTilingBlocks = 1024;   ///< approximate number for a large matrix
+inline constexpr std::int64_t kTilingBlocks = 1024;   ///< approximate number of blocks for a large matrix
 inline constexpr std::int64_t kMaxTileColumns = 256;  ///< 32 packs of 8
 
-/// A thread goes over at least 16 rows before there is a second part; at most 256 parts, and about 1024 blocks in all.
+/// Returns a tiling. There is a second part only if threads process at least 16 rows each; there are at most 256 parts,
+/// and about 1024 blocks in all.
 inline Tiling tiling_of(std::int64_t rows, std::int64_t columns, int width, unsigned threads) {
   constexpr int kMaxColumnBits = 5;
   constexpr std::int64_t kRowsOfThread = 16, kMaxRowParts = 256;
@@ -39,11 +40,11 @@ inline Tiling tiling_of(std::int64_t rows, std::int64_t columns, int width, unsi
   return tiling;
 }
 
-/// Limits of layer norm's one-pass backward: longest row, and number of blocks with two rows of sums each. Equal on
-/// every GPU, so that results are the same.
+/// Limits of the one-pass backward of layer norm: number of blocks, with two rows of sums each, and longest row. They
+/// are equal on every GPU, so that results are.
 inline constexpr std::int64_t kNormParts = 256, kMaxLayerNormColumns = 1024;
 
-/// Limit of parts * columns if there is more than one part.
+/// Returns the limit of parts * columns if there is more than one part.
 constexpr std::size_t most_column_parts(std::int64_t most_columns) {
   const std::int64_t columns = std::min(most_columns, kTilingBlocks * kMaxTileColumns);
   return static_cast<std::size_t>(std::min(columns * 256, kTilingBlocks * kMaxTileColumns));

@@ -1,5 +1,5 @@
 /// \file
-/// Divides the work of an update into pieces for blocks.
+/// Divides the work of an update into chunks for blocks.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace lockstep::model::cuda {
 
-/// Divides `slices` into pieces of at most kUpdateChunk elements, each beginning a multiple of kUpdateChunk after its
-/// slice's beginning; empty slices give none.
+/// Divides `slices` into chunks of at most kUpdateChunk elements, which start at multiples of kUpdateChunk from the
+/// start of their slice. Empty slices have no chunks.
 inline std::vector<UpdateChunk> cut_into_chunks(std::span<const UpdateSlice> slices) {
   std::vector<UpdateChunk> chunks;
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -30,7 +30,7 @@ inline std::vector<UpdateChunk> cut_into_chunks(std::span<const UpdateSlice> sli
   return chunks;
 }
 
-/// The range of chunks of each of `slices` slices.
+/// Returns the range of chunks of each of `slices` slices.
 inline std::vector<ChunksOfSlice> chunks_by_slice(std::span<const UpdateChunk> chunks, std::size_t slices) {
   std::vector<ChunksOfSlice> all(slices);
   for (std::size_t i = 0; i < chunks.size(); ++i) {

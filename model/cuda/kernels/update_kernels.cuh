@@ -1,10 +1,10 @@
 /// \file
-/// Passes over slices of the arenas, one block per chunk. Rules that use norms take two more passes before the update:
-///   1. each block: sums of squares over its chunk, to a part of its own; lamb: also the direction, which overwrites
-///   the gradients
-///   2. a block per slice adds the parts of its chunks to UpdateArenas::norms, always in the same order, and finds its
-///   ratio
-///   3. the update, each block with the ratio of its slice.
+/// Passes over slices of the arenas, one block per chunk. Rules that use norms need two more passes before the update:
+/// - Pass 1: each block writes the sums of squares of its chunk to its own part. For lamb it also overwrites the
+///   gradients with the direction.
+/// - Pass 2: a block per slice adds the parts of its chunks to UpdateArenas::norms, in a fixed order, and computes the
+///   ratio of the slice.
+/// - Pass 3 is the update; each block reads the ratio of its slice.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace lockstep::model::cuda {
 /// Elements of a thread: 16 bytes of fp32.
 inline constexpr int kUpdateWidth = 4;
 
-/// The arenas that a rule of this kind has; the others are never touched.
+/// Arenas of an update. Those that the rule does not have are never accessed.
 struct UpdatePointers {
   float* parameters;
   float* gradients;
@@ -32,8 +32,9 @@ struct UpdatePointers {
   const float* ratios;  ///< ratios of the slices
 };
 
-/// Runs at<kWidth>(i) for every kWidth-th element of a chunk, at<1>(i) for the remaining ones. `wide`: the arenas start
-/// at multiples of kUpdateWidth elements; then so do the chunks whose offset is one.
+/// Calls at<kUpdateWidth>(i) for every kUpdateWidth-th element of a chunk, and at<1>(i) for the remaining ones. wide:
+/// the arenas are aligned to kUpdateWidth elements. Chunks whose offset is not a multiple of kUpdateWidth use at<1>()
+/// alone.
 template <class At>
 __device__ __forceinline__ void for_chunk(const UpdateChunk& chunk, bool wide, const At& at) {
   const auto begin = static_cast<std::int64_t>(chunk.offset);
@@ -45,7 +46,7 @@ __device__ __forceinline__ void for_chunk(const UpdateChunk& chunk, bool wide, c
   for (std::int64_t i = begin + packs * kUpdateWidth + threadIdx.x; i < end; i += kBlock) at.template operator()<1>(i);
 }
 
-/// True if the update itself changes the states; for lamb its first pass has done so.
+/// True if the update itself changes this state. For lamb, the first pass has already done so.
 __device__ constexpr bool updates_state1(OptimizerKind kind) {
   return formulas::keeps_velocity(kind) || (formulas::keeps_moments(kind) && kind != OptimizerKind::lamb);
 }
@@ -53,7 +54,7 @@ __device__ constexpr bool updates_state2(OptimizerKind kind) {
   return formulas::keeps_moments(kind) && kind != OptimizerKind::lamb;
 }
 
-/// kWidth elements from `i` on.
+/// Updates kWidth elements from `i` on.
 template <OptimizerKind kKind, bool kAveraging, bool kShadow, int kWidth>
 __device__ __forceinline__ void update_at(const UpdatePointers& arenas, const formulas::UpdateScalars& scalars,
                                           std::int64_t i) {
@@ -88,7 +89,7 @@ __device__ __forceinline__ void update_statistic_at(const UpdatePointers& arenas
   if constexpr (kShadow) store<kWidth>(w, true, arenas.compute_copy + i);
 }
 
-/// Values that thread 0 computes for its block.
+/// Values that thread 0 computes for the block.
 struct UpdateOfBlock {
   formulas::UpdateScalars scalars;
   bool is_open;
@@ -106,8 +107,8 @@ struct NormsOfBlock {
   WarpSums warps;
 };
 
-/// The first pass: parts[2 chunk] and [2 chunk + 1] of decayed chunks. With a closed gate lamb writes nothing, and the
-/// norms are unused.
+/// The first pass: writes parts[2 * chunk] and parts[2 * chunk + 1] of decayed chunks. If the gate forbids the update,
+/// lamb writes nothing, and the norms are not used.
 template <OptimizerKind kKind>
 __global__ void __launch_bounds__(kBlock)
     square_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(kBlock)
   parts[2 * blockIdx.x + 1] = total.metric;
 }
 
-/// Writes nothing if the gate is closed. Four blocks per multiprocessor.
+/// Writes nothing if the gate forbids the update. Four blocks per multiprocessor.
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
 __global__ void __launch_bounds__(kBlock)
     update_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
