@@ -3,21 +3,21 @@
 /// devices share the formulas in formulas/augmentation.hpp.
 ///
 /// In training (with a key per sample), in this order:
-///  1. where `minimum_area` < 1: a random rectangle of a share of the area uniform in [minimum_area, 1] and an aspect
-///     ratio log-uniform in [3/4, 4/3] (one that does not fit is cut to the image), scaled to `out` bilinearly
-///     (half-pixel centres, clamped at the edges); otherwise the image, with `pad` zeros on each side, is cropped to
-///     `out` at an offset uniform over all that fit. Of a volume, planes are padded and cropped, too;
+///  1. with `minimum_area` < 1, a random rectangle is scaled to `out` bilinearly (half-pixel centres, clamped at the
+///     edges). Its share of the area is uniform in [minimum_area, 1], its aspect ratio log-uniform in [3/4, 4/3]; if it
+///     does not fit, it is cut to the image. Otherwise the image is padded with `pad` zeros on each side and cropped to
+///     `out` at a uniformly random offset; in a volume, planes are padded and cropped, too;
 ///  2. with `flip`, left and right are swapped with probability 1/2; with flip_height and flip_depth top and bottom,
-///     front and back, each with its own draw. With `turns`, directions of equal extent change places: one of the
-///     orders that keep the shape of `out`, all equally likely. All flips and turns together are all symmetries of the
-///     shape: 8 of a square, 4 of another rectangle, 48 of a cube, 16 or 8 of a box;
+///     front and back, each with its own draw. With `turns`, directions are permuted by one of the orders that keep the
+///     shape of `out`, all equally likely. All flips and turns together give all symmetries of the shape: 8 of a
+///     square, 4 of another rectangle, 48 of a cube, 16 or 8 of a box;
 ///  3. brightness: + uniform in [-brightness, brightness], in units of stored values;
 ///  4. contrast: (x - mean of its channel in this crop) * factor + mean, factor uniform in [contrast_low,
 ///     contrast_high];
 ///  5. normalisation.
-/// In evaluation: the central crop of the unpadded image (padded with zeros where the image is smaller; the odd plane,
-/// row or column goes behind, below or to the right), normalisation.
-/// With `minimum_area` < 1 the central crop is taken from the stored image as it is.
+/// In evaluation: the central crop of the unpadded image, padded with zeros if the image is smaller (an odd plane, row
+/// or column is at the back, bottom or right), then normalisation. With `minimum_area` < 1 the central crop is taken
+/// from the stored image as it is.
 ///
 /// Normalisation: per_image: (x - mean) / max(deviation, 1 / sqrt(elements)) over the whole crop
 /// (tf.image.per_image_standardization); otherwise x * scale[c] + shift[c].

@@ -44,8 +44,8 @@ BatchStage::BatchStage(Backend& backend, const Network& network, const ModelOpti
   backend.reserve_stages(evaluation_slot() + 1, bytes_of_slot(network, options));
 }
 
-/// Converted samples take memory unless the backend can read every batch in place. Only the batches themselves tell
-/// whether it can, so the memory is always planned (and, on a host, becomes resident only when it is used).
+/// Converted samples need memory unless the backend can read every batch in place. This depends on the batches, so the
+/// memory is always planned. On a host it becomes resident only when it is used.
 std::size_t BatchStage::converted_bytes(const Network& network, const ModelOptions& options, ElementType compute) {
   if (network.sample_shape().tokens) return 0;
   return static_cast<std::size_t>(options.max_batch * network.sample_shape().features) * size_of(compute);

@@ -18,13 +18,13 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Number format of matrix products. Parameters, gradients, statistics and the optimiser are fp32 in every format.
-/// Matrix multiplications that make weight gradients accumulate in fp32. CPUs have fp32 and bf16 (bf16_unit.hpp), and
-/// keep activations in fp32.
+/// Number format of matrix products. Parameters, gradients, statistics and optimiser state are fp32 in every format.
+/// Matrix products for weight gradients accumulate in fp32. CPUs have fp32 and bf16 (bf16_unit.hpp); with bf16 they
+/// store only some activations in bf16 (Holds::narrow).
 enum class Precision {
   fp32,  ///< GEMMs in fp32
   tf32,  ///< GEMMs of fp32 numbers rounded to 10 bits of mantissa, accumulated in fp32
-  bf16,  ///< activations (of GPUs), and weights as GEMMs read them, in bfloat16
+  bf16,  ///< activations on GPUs, and weights as GEMMs read them, in bfloat16
 };
 Precision parse_precision(std::string_view name);  ///< throws std::invalid_argument listing the valid names
 std::string_view name_of(Precision precision) noexcept;

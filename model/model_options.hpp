@@ -1,5 +1,5 @@
 /// \file
-/// Options of a Model besides its network.
+/// Options of a Model, in addition to its network.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 /// \file
 /// The parameter table: name -> slice of the arenas. Parameters, gradients, optimiser state and averages share one
 /// layout: slices in REVERSE order of declaration (the order in which backward finishes gradients), each starting at a
-/// multiple of 64 elements (256 bytes of fp32); the padding stays zero for ever, so one pass over the whole array
-/// (norm, update, reduce) needs no table. Checkpoints store parameters without padding.
+/// multiple of 64 elements (256 bytes of fp32); the padding is always zero, so one pass over the whole array (norm,
+/// update, reduce) needs no table. Checkpoints store parameters without padding.
 ///
 /// Statistics (running means and variances of batch norm) are slices, too. They follow all weights. Their "gradient" is
 /// the value of this step, weighted with the rank's share of the global batch and summed over the ranks like any

@@ -19,9 +19,9 @@ namespace lockstep::model {
 std::int64_t padded_columns(std::int64_t columns) noexcept;
 /// Rounds patches and inner dimensions up to a multiple of 8.
 std::int64_t whole_packs(std::int64_t columns) noexcept;
-/// Number of columns in which a network's output is stored in bfloat16. The layer that makes the output then pads its
-/// weight at each use. There is no padding if the columns are whole packs, or so few that a copy is cheaper. The loss
-/// ignores the padding (LossOptions::classes).
+/// Returns the number of columns of a network's output in bfloat16, with padding. The layer that computes the output
+/// pads its weight at each use. There is no padding if the columns are whole packs, or so few that a copy is cheaper.
+/// The loss ignores the padding (LossOptions::classes).
 std::int64_t padded_outputs(std::int64_t outputs) noexcept;
 
 /// FLOPs per copied byte above which copies are worth their cost. A copied byte moves two bytes of memory. On an H100

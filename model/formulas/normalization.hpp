@@ -1,6 +1,6 @@
 /// \file
-/// Moments for norms. Variances come from double sums, E[x^2] - E[x]^2. Rounding may make it negative; it then becomes
-/// zero. A NaN stays a NaN.
+/// Moments for norms. Variances are E[x^2] - E[x]^2 of double sums. A variance that is negative because of rounding
+/// becomes zero. A NaN stays a NaN.
 #pragma once
 
 #include <cmath>

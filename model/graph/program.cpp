@@ -401,7 +401,7 @@ class Program::Planning {
   const std::vector<bool> wants_;     ///< by value
   std::vector<bool> goes_backward_;   ///< by node
   std::vector<bool> is_narrow_;       ///< by value: Holds::narrow
-  std::vector<bool> is_made_behind_;  ///< by node: a sum that the next node makes
+  std::vector<bool> is_made_behind_;  ///< by node: a sum that the next node computes
   std::vector<OperationNeeds> needs_;
   std::vector<Reads> reads_, group_reads_;
   std::vector<std::size_t> memory_of_;

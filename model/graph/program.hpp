@@ -9,8 +9,8 @@
 ///
 /// At a branch, several nodes read a value, and each contributes to its gradient: in the order of backward, and within
 /// a node in the order of its inputs. The first contribution is written. Each further one is added (Backend::add) after
-/// the call that makes it. A contribution may be the gradient of the node's output itself (of a sum, a view). It then
-/// costs nothing, unless one of the two changes while the other is still needed; then it is copied.
+/// the call that computes it. A contribution may be the gradient of the node's output itself (of a sum, a view). It
+/// then costs nothing, unless one of the two changes while the other is still needed; then it is copied.
 ///
 /// Evaluation has only the forward ticks, and skips operations that only train.
 #pragma once
@@ -67,7 +67,7 @@ class Program {
 
  private:
   class Planning;
-  /// A contribution to a gradient that is added or copied after the call that makes it.
+  /// A contribution to a gradient that is added or copied after the call that computes it.
   struct Contribution {
     std::size_t from, to;
     bool is_added;  ///< else copied
