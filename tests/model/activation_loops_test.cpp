@@ -41,7 +41,7 @@ TEST(ActivationLoops, ExpAtTheEnds) {
   EXPECT_EQ(y[8], 1);
 }
 
-/// The greatest relative error of one activation over [-30, 30], with and without a bias.
+/// Returns the greatest relative error of one activation over [-30, 30], with and without a bias.
 double worst_error(Activation activation, double (*exact)(double)) {
   double worst = 0;
   for (const bool with_bias : {false, true}) {

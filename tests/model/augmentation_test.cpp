@@ -1,5 +1,5 @@
-// From stored images to the network's input: the draws, their effect in the reference, and that the affine map of the
-// fast devices (formulas/augmentation.hpp) gives the same.
+// Augmentation: the draws, their effect in the reference, and equal results of the affine map that CPU and GPU use
+// (formulas/augmentation.hpp).
 #include "model/formulas/augmentation.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 using test::samples;
 using test::view;
 
-/// One result per key; without keys, the evaluation of each image.
+/// Returns one result per key; without keys, the result of evaluation for each image.
 template <class T>
 std::vector<double> augmented(std::vector<T> images, std::vector<std::uint64_t> keys, const Augmentation& spec) {
   ReferenceImages reference;
@@ -49,7 +49,7 @@ std::vector<std::uint8_t> counted(const ImageShape& shape) {
   return image;
 }
 
-/// The expected crop of `image`, by the definition.
+/// Returns the expected crop of `image`, by the definition.
 std::vector<double> crop_of(const std::vector<std::uint8_t>& image, const Augmentation& spec, std::int64_t top,
                             std::int64_t left, bool flipped) {
   std::vector<double> crop;
@@ -107,7 +107,7 @@ TEST(Augmentation, EveryCropIsReachedAboutAsOftenAndHalfAreFlipped) {
   EXPECT_NEAR(flipped, 3000, 5 * std::sqrt(1500.0));
 }
 
-/// Each way to put the directions of `shape`, each forwards or backwards, in another order that keeps the shape.
+/// Returns the sample under all permutations and flips of its directions that keep the shape.
 std::vector<std::vector<double>> symmetries_of(const std::vector<std::uint8_t>& sample, const ImageShape& shape) {
   std::vector<std::vector<double>> all;
   std::array<std::size_t, 3> order{0, 1, 2};
@@ -190,7 +190,7 @@ TEST(Augmentation, VolumesAreShiftedInThreeDirections) {
   for (std::int64_t i = 0; i < 60; ++i) {
     EXPECT_NEAR(counts[crop_at(i / 15 - 1, i / 5 % 3 - 1, i % 5 - 1)], 100, 50) << i;
   }
-  // An option does not change the draws of another: the crop of a flipped volume is the crop, flipped.
+  // Options do not change each other's draws: with flips, the result is the flipped crop.
   Augmentation flipped = spec;
   flipped.flip_depth = true;
   const auto keys = test::sample_keys(20);
@@ -320,7 +320,7 @@ TEST(Augmentation, NanStays) {
   for (const double x : augmented(image, test::sample_keys(1), spec)) EXPECT_TRUE(std::isnan(x));
 }
 
-/// Whatever moves a pixel moves its label: a mask is an image of one channel that holds its labels.
+/// A label moves like its pixel: the test augments an image of one channel that holds the labels of the mask.
 TEST(Masks, AreMovedAsTheirImages) {
   const ImageShape in{.height = 7, .width = 6, .channels = 1};
   std::vector<std::uint64_t> keys(40);
@@ -351,7 +351,7 @@ TEST(Masks, AreMovedAsTheirImages) {
       const std::vector<double> images = augmented(repeated(image, keys.size()), own, spec);
       std::vector<std::int32_t> labels(images.size(), 77);
       augment_masks(repeated(mask, keys.size()), own, spec, labels);
-      for (std::size_t i = 0; i < images.size(); ++i) {  // zeros stand around an image, no class around a mask
+      for (std::size_t i = 0; i < images.size(); ++i) {  // zeros around an image, kNoClass around a mask
         ASSERT_EQ(labels[i], images[i] == 0 ? kNoClass : static_cast<std::int32_t>(images[i])) << i;
       }
     }
@@ -480,7 +480,7 @@ TEST(Rectangles, AreMadeOfIntegersThatAreRight) {
   EXPECT_EQ(formulas::draw_offset(0xFFFFFFFF, 1), 0);
 }
 
-/// The computation of the fast devices: pixels, sums, one affine map per channel.
+/// Computes like CPU and GPU: pixels, sums, one affine map per channel.
 std::vector<float> by_formulas(const std::vector<float>& image, std::uint64_t key, const Augmentation& spec) {
   const formulas::AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
   const formulas::SampleAugmentation sample = formulas::draw_augmentation(numbers, key);

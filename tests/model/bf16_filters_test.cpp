@@ -1,5 +1,5 @@
-// Gradients of filters by AMX against their emulation, bit for bit. Both are compared with float64 as operations of the
-// backend, in cpu_images_test.cpp.
+// Compares gradients of filters by AMX with their emulation, bit for bit. cpu_images_test.cpp compares both with
+// float64.
 #include <bit>
 #include <cstdint>
 #include <utility>
@@ -15,7 +15,7 @@
 namespace lockstep::model {
 namespace {
 
-/// The bits of each part's sums.
+/// Returns the bits of the sums of all parts.
 std::vector<std::uint32_t> sums_of(const Convolution& shape, Bf16Unit unit, std::int64_t images, double scale) {
   const auto x = test::samples<float>("x", images * shape.in.elements(), scale),
              d_y = test::samples<float>("d_y", images * shape.out.elements(), scale);
@@ -37,8 +37,8 @@ TEST(Bf16Filters, OfTheProcessorHaveTheBitsOfTheirEmulation) {
     return Convolution{.in = in, .out = slide(in, window, channels), .window = window};
   };
   std::vector<Convolution> shapes = {
-      images({6, 6, 3}, even_padding(5, 1, 2), 64),     // a filter's row becomes channels
-      images({12, 12, 40}, even_padding(5, 1, 2), 48),  // tiles that are not full, pairs and single ones
+      images({6, 6, 3}, even_padding(5, 1, 2), 64),     // positions of a filter's row are folded
+      images({12, 12, 40}, even_padding(5, 1, 2), 48),  // partial tiles, in pairs and single
       images({32, 32, 16}, even_padding(3, 1, 1), 16),  // many strips
       images({9, 7, 17}, even_padding(3, 2, 1), 33),    // a grid for each remainder
       images({7, 9, 1}, even_padding(3, 2, 1), 1),

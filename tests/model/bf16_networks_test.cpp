@@ -1,5 +1,5 @@
-// Networks whose products are computed in bf16 on the CPU: their gradients against float64, and the bits of several
-// steps with one, two and three threads.
+// Networks with bf16 products on the CPU: compares gradients with float64, and the bits of several steps with one, two
+// and three threads.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -33,7 +33,7 @@ class Bf16Network : public ::testing::TestWithParam<Bf16Case> {
   struct Result {
     std::vector<double> parameters, gradients;
   };
-  /// noise: a name of numbers by which the first weights are off, up to 2^-8 of themselves; empty: none.
+  /// noise: name of a stream of relative errors, up to 2^-8, of the initial weights; empty: none.
   Result train(Backend& backend, std::int64_t steps, std::string_view noise = "") const {
     const SampleShape& shape = GetParam().shape;
     const OptimizerOptions optimizer{.kind = OptimizerKind::momentum};
@@ -73,7 +73,7 @@ class Bf16Network : public ::testing::TestWithParam<Bf16Case> {
   Result train_on_cpu(Bf16Unit unit, int threads, std::int64_t steps) const {
     return train(*make_backend("cpu", {.threads = threads, .bf16_unit = unit}), steps);
   }
-  /// The length of the difference over that of `right`, of one parameter.
+  /// Returns |got - right| / |right| for one parameter.
   static double distance(const Parameter& parameter, const std::vector<double>& got, const std::vector<double>& right) {
     double difference = 0, length = 0;
     for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
@@ -86,8 +86,8 @@ class Bf16Network : public ::testing::TestWithParam<Bf16Case> {
   const std::unique_ptr<Network> network_ = make_network(GetParam().options, GetParam().shape);
 };
 
-// A gradient may be the difference of much larger terms. What roundings do to it then is found by weights that are off
-// by as much: 2^-8 is the largest rounding of a factor.
+// A gradient may be the difference of much larger terms. The tolerance is therefore measured with weights that have
+// errors of up to 2^-8, the largest rounding of a factor.
 TEST_P(Bf16Network, GradientsAreThoseOfFloat64WithinTheRounding) {
   ReferenceBackend reference;
   const Result right = train(reference, 1), fp32 = train_on_cpu(Bf16Unit::none, 1, 1);
@@ -98,7 +98,7 @@ TEST_P(Bf16Network, GradientsAreThoseOfFloat64WithinTheRounding) {
     double worst = 0, closest = 0;
     for (const Parameter& parameter : network_->parameters().all()) {
       if (parameter.role == Role::statistic) continue;
-      // A bias before a batch norm has no gradient but of roundings.
+      // The gradient of a bias before a batch norm is only rounding.
       if (distance(parameter, fp32.gradients, right.gradients) > 1e-3) continue;
       double bound = 2 * 0x1p-8;
       for (const Result& one : off) {

@@ -1,4 +1,5 @@
-// Products in bf16: the processor's instructions against their emulation, bit for bit, and both against double sums.
+// Products in bf16: compares the processor's instructions with their emulation, bit for bit, and both with sums in
+// double.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -28,7 +29,7 @@ struct Form {
 };
 constexpr Form kForms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
 
-/// The factors of a product, in rows with gaps between them.
+/// Factors of a product, with gaps between the rows.
 struct Factors {
   Factors(const ProductShape& product, const Form& form, double scale = 1) : shape(product) {
     const auto fill = [&](std::vector<float>& values, std::size_t rows, std::size_t columns, bool transposed,
@@ -64,7 +65,7 @@ struct Factors {
   std::size_t stride = 0;
 };
 
-/// Index of the first element with other bits (NaNs are alike); -1: there is none.
+/// Returns the index of the first element with different bits (all NaNs are equal); -1: none.
 std::ptrdiff_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool same = std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]);
@@ -103,7 +104,7 @@ TEST(Bf16Product, OfTheProcessorHasTheBitsOfItsEmulation) {
   if (compared == 0) GTEST_SKIP() << "not run: this processor has neither AVX512-BF16 nor AMX";
 }
 
-/// Sums of rounded factors are off by an fp32 rounding for each addition at most.
+/// Sums of rounded factors have at most one fp32 rounding per addition.
 TEST(Bf16Product, IsCloseToDoubleSums) {
   for (const Bf16Unit unit : test::bf16_units()) {
     for (const ProductShape& shape : kShapes) {
@@ -132,7 +133,7 @@ TEST(Bf16Product, IsCloseToDoubleSums) {
               }
               const double allowed = size * 0x1p-24 * static_cast<double>(shape.inner + 4);
               ASSERT_NEAR(static_cast<double>(got[at]), sum, allowed) << describe(unit) << ", " << name_of(shape);
-              // Each factor is off by 2^-8 of itself at most.
+              // The relative error of each factor is at most 2^-8.
               ASSERT_NEAR(static_cast<double>(got[at]), exact, allowed + size * 0x1.02p-7);
             }
           }
@@ -179,7 +180,7 @@ TEST(Bf16Product, OfAnyCutHasTheSameBits) {
   }
 }
 
-/// More rows and columns than the panels that are kept.
+/// With more rows and columns than the kept panels have.
 TEST(Bf16Product, OfManyBlocksHasTheBitsOfItsParts) {
   const Bf16Unit unit = cpu::has_bf16_kernels(Bf16Unit::avx512) ? Bf16Unit::avx512 : Bf16Unit::emulated_avx512;
   const Factors factors({.rows = 1400, .columns = 400, .inner = 760}, kForms[0]);
@@ -258,7 +259,7 @@ TEST(Bf16Choice, FollowsTheRatesAndNotTheFlags) {
       {{.has_avx512 = true, .has_amx = true, .amx_is_granted = true, .fp32 = 100e9, .avx512 = 193e9, .amx = 150e9},
        Bf16Unit::avx512,
        ""},
-      // Too little to be sure
+      // A gain within the noise
       {{.has_avx512 = true, .fp32 = 100e9, .avx512 = 109e9},
        Bf16Unit::none,
        "AVX512-BF16 multiplies at 109 GFLOP/s here, fp32 at 100"},

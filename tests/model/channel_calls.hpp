@@ -1,5 +1,5 @@
 /// \file
-/// Calls of the operations on channels of places, pools with averages and biases, for comparisons of backends.
+/// Calls of operations on channels, average pools and biases, to compare backends.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lockstep::model::test {
 struct ChannelOperand {
   enum Holds { values, master, sums } holds = values;
   std::int64_t rows = 0, columns = 0;
-  bool image = false;  ///< values that a backend may have in its narrow type
+  bool image = false;  ///< may be in the backend's narrow type
 };
 struct ChannelCall {
   std::string what;
@@ -70,7 +70,7 @@ inline std::vector<ChannelCall> channel_calls() {
                          images.linear_upsampling_backward(shape, t[2], t[3]);
                        }});
     }
-    // Groups of two numbers have no gradient to speak of.
+    // No groups of two numbers: their gradient is nearly zero.
     for (const auto& [places, channels, groups] :
          std::vector<std::array<std::int64_t, 3>>{{1, 10, 2}, {7, 6, 1}, {5, 16, 4}, {40, 3, 3}, {300, 32, 8}}) {
       const GroupNorm norm{.places = places, .channels = channels, .groups = groups};

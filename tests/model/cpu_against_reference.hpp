@@ -1,7 +1,7 @@
 /// \file
-/// Compares operations of the CPU with the float64 reference, with one, two and three threads, whose bits must be the
-/// same, in fp32 and in bf16. Tolerances are multiples of a unit: the fp32 rounding unit 2^-24; in bf16, whose factors
-/// are off by 2^-8 at most where fp32's sums are off by a few units, 2^-11.
+/// Compares operations of the CPU with the float64 reference, in fp32 and in bf16, with one, two and three threads,
+/// which must give the same bits. Tolerances are multiples of a unit. In fp32 it is the rounding unit 2^-24. In bf16 it
+/// is 2^-11, since errors of factors are up to 2^-8 where those of fp32 sums are a few units.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@
 namespace lockstep::model::test {
 
 inline constexpr double kUnit = 0x1p-24, kBf16Unit = 0x1p-11;
-/// The error of a number that was rounded to bf16 once or twice on its way, in itself.
+/// Relative error of a number that was rounded to bf16 once or twice.
 inline constexpr double kStored = 3 * 0x1p-9;
 
-/// Units of bf16 to test here: the emulations, and the processor's own where it has them.
+/// Returns the bf16 units to test: the emulations, and the units of this processor.
 inline std::vector<Bf16Unit> bf16_units() {
   std::vector<Bf16Unit> units{Bf16Unit::emulated_avx512, Bf16Unit::emulated_amx};
   for (const Bf16Unit unit : {Bf16Unit::avx512, Bf16Unit::amx}) {
@@ -39,7 +39,7 @@ inline std::vector<Bf16Unit> bf16_units() {
   return units;
 }
 
-/// One operand; of the backend's compute type unless it holds something else.
+/// One operand, of the backend's compute type unless `holds` says otherwise.
 struct Operand {
   std::string name;
   std::int64_t rows = 0, columns = 0;
@@ -47,10 +47,10 @@ struct Operand {
   enum Holds { values, sums, choices, keys, bytes, tokens, nothing } holds = values;
   std::int64_t nan_at = -1;  ///< index of a NaN element; -1: none
   double scale = 1, shift = 0;
-  bool image = false;  ///< an image, which the backend may have in another type (OperationTypes::images)
+  bool image = false;  ///< may be in the backend's narrow type (OperationTypes::narrow)
 };
 
-/// An operand's memory for one backend.
+/// Memory of an operand for one backend.
 struct Memory {
   std::vector<std::byte> bytes;
   Tensor tensor;
@@ -80,7 +80,7 @@ inline std::uint16_t bf16_of(float value) {
   return half;
 }
 
-/// images: the type of operands that are images; with values of float64, the type that their numbers have.
+/// images: type of operands that are images; with float64 values, the type to which their numbers are rounded.
 inline Memory make(const Operand& operand, ElementType values, ElementType images = ElementType::float32) {
   Memory memory;
   const bool rounded = operand.image && images == ElementType::bfloat16;
@@ -129,9 +129,9 @@ inline double element(const Tensor& tensor, std::size_t i) {
   return static_cast<double>(tensor.elements<std::uint64_t>()[i]);
 }
 
-/// Describes the first result that differs from the expected one by more than the operand's tolerance (a NaN must meet
-/// a NaN); "" if there is none. nan_may_spread: NaNs where the expected result has none are no difference. stored:
-/// added to what the tolerance allows.
+/// Describes the first result that differs from the expected one by more than the operand's tolerance (NaN must match
+/// NaN); "" if there is none. nan_may_spread: additional NaNs are allowed. stored: additional relative error that is
+/// allowed.
 inline std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected, double unit = kUnit,
                               bool nan_may_spread = false, double stored = 0) {
   if (!expected.present()) return "";
@@ -150,11 +150,12 @@ class CpuAgainstReference : public ::testing::Test {
  protected:
   using Call = std::function<void(Operations&, const std::vector<Tensor>&)>;
 
-  /// True if the number of threads must not change a bit; otherwise every number of threads must be close.
+  /// True if the number of threads must not change the bits. Otherwise results must be within the tolerance for each
+  /// number of threads.
   virtual bool same_bits() const { return true; }
 
-  /// Runs `call` on both, and expects the same result in every operand. If some are images, compares with images in
-  /// bf16, too, where the tolerance counts in `of_images`.
+  /// Runs `call` on both backends, and expects the same result in every operand. If some operands are images, also
+  /// compares with images in bf16, with tolerances in units of `of_images`.
   void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what,
                double of_images = kUnit) {
     compare(operands, call, what, ElementType::float32, kBf16Unit);
@@ -178,7 +179,7 @@ class CpuAgainstReference : public ::testing::Test {
       const bool fp32 = bf16_unit == Bf16Unit::none;
       if (fp32 && images == ElementType::bfloat16) continue;
       const double unit = fp32 ? kUnit : unit_of_bf16;
-      // Instructions that take pairs multiply a NaN's neighbours by zero.
+      // Instructions on pairs multiply the neighbours of a NaN by zero.
       const bool spreads = !fp32 && !is_emulated(bf16_unit) &&
                            std::ranges::any_of(operands, [](const Operand& operand) { return operand.nan_at >= 0; });
       const double stored = images == ElementType::bfloat16 ? kStored : 0;

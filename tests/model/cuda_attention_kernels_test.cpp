@@ -46,7 +46,7 @@ Results expected_of(const Attention& shape, std::int64_t samples, std::vector<do
   return out;
 }
 
-/// The third of the rows of d_joint that belongs to queries, keys or values.
+/// Returns the third of d_joint's columns for queries, keys or values.
 std::vector<double> part_of(const std::vector<double>& joint, std::size_t width, std::size_t part) {
   std::vector<double> some;
   for (std::size_t i = 0; i < joint.size(); ++i) {
@@ -69,7 +69,7 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
         GuardedTensor& keys = t.add("keys", ElementType::uint64, each.samples, 1);
         const auto all = keys.tensor().elements<std::uint64_t>();
         for (std::size_t s = 0; s < all.size(); ++s) all[s] = key_of(static_cast<std::int64_t>(s));
-        // Scores from -6 to 6 or so: some rows are nearly one-hot.
+        // Scores from about -6 to 6, so some rows are nearly one-hot.
         const Tensor joint = t.add_filled("joint", type, rows, 3 * width, 2.5).tensor();
         const Tensor y = t.add("y", type, rows, width).tensor();
         const Tensor sums = t.add("log_sums", ElementType::float32, each.samples * each.heads, each.context).tensor();
@@ -105,8 +105,8 @@ struct CoreWorkspace {
   CoreTile<16, 16> right, right_transposed;  // columns x terms, terms x columns
 };
 
-/// One warp: out = left right for [16, 16] times [16, 16], with the right side from either of two tiles; the left side
-/// through shared memory, or from global memory. kWaits: it waits for the copies.
+/// One warp computes out = left right for [16, 16] times [16, 16], with the right side from either of two tiles, and
+/// the left side from shared or global memory. kWaits: waits for the copies.
 template <bool kWaits>
 __global__ void core_product(const Bfloat16* left, const Bfloat16* right, const Bfloat16* right_transposed, int rows,
                              bool transposed, bool direct, float* out) {
@@ -252,7 +252,8 @@ TEST(AttentionKernels, LetWhatIsNotANumberThrough) {
                             .d_y = d_y.tensor(),
                             .d_joint = d_joint.tensor()},
                            deltas.tensor());
-        // An infinite query or key gives scores of +infinity or -infinity; a row with one of -infinity may stay finite.
+        // An infinite query or key gives scores of +infinity or -infinity. A row with a score of -infinity may be
+        // finite.
         for (std::size_t row = part == 0 ? kBad : kBad + 1; row < (part == 0 ? kBad + 1 : kContext); ++row) {
           bool finite = true;
           for (std::size_t d = 0; d < kHead; ++d) finite = finite && std::isfinite(y.get(row * kHead + d));

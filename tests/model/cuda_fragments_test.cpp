@@ -1,7 +1,7 @@
-// The layout of a fragment's elements for tensor cores and ldmatrix: compares the twins of
-// model/cuda/kernels/tensor_cores.cuh with the layouts that CuTe gives for the same instructions (CUTLASS,
-// cute/atom/mma_traits_sm80.hpp: 16 x 8 x 16, TN, bf16; copy_traits_sm75.hpp: LDSM x4, plain and transposed). They are
-// numbers here, each a list of (extent, stride): a position is the sum of its digits times their strides.
+// Layouts of fragments for tensor cores and ldmatrix: compares the twins of model/cuda/kernels/tensor_cores.cuh with
+// the layouts of CuTe for the same instructions (CUTLASS, cute/atom/mma_traits_sm80.hpp: 16 x 8 x 16, TN, bf16;
+// copy_traits_sm75.hpp: LDSM x4, plain and transposed). A layout here is a list of (extent, stride): a position is the
+// sum of the digits of the index times their strides.
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -20,7 +20,7 @@ using namespace test;  // NOLINT(google-build-using-namespace): the harness of t
 struct Mode {
   unsigned extent, stride;
 };
-/// Maps a lane and one of its values to a position.
+/// Layout that maps a lane and one of its values to a position.
 struct FragmentLayout {
   std::vector<Mode> lanes, values;
 
@@ -93,7 +93,7 @@ using Registers = std::vector<std::uint32_t>;
 
 std::uint16_t bits_of(float value) { return static_cast<std::uint16_t>(pair_of(value, 0) & 0xffffu); }
 
-/// The values of each lane in pairs: element_at(position).
+/// Returns the values of each lane, in pairs; element_at(position) returns an element.
 template <class ElementAt>
 Registers fragments_of(const FragmentLayout& layout, unsigned values, const ElementAt& element_at) {
   Registers registers;
@@ -140,7 +140,7 @@ TEST(Fragments, OfProductsLieWhereCuteSays) {
 Registers loaded_by(Load load) {
   std::vector<Bfloat16> tile(32 * 32);
   for (std::size_t i = 0; i < tile.size(); ++i) {
-    const auto number = static_cast<std::uint16_t>(i);  // as it is: nothing is computed
+    const auto number = static_cast<std::uint16_t>(i);  // the bits themselves; nothing is computed
     std::memcpy(static_cast<void*>(&tile[i]), &number, sizeof number);
   }
   Registers registers(128);

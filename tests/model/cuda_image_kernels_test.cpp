@@ -24,7 +24,7 @@ namespace {
 using namespace test;  // NOLINT(google-build-using-namespace): the harness of these tests
 using Doubles = std::vector<double>;
 
-/// The values that Tensors::add_filled() writes to a tensor of that name.
+/// Returns the values that Tensors::add_filled() writes to a tensor of this name.
 Doubles filled(const std::string& name, ElementType type, std::int64_t rows, std::int64_t columns, double scale = 1) {
   Tensors tensors(0);
   return tensors.add_filled(name, type, rows, columns, scale).values();
@@ -77,7 +77,7 @@ void for_each_convolution(const With& with) {
   }
 }
 
-/// A workspace for the patches of two images: batches of three and more come in several tiles.
+/// Returns the workspace for the patches of two images, so that larger batches need several tiles.
 std::size_t two_images(const Convolution& shape, ElementType type) {
   return static_cast<std::size_t>(2 * shape.out.pixels() * patch_columns(shape, type)) * size_of(type);
 }
@@ -460,12 +460,12 @@ struct NormCase {
   std::int64_t batch, pixels, channels;
   std::size_t shift;
 };
-/// The last has more parts than the threads that add them take at once.
+/// The last case has more parts than the adding threads process at once.
 constexpr std::array kNormCases{NormCase{0, 4, 8, 0},     NormCase{1, 1, 3, 0},    NormCase{3, 7, 16, 1},
                                 NormCase{5, 600, 8, 0},   NormCase{2, 9, 264, 0},  NormCase{4, 1300, 5, 1},
                                 NormCase{3, 400, 264, 0}, NormCase{83, 400, 17, 0}};
 
-/// Away from zero, so that a variance from raw sums has something to lose.
+/// Values far from zero, so that a variance from raw sums loses precision.
 void fill_images(GuardedTensor& tensor, const std::string& name) {
   for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, 3 + sample(name, i));
 }
@@ -478,7 +478,7 @@ std::string name_of_case(const NormCase& c, ElementType type, bool relu, bool re
                      residual ? ", residual" : "");
 }
 
-/// The kernels, called as the reference is.
+/// Calls the kernels with the interface of the reference.
 struct NormKernels {
   std::vector<double> memory = {};
 
@@ -511,8 +511,8 @@ struct NormResult {
   std::string name;
   double tolerance, floor = 1e-30;
 };
-/// Fills tensors; makes calls(operations, of), where of(name) is a tensor, by the kernels under several orders of
-/// threads and by the reference; compares the results. `more` is called with the kernels alone, after that.
+/// Fills tensors, runs calls(operations, of), where of(name) is a tensor, with the kernels under several orders of
+/// threads and with the reference, and compares the results. Then calls `more` with the kernels only.
 template <class Fill, class Calls, class More>
 void compare_norms(const NormCase& c, const std::string& what, const Fill& fill, const Calls& calls, const More& more,
                    const std::vector<NormResult>& results) {
@@ -544,7 +544,7 @@ void compare_norms(const NormCase& c, const std::string& what, const Fill& fill,
       c.pixels < 100 ? 3 : 1);
 }
 
-/// 1 to 1.5: variances.
+/// Fills a tensor with variances from 1 to 1.5.
 void fill_variance(GuardedTensor& tensor) {
   for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, 1 + tensor.get(i) / 2);
 }
@@ -627,7 +627,7 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
           t.add("forward_sums", ElementType::float64, 1, 2 * c.channels + 1)
               .set(static_cast<std::size_t>(2 * c.channels), static_cast<double>(c.batch * c.pixels));
         };
-        // If nothing was added before the relu, x determines where the output was positive: without y.
+        // Without a residual, x determines the mask of the relu, and y is not needed.
         const auto backward = [&](auto& operations, const auto& of, const char* d_y, const char* sums, const char* d_x,
                                   bool by_y, bool with_parameters) {
           const Tensor shift = relu && !by_y ? of("shift") : Tensor{};
@@ -662,7 +662,7 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
           backward(operations, of, "d_y", "sums", "d_x", true, true);
           if (relu) backward(operations, of, "d_y kept", "sums of x", "d_x of x", false, false);
         };
-        // In place, and without gradients of the parameters.
+        // In place, and without parameter gradients.
         const auto in_place = [&](NormKernels& kernels, Tensors& t) {
           std::ranges::copy(t["d_y"].bytes(), static_cast<std::byte*>(t["d_y again"].tensor().data));
           const auto of = [&](const std::string& name) { return t[name].tensor(); };

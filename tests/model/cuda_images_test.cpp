@@ -17,7 +17,7 @@ enum class Library { absent, refuses, convolves };
 Library behaviour = Library::absent;
 int convolutions_of_library = 0;
 
-/// A library that convolves by products, without bias and activation.
+/// A test library that computes convolutions by products, without bias and activation.
 class PretendedLibrary final : public ConvolutionLibrary {
  public:
   bool forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
@@ -170,8 +170,8 @@ TEST(CudaImages, ConvolvesAsTheReference) {
           expect_convolution(subject, type, shape, batch, Activation::relu, batch % 2 == 0, Accumulate::yes);
         }
       }
-      // Two shapes that are no products by themselves, twice: forward, and the gradients of filters and images. And the
-      // gradient of images of three channels; products make the others.
+      // The library runs two shapes that are not plain products, twice each: forward, and the gradients of filters and
+      // images. It also runs the image gradient of the shape with three channels. Products compute the rest.
       const bool used = each == Library::convolves && type == ElementType::bfloat16;
       EXPECT_EQ(convolutions_of_library, used ? 2 * (2 * 3 + 1) : 0);
     }

@@ -117,7 +117,7 @@ TEST(Add, AddsToWhatIsThere) {
   }
 }
 
-/// f and d f, in float64.
+/// Returns f(x) and f'(x) in float64.
 std::pair<double, double> exact_function(const Elementwise& f, double x) {
   const double a = static_cast<double>(f.parameter), share = 1 / (1 + std::exp(-x));
   switch (f.function) {

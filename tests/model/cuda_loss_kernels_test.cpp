@@ -107,7 +107,7 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
                                                                    {true, 0.0f, std::size_t{0}},
                                                                    {false, 0.2f, std::size_t{0}}}) {
         if (shared_bytes == 0 && (type != ElementType::bfloat16 || classes <= 512)) continue;  // same test
-        // These cases are about grids that wrap around.
+        // These cases test grids whose blocks process several rows.
         const bool goes_round = smoothing == 0 && (padding > 0 ? type == ElementType::bfloat16 && shared_bytes > 0
                                                                : type == ElementType::float32 && want_gradient);
         if (rows > 1024 && !goes_round) continue;
@@ -382,7 +382,7 @@ TEST(BinaryCrossEntropy, MatchesFloat64) {
   }
 }
 
-/// For every kernel of the losses: weighted rows together equal the sum of single rows, each times its weight.
+/// For every loss kernel, the result of weighted rows equals the sum of the results of single rows times their weights.
 TEST(Weights, AreFactorsOfEachRow) {
   enum class Kind { softmax, error, labels };
   struct WeightedCase {

@@ -1,5 +1,5 @@
-// Tests the executor of tests/support/cuda_on_cpu.hpp: correct kernels run correctly, and it finds each kind of broken
-// kernel that it promises to find.
+// Tests the executor of tests/support/cuda_on_cpu.hpp: correct kernels run correctly, and it detects each documented
+// kind of broken kernel.
 #include "support/cuda_on_cpu.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Floats {
   float values[kThreads];
 };
 
-/// The sum of the block's numbers by halving; correct.
+/// Adds the numbers of a block by halving; correct.
 __global__ void sum_by_halving(const float* in, float* out) {
   auto& all = shared<Floats>();
   all.values[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];
@@ -86,7 +86,7 @@ __global__ void shuffle_without_all(float* out) {
 
 __global__ void write_past_shared_memory() { shared<Floats>().values[0 + threadIdx.x * 2] = 1; }
 
-/// A block reads what the preceding block left.
+/// A block reads what the previous block left in shared memory.
 __global__ void read_what_was_left(float* out) {
   auto& all = shared<Floats>();
   if (blockIdx.x == 0) all.values[threadIdx.x] = 1;
@@ -115,8 +115,8 @@ __global__ void all_indices(unsigned* out) {
       threadIdx.x + 100 * blockIdx.x + 10000 * blockIdx.y + 1000000 * gridDim.y;
 }
 
-/// Warps pass a number through shared memory twice; without the second barrier a fast one overwrites a number that a
-/// slow one has not read.
+/// Warps pass a number through shared memory twice. Without the second barrier, a fast warp overwrites a number that a
+/// slow warp has not read.
 template <bool kBarrier>
 __global__ void pass_on(float* out) {
   auto& all = shared<Floats>();
@@ -200,7 +200,7 @@ TEST(CudaOnCpu, ExchangesBetweenLanes) {
   order_threads(0);
 }
 
-/// The distinct sums under several orders; a NaN counts as a result of its own.
+/// Returns the distinct sums for several orders of threads; NaN counts as one result.
 std::set<std::string> results_of(void (*kernel)(const float*, float*)) {
   std::vector<float> in(kThreads);
   std::iota(in.begin(), in.end(), 1.0f);
@@ -251,7 +251,7 @@ TEST(CudaOnCpu, FindsABarrierThatNotAllReach) {
                     HasSubstr("48 wait at the barrier in cuda_on_cpu_test.cpp:")));
   EXPECT_THAT(fault_of([&] { launch("two_barriers", two_barriers, {.threads = kThreads}, nullptr, out.data()); }),
               HasSubstr("of 96 48 wait at the barrier in"));
-  // Kernels after a fault run as if there had been none.
+  // Kernels run normally after a fault.
   EXPECT_EQ(results_of(sum_by_halving).size(), 1u);
 }
 

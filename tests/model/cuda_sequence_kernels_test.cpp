@@ -23,7 +23,7 @@ GuardedTensor& add_keys(Tensors& t, std::int64_t samples) {
   return keys;
 }
 
-/// The token of a row: covers the vocabulary, and one token comes in every second row.
+/// Returns the token of a row. Tokens cover the vocabulary, and every second row has the same token.
 std::int32_t token_of(std::size_t row, std::int64_t vocabulary) {
   if (row % 2 == 0) return static_cast<std::int32_t>(vocabulary / 2);
   return static_cast<std::int32_t>((sample("token", row) + 1) / 2 * static_cast<double>(vocabulary));
@@ -199,7 +199,7 @@ Norm norm_of(const std::vector<double>& x, std::size_t row, std::size_t width) {
   return norm;
 }
 
-/// Fewer rows than shapes(): each of them takes many shuffles in a warp.
+/// Fewer rows than shapes(), because each row needs many shuffles in a warp.
 std::vector<std::pair<std::int64_t, std::int64_t>> norm_shapes() {
   return {{0, 8},    {1, 1},    {3, 3},    {33, 10},  {257, 8},  {5, 33},   {40, 128}, {3, 257},   {9, 1032},
           {600, 24}, {19, 384}, {18, 384}, {11, 768}, {12, 768}, {9, 1016}, {12, 512}, {2100, 16}, {2060, 264}};
@@ -325,7 +325,7 @@ TEST(LayerNormBackward, MatchesFloat64) {
                       norm.inverse * (d_y[i] * t["scale"].get(c) - total - n * along) + (variant > 0 ? residual[i] : 0);
                 }
               }
-              // In rows of one number, the gradient is nothing but rounding.
+              // In rows of one number, the gradient is only rounding.
               expect_close(t[variant == 2 ? "d_residual" : "d_x"].values(), d_x, tolerance(type), what, 1e-3);
               for (std::size_t c = 0; c < width; ++c) {
                 const double before = variant == 1 ? static_cast<double>(static_cast<float>(sample("before", c))) : 0;
@@ -636,7 +636,7 @@ TEST(RecurrentLayers, MakeTheSameBitsInEveryOrder) {
   }
 }
 
-/// Calls for some of the steps make the bits of one call for all of them.
+/// Calls for ranges of steps give the bits of one call for all steps.
 TEST(RecurrentLayers, LstmInPartsMakesTheSameBits) {
   const Lstm shape{.steps = 7, .sequences = 5, .hidden = 40};
   const std::int64_t rows = shape.steps * shape.sequences, states = rows + shape.sequences;

@@ -26,12 +26,12 @@ struct UpdateCase {
 constexpr std::array kKinds{OptimizerKind::sgd,   OptimizerKind::momentum, OptimizerKind::nesterov, OptimizerKind::adam,
                             OptimizerKind::adamw, OptimizerKind::lars,     OptimizerKind::lamb};
 constexpr std::int64_t kArena = 13200;
-/// With gaps between them, one at an odd element, one empty; the last are statistics.
+/// Slices with gaps between them; one starts at an odd element, one is empty, the last are statistics.
 const std::vector<UpdateSlice> kSlices{
     {0, 1, true},     {64, 9001, true},    {9088, 3, false},          {9152, 1030, false},
     {10192, 0, true}, {10243, 2050, true}, {12352, 300, false, true}, {12801, 17, false, true}};
 
-/// Slices in the form for kernels, with memory for norms.
+/// Slices in the form that kernels read, with memory for norms.
 class Chunks {
  public:
   explicit Chunks(const std::vector<UpdateSlice>& slices)
@@ -92,7 +92,7 @@ void run_update(Tensors& t, const UpdateCase& c, const std::vector<UpdateSlice>&
   chunks.expect_guards();
 }
 
-/// The values before the update, in float64, as run_update() fills the arenas.
+/// Returns the initial values of the arenas that run_update() fills, in float64.
 double before(const char* name, std::size_t i) {
   const auto value = static_cast<double>(static_cast<float>(sample(name, i)));
   return std::string_view(name) == "state2" ? std::abs(value) : value;
@@ -319,7 +319,7 @@ TEST(Update, KeepsANanGradientVisible) {
 TEST(Update, NormsOfZeroMakeNoRatio) {
   for (const OptimizerKind kind : {OptimizerKind::lars, OptimizerKind::lamb}) {
     const double weight_without =
-        kind == OptimizerKind::lars ? -0.1 * 0.5 : -0.1;  // lamb: a step of 1 from any gradient
+        kind == OptimizerKind::lars ? -0.1 * 0.5 : -0.1;  // lamb: the step is 1 for any gradient
     Small small;
     UpdateRule rule{.learning_rate = 0.1f, .trust = 0.001f};
     rule.bias_correction1 = 1 - rule.beta1;
@@ -328,7 +328,7 @@ TEST(Update, NormsOfZeroMakeNoRatio) {
     for (const double w : small.w.values()) EXPECT_NEAR(w, weight_without, 1e-6);
     small.run(kind, rule, {0, 40, true}, 2, 0, 0);
     for (const double w : small.w.values()) EXPECT_EQ(w, 2);
-    // A slice that is not decayed has the ratio 1 with any norms.
+    // A slice that is not decayed has ratio 1 for any norms.
     small.run(kind, rule, {0, 40, false}, 2, 0.5, 0.5);
     for (const double w : small.w.values()) EXPECT_NEAR(w, 2 + weight_without, 1e-6);
     for (const double norm : small.norms.values()) EXPECT_EQ(norm, 0);

@@ -1,4 +1,4 @@
-// Random draws by sample: keys, and the dropouts that draw under them.
+// Random draws per sample: keys, and dropout.
 #include "model/formulas/dropout.hpp"
 
 #include <cmath>
@@ -36,7 +36,7 @@ TEST(SampleKey, StaysWhatItIs) {
 }
 
 TEST(Philox, WordsAndArraysAreOne) {
-  // The known answer of the paper's library for these digits of pi.
+  // Known answer of the paper's library, for these digits of pi.
   const PhiloxWords words = philox_words(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0);
   EXPECT_EQ(words.word[0], 0xd16cfe09);
   EXPECT_EQ(words.word[1], 0x94fdcceb);
@@ -72,7 +72,7 @@ TEST(Dropout, KeepsTheShareThatItSays) {
   }
 }
 
-/// Takes the words that randomness.hpp promises, for one element, for groups, and for odd numbers of columns.
+/// Dropout uses the words that randomness.hpp specifies, for one element, for groups, and for odd numbers of columns.
 TEST(Dropout, TakesWordsByElementOfTheSample) {
   const Dropout rule{.rate = 0.3f, .stream = 23};
   const formulas::DropoutNumbers numbers = formulas::dropout_numbers(rule);
@@ -89,7 +89,7 @@ TEST(Dropout, TakesWordsByElementOfTheSample) {
       EXPECT_EQ(formulas::dropout_group(numbers, keys[s], i / 4).factor[i % 4] != 0, kept) << i;
     }
   }
-  // Elements beyond 2^34 take the counter's second word.
+  // Elements beyond 2^34 use the second word of the counter.
   const PhiloxCounter far = philox4x32({1, 2, 23, 0}, {9, 0});
   const PhiloxWords same = formulas::dropout_words(numbers, 9, std::uint64_t{2} << 32 | 1);
   for (std::size_t w = 0; w < 4; ++w) EXPECT_EQ(same.word[w], far[w]);
@@ -104,7 +104,7 @@ TEST(Dropout, ThresholdsAreExactAtTheEnds) {
   EXPECT_EQ(formulas::dropout_factor(half, 0x80000000), 2.0f);
 }
 
-/// A sample's elements are dropped alike in every batch, and differently for another sample or stream.
+/// The same elements of a sample are dropped in every batch, and others for another sample or stream.
 TEST(Dropout, DependsOnTheSampleAlone) {
   const Dropout rule{.rate = 0.5f, .stream = 16};
   const auto whole = factors(test::sample_keys(8), 3, 5, rule);

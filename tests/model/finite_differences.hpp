@@ -1,6 +1,6 @@
 /// \file
-/// Checks gradients by finite differences in float64: central differences with step h are off by O(h^2) plus rounding
-/// over h, about 1e-10 for numbers around 1.
+/// Checks gradients by finite differences in float64: central differences with step h have an error of O(h^2) plus
+/// rounding / h, about 1e-10 for numbers around 1.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace lockstep::model::test {
 
-/// d f / d x by central difference.
+/// Returns df / dx by central difference.
 inline double central_difference(double& x, const std::function<double()>& f, double step = 1e-5) {
   const double before = x;
   x = before + step;

@@ -1,4 +1,4 @@
-// Compares the formulas of model/formulas/ with float64, at ordinary and at special values. optimizer_test.cpp,
+// Compares the formulas of model/formulas/ with float64, for ordinary and special values. optimizer_test.cpp,
 // activation_loops_test.cpp and cuda_kernels_test.cpp test updates and whole rows of a softmax over arrays.
 #include <bit>
 #include <cmath>
@@ -28,7 +28,8 @@ std::vector<float> special_values() {
   return values;
 }
 
-/// Equal numbers (both NaN, or equal infinities), or at most `relative` apart; below the normal numbers, anything tiny.
+/// Requires both to be NaN, equal infinities, or within the relative error; below the normal numbers, any tiny value
+/// passes.
 void expect_same(float got, double expected, double relative, float at) {
   if (std::isnan(expected)) {
     EXPECT_TRUE(std::isnan(got)) << "at " << at;

@@ -1,5 +1,5 @@
-// Training of a part of a network on the CPU: the trained part makes the same steps as if its gradients alone were
-// applied, and the rest stays unchanged.
+// Training of a part of a network on the CPU: the trained part makes the same steps as if only its gradients were
+// applied, and the rest does not change.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,7 +24,7 @@ void PrintTo(const FrozenCase& network, std::ostream* out) { *out << network.lab
 
 class FrozenNetwork : public ::testing::TestWithParam<FrozenCase> {
  protected:
-  /// The parameters without the weights that `frozen` selects by their index.
+  /// Returns the parameters without the weights that `frozen` selects by index.
   template <class Frozen>
   std::unique_ptr<Network> make(const Frozen& frozen) const {
     auto network = make_network(GetParam().options, GetParam().shape);
@@ -55,7 +55,7 @@ class FrozenNetwork : public ::testing::TestWithParam<FrozenCase> {
       test::labels(kSamplesOfStep * GetParam().shape.features, GetParam().shape.outputs);
 };
 
-/// Identifies batch normalisation, which is another function when it is frozen.
+/// True for parameters of batch normalisation, which computes another function when it is frozen.
 bool is_of_normalization(const Parameter& parameter) {
   return parameter.role == Role::statistic || parameter.name.find("/norm/") != std::string::npos;
 }
@@ -87,7 +87,7 @@ TEST_P(FrozenNetwork, GradientsOfTheOthersAreTheSameBits) {
   }
 }
 
-/// Every operation of a step on a weight: L2, decay, clipping, momentum, an average.
+/// Uses every operation of a step on a weight: L2, decay, clipping, momentum, an average.
 TEST_P(FrozenNetwork, StaysAsItIsThroughEveryOptimiser) {
   for (const OptimizerKind kind :
        {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov, OptimizerKind::adam, OptimizerKind::adamw,
@@ -115,7 +115,7 @@ TEST_P(FrozenNetwork, StaysAsItIsThroughEveryOptimiser) {
         some = true;
         EXPECT_TRUE(std::ranges::equal(of(before), of(after))) << parameter.name;
         EXPECT_TRUE(std::ranges::equal(of(before), of(average))) << parameter.name;
-      } else if (!parameter.name.ends_with("/scale")) {  // scales of blocks that begin as the identity hardly move
+      } else if (!parameter.name.ends_with("/scale")) {  // scales of blocks that start as the identity barely change
         EXPECT_FALSE(std::ranges::equal(of(before), of(after))) << parameter.name;
       }
     }
@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
                    test::tokens(4, 7)}),
     [](const auto& network) { return network.param.label; });
 
-/// A slice with a rate scale moves as with another learning rate: the slices do not affect each other.
+/// A slice with a rate scale changes as with another learning rate; slices do not affect each other.
 TEST(RateScale, IsALearningRateOfItsOwn) {
   const auto backend = make_backend("cpu");
   const std::vector<float> x = test::samples<float>("x", kSamplesOfStep * 11);

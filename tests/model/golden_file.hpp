@@ -1,5 +1,5 @@
 /// \file
-/// The files in tests/golden and the numbers that both sides compute: see tests/golden/make_golden.py.
+/// Reads the files in tests/golden, and computes the same inputs as tests/golden/make_golden.py.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ using test::view;
 constexpr double kStep = 1e-5;
 constexpr double kTolerance = 2e-8;
 
-/// d f / d x[i] by central difference.
+/// Returns df / dx by central difference.
 double slope(double& x, const std::function<double()>& f) {
   const double before = x;
   x = before + kStep;
@@ -51,7 +51,7 @@ TEST(Gradient, LinearLayerWithEachActivation) {
     auto x = samples<double>("x", batch * in), w = samples<double>("w", in * out), bias = samples<double>("b", out);
     const auto weight = samples<double>("weight of the outputs", batch * out);
     std::vector<double> y(static_cast<std::size_t>(batch * out));
-    // The scalar: sum of weight * y, so that d_y is weight.
+    // The scalar is the sum of weight * y, so d_y is weight.
     const auto f = [&] {
       reference->linear_forward(view(x, batch, in), view(w, in, out), view(bias, 1, out), activation,
                                 view(y, batch, out));
@@ -153,7 +153,7 @@ TEST(Gradient, SoftDice) {
   auto logits = samples<double>("logits", rows * classes, 3);
   auto answer = labels(rows, classes);
   answer[2] = answer[7] = kNoClass;
-  std::fill(answer.begin() + 2 * positions, answer.end(), 1);  // a sample of one class
+  std::fill(answer.begin() + 2 * positions, answer.end(), 1);  // a sample with only one class
   LossOptions options{.scale = 0.2, .want_gradient = true};
   auto gradient = logits;
   test::soft_dice(*reference, view(gradient, rows, classes), view(answer, rows, 1), positions, options);
@@ -173,7 +173,7 @@ TEST(SoftDice, IsZeroWhereEveryPositionIsRightAndOneHalfOfWhatIsHalfRight) {
   std::vector<std::int32_t> answer{0, 0, 1, 1};
   const auto loss = [&] { return test::soft_dice(*reference, view(logits, 4, 2), view(answer, 4, 1), 4, {}).loss / 4; };
   EXPECT_NEAR(loss(), 0, 1e-12);
-  answer = {0, 1, 1, 0};  // one of two of each class is found: 1 - (2 + 1) / (4 + 1)
+  answer = {0, 1, 1, 0};  // half of each class is correct: 1 - (2 + 1) / (4 + 1)
   EXPECT_NEAR(loss(), 0.4, 1e-12);
   answer = {kNoClass, kNoClass, kNoClass, kNoClass};
   EXPECT_NEAR(loss(), 0, 1e-12) << "nothing to find, nothing said";
@@ -218,7 +218,7 @@ TEST(Gradient, BinaryCrossEntropy) {
   }
 }
 
-/// Errors on both sides of the change in Huber's loss, none closer than a step to a corner.
+/// Uses errors on both sides of the corner in Huber's loss, none within a step of it.
 TEST(Gradient, OtherErrors) {
   const auto reference = std::make_unique<ReferenceBackend>();
   const std::int64_t batch = 9, outputs = 3;
@@ -282,7 +282,7 @@ struct NetworkCase {
 
 class NetworkGradient : public ::testing::TestWithParam<NetworkCase> {};
 
-/// The whole network, through forward and backward of Network itself: moves parameters in the arena.
+/// Tests the whole network through Network::forward and backward, by changing parameters in the arena.
 TEST_P(NetworkGradient, MatchesFiniteDifferences) {
   const auto& [hidden, activation, loss] = GetParam();
   const std::int64_t batch = 6, features = 5, outputs = 3;

@@ -1,5 +1,4 @@
-// Descriptions that are no networks are refused with the name of the call, and graphs have the memory and the plan that
-// follow from them.
+// Invalid descriptions are refused with the name of the call. Graphs have the expected memory and plan.
 #include "model/graph/graph.hpp"
 
 #include <algorithm>
@@ -73,7 +72,7 @@ TEST(Shape, RefusesNonsense) {
 }
 
 TEST(Graph, GradientsOfFrozenBranchesAreLeftOut) {
-  // Two branches from the input, added up: freezing one leaves its nodes out of the backward pass.
+  // Two branches from the input are added. Freezing one removes its nodes from backward.
   Description description{.input_shape = {4},
                           .calls = {dense("left", 3, {"input"}),
                                     dense("right", 3, {"input"}),
@@ -174,7 +173,8 @@ TEST(Rewrites, MakeStacksOfRecurrentLayersInTimeMajorOrder) {
   EXPECT_EQ(made.recurrent_state().all().size(), 8u);
 }
 
-// A value is an image where all that make and read it take images, and the values of a norm or a sum all are or none.
+// A value is narrow if all operations that write and read it allow that. The values of a norm or a sum are all narrow
+// or none.
 TEST(Graph, HoldsNarrowValuesBetweenOperationsThatTakeThem) {
   const auto conv = [](std::string name, const char* activation = "relu") {
     return Call{.kind = "conv",

@@ -1,5 +1,5 @@
 /// \file
-/// Operations that compute nothing, for tests of the checked fronts. Compute and master type differ, as on a GPU.
+/// Operations that compute nothing, to test the checks of operands. Compute and master type differ, as on a GPU.
 #pragma once
 
 #include "model/image_operations.hpp"
@@ -12,7 +12,7 @@ inline constexpr OperationTypes kIdleTypes{.compute = ElementType::float32, .mas
 class IdleImages final : public ImageOperations {
  public:
   IdleImages() : ImageOperations(kIdleTypes) {}
-  /// True for some shapes: all but products.
+  /// True for some shapes: all except products.
   bool adds_image_gradient(const Convolution& shape) const noexcept override { return shape.window.height.size > 1; }
 
  private:

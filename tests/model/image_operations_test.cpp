@@ -1,4 +1,4 @@
-// The checked fronts of the operations on images.
+// Tests the checks of operands of ImageOperations.
 #include <array>
 #include <cmath>
 #include <stdexcept>

@@ -54,7 +54,7 @@ TEST(Initialize, Constants) {
   EXPECT_EQ(drawn({Scheme::constant, 0.1}, 5), std::vector<float>(5, 0.1f));
 }
 
-/// Standard errors: deviation / sqrt(n) = 0.4 % of the deviation for the mean, less for the deviation itself.
+/// The standard error of the mean is deviation / sqrt(n), 0.4 % of the deviation; that of the deviation is less.
 TEST(Initialize, UniformsHaveTheirWidth) {
   const std::vector<std::pair<Initializer, double>> cases{{{Scheme::uniform, 0.3}, 0.3},
                                                           {{Scheme::xavier_uniform, 0}, std::sqrt(6.0 / 500)},
@@ -89,7 +89,7 @@ TEST(Initialize, TruncatedNormalStaysWithinTwoDeviations) {
   const auto values = drawn({Scheme::truncated_normal, 0.1});
   EXPECT_LE(greatest(values), 0.2000001);
   EXPECT_GE(greatest(values), 0.199);
-  // The deviation of a normal cut at two deviations is 0.8796 of it.
+  // A normal distribution that is truncated at two deviations has 0.8796 of the deviation.
   EXPECT_NEAR(deviation(values), 0.08796, 0.0015);
   EXPECT_NEAR(mean(values), 0, 0.002);
 }

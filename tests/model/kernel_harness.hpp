@@ -1,5 +1,5 @@
 /// \file
-/// The common base of tests of CUDA kernels on the host: tensors between guards, calls under several orders of threads,
+/// Common parts of tests of CUDA kernels on the host: tensors between guards, calls with several orders of threads,
 /// comparison with float64.
 #pragma once
 
@@ -29,7 +29,7 @@ using model::test::sample;
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// The dropout key of a sample.
+/// Returns the dropout key of a sample.
 inline std::uint64_t key_of(std::int64_t sample) {
   return 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(sample + 1);
 }
@@ -38,7 +38,7 @@ inline constexpr std::array kTypes{ElementType::float32, ElementType::bfloat16};
 
 inline double tolerance(ElementType type) { return type == ElementType::bfloat16 ? 1e-2 : 1e-5; }
 
-/// Rows and columns on both sides of the kernels' thresholds: packs, warps, tiles, parts, blocks that share.
+/// Returns rows and columns on both sides of the kernels' thresholds: packs, warps, tiles, parts, several blocks.
 inline std::vector<std::pair<std::int64_t, std::int64_t>> shapes() {
   std::vector<std::pair<std::int64_t, std::int64_t>> all;
   for (const std::int64_t rows : {0, 1, 3, 33, 257}) {
@@ -104,9 +104,9 @@ class Tensors {
   std::map<std::string, std::unique_ptr<GuardedTensor>> tensors_;
 };
 
-/// Calls `run` on fresh tensors under several orders of threads: guards intact, the same bits from each. `check` sees
-/// the tensors of one of them. `aligned_bits`: also the same for tensors that are shifted, because all sums keep their
-/// order.
+/// Calls `run` on fresh tensors with several orders of threads. Requires intact guards, and the same bits from each
+/// order. `check` gets the tensors of one order. `aligned_bits`: shifted tensors must also give these bits, because all
+/// sums keep their order.
 inline void in_every_order(std::size_t shift, const std::function<void(Tensors&)>& run,
                            const std::function<void(Tensors&)>& check, std::size_t orders = 3) {
   std::string first;
@@ -126,7 +126,7 @@ inline void in_every_order(std::size_t shift, const std::function<void(Tensors&)
   }
 }
 
-/// |got - expected| <= tolerance * |expected| + floor, in the Euclidean norm.
+/// Requires |got - expected| <= tolerance * |expected| + floor, in the Euclidean norm.
 inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double tolerance,
                          const std::string& what, double floor = 1e-30) {
   ASSERT_EQ(got.size(), expected.size());

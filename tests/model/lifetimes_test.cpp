@@ -1,6 +1,6 @@
-// Memory by lifetimes: no tensor of a network's program may lose its memory while it is needed. A checker runs programs
-// and fills memory with NaNs as soon as its lifetime ends; a random graph or a network whose lifetimes are too short
-// then gives other gradients.
+// Memory by lifetimes: no tensor of a program may lose its memory while it is needed. A checker runs programs and fills
+// memory with NaNs as soon as its lifetime ends. A random graph or a network with a lifetime that is too short then
+// gives other gradients.
 #include "model/graph/lifetimes.hpp"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ TEST(PlaceByLifetimes, BlocksThatMeetNeverOverlap) {
 
 // ---- the checker ----
 
-/// Blocks of a table as ActivationLayout places them in float64, for `batch` samples.
+/// Returns the blocks of a table, as ActivationLayout places them in float64 for `batch` samples.
 std::vector<MemoryBlock> blocks_of(const ActivationTable& table, std::int64_t batch) {
   std::vector<MemoryBlock> blocks(table.all().size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -82,12 +82,12 @@ std::vector<MemoryBlock> blocks_of(const ActivationTable& table, std::int64_t ba
 }
 
 enum class Memory {
-  apart,    ///< every tensor has its own for ever
+  apart,    ///< each tensor has its own memory
   shared,   ///< by lifetimes
-  poisoned  ///< by lifetimes, and filled with NaNs before and behind them
+  poisoned  ///< by lifetimes; filled with NaNs before and after them
 };
 
-/// The table with one entry's lifetime, or that of its whole memory, changed.
+/// Returns the table with other lifetimes of entries.
 ActivationTable with_lifetimes(const ActivationTable& table, const std::function<Lifetime(std::size_t)>& lifetime) {
   ActivationTable changed;
   for (std::size_t i = 0; i < table.all().size(); ++i) {
@@ -102,7 +102,7 @@ ActivationTable with_lifetimes(const ActivationTable& table, const std::function
   return changed;
 }
 
-/// A network in float64 with the memory of a table of its own.
+/// A network in float64 with memory by its own table.
 class Checked {
  public:
   Checked(const Network& network, Memory memory, const ActivationTable* table = nullptr)
@@ -116,7 +116,7 @@ class Checked {
         state_layout_(network.recurrent_state(), kBatch, kDoubles),
         arena_(layout_.bytes() / sizeof(double) + 1) {}
 
-  /// The gradients of two micro-batches, of which the second one is smaller.
+  /// Returns the gradients of two micro-batches; the second is smaller.
   std::vector<double> gradients(Backend& backend) {
     const ParameterTable& parameters = network_.parameters();
     const SampleShape& shape = network_.sample_shape();
@@ -168,7 +168,7 @@ class Checked {
     last_tick_ = -1;
   }
   /// Fills the memory of blocks whose lifetime ends with this call, or with ticks without a call before it, unless the
-  /// call has begun another block there.
+  /// call has started another block at the same address.
   void poison_dead(std::int32_t tick) {
     const std::vector<MemoryBlock> blocks = blocks_of(table_, kBatch);
     const auto begin = [&](std::size_t i) {
@@ -199,7 +199,7 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
-/// Requires the same gradients, whatever becomes of memory that is not needed.
+/// Requires gradients that do not depend on memory outside lifetimes.
 void expect_lifetimes(const Network& network, const std::string& what) {
   const auto backend = std::make_unique<ReferenceBackend>();
   const std::vector<double> expected = Checked(network, Memory::apart).gradients(*backend);
@@ -250,7 +250,7 @@ std::unique_ptr<Network> small_residual_network() {
   return std::make_unique<Network>(network, test::images(4, 5, 2, 3), "small residual network");
 }
 
-/// One of each operation on windows and channels.
+/// A network with each operation on windows and channels.
 std::unique_ptr<Network> network_of_windows() {
   Description network{.input_shape = {4, 6, 4}, .calls = {}};
   const auto add = [&](std::string kind, decltype(Call::arguments) arguments, std::vector<std::string> from = {}) {
@@ -275,7 +275,7 @@ std::unique_ptr<Network> network_of_windows() {
   return std::make_unique<Network>(network, test::images(4, 6, 4, 3), "windows and channels");
 }
 
-/// Recurrence in all directions, attention to both sides, positions.
+/// A network with recurrence in all directions, attention that is not causal, and positions.
 std::unique_ptr<Network> network_of_series() {
   Description network{.input_shape = {5, 4}, .calls = {}};
   const auto add = [&](std::string kind, std::string name, decltype(Call::arguments) arguments,
@@ -354,7 +354,7 @@ TEST(Lifetimes, OfFrozenNetworksAreLongEnough) {
 
 // ---- random graphs ----
 
-/// Reads two inputs in backward, and makes both gradients from the output's: y = a * b.
+/// y = a * b. Backward reads both inputs, and computes both gradients from the output's gradient.
 class Product final : public Operation {
  public:
   ValueType declare(Declarations&, std::span<const ValueType> inputs) override { return inputs[0]; }
@@ -379,7 +379,7 @@ const OperationKind kProduct{
     .most_inputs = 2,
     .make = [](const Call&) -> std::unique_ptr<Operation> { return std::make_unique<Product>(); }};
 
-/// In place in both directions, and it uses up the output's gradient: y = x / 2.
+/// y = x / 2, in place in forward and backward; backward overwrites the output's gradient.
 class Half final : public Operation {
  public:
   ValueType declare(Declarations&, std::span<const ValueType> inputs) override { return inputs[0]; }
@@ -410,7 +410,7 @@ OperationKinds kinds_with_test_kinds() {
   return kinds;
 }
 
-/// A graph whose operations read any of the values before them; those that none reads are added up at the end.
+/// Returns a random graph. Operations read any earlier values; values without readers are added at the end.
 Description random_graph(std::size_t seed, std::size_t size) {
   constexpr std::int64_t kWidth = 4;
   std::size_t draws = 0;
@@ -428,7 +428,7 @@ Description random_graph(std::size_t seed, std::size_t size) {
     names.push_back(call.name);
     graph.calls.push_back(std::move(call));
   };
-  // Recent values more often, so that some live long and most do not.
+  // Chooses recent values more often, so that a few lifetimes are long and most are short.
   const auto any = [&] { return names[names.size() - 1 - std::min(draw(names.size()), draw(names.size()))]; };
   while (graph.calls.size() < size) {
     switch (draw(10)) {
@@ -500,7 +500,7 @@ TEST(Lifetimes, OfRandomGraphsAreLongEnough) {
   EXPECT_GT(shared, 200u);
 }
 
-/// The gradient is the slope, whatever the graph: against finite differences.
+/// Gradients of random graphs match finite differences.
 TEST(GraphGradients, OfRandomGraphsMatchFiniteDifferences) {
   std::size_t checked = 0;
   for (std::size_t seed = 0; seed < 300; ++seed) {
@@ -534,7 +534,7 @@ TEST(GraphGradients, OfRandomGraphsMatchFiniteDifferences) {
   EXPECT_GT(checked, 200u);
 }
 
-/// The checker finds each lifetime that is too short by one call, wherever it is planted.
+/// The checker finds each lifetime that is shortened by one call.
 TEST(LifetimesFire, OnALifetimeThatIsTooShort) {
   const auto backend = std::make_unique<ReferenceBackend>();
   for (const auto& made : networks()) {
@@ -547,10 +547,10 @@ TEST(LifetimesFire, OnALifetimeThatIsTooShort) {
       const Holds holds = table.all()[planted].holds;
       if (table.all()[planted].memory_of != planted ||
           blocks[planted].lifetime.last == blocks[planted].lifetime.first || holds == Holds::choices ||
-          holds == Holds::tokens) {  // poisoned indices lead outside of all memory
+          holds == Holds::tokens) {  // poisoned indices would access memory out of bounds
         continue;
       }
-      // All that shares the memory ends a tick early.
+      // The lifetimes of all entries in the memory end a tick early.
       const ActivationTable shortened = with_lifetimes(table, [&](std::size_t i) {
         Lifetime lifetime = table.all()[i].lifetime;
         if (table.all()[i].memory_of == planted)
@@ -567,7 +567,7 @@ TEST(LifetimesFire, OnALifetimeThatIsTooShort) {
       }();
       missed += is_found ? 0 : 1;
     }
-    // A batch norm with a relu says that it reads its output, which some devices then compute again.
+    // A batch norm with a relu declares that it reads its output, but some devices recompute the output instead.
     EXPECT_EQ(missed, made->signature() == "small residual network" ? 4u : 0u) << made->signature();
   }
 }

@@ -1,5 +1,6 @@
 /// \file
-/// An LSTM's backward pass in several calls, as in a wavefront: each of the same number of steps, the last ones first.
+/// The backward pass of an LSTM in several calls, as in a wavefront: each with the same number of steps, the last steps
+/// first.
 #pragma once
 
 #include <algorithm>

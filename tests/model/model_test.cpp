@@ -29,7 +29,7 @@ using ::testing::ElementsAre;
 
 constexpr std::int64_t kFeatures = 20, kClasses = 5, kSamples = 64;
 
-/// Counts what is allocated from it.
+/// Counts allocations.
 class CountingMemory final : public std::pmr::memory_resource {
  public:
   std::size_t allocations = 0, bytes = 0;
@@ -151,7 +151,7 @@ TEST_F(ModelTest, WeightsCountSamplesSoOften) {
   EXPECT_THROW(repeated.model.stage(of_weights), std::invalid_argument) << "a model that was not told of weights";
 }
 
-/// A network of convolutions over single pixels is one of rows for each position of a mask.
+/// A network of convolutions with single-pixel windows treats each position of a mask like a row.
 TEST_F(ModelTest, MasksAreRowsOfTheirPositions) {
   const auto network_of = [](const char* text, const SampleShape& shape) {
     const auto kind = std::make_shared<NetworkKind>(read_network(text, "masks.yaml"));
@@ -241,7 +241,7 @@ TEST_F(ModelTest, ReadyIsCalledInAscendingOrderUpToTheEnd) {
   }
 }
 
-/// The arena still holds at the end the gradients that `ready` announced: a reducer may send them at once.
+/// Gradients do not change after `ready`: a reducer may send them at once.
 TEST_F(ModelTest, WhatIsReadyIsFinal) {
   auto training = make();
   std::vector<float> announced;
@@ -394,8 +394,8 @@ TEST_F(ModelTest, ALossThatIsNotFiniteIsCounted) {
   EXPECT_EQ(download(training), before);
 }
 
-/// Two losses on the same columns and one on others: the gradients are the sum of those of each alone, by its weight,
-/// in one pass and over micro-steps; each loss is told without its weight.
+/// Two losses on the same columns and one on others. The gradients are the weighted sum of those of each loss alone, in
+/// one pass and over micro-steps. Each loss is reported without its weight.
 TEST(SeveralLosses, AddUpWithTheirWeights) {
   const std::int64_t samples_here = 7, features = 5, outputs = 5;
   const auto x = test::samples<float>("x", samples_here * features);
@@ -435,7 +435,7 @@ TEST(SeveralLosses, AddUpWithTheirWeights) {
   for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(parts[i], sums[i], 1e-5);
   std::vector<double> expected(together.size(), 0.0);
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    // One loss alone: the others have no weight.
+    // One loss alone: the weights of the others are 0.
     std::vector<LossTerm> alone = terms;
     for (std::size_t other = 0; other < alone.size(); ++other) {
       if (other != i) alone[other].share.loss = 0;
@@ -498,9 +498,9 @@ TEST(PredictionOfTokens, WhatFollowsKnownPositionsIsWhatTheWholeWindowSays) {
       }
     };
     for (std::int64_t i = 0; i < kContext; ++i) tokens[i] = static_cast<std::int32_t>(7 * i % kVocabulary);
-    positions(0, 4);  // a prompt, then token after token
+    positions(0, 4);  // a prompt, then one token at a time
     for (std::int64_t end = 5; end <= kContext; ++end) positions(end - 1, end);
-    tokens[3] = 9;  // another text with the same first three
+    tokens[3] = 9;  // another text with the same first three tokens
     positions(3, 5);
     positions(5, 6);
     for (std::int32_t& token : tokens) token = (token + 1) % kVocabulary;
@@ -558,8 +558,8 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
             "gradient of dense_1/bias");
 }
 
-/// Finite weights that overflow, in a network of each kind: memory that its operations use one after another does not
-/// hide the first. An lstm's own results stay finite, whatever its gates are.
+/// Finite weights that overflow, in each kind of network. Reused memory does not hide the first non-finite result. The
+/// results of an lstm are always finite, so it is not named.
 TEST(LocateNotFinite, NamesTheFirstOperationOfEveryNetwork) {
   struct Overflow {
     NetworkOptions options;

@@ -1,5 +1,5 @@
-// Bits of the networks: 20 steps of each on the reference backend, in float64, and a hash of the parameters. A
-// change of the networks' code that computes the same must leave the hashes as they are.
+// Bits of the networks: a hash of the parameters after 20 steps of each network on the reference backend, in float64. A
+// change of the code that does not change the computation must not change the hashes.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -30,7 +30,8 @@ class Hash {
   std::uint64_t value_ = 0xCBF29CE484222325;
 };
 
-/// Identifies the mathematical functions of the C library, whose last bits differ between libraries and processors.
+/// Returns a hash of results of the C library's mathematical functions, whose last bits differ between libraries and
+/// processors.
 std::uint64_t functions_of_this_machine() {
   Hash hash;
   for (int i = 1; i < 2000; ++i) {
@@ -55,13 +56,13 @@ void PrintTo(const BitsCase& network, std::ostream* out) { *out << network.label
 
 class NetworkBits : public ::testing::TestWithParam<BitsCase> {
  protected:
-  /// The hash after steps of two micro-batches each, with dropout.
+  /// Returns the hash after steps with two micro-batches each, with dropout.
   static std::uint64_t trained(bool freezes) {
     const BitsCase& network_case = GetParam();
     const SampleShape& shape = network_case.shape;
     const auto network = make_network(network_case.options, shape);
     if (freezes) {
-      // The lower half but one layer, and the parameter at the top.
+      // Freezes the lower half except one layer, and the last parameter.
       std::vector<std::size_t> indices;
       const auto& all = network->parameters().all();
       for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,6 +1,6 @@
 // Repeats 50 steps of PyTorch (tests/golden/make_network_golden.py) with each kind of network, from the same weights on
-// the same batches. Compares each loss, and that of an evaluation afterwards, which shows the running statistics of
-// batch norm and that evaluations begin their sequences anew.
+// the same batches. Compares each loss, and the loss of an evaluation afterwards, which depends on the running
+// statistics of batch norm and on sequences that start with zero state.
 #include <cmath>
 #include <optional>
 

@@ -1,5 +1,5 @@
-// Checks whole networks by finite differences in float64 through the reference backend: for each parameter, the slope
-// of the loss along a direction that involves all its elements.
+// Checks whole networks by finite differences in float64 on the reference backend: for each parameter, the slope of the
+// loss along a direction that changes all its elements.
 #include <array>
 #include <cmath>
 #include <functional>
@@ -20,7 +20,7 @@ using test::SampleBatch;
 using test::tokens;
 
 constexpr double kNetworkStep = 1e-5;
-/// For networks with many units, some of which a longer step would move across a kink: rounding is 1e-16 / 1e-7 then.
+/// For networks with many units, since a longer step would move some across a kink. Rounding is then 1e-16 / 1e-7.
 constexpr double kShortStep = 1e-7;
 
 struct GradientCase {
@@ -45,7 +45,7 @@ double step(NetworkInDoubles& net, const GradientCase& with, const SampleBatch& 
   return loss;
 }
 
-/// Moves the elements [offset, offset + count) by +-1 times a step, whose length is that of one element.
+/// Moves elements [offset, offset + count) by +-step and compares the slope of the loss with the gradient.
 void expect_slope(NetworkInDoubles& net, const GradientCase& with, const SampleBatch& batch,
                   const std::vector<double>& gradients, std::size_t offset, std::size_t count,
                   const std::string& what) {
@@ -77,7 +77,7 @@ NetworkOptions in_file(const std::string& network) {
           .source = std::make_shared<const NetworkKind>(read_network("name: n\nnetwork:\n" + network, "net.yaml"))};
 }
 
-/// A language model of gated recurrent units; document token 3 if it is asked for.
+/// A language model of gated recurrent units, with document token 3 if `separates`.
 NetworkOptions gru_of_documents(bool separates = true) {
   NetworkOptions options{
       .name = "net.yaml",
@@ -136,7 +136,7 @@ TEST_P(WholeNetwork, TellsWhichGradientsAreFinal) {
   EXPECT_EQ(told, net.gradients) << "what was told must not change afterwards, and all must have been told";
 }
 
-/// Freezes the lower or the upper part, or each third weight, together with its frozen_with.
+/// Freezes the lower or the upper part, or each third weight, together with its frozen_with partner.
 TEST_P(WholeNetwork, GradientsOfTrainedOnesMatchFiniteDifferences) {
   const std::size_t all = make(1).table().all().size();
   const std::vector<std::pair<std::string, std::function<bool(std::size_t)>>> ways{
@@ -202,7 +202,7 @@ TEST(Program, LeavesBothSumsOfABlockToProducts) {
   EXPECT_EQ(sums_of(0.5), 0) << "what is dropped is not the product";
 }
 
-/// Excludes batch norm, which mixes samples.
+/// Not for batch norm, which mixes samples.
 TEST_P(WholeNetwork, TwoHalvesAreOneBatch) {
   NetworkInDoubles net = make(GetParam().batch);
   if (net.table().arena_elements() > net.table().trained_elements()) return;
@@ -309,7 +309,7 @@ TEST(Documents, AreSeenApartByAllThatMixesPositions) {
     return options;
   };
   const std::vector<std::int32_t> rest{0, 2, 1}, first{3, 1, 1, 2},
-      second{3, 0};  // a document's end, and two whole ones
+      second{3, 0};  // the end of a document, and two whole documents
   for (const auto& options : std::vector<std::function<NetworkOptions(bool)>>{gpt, lstm, gru_of_documents}) {
     for (const bool separates : {true, false}) {
       NetworkInDoubles net(make_network(options(separates), tokens(9, 4)), 1);
@@ -336,7 +336,7 @@ TEST(Documents, AreSeenApartByAllThatMixesPositions) {
   }
 }
 
-/// Series of up to 5 steps of 3 numbers, with lengths, through all that leaves padding out.
+/// Series of up to 5 steps of 3 numbers, with lengths, through all operations that ignore padding.
 TEST(Lengths, LeavePaddingOut) {
   const NetworkOptions options{
       .name = "net.yaml",
@@ -398,7 +398,7 @@ TEST(WholeNetworkCheck, Fires) {
   EXPECT_EQ(results.size(), 1);
 }
 
-/// The stem, the pool, and blocks with projections: a direction through all parameters at once.
+/// Stem, pool, and blocks with projections. Moves all parameters in one direction.
 TEST(DeepResNet, GradientMatchesFiniteDifferences) {
   for (const std::int64_t depth : {18, 50}) {
     SCOPED_TRACE(depth);

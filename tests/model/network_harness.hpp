@@ -1,5 +1,5 @@
 /// \file
-/// A network with all the memory that its passes need, in float64 on the reference backend.
+/// A network with the memory of its passes, in float64 on the reference backend.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ inline SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
   return {.features = context, .outputs = vocabulary, .tokens = true};
 }
 
-/// Dense layers of the widths in `hidden`, each with the activation, and the output layer: also with activations that
-/// "mlp" does not offer.
+/// Dense layers of the widths in `hidden`, each with the activation, and an output layer. Also allows activations that
+/// "mlp" does not have.
 inline std::unique_ptr<Network> dense_layers(const Numbers& hidden, std::string_view activation,
                                              const SampleShape& shape) {
   Description description{.input_shape = {shape.features}, .calls = {}};
@@ -46,8 +46,8 @@ inline std::unique_ptr<Network> dense_layers(const Numbers& hidden, std::string_
 
 class NetworkInDoubles {
  public:
-  /// Weights are sample data, scaled so that numbers neither vanish nor explode: scales around 1, the rest smaller with
-  /// more inputs.
+  /// Initial weights are sample data, scaled so that values neither vanish nor explode: scales around 1, others smaller
+  /// with more inputs.
   NetworkInDoubles(std::unique_ptr<Network> made, std::int64_t max_batch)
       : backend(std::make_unique<ReferenceBackend>()),
         network(std::move(made)),
@@ -88,10 +88,10 @@ class NetworkInDoubles {
             .keys = keys,
             .training = purpose == Purpose::training};
   }
-  /// Makes the sequences begin anew.
+  /// Restarts the sequences with zero state.
   void forget() { std::ranges::fill(state_, 0.0); }
 
-  /// scale * the sum of the loss over all rows; with want_gradient the output becomes its gradient.
+  /// Returns the sum of the loss over all rows. With want_gradient the output becomes its gradient, times `scale`.
   double loss(const Pass& pass, const Tensor& output, const Tensor& y, double scale, bool want_gradient) {
     return scale * softmax_cross_entropy(*backend, output, network->targets(pass, y), scale, want_gradient).loss;
   }
@@ -105,7 +105,7 @@ class NetworkInDoubles {
   std::vector<double> activations_, state_;
 };
 
-/// A batch for networks of either kind: [first, first + count) of one stream of samples.
+/// Samples [first, first + count) of one stream, for networks of tokens and of numbers.
 class SampleBatch {
  public:
   SampleBatch(const SampleShape& shape, std::int64_t count, std::int64_t first = 0) {
@@ -118,7 +118,7 @@ class SampleBatch {
     answers_ = tail(labels(end * positions, shape.outputs), positions);
     y = view(answers_, count, positions);
     if (shape.tokens) {
-      // Labels in another order than the tokens.
+      // Labels in a different order than the tokens.
       tokens_ = labels(end * positions + 1, shape.outputs);
       tokens_.erase(tokens_.begin());
       tokens_ = tail(tokens_, positions);

@@ -1,5 +1,5 @@
-// State of networks beside weights: the state that an LSTM carries from window to window, the running statistics of
-// batch norm, statistics over several ranks; and dropout, which must not depend on a sample's position in the batch.
+// State of networks besides weights: the state that an LSTM carries from window to window, running statistics of batch
+// norm, and statistics over several ranks. Also dropout, which must not depend on a sample's position in the batch.
 #include <barrier>
 #include <cmath>
 #include <thread>
@@ -32,7 +32,7 @@ NetworkInDoubles lstm(std::int64_t context, std::int64_t sequences, double dropo
           sequences};
 }
 
-/// Logits of successive windows of the sequences: [sequence][position][token].
+/// Returns the logits of consecutive windows of the sequences: [sequence][position][token].
 std::vector<std::vector<double>> logits(NetworkInDoubles& net, std::vector<std::vector<std::int32_t>> sequences,
                                         bool training) {
   const std::int64_t context = net.network->positions(), count = static_cast<std::int64_t>(sequences.size());
@@ -93,7 +93,7 @@ TEST(LstmState, EachMicroBatchHasItsOwnLanes) {
   }
 }
 
-/// Rows are time-major inside; the targets must match.
+/// Rows are time-major inside the network, and the targets must match.
 TEST(LstmState, LossOfABatchIsThatOfItsSamples) {
   NetworkInDoubles net = lstm(4, 3);
   const SampleShape& shape = net.network->sample_shape();
@@ -128,8 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Networks, DropoutPlaces, ::testing::Values("lstm", "gpt
 
 constexpr ImageShape kImage{2, 3, 2};
 
-/// One batch norm with a relu; below: a convolution below it, whose gradient comes through the norm. The features are
-/// the outputs.
+/// One batch norm with a relu. below: with a convolution before it, whose gradient goes through the norm. The network's
+/// outputs are the features.
 NetworkInDoubles norm(bool synchronize, bool below = false) {
   Description description{.input_shape = Shape(kImage), .calls = {}};
   if (below) {
@@ -146,7 +146,7 @@ struct NormResult {
   std::vector<double> y, gradients;
 };
 
-/// Forward, and backward with a gradient that is a formula of the sample.
+/// Runs forward, and backward with a gradient that depends on the sample by a formula.
 NormResult pass_through_norm(NetworkInDoubles& net, const std::vector<double>& x, std::int64_t first, double share,
                              const SumOverRanks* sum_over_ranks, Accumulate accumulate = Accumulate::no) {
   const std::int64_t features = kImage.elements(), count = static_cast<std::int64_t>(x.size()) / features;
@@ -211,7 +211,7 @@ TEST(RunningStatistics, AreWhatEvaluationNormalisesWith) {
   EXPECT_NE(y, pass_through_norm(net, x, 0, 1, nullptr).y);
 }
 
-/// Ranks are threads with a network each; one of them has no samples.
+/// Ranks are threads, each with a network. One rank has no samples.
 TEST(SynchronizedBatchNorm, ManyRanksAreOneBatch) {
   const std::vector<std::int64_t> counts{2, 0, 3};
   const std::int64_t features = kImage.elements();

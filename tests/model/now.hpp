@@ -1,5 +1,5 @@
 /// \file
-/// Operations whose results stay in the backend's memory, for tests on the host that need them as numbers at once.
+/// Operations that return their sums on the host at once, for tests.
 #pragma once
 
 #include <array>
@@ -53,7 +53,7 @@ inline LossSums soft_cross_entropy(Backend& backend, const Tensor& logits, const
   return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 
-/// positions: of a sample.
+/// positions: number per sample.
 inline LossSums soft_dice(Backend& backend, const Tensor& logits, const Tensor& labels, std::int64_t positions,
                           const LossOptions& options) {
   std::array<double, 3> sums{};
@@ -63,7 +63,7 @@ inline LossSums soft_dice(Backend& backend, const Tensor& logits, const Tensor& 
   return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 
-/// Makes an update with an open gate, unless `non_finite` closes it.
+/// Makes an update, unless `non_finite` forbids it.
 inline void update(Backend& backend, const UpdateArenas& arenas, OptimizerKind kind, UpdateRule rule,
                    std::span<const UpdateSlice> slices, double gradient_squares = 1, double non_finite = 0) {
   const Tensor numbers{&rule, ElementType::uint8, 1, sizeof rule};
@@ -71,7 +71,7 @@ inline void update(Backend& backend, const UpdateArenas& arenas, OptimizerKind k
                  {scalars({&non_finite, 1}), scalars({&gradient_squares, 1})});
 }
 
-/// A training with initial parameters.
+/// Training objects with initialised parameters.
 struct SeededTraining : Training {
   SeededTraining(Backend& backend, const Network& network, const ModelOptions& options,
                  const ParameterStateOptions& state_options = {}, std::uint64_t seed = 7)
@@ -80,7 +80,7 @@ struct SeededTraining : Training {
   }
 };
 
-/// Sums of one batch alone; the gradients are in the training.
+/// Runs forward and backward of one batch and returns its sums. The gradients are in the training.
 inline LossSums forward_backward(Training& training, const Batch& batch, double scale,
                                  Accumulate accumulate = Accumulate::no, const GradientReady& ready = {}) {
   Model& model = training.model;
@@ -96,7 +96,7 @@ inline LossSums forward_backward(Training& training, const Batch& batch, double 
   return {.loss = after.loss - before.loss, .metric = after.metric - before.metric};
 }
 
-/// The norm of the status' gradients.
+/// Returns the norm of the gradients, from the status.
 inline double gradient_norm(const Training& training) { return std::sqrt(training.status.posted().gradient_squares); }
 
 /// Adds L2 to the gradients of forward_backward, and returns their norm.

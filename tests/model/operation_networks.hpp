@@ -1,6 +1,6 @@
 /// \file
 /// A small network for each kind of operation, for tests that compare gradients: a dense layer, the operation, and a
-/// dense layer of two outputs, so that what is trained lies on both sides of it.
+/// dense layer with two outputs, so that there are trained parameters on both sides.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ inline Description network_with(const Shape& in, std::vector<Call> calls) {
   return description;
 }
 
-/// Operations with windows, in the directions of `in`, whose channels are a multiple of 4.
+/// Networks with operations on windows, in the directions of `in`. The channels must be a multiple of 4.
 inline std::vector<Description> networks_of_windows(const Shape& in) {
   const auto call = [](std::string kind, decltype(Call::arguments) arguments = {}) {
     return operation_call(std::move(kind), std::move(arguments));
@@ -59,7 +59,7 @@ inline std::vector<Description> networks_of_windows(const Shape& in) {
   };
 }
 
-/// Operations on the channels and on the extents of `image`, height x width x channels.
+/// Networks with operations on the channels and on the extents of `image`, height x width x channels.
 inline std::vector<Description> networks_of_channels(const Shape& image) {
   const auto call = [](std::string kind, decltype(Call::arguments) arguments = {}) {
     return operation_call(std::move(kind), std::move(arguments));
@@ -111,7 +111,7 @@ inline std::vector<Description> networks_of_channels(const Shape& image) {
   return networks;
 }
 
-/// Operations on series, steps x numbers; the numbers are a multiple of 6.
+/// Networks with operations on series, steps x numbers. The numbers must be a multiple of 6.
 inline std::vector<Description> networks_of_series(const Shape& series) {
   const auto call = [](std::string kind, decltype(Call::arguments) arguments = {}) {
     return operation_call(std::move(kind), std::move(arguments));

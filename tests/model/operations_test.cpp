@@ -1,5 +1,5 @@
-// Each kind of operation in a small network: slopes of the loss by finite differences in float64, and refusals of
-// arguments and values that do not fit.
+// Each kind of operation in a small network: compares gradients with finite differences in float64, and tests that
+// invalid arguments and inputs are refused.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -79,7 +79,7 @@ TEST(Operations, OfSeriesHaveTheGradientsOfFiniteDifferences) {
   for (const Description& network : test::networks_of_series({5, 6})) expect_slopes(network);
 }
 
-/// The network's output for one sample of `in`.
+/// Returns the network's output for one sample.
 std::vector<double> output_of(const Description& description, std::vector<double> in, std::int64_t outputs) {
   const SampleShape shape{.features = description.input_shape.elements(), .outputs = outputs};
   NetworkInDoubles net(std::make_unique<Network>(description, shape, "test"), 4);

@@ -1,4 +1,4 @@
-// Compares every rule with the formulas of update_rule.hpp, written out here in float64 over several steps.
+// Compares every rule over several steps with the formulas of update_rule.hpp, written here in float64.
 #include <cmath>
 #include <tuple>
 
@@ -16,7 +16,7 @@ namespace {
 using test::samples;
 using test::view;
 
-/// One parameter, one formula; clipping by norm is given as a factor.
+/// State and formulas of one parameter. Clipping by norm is a given factor.
 struct Scalar {
   double w = 0, v = 0, m = 0, s = 0, average = 0;
 
@@ -66,7 +66,7 @@ TEST_P(OptimizerFormula, MatchesFloat64OverSeveralSteps) {
   }
   if (variant == 3) options.average_decay = 0.95;
 
-  // Two slices with padding between them; the large one exceeds the size above which threads share it.
+  // Two slices with padding between them. The large one is split among threads.
   const std::vector<UpdateSlice> slices{{0, 100, false}, {128, 70000, true}};
   const std::int64_t count = 70144;
   std::vector<float> start = samples<float>("w", count);

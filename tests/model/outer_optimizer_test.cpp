@@ -52,7 +52,7 @@ TEST(OuterOptimizer, DescendsTowardsTheIslands) {
                                         OuterOptimizerKind::slowmo, OuterOptimizerKind::nesterov}) {
     std::vector<float> anchor{10}, velocity(kind == OuterOptimizerKind::average ? 0 : 1);
     for (int round = 0; round < 200; ++round) {
-      const float difference = 0.3f * (anchor[0] - 2);  // every island moves partway to 2
+      const float difference = 0.3f * (anchor[0] - 2);  // every island moves part of the way to 2
       outer_update({.kind = kind}, anchor, velocity, std::vector<float>{difference});
     }
     EXPECT_NEAR(anchor[0], 2, 1e-3) << name_of(kind);

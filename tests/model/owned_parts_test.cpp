@@ -95,7 +95,7 @@ class SharedUpdateTest : public ::testing::Test {
     return owners.emplace_back(*backend_, *network_, ModelOptions{.max_batch = kSamples},
                                ParameterStateOptions{.optimizer = optimizer, .owned = owned_by(owners.size())});
   }
-  /// Two buckets: each owner has a piece, but the third has nothing of the first bucket.
+  /// Two buckets. Each owner has a part of each, except that the third has no part of the first bucket.
   std::vector<Slice> owned_by(std::size_t owner) const {
     const std::size_t all = network_->parameters().arena_elements(), half = all / 2 / 64 * 64, share = 176;
     if (owner < 2) return {{owner * (half - 64), owner == 0 ? half - 64 : 64}, {half + owner * share, share}};
@@ -110,7 +110,7 @@ class SharedUpdateTest : public ::testing::Test {
   Batch batch(std::int64_t first) const {
     return {.x = host_tensor(x_.data() + first * kFeatures, 32, kFeatures), .y = host_tensor(y_.data() + first, 32, 1)};
   }
-  /// Makes a step of `whole`, and the same one shared by `owners`.
+  /// Makes a step of `whole`, and the same step shared by `owners`.
   void step(Training& whole, Owners& owners, const OptimizerOptions& options, std::int64_t t) const {
     const Batch now = batch(t);
     const UpdateRule rule = update_rule(options, 0.05, t);
@@ -139,7 +139,7 @@ class SharedUpdateTest : public ::testing::Test {
     if (owners.empty()) return;
     EXPECT_NEAR(std::sqrt(squares), norm, 1e-12 * norm);
     for (Training& owner : owners) {
-      owner.status.summed().back() = exact;  // sums of sums round differently
+      owner.status.summed().back() = exact;  // sums of partial sums round differently
       std::vector<std::size_t> updated;
       owner.optimizer.update([&](std::size_t part) { updated.push_back(part); });
       EXPECT_EQ(updated, (std::vector<std::size_t>{0, 1}));

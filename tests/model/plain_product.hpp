@@ -1,5 +1,5 @@
 /// \file
-/// Products by the plain kernel, with matrices that may lie in longer rows than the others.
+/// Products by the plain kernel. Matrices may have longer rows than the others need.
 #pragma once
 
 #include "model/cuda/kernels/plain_matmul.hpp"

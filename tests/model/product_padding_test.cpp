@@ -55,7 +55,7 @@ TEST(ProductPadding, SumsOfFourBytesArePackedByFour) {
   EXPECT_FALSE(padded(sums, 0).copies());
 }
 
-/// Logits of 50,304 columns with a weight of 50,257; patches of 152 with filters of 147.
+/// Logits with 50,304 columns and a weight with 50,257; patches with 152 columns and filters with 147 rows.
 TEST(ProductPadding, WhatLiesInLongerRowsIsUsedAsItIs) {
   const PaddedProduct head = padded(product({16, 768}, {768, 50257}, {16, 50304}));
   EXPECT_TRUE(head.copies_b);

@@ -1,5 +1,5 @@
-// Tests the reference for operations on images: gradients by finite differences, values by hand or by a formula of
-// another form. augmentation_test.cpp tests augmentation.
+// Tests the reference operations on images: gradients by finite differences, values computed by hand or by another form
+// of the formula. augmentation_test.cpp tests augmentation.
 #include "model/reference/reference_images.hpp"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ const std::vector<WindowCase>& convolutions() {
   return cases;
 }
 
-/// A filter with a single 1 moves the image.
+/// A filter with a single 1 shifts the image.
 TEST(ReferenceConvolution, ShiftsTheImageByASingleOne) {
   ReferenceImages images;
   for (const WindowCase& of : convolutions()) {
@@ -115,7 +115,7 @@ TEST(ReferenceConvolution, ShiftsTheImageByASingleOne) {
   }
 }
 
-/// y of one sample, by a reference convolution with these filters.
+/// Returns y of one sample, by a reference convolution with these filters.
 std::vector<double> convolved(const Convolution& shape, std::vector<double> x, std::vector<double> w) {
   auto y = zeros(shape.out.elements());
   ReferenceImages().convolution_forward(shape, view(x, 1, shape.in.elements()),
@@ -241,7 +241,7 @@ TEST(ReferencePool, AveragesHaveTheirDivisor) {
   EXPECT_EQ(pool(AveragePool::Divisor::one), (std::vector<double>{4, 8}));
 }
 
-/// Requires the gradient of forward(x, y), which backward(x, y, d_y, d_x) makes.
+/// Requires that backward(x, y, d_y, d_x) computes the gradient of forward(x, y).
 template <class Forward, class Backward>
 void expect_gradient_of(std::int64_t batch, std::int64_t in, std::int64_t out, const Forward& forward,
                         const Backward& backward) {
@@ -293,7 +293,7 @@ TEST(ReferenceUpsampling, InterpolatesBetweenTheCentresOfPlaces) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(thirds[i], expected[i], 1e-15) << i;
   EXPECT_EQ(enlarged({{1, 1, 2}, {3, 2, 2}}, {5, 7}), (std::vector<double>{5, 7, 5, 7, 5, 7, 5, 7, 5, 7, 5, 7}));
   const LinearUpsampling cube{{2, 3, 1, 4}, {4, 6, 1, 8}};
-  std::vector<double> plane;  // stays a plane between the centres at the edges
+  std::vector<double> plane;  // a plane: exact between the outer centres
   for (int i = 0; i < 24; ++i) plane.push_back(100 * (i / 6) + 10 * (i / 3 % 2) + i % 3);
   const std::vector<double> y = enlarged(cube, plane);
   const auto place = [](int p, int in) { return std::clamp((p + 0.5) / 2 - 0.5, 0.0, in - 1.0); };
@@ -396,7 +396,7 @@ TEST(ReferencePool, TheFirstGreatestIsChosenAndNanWins) {
   EXPECT_EQ(chosen, (std::vector<std::uint8_t>{2, 0}));
 }
 
-/// Padding is absent, not zero: a window of negative numbers at the edge keeps its own greatest.
+/// Padding is ignored, not zero: the maximum of a window of negative numbers at the edge is negative.
 TEST(ReferencePool, PaddingIsNotSeen) {
   ReferenceImages images;
   const ImageShape in{2, 2, 1};

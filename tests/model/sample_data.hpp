@@ -1,5 +1,5 @@
 /// \file
-/// Test data by formula: every element distinct, no generator state.
+/// Test data by formula: distinct elements, without generator state.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr Function kFunctions[] = {
     Function::silu,         Function::gelu,       Function::gelu_exact, Function::softplus, Function::log1p,
     Function::hard_sigmoid, Function::hard_swish, Function::scale};
 
-/// Element `index` of the stream `name`, uniform in (-1, 1).
+/// Returns element `index` of the stream `name`, uniform in (-1, 1).
 inline double sample(std::string_view name, std::size_t index) {
   const std::uint64_t stream = stream_of(name);
   const PhiloxCounter words = philox4x32({static_cast<std::uint32_t>(index), 0, static_cast<std::uint32_t>(stream),
@@ -49,7 +49,7 @@ inline std::vector<std::int32_t> labels(std::int64_t count, std::int64_t classes
   return values;
 }
 
-/// Labels that are present or not: 1 or 0, about one of three.
+/// Independent labels: 1 or 0, about one third are 1.
 inline std::vector<float> binary(std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = sample("there", i) > 1.0 / 3 ? 1.0f : 0.0f;
@@ -69,7 +69,7 @@ inline std::vector<float> probabilities(std::int64_t rows, std::int64_t classes)
   return all;
 }
 
-/// Weights of `count` rows: some are 0.
+/// Weights of `count` rows; some are 0.
 inline std::vector<float> weights(std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -78,7 +78,7 @@ inline std::vector<float> weights(std::int64_t count) {
   return values;
 }
 
-/// The keys of `count` samples of one epoch from the sample `first` on.
+/// Keys of `count` samples of one epoch, from sample `first` on.
 inline std::vector<std::uint64_t> sample_keys(std::int64_t count, std::int64_t first = 0) {
   std::vector<std::uint64_t> keys(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = sample_key(1, 2, first + static_cast<std::int64_t>(i));

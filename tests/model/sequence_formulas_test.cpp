@@ -1,4 +1,4 @@
-// Compares formulas of single elements of sequences and norms with float64, at ordinary and at special values.
+// Compares formulas of single elements of sequences and norms with float64, for ordinary and special values.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -45,7 +45,7 @@ TEST(GeluFormula, EndsInZeroOrItselfAndKeepsNan) {
   EXPECT_EQ(gelu(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
 }
 
-/// Cell and hidden state after a step, from its five inputs.
+/// Returns cell and hidden state after a step, from its five inputs.
 LstmState<double> step(const std::vector<double>& x) {
   return lstm_step(lstm_activate(LstmGates<double>{x[0], x[1], x[2], x[3]}), x[4]);
 }

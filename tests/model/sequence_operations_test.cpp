@@ -1,4 +1,4 @@
-// The checked fronts of the operations on sequences.
+// Tests the checks of operands of SequenceOperations.
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -157,7 +157,7 @@ TEST(SequenceChecks, DropoutNeedsKeys) {
           {{2}, {0}, {{2, 0}}}, [&](const Tensors& t) { sequences.dropout(t[0], t[1], rule, t[2]); });
   const Tensors t = tensors_for({{"x", kCompute, 6, 4}, {"keys", kKeys, 2, 1}, {"y", kCompute, 6, 4}});
   EXPECT_NO_THROW(sequences.dropout(t[0], {}, {}, t[2]));
-  for (const std::int64_t samples : {0, 4, 7}) {  // 6 rows are no whole number of positions
+  for (const std::int64_t samples : {0, 4, 7}) {  // 6 rows are not whole samples
     Tensor keys = t[1];
     keys.rows = samples;
     EXPECT_THROW(sequences.dropout(t[0], keys, rule, t[2]), std::invalid_argument) << samples;
@@ -207,7 +207,7 @@ TEST(SequenceChecks, Attention) {
                               Attention{.context = 3, .heads = 2, .head_size = 4, .dropout = {.rate = 1}}}) {
     EXPECT_THROW(forward(of, t[1]), std::invalid_argument);
   }
-  // Seven rows with 3 positions: the other tensors fit two whole samples and a piece.
+  // Seven rows with 3 positions: the other tensors fit two and a third samples.
   Tensors odd = t;
   odd[0].rows = odd[2].rows = 7;
   EXPECT_THROW(
@@ -286,7 +286,7 @@ TEST(SequenceChecks, Lstm) {
     EXPECT_THROW(sequences.lstm_forward(of, {.gates = t[0], .recurrent = t[1], .cells = t[2], .hidden = t[3]}),
                  std::invalid_argument);
   }
-  // No steps, with tensors that fit none.
+  // No steps, with empty tensors.
   Tensors none = tensors_for({{"gates", kCompute, 0, 16},
                               {"recurrent", kCompute, 4, 16},
                               {"cells", kCompute, 2, 4},

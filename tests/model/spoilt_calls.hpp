@@ -1,6 +1,6 @@
 /// \file
-/// Examines the checked front of an operation by a description of its arguments: the valid call passes, also with an
-/// empty batch, and each corruption of one of the tensors is refused with a message that names the operation.
+/// Tests the checks of an operation, given a description of its arguments. The valid call must pass, also with an empty
+/// batch. Each corruption of one tensor must be refused with a message that names the operation.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +40,13 @@ struct Argument {
 using Tensors = std::vector<Tensor>;
 using Call = std::function<void(const Tensors&)>;
 
-/// Pairs of arguments: the first may share all memory of the second.
+/// Pairs of arguments: the first may have the same memory as the second.
 using Shared = std::set<std::pair<std::size_t, std::size_t>>;
 
 struct Overlaps {
   std::set<std::size_t> written;  ///< arguments that must not overlap those of `kept` …
   std::set<std::size_t> kept;
-  Shared shared{};  ///< … except for these
+  Shared shared{};  ///< exceptions to this
 };
 
 /// Memory for arguments, each in a block of its own; it is never read.

@@ -1,6 +1,6 @@
 /// \file
-/// Small convolutions and pools whose windows no image of two equal directions has: series, volumes, a stride or a
-/// dilation for each direction, groups.
+/// Small convolutions and pools with unusual windows: on series and volumes, with a stride or a dilation per direction,
+/// with groups.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline ImageShape series(std::int64_t length, std::int64_t channels) {
 inline ImageShape volume(std::int64_t depth, std::int64_t height, std::int64_t width, std::int64_t channels) {
   return {.height = height, .width = width, .channels = channels, .depth = depth};
 }
-/// The same along all three directions.
+/// The same window along all three directions.
 inline Sliding cube(const Sweep& sweep) { return {.depth = sweep, .height = sweep, .width = sweep}; }
 
 inline std::vector<Convolution> convolutions_of_any_windows() {

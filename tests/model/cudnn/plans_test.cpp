@@ -1,6 +1,6 @@
 // Checks that cuDNN has plans for the convolutions of ResNet-50 (He et al. 2015) and the attention of GPT-2 (Radford et
-// al. 2019) on a GPU that is only described: no GPU is needed. For attention cuDNN wants a driver to load the code that
-// it compiles: support/driver_on_cpu.cpp. The tests report themselves as not run if cuDNN cannot be loaded.
+// al. 2019) on a described GPU, without a GPU. For attention, cuDNN needs a driver to load the code that it compiles:
+// support/driver_on_cpu.cpp. The tests are reported as not run if cuDNN cannot be loaded.
 #include <array>
 #include <string>
 #include <vector>
@@ -33,7 +33,7 @@ constexpr std::array kKinds{CudnnProblem::Kind::forward, CudnnProblem::Kind::fil
 class CudnnPlans : public testing::Test {
  protected:
   void SetUp() override {
-    // Stays loaded: cuDNN finds a driver of this name in the process, on every machine the same.
+    // Stays loaded, so that cuDNN finds a driver of this name in the process on every machine.
     static void* const driver = dlopen(LOCKSTEP_DRIVER_ON_CPU, RTLD_NOW | RTLD_GLOBAL);
     ASSERT_NE(driver, nullptr) << dlerror();
     const std::string obstacle = cudnn_obstacle();
@@ -50,7 +50,7 @@ Convolution convolution(std::int64_t side, std::int64_t channels, std::int64_t o
 
 TEST_F(CudnnPlans, AreThereForResNet50) {
   const CudnnDevice device{std::string(kDevice)};
-  // Windows of one pixel that move by one are products, which cuDNN does not run.
+  // Windows of one pixel with stride one run as products, not by cuDNN.
   const std::array shapes{
       convolution(224, 3, 64, 7, 2),     convolution(56, 64, 64, 3, 1),   convolution(56, 128, 128, 3, 2),
       convolution(56, 256, 512, 1, 2),   convolution(28, 128, 128, 3, 1), convolution(28, 256, 256, 3, 2),
@@ -127,7 +127,7 @@ TEST_F(CudnnPlans, AreThereForAttention) {
           device, CudnnAttentionProblem{kind, samples, shape.context, shape.heads, shape.head_size, shape.causal},
           kMaxWorkspace);
       ASSERT_TRUE(plan.has_value()) << what;
-      // The memory plan relies on this. The backward pass keeps the gradients of the scores, and so repeats.
+      // The memory plan relies on this. Backward is deterministic because it stores the gradients of the scores.
       const std::size_t scores = static_cast<std::size_t>(samples * shape.heads * shape.context * shape.context);
       EXPECT_LE(plan->workspace, static_cast<std::size_t>(samples) *
                                      library_attention_bytes(scores_in_tiles(shape.heads, shape.context)))
@@ -141,7 +141,7 @@ TEST_F(CudnnPlans, AreThereForAttention) {
 
 TEST_F(CudnnPlans, AreNotThereForAttentionThatDoesNotFit) {
   const CudnnDevice device{std::string(kDevice)};
-  for (const auto kind : kAttentionKinds) {  // rows that packs of 16 bytes do not fill
+  for (const auto kind : kAttentionKinds) {  // rows that are not whole packs of 16 bytes
     EXPECT_FALSE(find_cudnn_plan(device, CudnnAttentionProblem{kind, 2, 128, 2, 12}, kMaxWorkspace).has_value());
   }
   const CudnnAttentionProblem large{CudnnAttentionProblem::Kind::backward, 32, 1024, 12, 64};

@@ -22,7 +22,7 @@ inline double activate(Activation activation, double v) {
   return v;
 }
 
-/// d_v from d_y, given y = activate(v).
+/// Returns d_v from d_y, given y = activate(v).
 inline double activation_gradient(Activation activation, double y, double d_y) {
   switch (activation) {
     case Activation::none:

@@ -106,7 +106,7 @@ double weight_of(const LossOptions& options, std::size_t row) {
   return options.weights.present() ? static_cast<double>(options.weights.elements<float>()[row]) : 1;
 }
 
-/// The cost of an error, and the slope of that.
+/// Cost of an error and its derivative.
 struct ErrorCost {
   double cost, slope;
 };
@@ -146,7 +146,7 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
         part.loss += weight_of(options, b) * target(o == label) * (std::log(total) + greatest - z[o]);
       }
     }
-    // The order of the answers: greatest first, the first one among equals; a row with a NaN has none.
+    // Classes rank by logit, equal ones by index. A row with a NaN has no ranking.
     std::size_t before = 0;
     for (std::size_t o = 0; o < classes; ++o) {
       if (z[o] > z[label] || (z[o] == z[label] && o < label)) ++before;
@@ -240,7 +240,7 @@ void ReferenceBackend::do_soft_dice(const Tensor& logits, const Tensor& labels, 
       part.loss += of_positions * each * (1 - (2 * shared[c] + 1) / (sizes[c] + 1));
     }
     for (std::size_t i = 0; options.want_gradient && i < positions; ++i) {
-      // d loss / d p, and through the softmax.
+      // Derivative of the loss by p, then through the softmax.
       std::vector<double> slope(classes);
       double mean = 0;
       for (std::size_t c = 0; c < classes; ++c) {
@@ -362,7 +362,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
     if (kind == OptimizerKind::lars && slice.decayed && weights > 0 && norm(g) > 0) {
       ratio = static_cast<double>(rule.trust) * weights / (norm(g) + decay * weights);
     }
-    // The direction of adam and its relatives overwrites the gradient.
+    // For rules with two moments (adam and similar), the direction overwrites the gradient.
     for (std::size_t i = 0; i < slice.count && state_count(kind) == 2; ++i) {
       v[i] = beta1 * v[i] + (1 - beta1) * g[i];
       s[i] = beta2 * s[i] + (1 - beta2) * g[i] * g[i];

@@ -1,5 +1,5 @@
 /// \file
-/// The reference for all tests: every operation in float64 with the obvious loop, no BLAS, no tricks. Slow on purpose.
+/// The reference for all tests: every operation in float64 by a simple loop, without BLAS. It is slow by intention.
 #pragma once
 
 #include "model/host_backend.hpp"
@@ -10,7 +10,7 @@ namespace lockstep::model {
 
 class ReferenceBackend final : public HostBackend {
  public:
-  /// makes_sums: what Backend::fuses_sums() says, for tests of programs; these then count in sums_in_products.
+  /// makes_sums: value of fuses_sums(), for tests of programs. Sums in products are then counted in sums_in_products.
   explicit ReferenceBackend(bool makes_sums = false) : makes_sums_(makes_sums) {}
   std::string_view name() const noexcept override { return "reference"; }
   std::string description() const override { return "reference: float64, plain loops, 1 thread"; }
@@ -36,7 +36,7 @@ class ReferenceBackend final : public HostBackend {
   ReferenceSequences sequences_;
 };
 
-/// make_backend(), or the reference for the name "reference".
+/// Returns the reference for the name "reference", else calls make_backend().
 inline std::unique_ptr<Backend> make_backend_or_reference(std::string_view name, const BackendOptions& options = {}) {
   return name == "reference" ? std::make_unique<ReferenceBackend>() : make_backend(name, options);
 }

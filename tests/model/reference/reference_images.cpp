@@ -19,7 +19,7 @@ struct Place {
   std::int64_t plane, row, column;
 };
 
-/// A batch of images by (image, row, column, channel), of volumes by (image, place, channel).
+/// Access to a batch of images by (image, row, column, channel), or of volumes by (image, place, channel).
 template <class T>
 class Images {
  public:
@@ -106,7 +106,7 @@ void visit_sample(const ImageShape& shape, Visit visit) {
                [&](std::int64_t, const Place& place, std::int64_t) { visit(place); });
 }
 
-/// One sample after the other, each step of augmentation.hpp separately.
+/// Applies each step of augmentation.hpp separately, one sample after the other.
 template <class T>
 void augment_samples(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {
   const formulas::AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
@@ -117,7 +117,7 @@ void augment_samples(const Tensor& images, const Tensor& keys, const Augmentatio
         keys.present()
             ? formulas::draw_augmentation(numbers, keys.elements<std::uint64_t>()[static_cast<std::size_t>(b)])
             : formulas::central_crop(numbers);
-    // The value at a place of the crop.
+    // Returns the value at a place of the crop.
     const auto value_at = [&](Place at, std::int64_t channel) {
       at = {at.plane + sample.front, at.row + sample.top, at.column + sample.left};
       if (at.plane < 0 || at.plane >= spec.in.depth || at.row < 0 || at.row >= spec.in.height || at.column < 0 ||
@@ -310,7 +310,7 @@ void ReferenceImages::do_average_pool_backward(const AveragePool& shape, const T
 
 namespace {
 
-/// Calls visit(place of the input, share) for each place that `out` reads.
+/// Calls visit(place, share) for each input place that `out` reads.
 template <class Visit>
 void visit_taps(const LinearUpsampling& shape, const Place& out, Visit visit) {
   struct Taps {
@@ -521,7 +521,7 @@ void ReferenceImages::do_global_average_backward(const ImageShape& in, const Ten
 
 namespace {
 
-/// bias + alpha * sum of squares around channel c of the pixel that starts at `pixel`.
+/// Returns bias + alpha * sum of squares around channel c of the pixel that starts at `pixel`.
 double response(const ResponseNormalization& norm, const Tensor& x, std::int64_t pixel, std::int64_t c) {
   double sum = 0;
   for (std::int64_t j = std::max<std::int64_t>(0, c - norm.radius); j < norm.channels && j <= c + norm.radius; ++j) {

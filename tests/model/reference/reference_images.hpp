@@ -1,5 +1,5 @@
 /// \file
-/// The reference for operations on images: float64, one obvious loop each.
+/// The reference operations on images: float64, a simple loop each.
 #pragma once
 
 #include "model/image_operations.hpp"

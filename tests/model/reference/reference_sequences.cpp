@@ -91,7 +91,7 @@ void ReferenceSequences::do_carry_rows(const Tensor& x, const Tensor& places, Ac
 
 namespace {
 
-/// The step whose number is the greatest of a column, the first of equal ones.
+/// Returns the first step with the greatest number of a column.
 std::int64_t step_of_greatest(const Tensor& x, std::int64_t first, std::int64_t length, std::int64_t column) {
   std::int64_t greatest = 0;
   for (std::int64_t step = 1; step < length; ++step) {
@@ -293,7 +293,7 @@ struct Head {
   const AttentionMask& mask;
   std::int64_t sample, head;
 
-  /// The first key that a query sees, and the one behind the last.
+  /// First key that a query sees, and the end of its keys.
   std::int64_t first_key(std::int64_t query) const {
     return mask.places.present() ? query - token(mask.places, row(query)) : 0;
   }
@@ -319,7 +319,7 @@ struct Head {
     for (std::int64_t c = 0; c < shape.head_size; ++c) sum += query(joint, i, c) * key(joint, j, c);
     return sum * scale();
   }
-  /// The factor that the dropout applies to the probability.
+  /// Returns the dropout factor of the probability.
   double kept(std::int64_t i, std::int64_t j) const {
     if (shape.dropout.rate == 0) return 1;
     const auto index = static_cast<std::uint64_t>((head * shape.context + i) * shape.context + j);
@@ -359,8 +359,8 @@ void ReferenceSequences::do_attention_forward(const Attention& shape, const Atte
   });
 }
 
-/// p: the probabilities, k: the dropout's factors. d_v[j] = sum of p k d_y[i]; d_p = k d_y[i] v[j]'; d_score = p (d_p -
-/// sum over j of p d_p), and that sum is d_y[i] y[i]'.
+/// With probabilities p and dropout factors k: d_v[j] = sum of p k d_y[i]; d_p = k d_y[i] v[j]'; d_score = p (d_p - sum
+/// over j of p d_p). This sum equals d_y[i] y[i]'.
 void ReferenceSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
   const auto& [joint, keys, mask, y, log_sums, d_y, d_joint] = operands;
   std::ranges::fill(d_joint.elements<double>(), 0.0);
@@ -389,7 +389,7 @@ namespace {
 
 double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
 
-/// False where a sequence begins anew: no state reaches this row, and no gradient leaves it for the one before.
+/// False if a sequence restarts at this row: no state enters it, and no gradient goes to the previous step.
 bool carries(const Tensor& places, std::int64_t row) { return !places.present() || token(places, row) != 0; }
 
 }  // namespace
@@ -397,7 +397,7 @@ bool carries(const Tensor& places, std::int64_t row) { return !places.present() 
 void ReferenceSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const auto& [gates, recurrent, cells, hidden, places] = operands;
   const std::int64_t units = shape.hidden;
-  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates, and states before
+  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates and previous states
     const std::int64_t after = row + shape.sequences;
     const double carried = carries(places, row) ? 1 : 0;
     for (std::int64_t g = 0; g < 4 * units; ++g) {
@@ -453,7 +453,7 @@ void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardO
 void ReferenceSequences::do_gru_forward(const Gru& shape, const GruForwardOperands& operands) {
   const auto& [gates, recurrent, bias, products, hidden, places] = operands;
   const std::int64_t units = shape.hidden;
-  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates, and states before
+  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // gates and previous states
     const double carried = carries(places, row) ? 1 : 0;
     for (std::int64_t g = 0; g < 3 * units; ++g) {
       at(products, row, g) = at(bias, g);

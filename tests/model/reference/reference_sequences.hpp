@@ -1,5 +1,5 @@
 /// \file
-/// The reference for operations on sequences: float64, one obvious loop each.
+/// The reference operations on sequences: float64, a simple loop each.
 #pragma once
 
 #include "model/sequence_operations.hpp"
