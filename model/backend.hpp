@@ -292,7 +292,8 @@ class Backend {
   /// call (a backend may keep a copy). The gradients may be overwritten.
   void update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
               std::span<const UpdateSlice> slices, const UpdateGate& gate);
-  /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back; a copy if the types are equal.
+  /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back; a copy if the types are equal. On a host the
+  /// types must be equal.
   void cast(const Tensor& in, const Tensor& out);
   void fill_zero(const Tensor& x);
   /// to[r, to_column + c] = from[r, from_column + c] for `columns` columns of each row. Both have the same number of
