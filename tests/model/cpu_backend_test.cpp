@@ -27,18 +27,18 @@ using test::view;
 
 constexpr double kUnit = 0x1p-24;
 
-/// The greatest |a - b|.
+/// Returns the greatest |a - b|.
 double distance(const std::vector<float>& a, const std::vector<double>& b) {
   double worst = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
     const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
-    if (!(difference <= worst)) worst = difference;  // a NaN stays
+    if (!(difference <= worst)) worst = difference;  // keeps a NaN
   }
   return worst;
 }
 
-/// The tolerance of a sum of `terms` numbers in (-1, 1): the bound for sums in order is terms^2 / 2 units; random signs
-/// leave less than 2 * terms of it.
+/// Returns the tolerance of a sum of `terms` numbers in (-1, 1). The bound for a sum in order is terms^2 / 2 units;
+/// with random signs the error is below 2 * terms units.
 double sum_tolerance(std::int64_t terms) { return kUnit * (8 + 2 * static_cast<double>(terms)); }
 
 class CpuBackendSweep : public ::testing::TestWithParam<std::tuple<std::int64_t, int>> {
@@ -50,7 +50,7 @@ class CpuBackendSweep : public ::testing::TestWithParam<std::tuple<std::int64_t,
 
 constexpr std::int64_t kWidths[] = {1, 2, 3, 7, 10, 15, 16, 17, 33, 100, 512};
 
-/// Both backends' arrays for one linear layer.
+/// Arrays of one linear layer for one backend.
 template <class T>
 struct LinearArrays {
   LinearArrays(std::int64_t batch, std::int64_t inputs, std::int64_t outputs)
@@ -110,7 +110,7 @@ TEST_P(CpuBackendSweep, LinearBackward) {
       const std::string where = fmt::format("{} x {} -> {} {}", batch_, inputs, outputs, name_of(activation));
       LinearArrays<float> fast(batch_, inputs, outputs);
       LinearArrays<double> exact(batch_, inputs, outputs);
-      // One output for both, so that they are on the same side of relu's corner.
+      // Both use the same output, so that elements are on the same side of the corner of relu.
       exact.forward(*reference_, true, activation);
       std::ranges::transform(exact.y, fast.y.begin(), [](double v) { return static_cast<float>(v); });
       std::ranges::copy(fast.y, exact.y.begin());

@@ -1,5 +1,5 @@
-// Compares the CPU's image operations with the float64 reference, with one, two and three threads, whose bits must be
-// the same. Tolerances are multiples of the fp32 rounding unit 2^-24.
+// Compares the CPU's image operations with the float64 reference, with one, two and three threads, which must give the
+// same bits. Tolerances are multiples of the fp32 rounding unit 2^-24.
 #include "model/cpu/cpu_images.hpp"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ struct ConvolutionCase {
 
 void convolve(const ConvolutionCase& one, ImageOperations& images, const std::vector<Tensor>& t) {
   images.convolution_forward(one.shape, t[0], t[1], t[2], one.activation, t[3]);
-  // The gradient comes from fixed values of y, so that both sides clip the same elements.
+  // The gradient uses fixed values of y, so that both backends mask the same elements.
   images.convolution_backward(one.shape,
                               {.x = t[0], .w = t[1], .y = t[4], .d_y = t[5], .d_w = t[6], .d_bias = t[7], .d_x = t[8]},
                               one.activation, one.accumulate);
@@ -78,12 +78,12 @@ std::vector<Operand> operands_of(const ConvolutionCase& one) {
 
 TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
   std::vector<Convolution> shapes = {
-      convolution({6, 6, 3}, even_padding(5, 1, 2), 64),   // the first layer of the tutorial network, smaller
-      convolution({5, 5, 64}, even_padding(5, 1, 2), 64),  // its second
+      convolution({6, 6, 3}, even_padding(5, 1, 2), 64),   // like the first layer of the tutorial network
+      convolution({5, 5, 64}, even_padding(5, 1, 2), 64),  // like its second layer
       convolution({8, 8, 16}, even_padding(3, 1, 1), 16),  // residual networks
       convolution({8, 8, 16}, even_padding(3, 2, 1), 32),
       convolution({9, 7, 5}, same_padding({9, 7, 5}, 3, 2), 7),  // no extent divides another
-      convolution({6, 5, 5}, same_padding({6, 5, 5}, 4, 1), 3),  // more padding behind than before
+      convolution({6, 5, 5}, same_padding({6, 5, 5}, 4, 1), 3),  // more padding after than before
       convolution({7, 9, 17}, even_padding(3, 1, 1), 33),
       convolution({11, 11, 3}, even_padding(7, 2, 3), 8),
       convolution({7, 7, 20}, even_padding(1, 2, 0), 24),
@@ -110,11 +110,12 @@ TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
 }
 
 TEST_F(CpuImagesTest, ConvolutionsOfLongBatches) {
-  // Many blocks, one run of filters each, more parts than threads; and few runs of several blocks.
+  // First shapes with many runs of one block each and more parts than threads, then shapes with few runs of several
+  // blocks.
   const std::vector<Convolution> shapes = {convolution({12, 12, 3}, even_padding(3, 1, 1), 16),
                                            convolution({4, 4, 64}, even_padding(3, 1, 1), 32)};
   for (const Convolution& shape : shapes) {
-    for (const std::int64_t batch : {37, 200, 37}) {  // the last finds leftovers of the first
+    for (const std::int64_t batch : {37, 200, 37}) {  // the last reuses the memory of the first
       const ConvolutionCase one{.shape = shape, .batch = batch, .activation = Activation::relu};
       compare(
           operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); },
@@ -168,7 +169,7 @@ TEST_F(CpuImagesTest, ConvolutionsThatFallBackAreNoted) {
   };
   run(convolution({8, 8, 16}, even_padding(3, 1, 1), 16));
   const auto before = cpu_[0].of_threads[0]->notes();
-  run(convolution({4, 4, 16}, even_padding(1, 1, 2), 16));  // no generated code has more padding than window
+  run(convolution({4, 4, 16}, even_padding(1, 1, 2), 16));  // no generated code allows more padding than window
   const auto behind = cpu_[0].of_threads[0]->notes();
   if (std::string(cpu::loop_instruction_set()) != "baseline") {
     EXPECT_EQ(before, std::vector<std::string>{});
@@ -475,7 +476,7 @@ TEST_F(CpuImagesTest, BatchNormalizationLetsNanThrough) {
                                          .d_shift = Tensor{},
                                          .sums = t[8]},
                                         Accumulate::no);
-        EXPECT_TRUE(std::isnan(element(t[6], 5)));  // the NaN's channel, in another sample
+        EXPECT_TRUE(std::isnan(element(t[6], 5)));  // channel of the NaN, in another sample
         EXPECT_TRUE(std::isnan(element(t[8], 7)));
       },
       "one NaN");

@@ -1,5 +1,5 @@
-// A linear map on the CPU: bias, activation and their gradients are computed where products have their blocks, and
-// products share a factor. The bits are those of products and passes one after the other.
+// Linear maps on the CPU: bias, activation and their gradients are computed on the blocks of products, and products
+// share a factor. The bits must be those of separate products and passes.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -29,7 +29,8 @@ std::string name_of(const LinearExtents& extents) {
   return fmt::format("{} x {} -> {}", extents.rows, extents.inputs, extents.outputs);
 }
 
-/// Some with several blocks of rows, of columns and of the inner dimension; others smaller than a panel or a thin one.
+/// Extents with several blocks of rows, of columns and of the inner dimension, and extents smaller than a panel, or
+/// thin.
 constexpr LinearExtents kLinearExtents[] = {{1, 1, 1},       {5, 7, 16},     {33, 31, 17},   {64, 65, 33},
                                             {20, 300, 40},   {130, 40, 300}, {600, 33, 10},  {530, 70, 20},
                                             {290, 34, 1024}, {40, 20, 1030}, {70, 800, 50},  {1100, 33, 40},
@@ -56,7 +57,7 @@ struct LinearOperands {
 
   LinearExtents size;
   Floats x, w, bias, y, z, d_y, d_w, d_bias, d_x;
-  Floats before, d_before;  ///< input of the GELU that made x, and the sums of its gradient
+  Floats before, d_before;  ///< input of the GELU whose output is x, and sums of its gradient
 };
 
 struct LinearCase {
@@ -80,7 +81,7 @@ class CpuLinear : public ::testing::TestWithParam<Bf16Unit> {
             .d_bias = how.with_bias ? test::view(of.d_bias, 1, of.size.outputs) : Tensor{},
             .d_x = how.with_d_x ? of.of_inputs(of.d_x) : Tensor{}};
   }
-  /// The gradients, pass after pass.
+  /// Computes the gradients by separate passes.
   void backward_in_passes(LinearOperands& of, const LinearCase& how) {
     const auto columns = static_cast<std::size_t>(of.size.outputs);
     std::span<float> sums = how.with_bias ? std::span(of.d_bias) : std::span<float>();
@@ -165,7 +166,7 @@ TEST_P(CpuLinear, GeluHasTheBitsOfItsPasses) {
   }
 }
 
-// Values and their gradients may be stored in bf16, each by itself.
+// Each value and each gradient may be stored in bf16.
 struct StoredCase {
   bool x, y, d_x;
 };
@@ -182,7 +183,7 @@ Floats rounded(const Floats& values) {
   return result;
 }
 
-/// A value in one of both types.
+/// A value in fp32 or bf16.
 class Stored {
  public:
   Stored(const Floats& values, std::int64_t rows, bool in_bf16)
@@ -210,7 +211,8 @@ class Stored {
 class CpuLinearInBf16 : public CpuLinear {
  protected:
   static bool is_thin(const LinearExtents& extents) { return extents.outputs < 16; }
-  /// Expects the same bits, or, of thin maps, which are computed in fp32 in blocks of rows, almost the same values.
+  /// Expects the same bits. For thin maps, which are computed in fp32 in blocks of rows, expects nearly the same
+  /// values.
   static void expect_same(const Floats& got, const Floats& expected, const LinearExtents& extents,
                           const std::string& what) {
     if (!is_thin(extents)) {
@@ -222,7 +224,7 @@ class CpuLinearInBf16 : public CpuLinear {
       ASSERT_NEAR(got[i], expected[i], 0x1p-7f * std::max(1.0f, std::abs(expected[i]))) << what << ", " << i;
     }
   }
-  /// The gradients of stored operands, pass after pass.
+  /// Computes the gradients of stored operands by separate passes.
   void backward_in_passes(LinearOperands& of, const LinearCase& how, const StoredCase& in) {
     const auto columns = static_cast<std::size_t>(of.size.outputs);
     if (in.x) of.x = rounded(of.x);

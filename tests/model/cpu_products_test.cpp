@@ -1,4 +1,5 @@
-// Compares matrix products of the CPU with double sums: every layout of a factor, all tails of tiles and blocks.
+// Compares matrix products of the CPU with sums in double: every layout of a factor, all remainders of tiles and
+// blocks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr double kUnitRoundoff = 0x1p-24;
 
-/// c = or += a b by double sums; strides leave gaps between the rows.
+/// Compares c = or += a b with sums in double. Strides leave gaps between the rows.
 void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_transposed, Accumulate accumulate) {
   const auto name = fmt::format("{} x {} x {}, {}{}", shape.rows, shape.inner, shape.columns, a_transposed ? 'T' : 'N',
                                 b_transposed ? 'T' : 'N');
@@ -57,7 +58,7 @@ void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_tr
       ASSERT_NEAR(static_cast<double>(c[at]), sum, allowed) << name << " at " << i << ", " << o;
       if (cpu::blocked_gemm_instruction_set() != nullptr) {
         ASSERT_EQ(c[at], shared[at]) << name << " packed once, at " << i << ", " << o;
-      } else {  // a BLAS may sum a part of the columns in another order
+      } else {  // a BLAS may add some columns in another order
         ASSERT_NEAR(static_cast<double>(shared[at]), sum, allowed) << name << " shared, at " << i << ", " << o;
       }
     }
@@ -78,7 +79,7 @@ TEST(CpuProduct, OfManyShapesAndPlaces) {
   }
 }
 
-// The first rows and columns of a packed factor, as attention uses them.
+// Uses the first rows and columns of a packed factor, like attention.
 TEST(CpuProduct, OfAPartOfAPackedFactor) {
   const std::size_t inner = 900, columns = 130, rows = 9;
   const auto left = test::samples<float>("a", rows * inner), right = test::samples<float>("b", inner * columns);
@@ -122,7 +123,7 @@ TEST(CpuProduct, OfAnyCutHasTheSameBits) {
   }
 }
 
-// Few columns: the tiles read the rows of a where they are, unless these lie 1,024 floats apart.
+// With few columns, tiles read the rows of a in place, unless rows are 1,024 floats apart.
 TEST(CpuProduct, OfRowsInPlaceHasTheBitsOfPackedOnes) {
   if (cpu::blocked_gemm_instruction_set() == nullptr) GTEST_SKIP() << "the products are OpenBLAS's";
   constexpr std::size_t kInner = 900, kMany = 700, kMaxRows = 181, kApart = 1024;

@@ -1,5 +1,5 @@
-// Compares the CPU's sequence operations with the float64 reference, with one, two and three threads, whose bits must
-// be the same. Tolerances are multiples of the fp32 rounding unit 2^-24.
+// Compares the CPU's sequence operations with the float64 reference, with one, two and three threads, which must give
+// the same bits. Tolerances are multiples of the fp32 rounding unit 2^-24.
 #include "model/cpu/cpu_sequences.hpp"
 
 #include <cmath>
@@ -26,7 +26,7 @@ using test::Operand;
 
 class CpuSequencesTest : public test::CpuAgainstReference<SequenceOperations, cpu::CpuSequences, ReferenceSequences> {
  protected:
-  /// A BLAS may sum a part of the columns in another order.
+  /// A BLAS may add some columns in another order.
   bool same_bits() const override { return cpu::blocked_gemm_instruction_set() != nullptr; }
 };
 
@@ -148,7 +148,7 @@ TEST_F(CpuSequencesTest, LayerNorms) {
                                .d_shift = t[11],
                                .d_x = t[12]},
                               accumulate);
-        // In place: the sum in the residual's memory, the gradient in that of its summand.
+        // In place: the sum in the memory of the residual, d_x in the memory of d_residual.
         if (!residual) return;
         s.layer_norm_forward({.x = t[0],
                               .residual = t[1],
@@ -327,7 +327,7 @@ TEST_F(CpuSequencesTest, AttentionSeesNothingOfTheFuture) {
   for (std::size_t i = 40 * 8; i < after.size(); ++i) EXPECT_NE(after[i], before[i]) << i;
 }
 
-// A NaN reaches everything that it reaches in the reference, and no query of an earlier tile.
+// A NaN reaches every result that it reaches in the reference, and no query of an earlier tile.
 TEST_F(CpuSequencesTest, AttentionLetsNanThrough) {
   const std::int64_t context = 70, width = 16, joint = 3 * width;
   const Attention shape{.context = context, .heads = 2, .head_size = 8, .dropout = {}};
@@ -423,7 +423,7 @@ TEST_F(CpuSequencesTest, AttentionsWithMasks) {
   }
 }
 
-/// Length 0 among them, and one that is longer than the series.
+/// Lengths include 0 and one that exceeds the series.
 TEST_F(CpuSequencesTest, PaddedSeries) {
   for (const auto pool : {PaddedSeries::Pool::mean, PaddedSeries::Pool::max, PaddedSeries::Pool::last}) {
     for (const std::int64_t samples : {0, 1, 40}) {
@@ -452,7 +452,7 @@ TEST_F(CpuSequencesTest, PaddedSeries) {
 
 // ---- recurrence ----
 
-/// Every third sequence begins anew at a step, or so.
+/// About every third sequence restarts at a step.
 constexpr Operand kPlacesOfSteps{.name = "places of steps", .columns = 1, .holds = Operand::tokens, .scale = 3};
 
 TEST_F(CpuSequencesTest, LstmsThatBeginAnew) {

@@ -22,7 +22,7 @@ inline std::uint32_t word(std::uint32_t stream, std::size_t index) {
   return mixed(mixed(stream) ^ static_cast<std::uint32_t>(index));
 }
 
-/// offset + numbers in [-scale, scale).
+/// Returns offset + numbers in [-scale, scale).
 inline std::vector<float> values(std::uint32_t stream, std::int64_t count, double scale, double offset = 0) {
   std::vector<float> result(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < result.size(); ++i) {

@@ -1,5 +1,5 @@
-// Finite differences in float64 through the reference backend: central differences with step h are off by O(h^2) plus
-// rounding over h, about 1e-10 here.
+// Compares gradients of the reference backend with finite differences in float64. Central differences with step h have
+// an error of O(h^2) plus rounding / h, about 1e-10 here.
 #include <cmath>
 #include <functional>
 
@@ -99,7 +99,7 @@ TEST(Gradient, FunctionsOfEachElement) {
     reference->elementwise_backward(f, read, view(d_y, 8, 5), view(d_x, 8, 5));
     EXPECT_EQ(d_y, weight);
     expect_slopes(x, d_x, sum, "function");
-    sum();  // y for the x before
+    sum();  // y for the original x
     reference->elementwise_backward(f, read, view(d_y, 8, 5), view(d_y, 8, 5));
     EXPECT_EQ(d_y, d_x) << "in place";
     reference->elementwise_forward(f, view(x, 8, 5), view(x, 8, 5));
@@ -131,7 +131,7 @@ TEST(Gradient, SoftCrossEntropy) {
   for (const float smoothing : {0.0f, 0.1f}) {
     auto logits = samples<double>("logits", batch * classes, 3);
     auto targets = test::probabilities(batch, classes);
-    targets[1] += 0.25f;  // the gradient is that of any sum
+    targets[1] += 0.25f;  // the formula holds for any sum of targets
     LossOptions options{.scale = 0.2, .want_gradient = true, .smoothing = smoothing};
     auto gradient = logits;
     test::soft_cross_entropy(*reference, view(gradient, batch, classes), view(targets, batch, classes), options);

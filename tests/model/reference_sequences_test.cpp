@@ -1,5 +1,5 @@
-// Tests the reference for operations on sequences: gradients by finite differences, values by a formula of another
-// form. dropout_test.cpp tests dropout.
+// Tests the reference operations on sequences: gradients by finite differences, values by another form of the formula.
+// dropout_test.cpp tests dropout.
 #include "model/reference/reference_sequences.hpp"
 
 #include <algorithm>
@@ -120,7 +120,7 @@ TEST(ReferenceLayerNorm, GradientsMatchFiniteDifferences) {
     const auto matrix = [&](std::vector<double>& of) { return view(of, rows, width); };
     const auto vector = [&](std::vector<double>& of) { return view(of, 1, width); };
     const auto column = [&](std::vector<double>& of) { return view(of, rows, 1); };
-    // The sum also continues past the norm, with weights of its own.
+    // The sum also has other readers, with separate weights.
     const auto f = [&] {
       sequences.layer_norm_forward({.x = matrix(x),
                                     .residual = with_residual ? matrix(residual) : Tensor{},
@@ -227,7 +227,7 @@ TEST(ReferenceGelu, GradientsMatchFiniteDifferences) {
   }
 }
 
-/// 0.5 x (1 + erf(x / sqrt 2)) is the exact form, which the form with tanh approximates: 5e-4 apart at most.
+/// The exact form is 0.5 x (1 + erf(x / sqrt 2)). The form with tanh differs by at most 5e-4.
 TEST(ReferenceGelu, IsCloseToTheExactForm) {
   ReferenceSequences sequences;
   for (double v = -6; v <= 6; v += 0.25) {
@@ -265,7 +265,8 @@ const std::vector<Attention>& attentions() {
   return shapes;
 }
 
-/// The whole matrix of scores of one head, masked, then softmax, dropout and product one after the other.
+/// Computes the whole matrix of scores of one head, masks it, and applies softmax, dropout and product one after the
+/// other.
 TEST(ReferenceAttention, MatchesTheMatrixForm) {
   ReferenceSequences sequences;
   for (const Attention& shape : attentions()) {
@@ -419,7 +420,7 @@ TEST(ReferenceLstm, GradientsMatchFiniteDifferences) {
     };
     const auto d_sums = backward(shape.steps);
     EXPECT_EQ(backward(2), d_sums) << "in several calls the bits of one";
-    // The states before the steps went through the product with `recurrent`.
+    // The state before each step is the input of the product with `recurrent`.
     std::vector<double> d_recurrent(run.recurrent.size());
     for (std::int64_t row = 0; row < run.rows; ++row) {
       for (std::int64_t h = 0; h < run.units; ++h) {
@@ -492,7 +493,7 @@ TEST(ReferenceGru, GradientsMatchFiniteDifferences) {
                                    .hidden = run.states(),
                                    .d_hidden = view(d_hidden, run.rows, run.units)});
     const auto d_sums = run.gates, d_products = run.products;
-    // The states before the steps went through the product with `recurrent`.
+    // The state before each step is the input of the product with `recurrent`.
     std::vector<double> d_recurrent(run.recurrent.size()), d_bias(run.bias.size());
     const std::int64_t columns = 3 * run.units;
     for (std::int64_t row = 0; row < run.rows; ++row) {

@@ -1,4 +1,4 @@
-// Networks from text: what each part of a file becomes, and what is refused with which sentence.
+// Networks from text: tests the result of each part of a file, and the messages for invalid files.
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -33,7 +33,7 @@ Description description_of(const std::string& text, const SampleShape& shape = k
   return expand(*options.source, options, shape);
 }
 
-/// "dense head(block_1/relu_1)" of each call.
+/// Returns each call as "dense head(block_1/relu_1)".
 std::vector<std::string> calls_of(const Description& description) {
   std::vector<std::string> lines;
   for (const Call& call : description.calls) {
@@ -53,7 +53,7 @@ std::string refusal(const std::string& text, const SampleShape& shape = kNumbers
   return lockstep::test::message_of<std::invalid_argument>([&] { make_network(options_of(text), shape); });
 }
 
-/// The same for a network with these layers, which begin in line 3.
+/// The same for a network with these layers, which start in line 3.
 std::string refusal_of_layers(const std::string& layers, const SampleShape& shape = kNumbers) {
   return refusal("name: n\nnetwork:\n" + layers, shape);
 }
@@ -320,7 +320,7 @@ TEST(NetworkFile, SeveralInputsAreRangesOfTheRow) {
   EXPECT_THAT(refusal(inputs + "- flatten: {from: image, name: table}\n", mixed),
               HasSubstr("name of an earlier layer"));
 
-  SampleShape other = mixed;  // matched by order, and a channel that the data lack
+  SampleShape other = mixed;  // matched by order; the data have no channel
   other.inputs = {{.name = "a", .extents = {2, 6}}, {.name = "b", .extents = {5, 1}}};
   EXPECT_EQ(refusal(inputs + layers, other), "");
   other.inputs[1].extents = {5, 2};
