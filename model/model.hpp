@@ -73,7 +73,7 @@ class Model {
   /// masks. `outputs` receives the network's outputs for the rows, in the layout of predict(); empty: not stored.
   /// Synchronises.
   EvaluationSums evaluate(const Batch& batch, Weights weights = Weights::current, std::span<float> outputs = {});
-  /// Returns in `out` the network's output for the last of `positions`, for generating text. The batch has one sample;
+  /// For generating text: writes to `out` the network's output for the last of `positions`. The batch has one sample;
   /// its y is not read. If continues(), computes only these positions: earlier calls must have computed the earlier
   /// positions of the same tokens with the same weights, and the model must have done no other work since. Otherwise
   /// computes all positions. Synchronises.

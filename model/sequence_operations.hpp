@@ -176,9 +176,10 @@ class SequenceOperations {
   void to_tokens(const Tensor& samples, const TokenRange& range, const Tensor& tokens);
 
   /// places = position of each token in its document. The document begins at the last separator up to the token, or
-  /// else at the sample's first token; in time-major order, the places continue from the last batch. tokens and places:
-  /// int32 [samples, positions], or [positions, samples]. With Documents::first, places is [1, first + positions], and
-  /// its first `first` elements are inputs.
+  /// else at the sample's first token. In time-major order, a document that began in an earlier batch counts from that
+  /// batch's last token: its places are 1, 2, ..., never 0. tokens and places: int32 [samples, positions], or
+  /// [positions, samples]. With Documents::first, places is [1, first + positions], and its first `first` elements are
+  /// inputs.
   void places_in_documents(const Tensor& tokens, const Documents& documents, const Tensor& places);
   /// marks: int32 [samples * steps, 1], 1 for the selected rows, else 0. lengths: int32 [samples, 1].
   void padded_rows(const Tensor& lengths, PaddedRows rows, const Tensor& marks);

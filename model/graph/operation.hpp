@@ -75,12 +75,13 @@ class Declarations {
   std::size_t parameter(ParameterSpec spec);
   /// Declares CALL/PART, a parameter of a fused part of the node.
   std::size_t parameter(const std::string& call, ParameterSpec spec);
-  /// A parameter of an earlier node. `number` is for NodePass::weight.
+  /// The parameter CALL/PART of an earlier node. `number` is for NodePass::weight.
   struct Shared {
     std::size_t number;
     std::vector<std::int64_t> shape;
   };
   Shared share(const std::string& call, const std::string& part);
+  /// Gives a shared parameter at least this much padding.
   void pad_shared(std::size_t number, std::int64_t padding);
   /// Declares an activation that forward writes and backward reads. Returns its number for NodePass::saved.
   std::size_t saved(ActivationSpec spec);

@@ -45,7 +45,8 @@ struct ToTokens {
   }
 };
 
-/// places[i] = distance to the last separator, or to the sample's first token; fewer than 2^32 tokens.
+/// places[i] = distance to the last separator, or else to the sample's first token; in time-major order, to the token
+/// before it. Fewer than 2^32 tokens.
 struct PlacesInDocuments {
   const std::int32_t* tokens;
   std::int32_t* places;
