@@ -252,7 +252,7 @@ void Backend::combine_losses(const Tensor& parts, std::span<const LossShare> sha
 void Backend::elementwise_forward(const Elementwise& f, const Tensor& x, const Tensor& y) {
   const char* const operation = "elementwise_forward";
   require(is_activation(x) && is(y, x.type, x.rows, x.columns), operation,
-          "x and y must have one shape and one type, the compute type or that of images");
+          "x and y must have one shape and one type, the compute type or the narrow type");
   require(same_or_apart(x, y), operation, "y must have memory of its own, or all of that of x");
   if (x.count() > 0) do_elementwise_forward(f, x, y);
 }
@@ -260,7 +260,7 @@ void Backend::elementwise_forward(const Elementwise& f, const Tensor& x, const T
 void Backend::elementwise_backward(const Elementwise& f, const Tensor& read, const Tensor& d_y, const Tensor& d_x) {
   const char* const operation = "elementwise_backward";
   require(is_activation(d_y) && is(d_x, d_y.type, d_y.rows, d_y.columns), operation,
-          "d_y and d_x must have one shape and one type, the compute type or that of images");
+          "d_y and d_x must have one shape and one type, the compute type or the narrow type");
   require(slope_reads(f.function) == SlopeReads::nothing ? !read.present() : is(read, d_y.type, d_y.rows, d_y.columns),
           operation,
           "x or y must have the shape and the type of d_y, and be absent for a function whose slope is constant");
@@ -271,7 +271,7 @@ void Backend::elementwise_backward(const Elementwise& f, const Tensor& read, con
 
 void Backend::add(const Tensor& x, const Tensor& to) {
   require(is_activation(x) && is(to, x.type, x.rows, x.columns), "add",
-          "x and to must have one shape and one type, the compute type or that of images");
+          "x and to must have one shape and one type, the compute type or the narrow type");
   require(x.count() == 0 || x.data != to.data, "add", "to must have memory of its own");
   do_add(x, to);
 }
@@ -338,7 +338,7 @@ void Backend::copy_columns(const Tensor& from, std::int64_t from_column, const T
   require((is_activation(from) || is(from, ElementType::float32, from.rows, from.columns)) &&
               is(to, from.type, from.rows, to.columns),
           "copy_columns",
-          "from and to must have equally many rows and one type: the compute type, that of images, or float32");
+          "from and to must have equally many rows and one type: the compute type, the narrow type, or float32");
   const auto has = [&](const Tensor& tensor, std::int64_t first) {
     return first >= 0 && columns > 0 && columns <= tensor.columns - first;
   };

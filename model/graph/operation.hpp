@@ -127,8 +127,8 @@ class NodePass {
   NodePass(const Pass& whole, const Node& node, const NodePlaces& places) : pass(whole), node_(node), places_(places) {}
   /// For backward. tell: receives the ends of final gradients.
   NodePass(const Pass& whole, const Node& node, const NodePlaces& places, Accumulate accumulate,
-           const GradientReady& tell)
-      : pass(whole), node_(node), places_(places), accumulate_(accumulate), tell_(&tell) {}
+           const GradientReady& gradient_ready)
+      : pass(whole), node_(node), places_(places), accumulate_(accumulate), gradient_ready_(&gradient_ready) {}
 
   const Pass& pass;
 
@@ -179,7 +179,7 @@ class NodePass {
   const Node& node_;
   const NodePlaces& places_;
   Accumulate accumulate_ = Accumulate::no;
-  const GradientReady* tell_ = nullptr;
+  const GradientReady* gradient_ready_ = nullptr;
 };
 
 /// Receives a result of a node and the name of the part that computed it.

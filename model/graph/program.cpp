@@ -415,24 +415,24 @@ Program::Program(const Graph& graph, const ParameterTable& parameters, Purpose p
   Planning(*this, purpose).run();
 }
 
-void Program::tell(const Pass& pass, std::size_t tick, std::size_t node, bool forward) const {
+void Program::report_call(const Pass& pass, std::size_t tick, std::size_t node, bool forward) const {
   if (pass.after_call == nullptr) return;
-  const auto say = [&](std::string_view name, const Tensor& output) {
+  const auto report = [&](std::string_view name, const Tensor& output) {
     (*pass.after_call)({.tick = static_cast<std::int32_t>(tick), .name = name, .output = output});
   };
-  const auto say_results = [&](std::size_t i) {
+  const auto report_results = [&](std::size_t i) {
     const Node& each = graph_.nodes()[i];
-    each.operation->results(each.name, NodePass(pass, each, places_[i]), say);
+    each.operation->results(each.name, NodePass(pass, each, places_[i]), report);
   };
-  if (!forward) return say(graph_.nodes()[node].name, {});
-  if (!places_[node].addends.empty()) say_results(node - 1);
-  say_results(node);
+  if (!forward) return report(graph_.nodes()[node].name, {});
+  if (!places_[node].addends.empty()) report_results(node - 1);
+  report_results(node);
 }
 
 Tensor Program::forward(const Pass& pass) const {
   for (const std::size_t i : forward_) {
     graph_.nodes()[i].operation->forward(NodePass(pass, graph_.nodes()[i], places_[i]));
-    tell(pass, i, i, true);
+    report_call(pass, i, i, true);
   }
   const Tensor output = NodePass(pass, graph_.nodes().back(), places_.back()).out();
   if (copied_output_ == kAbsent) return output;
@@ -443,21 +443,21 @@ Tensor Program::forward(const Pass& pass) const {
 
 void Program::backward(const Pass& pass, Accumulate accumulate, const GradientReady& ready) const {
   std::size_t told = 0;
-  const GradientReady tell_ready = [&](std::size_t end) {
+  const GradientReady report_ready = [&](std::size_t end) {
     if (end > told && ready) ready(end);
     told = std::max(told, end);
   };
   for (const Step& step : backward_) {
     const Node& node = graph_.nodes()[step.node];
-    node.operation->backward(NodePass(pass, node, places_[step.node], accumulate, tell_ready));
+    node.operation->backward(NodePass(pass, node, places_[step.node], accumulate, report_ready));
     for (const Contribution& contribution : step.contributions) {
       const Tensor to = pass.at(contribution.to), from = pass.at(contribution.from).reshaped(to.rows, to.columns);
       contribution.is_added ? pass.backend.add(from, to) : pass.backend.cast(from, to);
     }
-    tell_ready(step.final_end);
-    tell(pass, 2 * graph_.nodes().size() - step.node, step.node, false);
+    report_ready(step.final_end);
+    report_call(pass, 2 * graph_.nodes().size() - step.node, step.node, false);
   }
-  if (parameters_.updated_elements() > parameters_.trained_elements()) tell_ready(parameters_.updated_elements());
+  if (parameters_.updated_elements() > parameters_.trained_elements()) report_ready(parameters_.updated_elements());
 }
 
 Tensor Program::targets(const Pass& pass, const Tensor& y) const {
@@ -512,7 +512,7 @@ void NodePass::is_final(std::size_t k) const {
   for (std::size_t i = k; i < node_.declared.size(); ++i) {
     const Parameter& parameter = pass.table[node_.parameters[i]];
     if (parameter.frozen || parameter.role != Role::weight) continue;
-    if (parameter.end() <= places_.others_begin) (*tell_)(parameter.end());
+    if (parameter.end() <= places_.others_begin) (*gradient_ready_)(parameter.end());
     return;
   }
 }

@@ -77,7 +77,7 @@ class Program {
     std::vector<Contribution> contributions = {};
     std::size_t final_end = 0;  ///< gradients before it are final after this step; 0: no new ones
   };
-  void tell(const Pass& pass, std::size_t tick, std::size_t node, bool forward) const;
+  void report_call(const Pass& pass, std::size_t tick, std::size_t node, bool forward) const;
 
   const Graph& graph_;
   const ParameterTable& parameters_;
