@@ -44,9 +44,9 @@ void add_all_reduce_option(OptionTable& table, ExecutionOptions& options) {
   table
       .add_parsed(
           "all-reduce", options.all_reduce, "NAME",
-          "CPUs, between hosts: how sums travel: doubling (fewest messages), halving, ring (large sums); two "
-          "sizes in bytes: the largest by doubling and by halving; auto: by a fixed rule of size and hosts; measured: "
-          "those two sizes that are fastest here, found at the start; a resumed run keeps them",
+          "CPUs: algorithm of sums between hosts: doubling (fewest messages), halving, ring (for large sums); or two "
+          "sizes in bytes: the largest sums for doubling and for halving; auto: a fixed rule of size and hosts; "
+          "measured: the two sizes that are fastest here, measured at the start and kept by a resumed run",
           parse_all_reduce, all_reduce_word)
       .left_open_by("measured");
 }

@@ -82,17 +82,17 @@ std::vector<GeneralOption> general_options(const HelpPage& page) {
   std::vector<GeneralOption> options;
   if (page.takes_config) {
     options.push_back({"--config FILE",
-                       "read options from an INI file of `name = value` lines (names as here, without --; # begins "
-                       "a comment); the command line wins over the file"});
+                       "read options from an INI file of `name = value` lines (names without --; # begins a comment); "
+                       "the command line wins over the file"});
   }
-  options.push_back({"-h, --help", "print this"});
+  options.push_back({"-h, --help", "print this help"});
   return options;
 }
 
 std::string notes_on_options(const HelpPage& page) {
-  std::string notes = "Defaults are in [brackets]. A value may also be joined to its name: --name=value.";
+  std::string notes = "Defaults are in [brackets]. --name=value is the same as --name value.";
   if (has_yes_or_no(page)) {
-    notes += " Yes/no options are --name or --no-name, and also take a value: --name=yes, --name=no";
+    notes += " Yes/no options: --name or --no-name, also --name=yes or --name=no";
     notes += page.takes_config ? "; in a file: name = yes." : ".";
   }
   return notes;
@@ -101,11 +101,11 @@ std::string notes_on_options(const HelpPage& page) {
 std::string to_text(const HelpPage& page) {
   std::string text = fmt::format("Usage: {}\n\n{}", page.synopsis, page.description);
   for (const HelpPage::Network& network : page.chosen) {
-    text += fmt::format("\nNetwork {}: {}\nIts options are below, and the defaults that it brings in [brackets].\n",
+    text += fmt::format("\nNetwork {}: {}\nThe options below include its own; [brackets] show its defaults.\n",
                         network.name, network.summary);
   }
   if (!page.networks.empty()) {
-    text += fmt::format("\nNetworks (options and defaults of one: {} --model NAME --help)\n", page.command);
+    text += fmt::format("\nNetworks (for the options and defaults of one: {} --model NAME --help)\n", page.command);
     for (const HelpPage::Network& network : page.networks) {
       text += fmt::format("  {:<12}{}\n", network.name, network.summary);
     }

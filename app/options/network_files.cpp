@@ -155,9 +155,14 @@ void require_fitting_names(const OptionTable& table, const model::NetworkKind& k
     }
   }
   if (table.find("dry-run") == nullptr) return;  // only train and check have all options of training
-  constexpr std::array<std::string_view, 8> kGroups{
-      "Data",           "Loss", "Optimiser", "Learning rate", "Amount of work", "Validation", "Agreement between ranks",
-      "What is trained"};
+  constexpr std::array<std::string_view, 8> kGroups{"Data",
+                                                    "Loss",
+                                                    "Optimiser",
+                                                    "Learning rate",
+                                                    "Amount of work",
+                                                    "Validation",
+                                                    "Agreement between ranks",
+                                                    "Trained parameters"};
   constexpr std::array<std::string_view, 5> kOfTheJob{"data", "validation", "x", "y", "replay"};
   std::vector<std::string> allowed;
   for (const Option& row : table.options()) {

@@ -134,7 +134,7 @@ void add_network_options(OptionTable& table, model::NetworkOptions& options) {
   table.group("Network");
   table
       .add_free(
-          "model", Option::Shape::value, "NAME", "the network, or a file FILE.yaml that describes one",
+          "model", Option::Shape::value, "NAME", "network, or a file FILE.yaml that describes one",
           [&options](const Option&, const std::string& text) { return choose(text, options); },
           [&options] { return options.name; })
       .one_of(model::network_names())

@@ -38,18 +38,17 @@ void require_own_files(const std::filesystem::path& csv, const std::filesystem::
 std::string reject_empty(const std::string& text) { return text.empty() ? "is not accepted" : ""; }
 
 void add_input_option(OptionTable& table, Normalization& normalize) {
-  table.add_parsed(
-      "normalize", normalize, "HOW",
-      "how the numbers of this data become the network's input, as train takes it; default: as in training",
-      parse_normalization, to_text);
+  table.add_parsed("normalize", normalize, "HOW",
+                   "conversion of stored numbers to the network's input, as in train; default: as in training",
+                   parse_normalization, to_text);
 }
 
 void add_unknown_categories_option(OptionTable& table, io::UnknownCategories& unknown) {
   using enum io::UnknownCategories;
   static const std::vector<Choice<io::UnknownCategories>> choices{{"error", error}, {"none", none}};
   table.add_choice("unknown-categories", unknown, "HOW",
-                   "of columns of texts: a category that the network was not trained on is an error, or none (the "
-                   "sample has none of the categories)",
+                   "categories in columns of text that the network was not trained on: error, or none (the sample has "
+                   "none of the known categories)",
                    choices);
 }
 
@@ -74,41 +73,43 @@ void add_validation_data_option(OptionTable& table, DataOptions& options) {
   const auto text = [&options] {
     return options.validation_share > 0 ? fmt::format("{}", options.validation_share) : options.validation.string();
   };
-  table.add_free("validation", Option::Shape::value, "PATH",
-                 "what to validate on, in the same forms; or a share of the samples of --data, as 0.2: always the same "
-                 "ones, which are not trained on; default: validation/ or test/ inside --data, where there is a train/",
-                 parse, text);
+  table.add_free(
+      "validation", Option::Shape::value, "PATH",
+      "validation data, in the same forms as --data; or a fraction of the training samples, such as 0.2: always the "
+      "same samples, which are not trained on; default: validation/ or test/ inside --data, if there is a train/",
+      parse, text);
 }
 
 }  // namespace
 
 void add_layout_option(OptionTable& table, io::Layouts& layout) {
   table.add_parsed("layout", layout, "ORDER",
-                   "of images: channels-last (height, width, channels) or channels-first; auto: the latter where a "
-                   "sample is [1, H, W], [3, H, W] or [4, H, W]; or by letters, of one field or of each: nchw, "
-                   "image=nchw,volume=ncdhw",
+                   "order of the dimensions of images: channels-last (height, width, channels) or channels-first; or "
+                   "letters, for one field or for each: nchw, image=nchw,volume=ncdhw; auto: channels-first if a "
+                   "sample is [1, H, W], [3, H, W] or [4, H, W], else channels-last",
                    parse_layout, layout_text);
 }
 
 void add_data_names(OptionTable& table, std::string& x, std::string& y) {
   table
-      .add(
-          "x", x, "NAME",
-          "HDF5 dataset that holds the samples of --data, for files made by others; several inputs: NAME,NAME, also of "
-          "shards")
+      .add("x", x, "NAME",
+           "HDF5 dataset of the samples in --data, for files from other programs; several inputs: NAME,NAME, also in "
+           "shards")
       .check(reject_empty);
-  table.add("y", y, "NAME", "HDF5 dataset that holds their labels or targets; several of numbers: NAME,NAME")
+  table.add("y", y, "NAME", "HDF5 dataset of their labels or targets; several datasets of numbers: NAME,NAME")
       .check(reject_empty);
 }
 
 void add_verify_option(OptionTable& table, VerifyData& verify) {
-  table.add_choice("verify", verify, "WHEN",
-                   "recompute checksums of the shards beforehand; auto: where they hold under 4 GiB in all");
+  table.add_choice(
+      "verify", verify, "WHEN",
+      "recompute the checksums of the shards before reading them; auto: if they hold at most 4 GiB in total");
 }
 
 void add_allow_fill(OptionTable& table, bool& allow_fill) {
   table.add("allow-fill", allow_fill,
-            "numbers that were never written into HDF5 files made by others are data: their fill value is meant");
+            "accept numbers that were never written into HDF5 files from other programs, with their fill value as "
+            "data; default: an error");
 }
 
 namespace {
@@ -129,63 +130,63 @@ std::string label_text(const std::optional<std::int64_t>& label) { return label 
 
 void add_ignore_label(OptionTable& table, std::optional<std::int64_t>& label) {
   table.add_parsed("ignore-label", label, "N",
-                   "of masks: positions with this label belong to no class: they count in no loss and no metric",
+                   "mask label that belongs to no class: positions with this label count in no loss and no metric",
                    parse_label, label_text);
 }
 
 void add_data_options(OptionTable& table, DataOptions& options) {
   table.group("Data");
   table.add("data", options.path, "PATH",
-            "what to train on: a shard folder made by `lockstep pack`, a folder of HDF5 files or one such file; or a "
-            "folder with train/ and test/ or validation/ inside");
+            "training data: a shard folder made by `lockstep pack`, a folder of HDF5 files, one HDF5 file, or a folder "
+            "that contains train/ and maybe validation/ or test/");
   add_validation_data_option(table, options);
   table
       .add("x", options.x, "NAME",
-           "HDF5 dataset that holds the samples, for files made by others; several inputs: NAME,NAME, also of shards")
+           "HDF5 dataset of the samples, for files from other programs; several inputs: NAME,NAME, also in shards")
       .check(reject_empty);
   table.add(
       "y", options.y, "NAME",
-      "HDF5 dataset that holds the labels or targets; several of numbers: NAME,NAME; with --window also \"\": none");
+      "HDF5 dataset of the labels or targets; several datasets of numbers: NAME,NAME; \"\": none (only with --window)");
   add_ignore_label(table, options.ignore_label);
   add_allow_fill(table, options.allow_fill);
   add_layout_option(table, options.layout);
   table
-      .add_parsed(
-          "normalize", options.normalize, "HOW",
-          "how stored numbers become inputs: auto (range for bytes; of floats per-feature where their spread asks for "
-          "it), none, range (the value range becomes 0 to 1), standard (all numbers together to mean 0, deviation 1), "
-          "per-feature (each column of a table, each channel of images), per-image (each image), affine(SCALE,SHIFT)",
-          parse_normalization, to_text)
+      .add_parsed("normalize", options.normalize, "HOW",
+                  "conversion of stored numbers to inputs: none, range (the value range becomes 0 to 1), standard (all "
+                  "numbers together to mean 0, standard deviation 1), per-feature (the same for each column of a table "
+                  "or channel of images), per-image (for each image), affine(SCALE,SHIFT); auto: range for bytes, "
+                  "per-feature for floats whose spread requires it, else none",
+                  parse_normalization, to_text)
       .left_open_by("auto");
   table
-      .add_choice("normalize-targets", options.targets, "HOW",
-                  "numbers to predict: standard (each target to mean 0, deviation 1; errors and predictions are told "
-                  "in the units of the data all the same), none; auto: standard where their spread asks for it")
+      .add_choice(
+          "normalize-targets", options.targets, "HOW",
+          "scaling of numbers to predict: standard (each target to mean 0, standard deviation 1) or none; auto: "
+          "standard if their spread requires it. Errors and predictions are always in the units of the data")
       .left_open_by("auto");
   add_unknown_categories_option(table, options.unknown_categories);
   table.add_parsed(
       "augment", options.augment, "HOW",
       "random changes of training images and volumes, comma-separated: pad=N, crop=N, crop=HxW or crop=DxHxW, "
       "area=SHARE (a random rectangle of at least this share of an image, scaled to the crop), flip (left and right) "
-      "or flip=dhw (any of depth, height, width), symmetries (all flips and turns that keep the shape), "
-      "brightness=V, contrast=LOW:HIGH; none. Validation sees the central crop",
+      "or flip=dhw (any of depth, height, width), symmetries (all flips and rotations that keep the shape), "
+      "brightness=V, contrast=LOW:HIGH; or none. Validation uses the central crop",
       parse_augment, to_text);
   add_verify_option(table, options.verify);
   table.add_choice(
       "sampling", options.sampling, "HOW",
-      "which training samples an epoch has: uniform (each of them once) or balanced (as many of each class, "
-      "as many samples in all: those of rare classes come again and again, those of frequent ones in some "
-      "of the epochs)");
-  table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
+      "training samples of an epoch: uniform (each sample once) or balanced (the same number from each class, in an "
+      "epoch of the same size: samples of rare classes repeat, samples of frequent classes are not in every epoch)");
+  table.add("shuffle", options.shuffle, "visit the samples in a new order in each epoch");
   table
-      .add(
-          "window", options.window, "STEPS",
-          "of series of numbers (rows in the order of time, or samples of steps x numbers): forecast what follows each "
-          "window of so many steps; --validation SHARE then keeps the end of each series. 0: none")
+      .add("window", options.window, "STEPS",
+           "forecast series of numbers (rows in order of time, or samples of steps x numbers): each sample is a window "
+           "of this many steps, and the network predicts the steps after it; --validation SHARE then takes the end of "
+           "each series; 0: off")
       .at_least(0);
-  table.add("horizon", options.horizon, "STEPS", "of --window: how many steps are forecast").at_least(1);
+  table.add("horizon", options.horizon, "STEPS", "steps to forecast after each window (--window)").at_least(1);
   table.add("shift-windows", options.shift_windows,
-            "of a corpus: in each epoch its windows begin at other tokens, drawn anew");
+            "text: start the windows at other tokens in each epoch, drawn at random");
 }
 
 namespace {
@@ -205,67 +206,67 @@ Option& add_image_option(OptionTable& table, std::optional<model::ImageShape>& i
 
 void add_loss_options(OptionTable& table, LossOptions& options) {
   table
-      .add_choice(
-          "loss", options.kind, "NAME",
-          "auto: softmax cross-entropy for classes, of which a sample has one; binary cross-entropy for rows of "
-          "0 and 1, labels of which a sample has any; squared error for other numbers to predict. mean-absolute-error "
-          "and huber bear outliers among these: huber is half the square of errors up to 1 (a standard deviation, "
-          "where "
-          "targets are standardised) and grows like the absolute error beyond. soft-cross-entropy is for a probability "
-          "of each class in place of a class; dice is for masks: 1 - the soft Dice coefficient, the mean over the "
-          "classes of a sample")
+      .add_choice("loss", options.kind, "NAME",
+                  "training loss; auto: softmax cross-entropy for classes (one per sample), binary cross-entropy for "
+                  "rows of 0 and 1 (any number of labels per sample), squared error for other numbers to predict. For "
+                  "such numbers, mean-absolute-error and huber are robust to outliers; huber is half the squared error "
+                  "up to 1 (one standard deviation of standardised targets) and linear beyond. soft-cross-entropy is "
+                  "for targets that give each class a probability; dice is for masks: 1 - the soft Dice coefficient, "
+                  "averaged over the classes of a sample")
       .left_open_by("auto");
   table
       .add("label-smoothing", options.label_smoothing, "S",
-           "cross-entropy: the target gives this share of its weight to all classes alike (of labels: to a half); "
-           "validation does not")
+           "cross-entropy: spread this fraction of each training target evenly over all classes (labels: move it "
+           "towards 1/2); not in validation")
       .at_least(0)
       .below(1);
   table
       .add_parsed(
           "class-weight", options.class_weights, "balanced|LIST",
-          "factors of the losses of training samples, by their classes: balanced (samples / (classes * samples "
-          "of the class): rare classes count as much as frequent ones) or a number for each class, in the "
-          "order of their numbers. They are scaled to a mean of 1 over the training data; of masks each step's loss is "
-          "divided by the sum of its positions' factors; validation counts every sample alike. --sampling balanced is "
-          "for the same end: take one of the two",
+          "factors for the losses of training samples by class: balanced (samples / (classes * samples of the class), "
+          "so that rare classes count as much as frequent ones) or one number for each class, in class order. They are "
+          "scaled to a mean of 1 over the training data; with masks, each step's loss is divided by the sum of its "
+          "positions' factors. Validation counts all samples equally. Cannot be combined with --sampling balanced",
           parse_class_weights, to_text)
       .contradicts("sampling");
   table
       .add("sample-weight", options.sample_weight, "NAME",
-           "the data set of the training files that holds a factor for the loss of each sample, 0 or more; times the "
-           "one of its class, where both are given, and scaled likewise")
+           "dataset in the training files with a factor for the loss of each sample, 0 or more; scaled like "
+           "--class-weight, and multiplied by it if both are given")
       .contradicts("sampling");
 }
 
 void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options) {
   table.group("Optimiser");
-  table.add_choice("optimizer", options.kind, "NAME", "the update rule");
-  table.add("momentum", options.momentum, "MU", "of momentum, nesterov and lars")
+  table.add_choice("optimizer", options.kind, "NAME", "update rule");
+  table.add("momentum", options.momentum, "MU", "momentum coefficient of momentum, nesterov and lars")
       .at_least(0)
       .below(1)
       .only_with("optimizer", {"momentum", "nesterov", "lars"});
-  table.add("trust", options.trust, "C", "lars: the step of a layer is at most this share of its weights' norm")
+  table
+      .add("trust", options.trust, "C",
+           "lars: trust coefficient: a parameter's gradient is scaled to at most C times the norm of its weights")
       .above(0)
       .only_with("optimizer", {"lars"});
-  table.add("beta1", options.beta1, "B", "decay of the first moment")
+  table.add("beta1", options.beta1, "B", "adam, adamw, lamb: decay rate of the first moment")
       .at_least(0)
       .below(1)
       .only_with("optimizer", {"adam", "adamw", "lamb"});
-  table.add("beta2", options.beta2, "B", "decay of the second moment")
+  table.add("beta2", options.beta2, "B", "adam, adamw, lamb: decay rate of the second moment")
       .at_least(0)
       .below(1)
       .only_with("optimizer", {"adam", "adamw", "lamb"});
-  table.add("epsilon", options.epsilon, "E", "added to the root of the second moment")
+  table.add("epsilon", options.epsilon, "E", "adam, adamw, lamb: number added to the square root of the second moment")
       .above(0)
       .only_with("optimizer", {"adam", "adamw", "lamb"});
   table
       .add("l2", options.l2, "C",
-           "L2 in the loss: adds C/2 |w|^2 to the loss and C w to the gradient (weights, not biases)")
+           "L2 regularisation: add C/2 |w|^2 to the loss and C w to the gradient (weights, not biases)")
       .at_least(0);
   table
       .add("weight-decay", options.weight_decay, "C",
-           "decoupled decay: w -= learning rate * C * w (weights, not biases)")
+           "decoupled weight decay: w -= learning rate * C * w (weights, not biases); lars and lamb include it in "
+           "their update")
       .at_least(0);
   table.add("clip-norm", options.clip_norm, "NORM", "scale the gradient down to this global norm; 0: off").at_least(0);
   table.add("clip-value", options.clip_value, "V", "clamp each gradient element to [-V, V]; 0: off")
@@ -280,31 +281,37 @@ void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options)
 
 void add_learning_rate_options(OptionTable& table, model::ScheduleOptions& options, WorkOptions& work) {
   table.group("Learning rate");
-  table.add("learning-rate", options.base, "RATE", "after warm-up; 0.001 with adam, adamw, lamb, else 0.1").above(0);
-  table.add_choice("schedule", options.kind, "NAME", "how it changes");
-  table.add("decay-rate", options.decay_rate, "FACTOR", "exponential: per --decay-steps; step: at each boundary")
+  table
+      .add("learning-rate", options.base, "RATE",
+           "learning rate after warm-up; default: 0.001 with adam, adamw and lamb, else 0.1")
+      .above(0);
+  table.add_choice("schedule", options.kind, "NAME", "change of the learning rate during training");
+  table
+      .add("decay-rate", options.decay_rate, "FACTOR",
+           "exponential: factor per --decay-steps; step: factor at each boundary")
       .above(0)
       .only_with("schedule", {"exponential", "step"});
-  table.add("decay-steps", options.decay_steps, "STEPS", "exponential: steps per factor")
+  table.add("decay-steps", options.decay_steps, "STEPS", "exponential: steps per --decay-rate")
       .at_least(1)
       .only_with("schedule", {"exponential"});
-  table.add("staircase", options.staircase, "exponential: change only every --decay-steps, not smoothly")
+  table.add("staircase", options.staircase, "exponential: change the rate only once every --decay-steps, not smoothly")
       .only_with("schedule", {"exponential"});
-  table.add("boundaries", options.boundaries, "STEPS", "step: where the rate changes, comma-separated, ascending")
+  table
+      .add("boundaries", options.boundaries, "STEPS",
+           "step: steps at which the rate changes, comma-separated, ascending")
       .at_least(0)
       .check(check_boundaries)
       .only_with("schedule", {"step"});
-  table.add("final-learning-rate", options.final_rate, "RATE", "cosine, polynomial: the rate at the end")
+  table.add("final-learning-rate", options.final_rate, "RATE", "cosine, polynomial: learning rate at the end")
       .at_least(0)
       .only_with("schedule", {"cosine", "polynomial"});
-  table.add("power", options.power, "P", "polynomial: the exponent").above(0).only_with("schedule", {"polynomial"});
-  table.add("warmup-steps", options.warmup_steps, "STEPS", "rise linearly to the rate over this many steps")
+  table.add("power", options.power, "P", "polynomial: exponent").above(0).only_with("schedule", {"polynomial"});
+  table.add("warmup-steps", options.warmup_steps, "STEPS", "first steps, in which the learning rate rises linearly")
       .at_least(0);
   table
-      .add(
-          "reference-batch", work.reference_batch, "SAMPLES",
-          "the linear scaling rule: --learning-rate is meant for this global batch and is multiplied by global batch / "
-          "SAMPLES; 0: off")
+      .add("reference-batch", work.reference_batch, "SAMPLES",
+           "global batch that --learning-rate is meant for; the rate is multiplied by global batch / SAMPLES (linear "
+           "scaling rule); 0: off")
       .at_least(0);
 }
 
@@ -315,229 +322,244 @@ void add_amount_options(OptionTable& table, WorkOptions& options) {
   };
   table
       .add_free("epochs", Option::Shape::value, "N",
-                "passes over the data; may be fractional; auto: one, and of small data so many that there are 1000 "
-                "steps, but no more than 100",
+                "passes over the data; may be fractional; auto: one, or with small data as many as make 1000 steps, at "
+                "most 100; for text always one",
                 parse, [&options] { return options.epochs > 0 ? fmt::format("{}", options.epochs) : "auto"; })
       .above(0)
       .contradicts("steps")
       .left_open_by("auto");
-  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0).left_open_by("0");
+  table.add("steps", options.steps, "N", "number of steps (updates), instead of --epochs; 0: off")
+      .at_least(0)
+      .left_open_by("0");
 }
 
 void add_batch_options(OptionTable& table, WorkOptions& options) {
   table.group("Amount of work");
   table
       .add("batch", options.batch, "SAMPLES",
-           "per rank and micro-step; where nobody says it, at most a sixteenth of the samples over all ranks, but 16")
+           "samples per rank and micro-step; unless given, a step has at most a sixteenth of the training samples, but "
+           "at least 16")
       .at_least(1)
       .contradicts("global-batch");
   table
       .add("global-batch", options.global_batch, "SAMPLES",
-           "per step, over all ranks and micro-steps; instead of --batch; 0: off")
+           "samples per step, over all ranks and micro-steps; instead of --batch; 0: off")
       .at_least(0)
       .left_open_by("0");
   add_micro_step_options(table, options);
 }
 
 void add_micro_step_options(OptionTable& table, WorkOptions& options) {
-  table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
+  table.add("accumulate", options.accumulate, "N", "micro-steps per step, whose gradients are summed")
       .at_least(1)
       .at_most(1000000);
   table.add("reproducible", options.reproducible,
-            "the same bits at any number of ranks: a step of --global-batch samples is computed in as many parts "
-            "(virtual ranks) whoever computes them, and added up in one order; on CPUs of one kind, or GPUs of one");
+            "compute the same bits at any number of ranks: each step of --global-batch samples is split into the same "
+            "parts (virtual ranks), which are summed in the same order; needs CPUs of one kind or GPUs of one kind");
   table
       .add("virtual-ranks", options.virtual_ranks, "N",
-           "the parts of a step, at least as many as ranks; 0: 24, of small batches the half, a quarter, an eighth")
+           "parts of a step with --reproducible, at least as many as ranks; 0: 24, halved while that is more than "
+           "--global-batch")
       .at_least(0)
       .left_open_by("0")
       .at_most(comm::SummationTree::kMaxTerms)
       .needs("reproducible");
-  table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
+  table.add("seed", options.seed, "N",
+            "random seed of the initial weights and the sample order, which are the same at any number of ranks");
 }
 
 void add_agree_options(OptionTable& table, AgreeOptions& options) {
   table.group("Agreement between ranks");
-  table.add_parsed("agree", static_cast<AgreeMode&>(options), "MODE",
-                   "all: every step sums the gradients of all ranks. local=STEPS: islands of ranks make STEPS steps by "
-                   "themselves (a round), then an outer optimiser makes one of their weights: 1/STEPS of the bytes "
-                   "between islands, for slow links; checkpoints, validations and stops wait for the end of a round. "
-                   "quorum=RANKS: the first RANKS gradients of a step make the update, later ones are dropped. async: "
-                   "servers keep the parameters, each gradient is an update as soon as it comes",
-                   parse_agree, agree_text);
+  table.add_parsed(
+      "agree", static_cast<AgreeMode&>(options), "MODE",
+      "how ranks combine their work. all: every step sums the gradients of all ranks. local=STEPS: islands of ranks "
+      "make STEPS steps on their own (a round), then an outer optimiser merges their weights; 1/STEPS of the bytes "
+      "between islands, for slow links; checkpoints, validations and stops wait for the end of a round. quorum=RANKS: "
+      "the first RANKS gradients of a step make the update, later ones are dropped. async: servers keep the parameters "
+      "and apply each gradient as soon as it arrives",
+      parse_agree, agree_text);
   table
-      .add("islands", options.islands, "N",
-           "groups of neighbouring ranks, as equal as can be, that agree in every step; 0: the ranks of a host are one")
+      .add(
+          "islands", options.islands, "N",
+          "groups of neighbouring ranks, as equal as possible, that sum their gradients in every step; 0: one per host")
       .at_least(0)
       .left_open_by("0")
       .needs("agree");
   table
       .add("agree-after", options.after, "STEP",
-           "all ranks agree in every step up to this one, and the first round of local steps begins after it "
-           "(post-local SGD): what is learnt first is what islands learn worst by themselves")
+           "last of the first steps in which all ranks sum their gradients; rounds of local steps begin after it "
+           "(post-local SGD), because islands are worst at the start of training")
       .at_least(0)
       .needs("agree");
   table
       .add_choice("outer-optimizer", options.outer.kind, "NAME",
-                  "what is done with the mean over the islands of how far they have come: average (local SGD: takes "
-                  "it), momentum, slowmo (momentum in units of the learning rate), nesterov (DiLoCo)")
+                  "update from the islands' mean change of the weights: average (takes the mean: local SGD), momentum, "
+                  "slowmo (momentum in units of the learning rate), nesterov (DiLoCo)")
       .needs("agree");
-  table.add("outer-rate", options.outer.rate, "RATE", "of the outer optimiser")
+  table.add("outer-rate", options.outer.rate, "RATE", "learning rate of the outer optimiser")
       .above(0)
       .needs("agree")
       .only_with("outer-optimizer", {"momentum", "slowmo", "nesterov"});
-  table.add("outer-momentum", options.outer.momentum, "M", "likewise")
+  table.add("outer-momentum", options.outer.momentum, "M", "momentum of the outer optimiser")
       .at_least(0)
       .below(1)
       .needs("agree")
       .only_with("outer-optimizer", {"momentum", "slowmo", "nesterov"});
   table
       .add("fragments", options.fragments, "F",
-           "islands agree on the weights in so many equal parts, which take turns within a round")
+           "equal parts of the weights, on which islands agree in turn within a round")
       .at_least(1)
       .needs("agree");
   table
       .add("delay", options.delay, "STEPS",
-           "steps that islands go on making while the sum of a fragment travels; fewer than a round has for each")
+           "steps that islands continue to make while the sum of a fragment is in transit; fewer than a round has per "
+           "fragment")
       .at_least(0)
       .needs("agree");
   table
-      .add_parsed("servers", options.servers, "N|shared",
-                  "who keeps the parameters, in equal parts: the last N ranks, which do nothing else, or every rank "
-                  "beside its training; 0: the last rank with async, rank 0 beside its training with a quorum",
-                  parse_servers, servers_text)
+      .add_parsed(
+          "servers", options.servers, "N|shared",
+          "ranks that keep the parameters, in equal parts: N: the last N ranks, which do nothing else; shared: every "
+          "rank, besides its training; 0: the last rank with async, rank 0 besides its training with a quorum",
+          parse_servers, servers_text)
       .needs("agree");
   table
       .add("staleness", options.staleness, "STEPS",
-           "how far the fastest rank may be ahead of the slowest; 0: the sums of all ranks; -1: no bound")
+           "async: steps that the fastest rank may be ahead of the slowest; 0: every update is the sum over all ranks; "
+           "-1: no limit")
       .at_least(-1)
       .only_with("agree", {"async"});
   table
       .add_choice("stale-rate", options.stale_rate, "HOW",
-                  "what becomes of a gradient of weights that have changed since: keep (it stays as it is), scale (the "
-                  "learning rate is divided by the updates in between)")
+                  "async: treatment of gradients whose weights have changed since: keep (apply them unchanged) or "
+                  "scale (divide the learning rate by the number of updates in between)")
       .only_with("agree", {"async"});
   table
       .add("replay", options.replay, "FILE",
-           "repeat a run of async or a quorum bit for bit: the order of its gradients, arrivals-N of its folder")
+           "repeat an async or quorum run bit for bit, with its order of gradients; FILE is arrivals-N in its run "
+           "folder")
       .needs("agree");
 }
 
 void add_validation_options(OptionTable& table, ValidationOptions& options) {
   table.group("Validation");
-  table.add("evaluate-every", options.every, "STEPS", "0: once per epoch; -1: only at the end").at_least(-1);
+  table
+      .add("evaluate-every", options.every, "STEPS",
+           "steps between validations; 0: once per epoch; -1: only at the end")
+      .at_least(-1);
   table.add("evaluation-batch", options.batch, "SAMPLES", "samples evaluated at once").at_least(1);
-  table.add("evaluate-average", options.average, "validate with the averaged weights").needs("average-decay");
+  table.add("evaluate-average", options.average, "validate with the averaged weights (--average-decay)")
+      .needs("average-decay");
   table.add_choice(
       "best-by", options.best_by, "METRIC",
-      "the metric of validations that says which checkpoint is the best, and that --patience and "
-      "--target-metric look at; auto: accuracy, mean IoU of masks, mean absolute error or perplexity. "
-      "balanced-accuracy (the "
-      "mean of the classes' recalls), f1-macro and roc-auc (one against the rest; the mean over classes or "
-      "labels) are for data in which some are rare. accuracy is also that of classes beside numbers to predict");
-  table.add("patience", options.patience, "N", "stop when N validations in a row have brought nothing better; 0: never")
+      "validation metric for the best checkpoint, --patience and --target-metric; auto: accuracy, for masks mean IoU, "
+      "for numbers mean absolute error, for text perplexity. For data with rare classes or labels: balanced-accuracy "
+      "(the mean of the classes' recalls), f1-macro and roc-auc (one against the rest; the mean over classes or "
+      "labels). With classes beside numbers to predict, accuracy is that of the classes");
+  table.add("patience", options.patience, "N", "stop after N consecutive validations without improvement; 0: never")
       .at_least(0);
-  table.add("min-delta", options.min_delta, "VALUE", "better is by more than VALUE, in the units of the metric")
+  table
+      .add("min-delta", options.min_delta, "VALUE",
+           "count a validation as an improvement if it is better by more than VALUE, in the units of the metric")
       .at_least(0)
       .needs("patience");
   table.add("target-metric", options.target_metric, "VALUE",
-            "stop when the metric of --best-by reaches it: accuracy (0 to 1), F1 or area at least, loss, mean absolute "
-            "error or perplexity at most VALUE");
+            "stop when the metric of --best-by reaches VALUE: at least VALUE for accuracy (0 to 1), mean IoU, F1 and "
+            "ROC area, at most VALUE for loss, mean absolute error and perplexity");
 }
 
 void add_start_options(OptionTable& table, StartOptions& options) {
-  table.group("Weights to begin with");
-  table.add(
-      "initialize-from", options.from, "PATH",
-      "a run folder (its best checkpoint), a checkpoint file or FILE.safetensors (also GPT-2's): tensors of the same "
-      "name begin with its values (the averages, where it validated with --evaluate-average), the others as usual; a "
-      "run that resumes goes on with its own");
+  table.group("Initial weights");
+  table.add("initialize-from", options.from, "PATH",
+            "take the initial weights, by tensor name, from a run folder (its best checkpoint), a checkpoint file or "
+            "FILE.safetensors (also GPT-2's); the averaged weights if the source validated with --evaluate-average. "
+            "Other tensors are initialised as usual. A resumed run keeps its own weights");
   table
       .add_parsed("reinitialize", options.reinitialize, "PATTERNS",
-                  "tensors that begin as usual all the same, comma-separated, * for anything: dense_3/* for a new last "
-                  "layer",
+                  "tensors to initialise as usual nevertheless, comma-separated, * matches anything: dense_3/* for a "
+                  "new last layer",
                   parse_patterns, to_text)
       .needs("initialize-from");
 }
 
 void add_tuning_options(OptionTable& table, TuningOptions& options) {
-  table.group("What is trained");
-  table.add_parsed("freeze", options.freeze, "PATTERNS",
-                   "tensors that stay as they begin, comma-separated, * for anything: embedding/*,block_*. Nothing is "
-                   "computed, kept or sent for them, and batch normalisation among them keeps its running statistics",
-                   parse_patterns, to_text);
+  table.group("Trained parameters");
+  table.add_parsed(
+      "freeze", options.freeze, "PATTERNS",
+      "tensors that keep their initial values, comma-separated, * matches anything: embedding/*,block_*. They need no "
+      "gradients, optimiser state or communication; frozen batch normalisation keeps its running statistics",
+      parse_patterns, to_text);
   table.add_parsed("learning-rate-scale", options.rate_scales, "PATTERN=FACTOR",
-                   "tensors whose learning rate is the schedule's times FACTOR, likewise: head/*=10,block_*=0.1; where "
-                   "several match, the last counts",
+                   "multiply the learning rate of matching tensors by FACTOR; comma-separated, * matches anything: "
+                   "head/*=10,block_*=0.1; if several match, the last counts",
                    parse_rate_scales, to_text);
 }
 
 void add_writers_option(OptionTable& table, RunOptions& options) {
   table
       .add("checkpoint-writers", options.checkpoint_writers, "N",
-           "ranks that write a checkpoint together, each a part; all hosts must see the folder; 0: rank 0 alone, with "
-           "--shard-optimizer all ranks")
+           "ranks that write a checkpoint together, each a part, to a folder that all hosts see; 0: rank 0 alone, or "
+           "all ranks with --shard-optimizer")
       .at_least(0);
 }
 
 void add_run_options(OptionTable& table, RunOptions& options) {
   table.group("Run folder");
   table.add("run", options.folder, "FOLDER",
-            "configuration, log, metrics and checkpoints go there; default: runs/MODEL-DATE-TIME");
+            "folder for configuration, log, metrics and checkpoints; default: runs/MODEL-DATE-TIME");
   table
-      .add_parsed(
-          "resume", options.resume, "FILE",
-          "go on from the newest checkpoint in --run that verifies, or from FILE; starts anew where there is none yet",
-          parse_resume, to_text)
+      .add_parsed("resume", options.resume, "FILE",
+                  "continue from the newest checkpoint in --run that verifies, or from FILE; start a new run if there "
+                  "is no checkpoint yet",
+                  parse_resume, to_text)
       .alone_means("auto");
   table
       .add("new-optimizer-state", options.new_optimizer_state,
-           "with --resume FILE: weights and place in the data are FILE's, the optimiser, which may be another, begins "
-           "anew")
+           "with --resume FILE: take the weights and the position in the data from FILE, and start the optimiser, "
+           "which may be another one, from scratch")
       .needs("resume");
   table
       .add("roll-back", options.roll_back, "N",
-           "where the loss is not finite, or leaps (its mean over 20 steps is more than twice the best one so far), "
-           "return to the last good checkpoint, at most N times; 0: stop")
+           "return to the last good checkpoint when the loss is not finite or leaps (its mean over 20 steps is more "
+           "than twice the best so far), at most N times; 0: never, and a loss that is not finite ends the run")
       .at_least(0);
-  table.add("roll-back-factor", options.roll_back_factor, "FACTOR", "of the learning rate, at each return")
+  table
+      .add("roll-back-factor", options.roll_back_factor, "FACTOR",
+           "multiply the learning rate by FACTOR at each roll-back")
       .above(0)
       .at_most(1)
       .needs("roll-back");
-  table.add("force", options.force, "start over in a folder that holds a run already").contradicts("resume");
+  table.add("force", options.force, "start over in a folder that already holds a run").contradicts("resume");
   table.add_parsed("checkpoint-every", options.checkpoint_every, "STEPS",
-                   "steps, or a time: 90s, 10m, 2h; 0: once per epoch; -1: only at the end. SIGUSR2, or a file named "
-                   "checkpoint-now in the run folder, brings one at once",
+                   "steps between checkpoints, or a time: 90s, 10m, 2h; 0: once per epoch; -1: only at the end. "
+                   "SIGUSR2, or a file named checkpoint-now in the run folder, requests one at once",
                    parse_every, to_text);
-  table.add("keep", options.keep, "N", "newest checkpoints to keep").at_least(1);
+  table.add("keep", options.keep, "N", "number of newest checkpoints to keep").at_least(1);
   table
       .add("keep-best", options.keep_best, "N",
-           "checkpoints with the best validation metrics to keep besides; checkpoints/best points at the best. Only "
-           "checkpoints of steps that were validated count: give --evaluate-every and --checkpoint-every in steps that "
-           "match; where --checkpoint-every is a time, each validation that is the best so far brings a checkpoint")
+           "number of checkpoints with the best validation metrics to keep as well; checkpoints/best points to the "
+           "best. Only checkpoints of validated steps count: make the steps of --evaluate-every and --checkpoint-every "
+           "coincide. If --checkpoint-every is a time, each validation that is the best so far writes a checkpoint")
       .at_least(0);
   add_writers_option(table, options);
   table.add_parsed("time-limit", options.time_limit, "TIME",
-                   "how long this launch may take, in seconds or as [D-]HH:MM[:SS]: it stops in time for a checkpoint, "
-                   "with exit code 75; auto: until the Slurm job ends; none",
+                   "time limit of this launch, in seconds or as [D-]HH:MM[:SS]; it stops early enough to write a "
+                   "checkpoint, with exit code 75; auto: the end of the Slurm job; none: no limit",
                    parse_limit, to_text);
   table
       .add("stop-at", options.stop_at, "STEP",
-           "this launch stops after that step, validated and with a checkpoint, with exit code 75, and --resume goes "
-           "on; "
-           "below 1: that part of the run's steps; 0: at the end")
+           "stop this launch after STEP, with a validation, a checkpoint and exit code 75; --resume continues; below "
+           "1: fraction of the run's steps; 0: at the end")
       .at_least(0);
 }
 
 CheckpointRows::CheckpointRows(OptionTable& table) : table_(table) {
-  table
-      .add("run", run_, "PATH", "a run folder, a checkpoints folder or a checkpoint file; --run itself may be left out")
+  table.add("run", run_, "PATH", "run folder, checkpoints folder or checkpoint file; the name --run may be omitted")
       .positional();
   table
-      .add(
-          "checkpoint", checkpoint_, "WHICH",
-          "of a run: best (by validation metric; where none was validated, the newest), latest, or a FILE, by its name "
-          "in the run or with its path")
+      .add("checkpoint", checkpoint_, "WHICH",
+           "checkpoint of the run: best (by validation metric; the newest if none was validated), latest, or FILE (its "
+           "name in the run, or its path)")
       .check(reject_empty);
 }
 
@@ -554,16 +576,16 @@ CheckpointChoice CheckpointRows::chosen() const {
 
 void add_progress_option(OptionTable& table, std::optional<bool>& progress) {
   static const std::vector<Choice<std::optional<bool>>> words{{"auto", std::nullopt}, {"on", true}, {"off", false}};
-  table.add_choice("progress", progress, "WHEN", "the progress bar; auto: on a terminal", words);
+  table.add_choice("progress", progress, "WHEN", "show the progress bar; auto: on a terminal", words);
 }
 
 void add_report_options(OptionTable& table, ReportOptions& options) {
   table.group("Reports");
-  table.add("report-every", options.every, "STEPS", "0: about every second").at_least(0);
+  table.add("report-every", options.every, "STEPS", "steps between reports; 0: about every second").at_least(0);
   table.add("tensorboard", options.tensorboard, "write TensorBoard event files");
   table
       .add("histograms-every", options.histograms_every, "STEPS",
-           "weight and gradient histograms for TensorBoard; 0: never")
+           "steps between histograms of weights and gradients for TensorBoard; 0: never")
       .at_least(0)
       .only_with("tensorboard", {"yes"});
   add_progress_option(table, options.progress);
@@ -572,18 +594,20 @@ void add_report_options(OptionTable& table, ReportOptions& options) {
 void add_nvls_option(OptionTable& table, ExecutionOptions& options) {
   table
       .add("nvls", options.nvls,
-           "GPUs: NCCL may sum in the switches between them (NVLS); two runs may then differ in the last bits")
+           "GPUs: allow NCCL to sum in the switches between GPUs (NVLS); two runs may then differ in the last bits")
       .only_with("device", {"auto", "gpu"})
       .contradicts("ring");
 }
 
 void add_deadline_options(OptionTable& table, ExecutionOptions& options) {
-  table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer counts as dead and ends the job")
+  table
+      .add("deadline", options.deadline, "SECONDS",
+           "time without a sign of life after which a rank counts as dead and the job ends")
       .above(0);
   table
       .add("io-deadline", options.io_deadline, "SECONDS",
-           "a file that does not come back from one read or write for longer ends the job: data, checkpoints, logs; "
-           "until then the other ranks wait")
+           "time after which a read or write that does not return (data, checkpoints, logs) ends the job; the other "
+           "ranks wait until then")
       .above(0);
 }
 
@@ -591,59 +615,59 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options) {
   table.group("Execution");
   table.add_choice(
       "device", options.device, "WHERE",
-      "auto: GPUs where every rank has one of its own, the CPU where none has; gpu: GPUs, else an error; cpu: the CPU");
-  table.add_choice("precision", options.precision, "NAME",
-                   "of matrix products: fp32, tf32 (GPUs), bf16 (on GPUs activations, too); auto: bf16 on GPUs that "
-                   "have it, else fp32. Sums, weights, gradients and statistics stay fp32");
+      "device to compute on: cpu; gpu, else an error; auto: gpu if every rank has a GPU of its own, cpu if none has");
+  table.add_choice(
+      "precision", options.precision, "NAME",
+      "precision of matrix multiplications: fp32, tf32 (GPUs) or bf16 (on GPUs also of activations); auto: bf16 on "
+      "GPUs that have it, else fp32. Sums, weights, gradients and statistics are always fp32");
   table
       .add_choice("bf16-unit", options.bf16_unit, "NAME",
-                  "CPUs: instructions that multiply in bf16; auto: the fastest, measured at the start, if faster than "
-                  "fp32. Emulations have the same bits in products and are slow: for tests")
+                  "CPUs: instructions for bf16 multiplication; auto: the fastest, measured at the start; an error "
+                  "unless faster than fp32. Emulations give the same bits in products but are slow: for tests")
       .only_with("precision", {"bf16"})
       .only_with("device", {"auto", "cpu"});
-  table.add("threads", options.threads, "N", "threads per rank on CPUs")
+  table.add("threads", options.threads, "N", "CPUs: threads per rank")
       .at_least(1)
       .at_most(1024)
       .only_with("device", {"auto", "cpu"});
-  table.add_choice(
-      "transport", options.transport, "NAME",
-      "how ranks on CPUs reduce; auto: shared memory where all ranks share a host, two-level (shared "
-      "memory within hosts, rings between them) where some do, else the ring; mpi: the MPI library's own sums");
+  table.add_choice("transport", options.transport, "NAME",
+                   "CPUs: all-reduce between ranks: shared-memory, two-level (shared memory within hosts, rings "
+                   "between them), ring, mpi (that of the MPI library); auto: shared-memory if all ranks share a host, "
+                   "two-level if some do, else ring");
   add_deadline_options(table, options);
-  table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")
+  table.add("share-gpu", options.share_gpu, "let several ranks share a GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});
 }
 
 void add_step_options(OptionTable& table, ExecutionOptions& options) {
   table
       .add("bucket-size", options.bucket_size, "ELEMENTS",
-           "gradients that are reduced together, as one bucket; 0: by a fixed rule")
+           "gradients to reduce together, as one bucket; 0: a fixed rule")
       .at_least(0);
   table
       .add("shard-optimizer", options.shard_optimizer,
-           "each rank keeps 1/ranks of the optimiser's state, updates its part of the weights and sends them to all; "
-           "steps and checkpoints are the same as without")
+           "keep 1/ranks of the optimiser state on each rank, which updates its part of the weights and sends it to "
+           "all; steps and checkpoints are the same as without")
       .only_with("optimizer", {"sgd", "momentum", "nesterov", "adam", "adamw"});
-  table.add_choice(
-      "wire", options.wire, "NAME",
-      "how gradients travel between GPUs and between hosts: fp32; bf16 (half the bytes, rounded at every hop); "
-      "bf16-feedback (CPUs: what rounding takes away is added to the next step); int8-feedback (likewise, a quarter of "
-      "the bytes)");
+  table.add_choice("wire", options.wire, "NAME",
+                   "format of gradients between GPUs and between hosts: fp32; bf16 (half the bytes, rounded at every "
+                   "hop); bf16-feedback (CPUs: rounding errors are added to the next step); int8-feedback (the same "
+                   "with a quarter of the bytes)");
   add_all_reduce_option(table, options);
-  table.add("ring", options.ring, "GPUs: reduce gradients by NCCL's ring and no other algorithm")
+  table.add("ring", options.ring, "GPUs: let NCCL use only its ring algorithm to reduce gradients")
       .only_with("device", {"auto", "gpu"});
   add_nvls_option(table, options);
   table
       .add("cudnn-attention", options.cudnn_attention,
-           "GPUs: attention by cuDNN in bf16 on Hopper, where it fits; else by kernels of this program")
+           "GPUs: compute bf16 attention with cuDNN on Hopper if it supports the shape, else with Lockstep's own "
+           "kernels")
       .only_with("device", {"auto", "gpu"});
-  table.add("graph", options.graphs, "GPUs: record a step once (CUDA graphs) and replay it; the numbers are the same")
+  table.add("graph", options.graphs, "GPUs: record a step once as a CUDA graph and replay it; the numbers are the same")
       .only_with("device", {"auto", "gpu"});
   table
       .add("tune", options.tune,
-           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in "
-           "the "
-           "first step, attention's gradients added in any order; two runs may then differ in the last bits")
+           "GPUs: prefer speed to repeatability: time some algorithms for matrix multiplications and convolutions in "
+           "the first step, and add attention gradients in any order; two runs may then differ in the last bits")
       .only_with("device", {"auto", "gpu"});
 }
 
@@ -663,7 +687,7 @@ void add_train_options(OptionTable& table, TrainOptions& options) {
   add_report_options(table, options.reports);
   add_execution_options(table, options.execution);
   add_step_options(table, options.execution);
-  table.add("dry-run", options.dry_run, "print the plan (parameters, memory, work per step, buckets) and stop");
+  table.add("dry-run", options.dry_run, "print the plan (parameters, memory, work per step, buckets) and exit");
 }
 
 OptionTable train_table(TrainOptions& options) {

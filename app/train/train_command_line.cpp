@@ -28,27 +28,27 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTrainUsage =
     "Usage: mpirun -np RANKS lockstep train PATH [options]\n"
     "\n"
-    "Trains a network on RANKS processes that act as one: each computes its part of every batch, the\n"
-    "gradients are summed, and all make the same step. Without mpirun it is a world of one rank.\n"
-    "PATH is the data (--data).\n";
+    "Trains a network on RANKS processes that act as one: each rank computes its part of every batch, the\n"
+    "gradients are summed, and all ranks make the same step. Without mpirun there is one rank.\n"
+    "PATH is the training data (--data).\n";
 
 constexpr std::string_view kTrainExamples =
     "\n"
     "Examples\n"
     "  lockstep train shards/fashion\n"
-    "      the whole job on one core: a multi-layer perceptron, into a new folder under runs/\n"
+    "      train a multilayer perceptron on one core, in a new run folder under runs/\n"
     "  mpirun -np 4 lockstep train --data shards/fashion --hidden 512,256 --optimizer adam \\\n"
     "      --learning-rate 0.001 --epochs 10 --run runs/adam\n"
-    "      four ranks, 128 samples each per step, ten epochs\n"
+    "      train on four ranks, with 128 samples per rank and step, for ten epochs\n"
     "  mpirun -np 4 lockstep train --resume --run runs/adam\n"
-    "      goes on where that run stopped\n"
+    "      continue that run from its newest checkpoint\n"
     "  mpirun -np 4 lockstep train --resume runs/adam/checkpoints/step-0000000500.h5 --run runs/slower \\\n"
     "      --learning-rate 0.0001\n"
-    "      a new run from there: the same data, network and options but for the learning rate\n"
+    "      start a new run from a checkpoint, with the same options except the learning rate\n"
     "  mpirun -np 8 lockstep train --config runs/adam/config.ini --run runs/again --seed 2\n"
-    "      the same run with another seed\n"
+    "      repeat a run with another seed\n"
     "  mpirun -np 8 lockstep train --data shards/fashion --dry-run\n"
-    "      prints parameters, memory and work per step, and stops\n";
+    "      print parameters, memory and work per step, and exit\n";
 
 /// Before the ranks are connected, a stalled file system ends this process; the launcher then ends the others.
 io::IoDeadline::Handlers exit_before_start(double seconds) {
