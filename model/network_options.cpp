@@ -70,10 +70,10 @@ NetworkOption weight_init_option() {
           .value = Initializers{},
           .value_name = "SCHEME",
           .help =
-              "initial weights: auto (as the network wants them), zeros, constant(V), uniform(HALF_WIDTH), "
-              "normal(DEVIATION), truncated_normal(DEVIATION), xavier_uniform, xavier_normal, he_uniform, he_normal, "
-              "lecun_normal, fan_in_uniform; LAYER=SCHEME for one layer, comma-separated: "
-              "dense_1=normal(0.0357),dense_3=constant(1)",
+              "initialisation of the weights: zeros, constant(V), uniform(HALF_WIDTH), normal(DEVIATION), "
+              "truncated_normal(DEVIATION), xavier_uniform, xavier_normal, he_uniform, he_normal, lecun_normal, "
+              "fan_in_uniform; LAYER=SCHEME for one layer, comma-separated: "
+              "dense_1=normal(0.0357),dense_3=constant(1); auto: as the network defines it",
           .automatic = true};
 }
 
@@ -81,7 +81,7 @@ NetworkOption bias_init_option() {
   return {.name = "bias-init",
           .value = Initializers{},
           .value_name = "SCHEME",
-          .help = "initial biases, likewise",
+          .help = "initialisation of the biases, in the same form",
           .automatic = true};
 }
 
@@ -90,8 +90,8 @@ NetworkOption document_token_option() {
           .value = 0,
           .value_name = "ID",
           .help =
-              "the token that each document begins with: nothing before it is seen from there on, and positions begin "
-              "anew",
+              "token that starts each document: nothing before it affects what follows, and positions restart at it; "
+              "auto: documents are not separated",
           .automatic = true,
           .at_least = 0};
 }

@@ -58,7 +58,7 @@ succeeds bench step --model elman --memory-span 5 --batch 4 --warmup 1 --repeat 
 
 check "its own kinds of options: one of a few words, in the help, checked, in config.ini, refused for others"
 run train --model elman --help
-expect_out "--nonlinearity NAME +of the hidden layer \(tanh or sigmoid\) \[tanh\]"
+expect_out "--nonlinearity NAME +activation of the hidden layer \(tanh or sigmoid\) \[tanh\]"
 succeeds train $common --steps 2 --nonlinearity sigmoid --run words
 grep -qx "nonlinearity = sigmoid" words/config.ini || failed "config.ini lacks it"
 fails 2 "--nonlinearity: sigmod is not one of tanh and sigmoid; did you mean sigmoid" train $common --nonlinearity sigmod --run refused

@@ -325,7 +325,7 @@ TEST(NetworkHelp, ListsTheNetworks) {
 
 TEST(NetworkHelp, OfOneHasItsOptionsAndTheDefaultsThatItBrings) {
   const std::string help = help_of({"--model", "gpt", "--help"});
-  for (const char* part : {"blocks [4]", "tokens of a sample [64]", "--[no-]tied",
+  for (const char* part : {"blocks [4]", "tokens per sample [64]", "--[no-]tied",
                            "(sgd, momentum, nesterov, adam, "
                            "adamw,",
                            "[adamw]", "[0.001]", "[16]"}) {
